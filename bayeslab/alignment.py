@@ -1,0 +1,195 @@
+"""Label switching: every draw of a mixture gets the same order of components.
+
+The posterior of a mixture does not change when its components change places, so draws of "component
+1" may belong to different clusters. Each draw is permuted to be nearest to a reference, the mean of
+the permuted draws, until no permutation changes (Stephens 2000, doi:10.1111/1467-9868.00265, with
+independent Normal features; the assignment itself is the Hungarian algorithm).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from xarray import DataArray, Dataset, DataTree
+
+    Dims = str | Sequence[str]
+    Array = NDArray[np.floating]
+    Permutations = NDArray[np.integer]
+
+SAMPLE = ("chain", "draw")
+MAX_ROUNDS = 50
+
+
+def align(
+    tree: DataTree,
+    site_dims: Mapping[str, Dims],
+    labels: Sequence[str] = (),
+    reference: DataTree | None = None,
+) -> DataTree:
+    """The tree with the components of every draw in one order; the input stays as it is.
+
+    site_dims: the dimension over components of each site to permute, {"mu": "component"}; a
+        transition matrix has two, {"a": ("state", "state_")}. All sites share one permutation.
+    labels: integer sites whose values are components, such as the allocations of a mixture.
+    reference: a tree whose order is kept, for trees that will be compared.
+    The group alignment holds permutation (chain, draw, component): the old place of each component.
+    Raises ValueError for an unknown site or dimension, for dimensions of different sizes, and for
+    labels that are no components.
+    """
+    from xarray import DataArray, DataTree
+
+    posterior = _posterior(tree)
+    dims = {site: (dim,) if isinstance(dim, str) else tuple(dim) for site, dim in site_dims.items()}
+    size = _number_of_components(posterior, dims)
+    _check_labels(posterior, labels, size)
+
+    features = _features(posterior, dims)
+    order = _match(features, _best_draw(tree))
+    if reference is not None:
+        order = _in_order_of(_features(_posterior(reference), dims), features, order)
+
+    component = next(iter(dims.values()))[0]
+    permutation = DataArray(
+        order.reshape(*(posterior.sizes[dim] for dim in SAMPLE), size),
+        dims=(*SAMPLE, component),
+        coords={dim: posterior[dim] for dim in (*SAMPLE, component) if dim in posterior.coords},
+        name="permutation",
+    )
+    moved = {site: _permuted(posterior[site], dims[site], permutation.values) for site in dims}
+    renamed = {site: _relabelled(posterior[site], permutation.values) for site in labels}
+    aligned = tree.copy()
+    aligned["posterior"].dataset = posterior.assign(moved | renamed)
+    settings = {"site_dims": json.dumps(dims), "labels": json.dumps(list(labels))}
+    aligned["alignment"] = DataTree(permutation.to_dataset().assign_attrs(settings))
+    return aligned
+
+
+def _match(features: Array, start: int) -> Permutations:
+    """Permutations (draw, component) that bring features (draw, component, feature) together."""
+    order = np.tile(np.arange(features.shape[1]), (len(features), 1))
+    centre, scale = features[start], _spread(features.reshape(-1, features.shape[2]))
+    for _ in range(MAX_ROUNDS):
+        previous, order = order, _nearest(features / scale, centre / scale)
+        if np.array_equal(previous, order):
+            break
+        moved = np.take_along_axis(features, order[..., None], axis=1)
+        centre = moved.mean(0)
+        scale = _spread((moved - centre).reshape(-1, features.shape[2]))
+    return order
+
+
+def _nearest(features: Array, centre: Array) -> Permutations:
+    """For every draw, the permutation of its components with the least sum of squared distances."""
+    from scipy.optimize import linear_sum_assignment
+
+    similarity = np.einsum("kf,sjf->skj", centre, features)  # a permutation keeps the sum of squares
+    return np.stack([linear_sum_assignment(gain, maximize=True)[1] for gain in similarity])
+
+
+def _in_order_of(target: Array, features: Array, order: Permutations) -> Permutations:
+    """The permutations followed by the one that brings their mean nearest to the mean of target."""
+    moved = np.take_along_axis(features, order[..., None], axis=1)
+    scale = _spread(np.concatenate([x.reshape(-1, x.shape[2]) for x in (moved, target)]))
+    return order[:, _nearest(moved.mean(0, keepdims=True) / scale, target.mean(0) / scale)[0]]
+
+
+def _spread(features: Array) -> Array:
+    """Standard deviation of each feature, one where it never varies."""
+    sd = features.std(0)
+    return np.where(sd > np.finfo(float).eps * np.abs(features).max(0), sd, 1.0)
+
+
+def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Array:
+    """What tells components apart, (draw, component, feature)."""
+    read = {1: _rows, 2: _square}
+    parts = [read[len(names)](posterior[site], *names) for site, names in dims.items()]
+    return np.concatenate(parts, axis=2).astype(float)
+
+
+def _rows(values: DataArray, dim: str) -> Array:
+    """All values of a component, side by side: (draw, component, feature)."""
+    stacked = values.transpose(*SAMPLE, dim, ...).values
+    return stacked.reshape(stacked.shape[0] * stacked.shape[1], stacked.shape[2], -1)
+
+
+def _square(values: DataArray, dim: str, other: str) -> Array:
+    """What does not depend on the order of the others: the diagonal, and sorted rows and columns."""
+    stacked = values.transpose(*SAMPLE, ..., dim, other).values
+    matrices = stacked.reshape(stacked.shape[0] * stacked.shape[1], -1, *stacked.shape[-2:])
+    diagonal = np.diagonal(matrices, axis1=2, axis2=3)[..., None]
+    rows, columns = np.sort(matrices, axis=3), np.sort(np.swapaxes(matrices, 2, 3), axis=3)
+    features = np.moveaxis(np.concatenate([diagonal, rows, columns], axis=3), 1, 2)
+    return features.reshape(*features.shape[:2], -1)
+
+
+def _permuted(values: DataArray, dims: tuple[str, ...], order: Permutations) -> DataArray:
+    """The site with its components in the new order; labels of the dimension stay in place."""
+    for dim in dims:
+        moved = values.transpose(*SAMPLE, dim, ...)
+        index = order.reshape(*order.shape, *[1] * (moved.ndim - 3))
+        moved = moved.copy(data=np.take_along_axis(moved.values, index, axis=2))
+        values = moved.transpose(*values.dims)
+    return values
+
+
+def _relabelled(values: DataArray, order: Permutations) -> DataArray:
+    """The integer site with every old component replaced by its new place."""
+    flat = values.transpose(*SAMPLE, ...)
+    places = np.argsort(order, axis=2)
+    numbers = flat.values.reshape(*places.shape[:2], -1)
+    new = np.take_along_axis(places, numbers.astype(int), axis=2).astype(values.dtype)
+    return flat.copy(data=new.reshape(flat.shape)).transpose(*values.dims)
+
+
+def _best_draw(tree: DataTree) -> int:
+    """The position of the draw with the highest log joint, the first where none is recorded."""
+    if "sample_stats" not in tree.children or "lp" not in tree["sample_stats"]:
+        return 0
+    lp = tree["sample_stats"]["lp"].transpose(*SAMPLE).values.ravel()
+    return int(np.argmax(np.where(np.isnan(lp), -np.inf, lp)))
+
+
+def _posterior(tree: DataTree) -> Dataset:
+    if "posterior" not in tree.children:
+        raise ValueError(f"align needs a tree with group 'posterior', got {sorted(tree.children)}.")
+    return tree["posterior"].to_dataset()
+
+
+def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> int:
+    """The common size of the dimensions to permute."""
+    if not dims:
+        raise ValueError("align needs at least one site and its dimension over components.")
+    for site, names in dims.items():
+        _check_site(posterior, site)
+        there = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE]
+        for name in names:
+            if name not in there:
+                raise ValueError(f"Site {site!r} has no dimension {name!r}, only {there}.")
+        if len(names) not in (1, 2) or len(set(names)) < len(names):
+            raise ValueError(f"Site {site!r} needs one or two different dimensions, got {list(names)}.")
+    sizes = {f"{site}[{dim}]": posterior.sizes[dim] for site, names in dims.items() for dim in names}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"All dimensions over components must have one size, got {sizes}.")
+    return next(iter(sizes.values()))
+
+
+def _check_labels(posterior: Dataset, labels: Sequence[str], size: int) -> None:
+    for site in labels:
+        _check_site(posterior, site)
+        values = posterior[site]
+        if values.dtype.kind not in "iu":
+            raise ValueError(f"Labels must be integers, but site {site!r} is {values.dtype}.")
+        if values.size and not 0 <= values.min() <= values.max() < size:
+            span = f"{int(values.min())} to {int(values.max())}"
+            raise ValueError(f"Labels of {size} components are 0 to {size - 1}, site {site!r} has {span}.")
+
+
+def _check_site(posterior: Dataset, site: str) -> None:
+    if site not in posterior.data_vars:
+        raise ValueError(f"The posterior has no site {site!r}, only {sorted(map(str, posterior.data_vars))}.")

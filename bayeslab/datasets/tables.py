@@ -1,0 +1,67 @@
+"""Small published tables, from scikit-learn or typed in."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+
+def diabetes() -> pd.DataFrame:
+    """442 patients: age, sex, bmi, bp, six blood serum values, and progression of diabetes after a year.
+
+    B. Efron, T. Hastie, I. Johnstone and R. Tibshirani (2004), Least angle regression, Annals of
+    Statistics 32, 407-499; the copy in scikit-learn, in the original units.
+    """
+    from sklearn.datasets import load_diabetes
+
+    return load_diabetes(scaled=False, as_frame=True).frame.rename(columns={"target": "progression"})
+
+
+def iris_setosa() -> xr.DataArray:
+    """Lengths and widths (row, feature) in cm of sepal and petal of 50 flowers of Iris setosa.
+
+    R. A. Fisher (1936), The use of multiple measurements in taxonomic problems, Annals of Eugenics 7,
+    179-188; the copy in scikit-learn.
+    """
+    from sklearn.datasets import load_iris
+
+    iris = load_iris()
+    features = [name.removesuffix(" (cm)") for name in iris.feature_names]
+    setosa = iris.data[iris.target == 0]
+    return xr.DataArray(setosa, {"row": np.arange(len(setosa)), "feature": features})
+
+
+def mendel_peas() -> pd.DataFrame:
+    """Plants or seeds with the dominant and the recessive trait in Mendel's seven experiments, by experiment.
+
+    G. Mendel (1866), Versuche über Pflanzen-Hybriden, the first generation from hybrids.
+    """
+    counts = {
+        "round seeds": (5474, 1850),
+        "yellow seeds": (6022, 2001),
+        "coloured flowers": (705, 224),
+        "inflated pods": (882, 299),
+        "green pods": (428, 152),
+        "axial flowers": (651, 207),
+        "long stems": (787, 277),
+    }
+    return pd.DataFrame.from_dict(counts, orient="index", columns=["dominant", "recessive"])
+
+
+def portland_houses() -> pd.DataFrame:
+    """47 houses in Portland: area in square feet, bedrooms, and price in 1000 dollars.
+
+    The example of CS229 (introduction and 1.1), which prints five of the rows.
+    """
+    area = [
+        2104, 1600, 2400, 1416, 3000, 1985, 1534, 1427, 1380, 1494, 1940, 2000, 1890, 4478, 1268, 2300,
+        1320, 1236, 2609, 3031, 1767, 1888, 1604, 1962, 3890, 1100, 1458, 2526, 2200, 2637, 1839, 1000,
+        2040, 3137, 1811, 1437, 1239, 2132, 4215, 2162, 1664, 2238, 2567, 1200, 852, 1852, 1203,
+    ]  # fmt: skip
+    bedrooms = [int(number) for number in "33324433334335342344323433333321434334442343243"]
+    price = [
+        399.9, 329.9, 369, 232, 539.9, 299.9, 314.9, 198.999, 212, 242.5, 239.999, 347, 329.999, 699.9,
+        259.9, 449.9, 299.9, 199.9, 499.998, 599, 252.9, 255, 242.9, 259.9, 573.9, 249.9, 464.5, 469,
+        475, 299.9, 349.9, 169.9, 314.9, 579.9, 285.9, 249.9, 229.9, 345, 549, 287, 368.5, 329.9, 314,
+        299, 179.9, 299.9, 239.5,
+    ]  # fmt: skip
+    return pd.DataFrame({"area": area, "bedrooms": bedrooms, "price": price})

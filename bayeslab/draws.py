@@ -1,0 +1,69 @@
+"""What passes between methods and the rest: a method plans, a sampler draws."""
+
+from typing import Any, NamedTuple, Protocol
+
+from jax import Array
+
+from bayeslab.program import Bound
+
+State = Any
+
+
+class Draws(NamedTuple):
+    """One draw has leaves (*site); the runner stacks draws and chains: (chain, draw, *site).
+
+    stats: scalars by the names that ArviZ knows. `lp` is the log joint density of the draw; approximations add
+    `log_q`, their own log density in the same space.
+    history: scalars of one step of an optimiser, for example its `elbo`.
+    """
+
+    samples: dict[str, Array]
+    stats: dict[str, Array] = {}
+    history: dict[str, Array] = {}
+
+
+class Sampler(Protocol):
+    """One chain, as pure functions of a Bound.
+
+    Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
+    of draws. States hold arrays only; random keys are raw.
+    """
+
+    def start(self, key: Array, bound: Bound) -> State:
+        """A state of finite density."""
+        ...
+
+    def adapt(self, state: State, bound: Bound) -> tuple[State, Draws]:
+        """One step before the first draw: of warm-up or of an optimiser.
+
+        `history["converged"]`, where there is one, ends these steps early; from then on they change nothing.
+        A sampler whose warm-up is drawing says `adapt = advance`, and is compiled once.
+        """
+        ...
+
+    def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
+        """One draw."""
+        ...
+
+
+class Method(Protocol):
+    """One way to draw from a posterior. Implementations are frozen dataclasses of settings.
+
+    num_warmup: the largest number of steps before the first draw; for optimisers their iterations.
+    """
+
+    @property
+    def num_warmup(self) -> int: ...
+
+    @property
+    def num_samples(self) -> int: ...
+
+    @property
+    def num_chains(self) -> int: ...
+
+    @property
+    def thinning(self) -> int: ...
+
+    def plan(self, bound: Bound) -> Sampler:
+        """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""
+        ...

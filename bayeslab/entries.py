@@ -1,0 +1,111 @@
+"""Reads what users give as data: values, which of them are there, and the names that pandas and xarray carry."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Entry(NamedTuple):
+    """One entry of the data.
+
+    value: an array, or anything else that a program takes.
+    present: which elements are there, where the container says so (NaN is looked at later); None for all.
+    dims: a name for every axis that has one.
+    labels: axis -> the names of its positions.
+    categories: what integer codes stand for, where they were made from categories or text.
+    """
+
+    value: Any
+    present: np.ndarray | None = None
+    dims: tuple[str | None, ...] = ()
+    labels: Mapping[int, Sequence[Hashable]] = {}
+    categories: Sequence[Hashable] = ()
+
+
+def read(data: Any) -> dict[str, Entry]:
+    """The entries of a dict, a pandas DataFrame (its columns) or an xarray Dataset (its variables).
+
+    Raises TypeError for anything else and for names that are not text.
+    """
+    if not isinstance(data, Mapping) and not hasattr(data, "columns"):
+        raise TypeError(
+            f"data must be a dict, a pandas DataFrame or an xarray Dataset, not {type(data).__name__}"
+        )
+    named = {name: data[name] for name in (data.columns if hasattr(data, "columns") else data)}
+    for name in named:
+        if not isinstance(name, str):
+            raise TypeError(f"entries of data are named by text, but one is named {name!r}")
+    return {name: entry(value) for name, value in named.items()}
+
+
+def entry(value: Any) -> Entry:
+    """One entry from an array, a list of numbers, a masked array, or an object of pandas or xarray."""
+    library = type(value).__module__.split(".")[0]
+    if library == "xarray":
+        return _from_xarray(value)
+    if library == "pandas":
+        return _from_pandas(value)
+    if isinstance(value, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(value)
+        return Entry(_filled(np.asarray(value.data), ~mask), ~mask)
+    if isinstance(value, list) and value and _is_numeric(value):
+        return Entry(np.asarray(value))
+    return Entry(value)
+
+
+def _from_xarray(value: Any) -> Entry:
+    labels = {
+        axis: value.indexes[dim].tolist() for axis, dim in enumerate(value.dims) if dim in value.indexes
+    }
+    return Entry(np.asarray(value.values), None, tuple(map(str, value.dims)), labels)
+
+
+def _from_pandas(value: Any) -> Entry:
+    import pandas
+
+    if isinstance(value, pandas.Series):
+        array, present, categories = _column(value)
+        name = None if value.index.name is None else str(value.index.name)
+        labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: value.index.tolist()}
+        return Entry(array, present, (name,), labels, categories)
+    if isinstance(value, pandas.DataFrame):
+        columns = [_column(value[name])[:2] for name in value.columns]
+        array = np.stack([column for column, _ in columns], axis=1) if columns else np.zeros((len(value), 0))
+        masks = [np.ones(len(value), bool) if mask is None else mask for _, mask in columns]
+        whole = all(mask is None for _, mask in columns)
+        axes = (value.index, value.columns)
+        dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
+        labels = {i: a.tolist() for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
+        return Entry(array, None if whole else np.stack(masks, axis=1), dims, labels)
+    return Entry(np.asarray(value)) if isinstance(value, pandas.Index) else Entry(value)
+
+
+def _column(series: Any) -> tuple[np.ndarray, np.ndarray | None, Sequence[Hashable]]:
+    """A column as numbers, which of them are there, and the categories that its codes stand for."""
+    import pandas
+
+    kind = series.dtype
+    if isinstance(kind, pandas.CategoricalDtype) or pandas.api.types.is_string_dtype(kind):
+        coded = pandas.Categorical(series)
+        present = coded.codes >= 0
+        codes = np.where(present, coded.codes, 0).astype(np.int64)
+        return codes, None if present.all() else present, coded.categories.tolist()
+    if not pandas.api.types.is_numeric_dtype(kind):
+        raise TypeError(f"column '{series.name}' holds {kind}, where numbers, categories or text are expected")
+    if isinstance(kind, np.dtype):
+        return series.to_numpy(), None, ()
+    present = series.notna().to_numpy()
+    array = series.to_numpy(dtype=kind.numpy_dtype, na_value=kind.numpy_dtype.type(0))
+    return array, None if present.all() else present, ()
+
+
+def _filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
+    return np.where(present, array, np.zeros((), array.dtype))
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a list, nested or not, holds nothing but numbers."""
+    if isinstance(value, list):
+        return all(map(_is_numeric, value))
+    return isinstance(value, bool | int | float | np.number | np.bool_)

@@ -1,0 +1,139 @@
+"""Data flow of a program: which arguments, latent sites and observed values reach which parameter and density.
+
+The program is traced on shapes, and NumPyro's provenance rules follow the arrays through it.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+from numpyro.distributions import Distribution
+from numpyro.distributions.constraints import is_dependent
+from numpyro.handlers import condition, seed, substitute, trace
+from numpyro.ops.provenance import track_deps_jaxpr
+from numpyro.primitives import Messenger
+
+from bayeslab.program import Bound, Values, blueprint, described, is_random, structure, unwrapped
+
+
+class Fact(NamedTuple):
+    """Something that a program computes for one site.
+
+    kind: "parameter" of a distribution and whether it is "valid", whether an observed value lies in the "support",
+    a "bound" of the support, the value that obs= has "written", or the "density".
+    expected: the constraint on it, in words.
+    sources: ("latent" | "argument" | "observed", name) of everything that reaches it.
+    """
+
+    site: str
+    kind: str
+    name: str
+    expected: str
+    family: str
+    sources: frozenset[tuple[str, str]] = frozenset()
+
+    def reached_by(self, kind: str) -> list[str]:
+        return sorted(name for source, name in self.sources if source == kind)
+
+
+class Flow(NamedTuple):
+    """facts: one for every output of the program traced as a function of (bound, latent values)."""
+
+    facts: tuple[Fact, ...]
+    jaxpr: Any
+
+    def of(self, *kinds: str) -> list[Fact]:
+        return [fact for fact in self.facts if fact.kind in kinds]
+
+    def compute(self, bound: Bound, facts: Iterable[Fact]) -> list[Any]:
+        """Values of facts that no latent site reaches, as NumPy arrays."""
+        places = [self.facts.index(fact) for fact in facts]
+        if not places:
+            return []
+        leaves = jax.tree.leaves(bound)
+        latent = [jnp.zeros(aval.shape, aval.dtype) for aval in self.jaxpr.in_avals[len(leaves) :]]
+        run = jax.jit(lambda *flat: [jaxpr_as_fun(self.jaxpr)(*flat)[place] for place in places])
+        return jax.device_get(run(*leaves, *latent))
+
+
+def flow(bound: Bound, latent: Values) -> Flow:
+    """latent: values of the latent sites, or their shapes."""
+    shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in latent.items()))
+    return _flow(structure(bound), shapes)
+
+
+@lru_cache(maxsize=64)
+def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
+    bound = blueprint(shapes)
+    latent = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in latent_shapes}
+    facts: list[Fact] = []
+
+    def run(bound: Bound, latent: Values) -> list[Any]:
+        found = list(_facts(bound, latent))
+        facts[:] = [fact for fact, _ in found]
+        return [value for _, value in found]
+
+    jaxpr = jax.make_jaxpr(run)(bound, latent)
+    groups = {"argument": bound.arrays, "observed": bound.observed, "present": bound.present, "latent": latent}
+    sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
+    reached = track_deps_jaxpr(jaxpr.jaxpr, sources)
+    return Flow(tuple(f._replace(sources=s) for f, s in zip(facts, reached, strict=True)), jaxpr)
+
+
+def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:
+    written = Written(bound.function)
+    model = substitute(condition(written, data=bound.observed), data=latent)
+    run = trace(seed(model, jax.random.PRNGKey(0))).get_trace(**bound.inputs)
+    for name, site in run.items():
+        if site["type"] != "sample":
+            continue
+        fn = site["fn"]
+        family = type(unwrapped(fn)).__name__
+        yield Fact(name, "density", "", "", family), jnp.sum(fn.log_prob(site["value"]))
+        if not is_random(site):
+            continue
+        if name in written.values:
+            yield Fact(name, "written", "", "", family), jnp.asarray(written.values[name])
+        for part in _parts(fn):
+            for parameter, constraint in part.arg_constraints.items():
+                if parameter in vars(part) and not is_dependent(constraint):
+                    value, expected = jnp.asarray(vars(part)[parameter]), described(constraint)
+                    yield Fact(name, "parameter", parameter, expected, family), value
+                    yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
+        if site["is_observed"]:
+            inside = jnp.asarray(fn.support(site["value"]))
+            yield Fact(name, "support", "", described(fn.support), family), inside
+            for limit, value in _limits(fn.support):
+                yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
+
+
+class Written(Messenger):
+    """Keeps the values that a program gives its sites with obs=."""
+
+    def __init__(self, fn: Any):
+        self.values: dict[str, Any] = {}
+        super().__init__(fn)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["is_observed"] and is_random(msg):
+            self.values[msg["name"]] = msg["value"]
+
+
+def _parts(fn: Distribution) -> Iterator[Distribution]:
+    """A distribution and those it is made of."""
+    yield fn
+    for value in vars(fn).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Distribution):
+                yield from _parts(part)
+
+
+def _limits(support: Any) -> Iterator[tuple[str, Any]]:
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    for name in ("lower_bound", "upper_bound"):
+        if name in vars(support):
+            yield name, vars(support)[name]

@@ -1,0 +1,160 @@
+"""Markov chain Monte Carlo with any NumPyro kernel."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro.infer
+from jax import Array
+from numpyro.infer.hmc_util import euclidean_kinetic_energy
+from numpyro.infer.mcmc import MCMCKernel
+
+from bayeslab.draws import Draws, State
+from bayeslab.methods.settings import require_positive
+from bayeslab.program import Bound, evaluate, structure
+
+DENSE_UP_TO = 50
+"""Dimensions up to which a dense mass matrix pays (measured on 25 published posteriors)."""
+
+
+@dataclass(frozen=True)
+class MCMC:
+    """Run the NumPyro kernel that `kernel(model)` builds, for example `MCMC(numpyro.infer.BarkerMH)`.
+
+    kernel: builds a kernel for a NumPyro model; a class or a function, not a lambda, so that a second fit finds
+    the compiled program again.
+    thinning: keep one draw in so many.
+    """
+
+    kernel: Callable[[Callable[..., Any]], MCMCKernel]
+    num_warmup: int = 1000
+    num_samples: int = 1000
+    num_chains: int = 4
+    thinning: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_samples", "num_chains", "thinning")
+
+    def plan(self, bound: Bound) -> "KernelSampler":
+        _refuse_discrete(bound)
+        return KernelSampler(self.kernel, structure(bound), self.num_warmup)
+
+
+@dataclass(frozen=True)
+class NUTS:
+    """The no-U-turn sampler (Hoffman and Gelman 2014, JMLR 15).
+
+    dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
+    target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
+    max_tree_depth: a trajectory has at most 2 to this power steps.
+    thinning: keep one draw in so many.
+    """
+
+    dense_mass: bool | None = None
+    target_accept_prob: float = 0.8
+    max_tree_depth: int = 10
+    num_warmup: int = 1000
+    num_samples: int = 1000
+    num_chains: int = 4
+    thinning: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")
+        if not 0 < self.target_accept_prob < 1:
+            raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
+
+    def plan(self, bound: Bound) -> "KernelSampler":
+        _refuse_discrete(bound)
+        size = sum(int(jnp.size(jnp.zeros(bound.sites[name].shape))) for name in bound.latent)
+        dense = size <= DENSE_UP_TO if self.dense_mass is None else self.dense_mass
+        kernel = _NUTS(dense, self.target_accept_prob, self.max_tree_depth)
+        return KernelSampler(kernel, structure(bound), self.num_warmup)
+
+
+@dataclass(frozen=True)
+class _NUTS:
+    """A record, not a bound method or a lambda: those are equal only to themselves, and would compile again."""
+
+    dense_mass: bool
+    target_accept_prob: float
+    max_tree_depth: int
+
+    def __call__(self, model: Callable[..., Any]) -> MCMCKernel:
+        return numpyro.infer.NUTS(
+            model,
+            kinetic_fn=_kinetic,
+            dense_mass=self.dense_mass,
+            target_accept_prob=self.target_accept_prob,
+            max_tree_depth=self.max_tree_depth,
+            init_strategy=numpyro.infer.init_to_uniform(radius=1.0),
+        )
+
+
+def _kinetic(mass: Array, momentum: Array) -> Array:
+    """Where a trajectory explodes, a dense mass matrix can overflow to minus infinity, which would be accepted."""
+    energy = euclidean_kinetic_energy(mass, momentum)
+    return jnp.where(energy >= 0, energy, jnp.inf)
+
+
+@dataclass(frozen=True)
+class KernelSampler:
+    """A NumPyro kernel as a sampler.
+
+    build: hashable, equal for equal kernels.
+    structure: of the Bound; like num_warmup, kernels remember it from their `init`, so each has its own kernel.
+    """
+
+    build: Callable[[Callable[..., Any]], MCMCKernel]
+    structure: Any
+    num_warmup: int
+
+    @property
+    def kernel(self) -> MCMCKernel:
+        return _kernel(self)
+
+    def start(self, key: Array, bound: Bound) -> State:
+        return self.kernel.init(key, self.num_warmup, None, (bound,), {})
+
+    def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
+        state = self.kernel.sample(state, (bound,), {})
+        constrain = self.kernel.postprocess_fn((bound,), {})
+        return state, Draws(constrain(getattr(state, self.kernel.sample_field)), _stats(state))
+
+    adapt = advance
+
+
+@lru_cache(maxsize=64)
+def _kernel(sampler: KernelSampler) -> MCMCKernel:
+    return sampler.build(evaluate)
+
+
+def _stats(state: Any) -> dict[str, Array]:
+    """What a kernel says of a draw, by the names that ArviZ knows; `lp` lives in the unconstrained space."""
+    stats = {new: getattr(state, old) for old, new in _NAMES.items() if hasattr(state, old)}
+    if "potential_energy" in stats:
+        stats["lp"] = -stats.pop("potential_energy")
+    if "n_steps" in stats:
+        stats["tree_depth"] = jnp.floor(jnp.log2(jnp.maximum(stats["n_steps"], 1))).astype(int) + 1
+    if hasattr(getattr(state, "adapt_state", None), "step_size"):
+        stats["step_size"] = state.adapt_state.step_size
+    return stats
+
+
+_NAMES = {
+    "diverging": "diverging",
+    "accept_prob": "acceptance_rate",
+    "num_steps": "n_steps",
+    "energy": "energy",
+    "potential_energy": "potential_energy",
+}
+
+
+def _refuse_discrete(bound: Bound) -> None:
+    for name in bound.latent:
+        if bound.sites[name].is_discrete:
+            raise ValueError(
+                f"site '{name}' is discrete, and this method needs continuous sites; "
+                "observe it, or sum over its values in the program"
+            )

@@ -1,0 +1,87 @@
+"""What conditioning on data needs beyond NumPyro: missing entries, and supports that move with latent sites."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution, MultivariateNormal
+from numpyro.primitives import Messenger
+
+
+class Observation(Messenger):
+    """Masks the missing entries of observed sites, and gives values outside a moving support probability zero.
+
+    present: site -> which entries are there, (*batch) or, for a partly observed Normal event, (*batch, *event).
+    guarded: observed sites whose support depends on latent sites. NumPyro's densities do not look at the support
+    in compiled code: the density of Uniform(0, theta) at y > theta would be 1 / theta.
+    """
+
+    def __init__(self, present: dict[str, Array], guarded: tuple[str, ...]):
+        self._present, self._guarded = present, guarded
+        super().__init__(None)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] != "sample":
+            return
+        name = msg["name"]
+        if name in self._guarded:
+            msg["fn"] = Guarded(msg["fn"])
+        if name in self._present:
+            msg["fn"] = masked(msg["fn"], self._present[name])
+
+
+def masked(fn: Distribution, present: Array) -> Distribution:
+    """`fn` with the entries that are not present integrated out: whole events, or parts of a Normal event."""
+    if present.ndim > len(fn.batch_shape):
+        return PartlyObservedNormal(fn, present)
+    return fn.mask(present)
+
+
+class Guarded(Distribution):
+    """The same distribution, whose log density is minus infinity outside its support."""
+
+    pytree_data_fields = ("base_dist",)
+
+    def __init__(self, base_dist: Distribution):
+        self.base_dist = base_dist
+        super().__init__(base_dist.batch_shape, base_dist.event_shape)
+
+    @property
+    def support(self) -> Any:
+        return self.base_dist.support
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return self.base_dist.sample(key, sample_shape)
+
+    def log_prob(self, value: Array) -> Array:
+        return jnp.where(self.base_dist.support(value), self.base_dist.log_prob(value), -jnp.inf)
+
+
+class PartlyObservedNormal(Distribution):
+    """A multivariate Normal whose log density is that of the entries of the event that are present.
+
+    Missing entries are cut off from the others and given a standard Normal of their own, which is taken out again,
+    so that shapes do not depend on which entries are missing.
+    """
+
+    pytree_data_fields = ("base_dist", "present")
+
+    def __init__(self, base_dist: MultivariateNormal, present: Array):
+        self.base_dist, self.present = base_dist, present
+        super().__init__(base_dist.batch_shape, base_dist.event_shape)
+
+    @property
+    def support(self) -> Any:
+        return self.base_dist.support
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return self.base_dist.sample(key, sample_shape)
+
+    def log_prob(self, value: Array) -> Array:
+        both = self.present[..., :, None] & self.present[..., None, :]
+        covariance = jnp.where(both, self.base_dist.covariance_matrix, jnp.eye(value.shape[-1]))
+        mean = jnp.where(self.present, self.base_dist.mean, 0.0)
+        filled = jnp.where(self.present, value, 0.0)
+        missing = (~self.present).sum(-1)
+        density = MultivariateNormal(mean, covariance_matrix=covariance).log_prob(filled)
+        return density + 0.5 * jnp.log(2 * jnp.pi) * missing

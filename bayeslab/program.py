@@ -1,0 +1,263 @@
+"""Programs: plain NumPyro functions, and what binding one to data yields."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.tree_util import PyTreeDef
+from numpyro.distributions import Distribution, Unit
+from numpyro.handlers import condition, seed, substitute, trace, uncondition
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.infer.util import log_density
+
+from bayeslab.observation import Observation
+
+Program = Callable[..., Any]
+Data = Mapping[str, Any]
+Values = dict[str, Array]
+
+
+class Slot(NamedTuple):
+    """The place of an array in an argument: its key in `Bound.arrays`."""
+
+    entry: str
+
+
+class Argument(NamedTuple):
+    """An argument of a program with its arrays taken out: leaves are a Slot or structure."""
+
+    name: str
+    tree: PyTreeDef
+    leaves: tuple[Any, ...]
+
+
+class Frozen:
+    """An array (or an object without a hash) whose value is structure, because the program needs it to run."""
+
+    def __init__(self, value: Any):
+        self.value = value
+        self._key = _content(value) if isinstance(value, np.ndarray) else id(value)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frozen) and self._key == other._key
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["arrays", "observed", "present"],
+    meta_fields=["function", "settings", "guarded"],
+)
+@dataclass(frozen=True)
+class Bound:
+    """A program and its data, as a JAX pytree: arrays are leaves, the function and its settings are structure.
+
+    So whatever is compiled as a function of a Bound is compiled once for a program, its settings
+    and the shapes of its data, and can be mapped over data sets.
+
+    function: the program as the lecture or the user wrote it.
+    settings: its arguments, numeric arrays taken out.
+    arrays: those arrays, hyperparameters included; the entries of a nested argument are named "argument.entry".
+    observed: values of its observed sites.
+    present: for sites with missing entries only, which entries are there.
+    guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
+    """
+
+    function: Program
+    settings: tuple[Argument, ...]
+    arrays: Values
+    observed: Values
+    present: Values
+    guarded: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Every argument of the program."""
+        return {argument.name: _restore(argument, self.arrays) for argument in self.settings}
+
+    def program(self) -> Any:
+        """Run the program with its observed sites conditioned and its missing entries masked."""
+        with Observation(self.present, self.guarded), condition(data=self.observed):
+            return self.function(**self.inputs)
+
+    def prior_draw(self, key: Array) -> dict[str, Any]:
+        """The sample sites of one run, observed sites drawn like all others.
+
+        Raises NotImplementedError where a site has no sampler, as improper priors have none.
+        """
+        run = trace(uncondition(seed(self.function, key))).get_trace(**self.inputs)
+        return {name: site for name, site in run.items() if is_random(site)}
+
+    def log_joint(self, latent: Values) -> Array:
+        """log p(latent, observed), scalar, in the space the sites are written in."""
+        return log_density(self.program, (), {}, latent)[0]
+
+    @property
+    def sites(self) -> "dict[str, Site]":
+        """What is known of every site before anything runs, in program order."""
+        return _sites(structure(self))
+
+    @property
+    def latent(self) -> tuple[str, ...]:
+        """Names of the unobserved sample sites, in program order."""
+        return tuple(name for name, site in self.sites.items() if site.role == "latent")
+
+
+class Plate(NamedTuple):
+    name: str
+    size: int
+    dim: int
+
+
+class Site(NamedTuple):
+    """A site of a program, without its value.
+
+    role: "latent", "observed", "deterministic" or "factor".
+    plates: from the outermost dimension inwards.
+    event_dims: names of the event dimensions, where the program gives them.
+    """
+
+    name: str
+    role: str
+    family: str
+    shape: tuple[int, ...]
+    dtype: Any
+    event_dim: int
+    plates: tuple[Plate, ...]
+    event_dims: tuple[str, ...]
+    support: str
+    is_discrete: bool
+    improper: bool
+
+
+def evaluate(bound: Bound) -> Any:
+    """The program of every kernel and guide: a function of its data, which never closes over them."""
+    return bound.program()
+
+
+def precision(dtype: Any = jnp.float64) -> Any:
+    """The scope in which a public verb, and every thread it starts, computes."""
+    return jax.enable_x64(np.dtype(dtype) == np.float64)
+
+
+def structure(bound: Any) -> tuple:
+    """What compiled code depends on: the tree, and the shapes and types of its leaves."""
+    leaves, tree = jax.tree.flatten(bound)
+    return jax.config.jax_enable_x64, tree, tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
+
+
+def blueprint(shapes: tuple) -> Any:
+    """A Bound of shapes without values, from its structure."""
+    _, tree, leaves = shapes
+    return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+
+
+def raw_key(key: Array | int) -> Array:
+    """A key as plain integers, so that the state of a sampler holds nothing but arrays.
+
+    Raises TypeError for what is neither a key nor an integer.
+    """
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        return jax.random.key_data(jax.random.key(int(key)))
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+        return jax.random.key_data(key)
+    if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.ndim == 1:
+        return key
+    raise TypeError(f"key must be an int or a JAX random key such as jax.random.key(0), not {key!r}")
+
+
+def is_random(site: Mapping[str, Any]) -> bool:
+    """Whether a traced site is a random variable, and not a factor."""
+    return site["type"] == "sample" and not isinstance(site["fn"], Unit)
+
+
+def feasible(site: Mapping[str, Any] | None = None) -> Any:
+    """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
+    ones draw nothing. Discrete sites are drawn."""
+    return init_to_uniform(site, radius=1.0)
+
+
+def unwrapped(distribution: Distribution) -> Distribution:
+    """The distribution inside Independent, Expanded and Masked ones."""
+    while hasattr(distribution, "base_dist") and type(distribution).__name__ in _WRAPPERS:
+        distribution = distribution.base_dist
+    return distribution
+
+
+def described(support: Any) -> str:
+    """A constraint in words: _PositiveDefinite is "positive definite"."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    name = type(support).__name__.strip("_")
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+    return words.strip().replace("_", " ")
+
+
+_WRAPPERS = ("Independent", "ExpandedDistribution", "MaskedDistribution")
+
+
+@lru_cache(maxsize=256)
+def _sites(shapes: tuple) -> dict[str, Site]:
+    found: dict[str, Site] = {}
+
+    def run(bound: Bound) -> dict[str, Any]:
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=feasible)
+        sites = trace(model).get_trace()
+        values = {}
+        for name, site in sites.items():
+            if site["type"] in ("sample", "deterministic"):
+                values[name] = site["value"]
+                found[name] = _site(site)
+        return values
+
+    jax.eval_shape(run, blueprint(shapes))
+    return found
+
+
+def _site(site: dict[str, Any]) -> Site:
+    frames = sorted(site.get("cond_indep_stack", ()), key=lambda frame: frame.dim)
+    plates = tuple(Plate(frame.name, frame.size, frame.dim) for frame in frames)
+    fn = site.get("fn") if site["type"] == "sample" else None
+    value = jnp.asarray(site["value"])
+    if fn is None:
+        role, family, event_dim, support, discrete = "deterministic", "", 0, "", False
+    else:
+        role = "factor" if isinstance(fn, Unit) else "observed" if site["is_observed"] else "latent"
+        family, event_dim, discrete = type(unwrapped(fn)).__name__, fn.event_dim, fn.support.is_discrete
+        support = described(fn.support)
+    event_dims = tuple((site.get("infer") or {}).get("event_dims", ()))
+    return Site(
+        site["name"],
+        role,
+        family,
+        value.shape,
+        value.dtype,
+        event_dim,
+        plates,
+        event_dims,
+        support,
+        bool(discrete),
+        family == "ImproperUniform",
+    )
+
+
+def _restore(argument: Argument, arrays: Values) -> Any:
+    leaves = [
+        arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
+        for leaf in argument.leaves
+    ]
+    return jax.tree.unflatten(argument.tree, leaves)
+
+
+def _content(value: np.ndarray) -> tuple:
+    return value.shape, value.dtype.str, value.tobytes()

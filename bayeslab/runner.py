@@ -1,0 +1,322 @@
+"""Drives a sampler: compiled once, a chain a thread, in chunks, so that Python stays in charge.
+
+`numpyro.infer.MCMC.run` compiles anew at every call. Here one chain is compiled as a function of its data, and
+between two chunks there is room for progress, Ctrl-C and a checkpoint. Threads use the cores, because compiled code
+runs without Python's lock; accelerators run all chains at once instead.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import lru_cache
+from threading import Event
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.draws import Draws, Method, Sampler, State
+from bayeslab.program import Bound, blueprint, precision, structure
+
+CHUNK = 200
+"""Draws between two looks at the world, at most."""
+CHUNK_BYTES = 64 * 2**20
+CHUNK_SECONDS = 0.25
+
+
+class Run(NamedTuple):
+    """What a sampler has done.
+
+    draws: leaves (chain, draw, *site), NumPy arrays.
+    history: leaves (chain, step), of the steps before the first draw.
+    state: of every chain after its last draw, leaves (chain, ...).
+    """
+
+    draws: Draws
+    history: dict[str, np.ndarray]
+    state: State
+    compile_seconds: float
+    sampling_seconds: float
+    interrupted: bool
+
+
+def drive(
+    key: Array,
+    method: Method,
+    sampler: Sampler,
+    bound: Bound,
+    *,
+    previous: State | None = None,
+    report: Callable[[int, int, dict[str, float]], None] | None = None,
+    vectorised: bool | None = None,
+) -> Run:
+    """Draws of all chains. Interrupted from the keyboard, it returns what every chain has finished.
+
+    previous: the state (chain, ...) of an earlier run, to go on from.
+    report: is told the steps done, the steps to do and what is known, a few times a second.
+    vectorised: run all chains as one; by default on accelerators only.
+    Raises KeyboardInterrupt when it is interrupted before the first draw.
+    """
+    together = jax.default_backend() != "cpu" if vectorised is None else vectorised
+    width = method.num_chains if together else None
+    code = compiled(sampler, structure(bound), width)
+    keys = np.asarray(jax.random.split(key, method.num_chains))
+    tracks = []
+    for chain in range(1 if together else method.num_chains):
+        before = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
+        tracks.append(_Track(code, method, sampler, bound, keys if together else keys[chain], before))
+    started = time.perf_counter()
+    interrupted = _race(tracks, report)
+    draws, history, state = _gather(tracks, together)
+    if draws is None:
+        raise KeyboardInterrupt("interrupted before the first draw")
+    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - started, interrupted)
+
+
+def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
+    """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
+
+    def advance(state: State, _: None) -> tuple[State, Draws]:
+        state = jax.lax.fori_loop(
+            0, method.thinning - 1, lambda _, state: sampler.advance(state, bound)[0], state
+        )
+        return sampler.advance(state, bound)
+
+    state = jax.lax.fori_loop(
+        0, method.num_warmup, lambda _, state: sampler.adapt(state, bound)[0], sampler.start(key, bound)
+    )
+    return jax.lax.scan(advance, state, None, method.num_samples)[1]
+
+
+@dataclass
+class Compiled:
+    """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call."""
+
+    start: Callable[[Array, Bound], State]
+    adapt: Callable[..., tuple[State, Draws]]
+    advance: Callable[..., tuple[State, Draws]]
+    buffer: int
+    seconds: float
+
+    def take_seconds(self) -> float:
+        """Seconds that compilation took, told to the run that paid for it."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+@lru_cache(maxsize=64)
+def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
+    """Compile a sampler for Bounds of one structure. Tracing stays in this thread: NumPyro's handlers are global."""
+    began = time.perf_counter()
+    bound = blueprint(shapes)
+    key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
+
+    def start(key: Array, bound: Bound) -> State:
+        return _strong(_wide(sampler.start, width)(key, bound))
+
+    lowered = {"start": jax.jit(start).lower(key, bound)}
+    state = jax.eval_shape(start, key, bound)
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    one_draw = jax.eval_shape(_wide(sampler.advance, width), state, bound)[1]
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
+    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK))
+    count = jax.ShapeDtypeStruct((), np.int32)
+    shared = _function(sampler.adapt) is _function(sampler.advance)
+    for verb in ("advance",) if shared else ("advance", "adapt"):
+        steps = _steps(getattr(sampler, verb), width, buffer)
+        lowered[verb] = jax.jit(steps).lower(count, count, state, bound)
+    with ThreadPoolExecutor(len(lowered)) as pool:
+        code = dict(zip(lowered, pool.map(lambda item: item.compile(), lowered.values()), strict=True))
+    code.setdefault("adapt", code["advance"])
+    return Compiled(**code, buffer=buffer, seconds=time.perf_counter() - began)
+
+
+def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
+    """The next `count` draws, one in `thinning`, in a buffer: the numbers are data, so it compiles once."""
+    step = _wide(step, width)
+
+    def steps(count: Array, thinning: Array, state: State, bound: Bound) -> tuple[State, Draws]:
+        draw = jax.eval_shape(step, state, bound)[1]
+        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer, *leaf.shape), leaf.dtype), draw)
+
+        def body(i: Array, carry: tuple[State, Draws]) -> tuple[State, Draws]:
+            state, draw = step(carry[0], bound)
+            return _strong(state), jax.tree.map(lambda to, leaf: to.at[i // thinning].set(leaf), carry[1], draw)
+
+        return jax.lax.fori_loop(0, count * thinning, body, (state, kept))
+
+    return steps
+
+
+def _wide(step: Callable, width: int | None) -> Callable:
+    return jax.vmap(step, in_axes=(0, None)) if width else step
+
+
+def _strong(tree: Any) -> Any:
+    """Without weak types, so that a state has the same type before and after a step."""
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), tree)
+
+
+def _function(method: Any) -> Any:
+    return getattr(method, "__func__", method)
+
+
+@dataclass
+class _Track:
+    """One thread's work: a chain, or all chains at once.
+
+    checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
+    """
+
+    code: Compiled
+    method: Method
+    sampler: Sampler
+    bound: Bound
+    key: np.ndarray
+    previous: State | None
+    done: int = 0
+    history: list[Draws] = field(default_factory=list)
+    parts: list[Draws] = field(default_factory=list)
+    checkpoints: list[tuple[int, State]] = field(default_factory=list)
+    news: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.method.num_warmup + self.method.num_samples
+
+    @property
+    def draws_done(self) -> int:
+        return self.checkpoints[-1][0] if self.checkpoints else 0
+
+    def run(self, stop: Event, floor: Callable[[], int]) -> None:
+        """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
+        warms_up = self.code.adapt is self.code.advance
+        state = self.code.start(self.key, self.bound) if self.previous is None else self.previous
+        if not (warms_up and self.previous is not None):
+            state = self._adapt(state, stop)
+        if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
+            return
+        self.done = self.method.num_warmup
+        self.checkpoints.append((0, state))
+        for count in self._counts(self.method.num_samples, stop if warms_up else Event()):
+            state, draws = self._call(self.code.advance, count, self.method.thinning, state)
+            self.parts.append(draws)
+            self.done += count
+            self.checkpoints.append((self.draws_done + count, state))
+            lowest = floor()
+            while len(self.checkpoints) > 1 and self.checkpoints[1][0] <= lowest:
+                self.checkpoints.pop(0)
+            self._listen(draws)
+
+    def _adapt(self, state: State, stop: Event) -> State:
+        for count in self._counts(self.method.num_warmup, stop):
+            state, draws = self._call(self.code.adapt, count, 1, state)
+            self.done += count
+            self._listen(draws)
+            if draws.history:
+                self.history.append(draws)
+                if np.all(draws.history.get("converged", np.zeros(1))[-1]):
+                    break
+        return state
+
+    def cut(self, draws: int) -> State:
+        """Rewind to `draws` draws: a state is a function of the one before, so the last steps are made again."""
+        count, state = [mark for mark in self.checkpoints if mark[0] <= draws][-1]
+        while count < draws:
+            step = min(draws - count, self.code.buffer)
+            state, _ = self._call(self.code.advance, step, self.method.thinning, state)
+            count += step
+        return state
+
+    def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
+        state, kept = code(np.int32(count), np.int32(thinning), state, self.bound)
+        return state, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), kept)
+
+    def _counts(self, number: int, stop: Event) -> Iterator[int]:
+        """Chunks that make `number` steps, no more, each of about CHUNK_SECONDS."""
+        left, count = number, 1
+        while left > 0 and not stop.is_set():
+            count = min(count, left)
+            began = time.perf_counter()
+            yield count
+            left -= count
+            pace = max(time.perf_counter() - began, 1e-6) / count
+            count = int(np.clip(CHUNK_SECONDS / pace, 1, self.code.buffer))
+
+    def _listen(self, draws: Draws) -> None:
+        for name, value in (draws.stats | draws.history).items():
+            if name == "diverging":
+                self.news["divergences"] = self.news.get("divergences", 0) + int(value.sum())
+            if name in ("elbo", "log_joint"):
+                self.news[name] = float(np.mean(value[-20:]))
+
+
+def _race(tracks: list[_Track], report: Callable | None) -> bool:
+    """Run all tracks; whether the keyboard interrupted them."""
+    stop, interrupted = Event(), False
+    wide = bool(jax.config.jax_enable_x64)
+
+    def floor() -> int:
+        return min(track.draws_done for track in tracks)
+
+    def run(track: _Track) -> None:
+        with precision(np.float64 if wide else np.float32):  # the scope belongs to the thread
+            track.run(stop, floor)
+
+    with ThreadPoolExecutor(len(tracks)) as pool:
+        running: list[Future] = [pool.submit(run, track) for track in tracks]
+        try:
+            pending = set(running)
+            while pending:
+                finished, pending = wait(pending, None if report is None else 0.1, FIRST_EXCEPTION)
+                if report is not None:
+                    report(sum(t.done for t in tracks), sum(t.total for t in tracks), _news(tracks))
+                if any(future.exception() for future in finished):
+                    stop.set()
+        except KeyboardInterrupt:
+            stop.set()
+            interrupted = True
+            wait(running)
+        for future in running:
+            future.result()
+    return interrupted
+
+
+def _news(tracks: list[_Track]) -> dict[str, float]:
+    names = {name: None for track in tracks for name in list(track.news)}
+    combine = {"divergences": sum}
+    return {name: combine.get(name, max)([t.news.get(name, 0) for t in tracks]) for name in names}
+
+
+def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[str, np.ndarray], State]:
+    """Draws, history and states of all chains, each cut to what all of them have."""
+    draws_done = min(track.draws_done for track in tracks)
+    if draws_done == 0:
+        return None, {}, None
+    states = [track.cut(draws_done) for track in tracks]
+    parts = [_joined(track.parts, draws_done) for track in tracks]
+    steps = [_joined(track.history, None) for track in tracks]
+    if together:
+        swap = lambda leaf: np.swapaxes(leaf, 0, 1)  # noqa: E731
+        history = jax.tree.map(swap, steps[0].history) if steps[0] else {}
+        return jax.tree.map(swap, parts[0]), history, jax.tree.map(np.asarray, states[0])
+    draws = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+    state = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *states)
+    return draws, _padded([step.history if step else {} for step in steps]), state
+
+
+def _joined(parts: list[Draws], length: int | None) -> Draws | None:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:length], *parts) if parts else None
+
+
+def _padded(histories: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Histories (chain, step) of chains that took different numbers of steps, filled up with NaN."""
+    length = max((len(leaf) for history in histories for leaf in history.values()), default=0)
+
+    def fill(leaf: np.ndarray) -> np.ndarray:
+        return np.concatenate([leaf.astype(float), np.full(length - len(leaf), np.nan)])
+
+    return {name: np.stack([fill(history[name]) for history in histories]) for name in histories[0]}
