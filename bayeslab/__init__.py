@@ -1,0 +1,36 @@
+"""A laboratory for Bayesian models written as NumPyro programs."""
+
+from bayeslab.alignment import align
+from bayeslab.bind import bind
+from bayeslab.calibration import sbc
+from bayeslab.comparison import compare_posteriors
+from bayeslab.diagnosis import diagnose
+from bayeslab.explain import explain
+from bayeslab.fit import fit
+from bayeslab.methods.exact import Exact
+from bayeslab.methods.laplace import MAP, Laplace
+from bayeslab.methods.mcmc import MCMC, NUTS
+from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_field_normal, normalising_flow
+from bayeslab.predict import predict, simulate
+
+__all__ = [
+    "MAP",
+    "MCMC",
+    "NUTS",
+    "SVI",
+    "Exact",
+    "Laplace",
+    "align",
+    "bind",
+    "compare_posteriors",
+    "diagnose",
+    "explain",
+    "fit",
+    "full_rank_normal",
+    "low_rank_normal",
+    "mean_field_normal",
+    "normalising_flow",
+    "predict",
+    "sbc",
+    "simulate",
+]

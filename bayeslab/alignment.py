@@ -9,8 +9,8 @@ independent Normal features; the assignment itself is the Hungarian algorithm).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
     Dims = str | Sequence[str]
-    Array = NDArray[np.floating]
-    Permutations = NDArray[np.integer]
+    Array = NDArray[Any]
+    Permutations = NDArray[Any]
 
 SAMPLE = ("chain", "draw")
 MAX_ROUNDS = 50
@@ -107,7 +107,7 @@ def _spread(features: Array) -> Array:
 
 def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Array:
     """What tells components apart, (draw, component, feature)."""
-    read = {1: _rows, 2: _square}
+    read: dict[int, Callable[..., Array]] = {1: _rows, 2: _square}
     parts = [read[len(names)](posterior[site], *names) for site, names in dims.items()]
     return np.concatenate(parts, axis=2).astype(float)
 

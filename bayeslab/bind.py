@@ -79,9 +79,7 @@ def _parameters(function: Program) -> Mapping[str, inspect.Parameter]:
 class _Arguments:
     """The arguments of a program, taken apart into arrays and structure."""
 
-    def __init__(
-        self, function: Program, parameters: Mapping[str, inspect.Parameter], given: dict[str, Entry]
-    ):
+    def __init__(self, function: Program, parameters: Mapping[str, inspect.Parameter], given: dict[str, Entry]):
         self._function, self._parameters, self._given = function, parameters, given
         missing = [n for n, p in parameters.items() if n not in given and p.default is p.empty]
         if missing:
@@ -241,8 +239,7 @@ def _value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray |
         whole = np.where(mask, value, 0.0)
         if (changed := whole != np.round(whole)).any():
             raise ValueError(
-                f"entry '{name}' at position {_first(changed)} is {value[changed][0]}, "
-                f"but site '{name}' takes integers"
+                f"entry '{name}' at position {_first(changed)} is {value[changed][0]}, but site '{name}' takes integers"
             )
         value = whole.astype(shape.dtype)
     return value, None if mask.all() else mask
@@ -266,9 +263,7 @@ def _checked(bound: Bound, found: Flow, arguments: dict[str, Entry]) -> Bound:
     """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded."""
     _refuse_nan(bound, found, arguments)
     _refuse_missing_parents(bound, found)
-    checks = [
-        f for f in found.of("parameter", "valid", "support", "bound") if not f.reached_by("latent")
-    ]
+    checks = [f for f in found.of("parameter", "valid", "support", "bound") if not f.reached_by("latent")]
     values = dict(zip(checks, found.compute(bound, checks), strict=True))
     for fact, value in values.items():
         if fact.kind == "valid" and not np.all(value):
@@ -307,9 +302,7 @@ def _refuse_missing_parents(bound: Bound, found: Flow) -> None:
 
 def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:
     wrong = ~np.asarray(valid)
-    value = next(
-        v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name)
-    )
+    value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
     value = np.asarray(value)
     shown = f"{value[_first(wrong)]} at position {_first(wrong)}" if value.ndim == wrong.ndim > 0 else f"{value}"
     given = fact.reached_by("argument")

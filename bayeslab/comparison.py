@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xarray import DataArray, Dataset, DataTree
 
-    Samples = NDArray[np.floating]
+    Samples = NDArray[Any]
 
 SAMPLE = ["chain", "draw"]
 
@@ -34,7 +34,8 @@ def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     k_hat: tail of the importance ratios (above 0.7: the approximation misses some of the
         posterior); elbo_gap: log evidence of the reference minus the ELBO.
     ess_min, ess_per_second, ess_per_gradient, compile_seconds, sampling_seconds.
-    What does not apply is NaN; attrs and errors are those of `compare_parameters`.
+    What does not apply is NaN; attrs and errors are those of `compare_parameters`. Select a row
+    with table.loc[{"method": name}]: to xarray, `sel(method=...)` is a way to look up numbers.
     """
     from xarray import Dataset, concat
 
@@ -84,7 +85,9 @@ def k_hat(tree: DataTree) -> tuple[float, float]:
     """
     import arviz_stats  # noqa: F401  (registers the accessor azstats)
 
-    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    if "sample_stats" not in tree.children:
+        return np.nan, np.nan
+    stats = tree["sample_stats"]
     if "lp" not in stats or "log_q" not in stats or stats["lp"].size < 25:  # a tail has 5 or more
         return np.nan, np.nan
     ratio = stats["log_q"] - stats["lp"]
@@ -109,8 +112,7 @@ def to_text(table: Dataset) -> str:
     widths = [max(map(len, column)) for column in kept]
     lines = zip(*kept, strict=True)
     return "\n".join(
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip()
-        for name, *cells in lines
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip() for name, *cells in lines
     )
 
 
@@ -173,9 +175,7 @@ def _wasserstein(first: DataArray, draws: DataArray, share: DataArray) -> Datase
     from xarray import Dataset
 
     pairs = zip(np.moveaxis(first.values, 2, 0), np.moveaxis(draws.values, 2, 0), strict=True)
-    distance, noise, *potentials = (
-        np.stack(part) for part in zip(*(_transport(*pair) for pair in pairs), strict=True)
-    )
+    distance, noise, *potentials = (np.stack(part) for part in zip(*(_transport(*pair) for pair in pairs), strict=True))
     errors = [
         _moments(each.copy(data=np.moveaxis(values, 0, 2)))["mean_mcse"]
         for each, values in zip((first, draws), potentials, strict=True)
@@ -184,12 +184,12 @@ def _wasserstein(first: DataArray, draws: DataArray, share: DataArray) -> Datase
         {
             "wasserstein": share.copy(data=distance),
             "wasserstein_floor": noise * np.sqrt(share),
-            "wasserstein_mcse": np.hypot(*errors),
+            "wasserstein_mcse": np.hypot(errors[0], errors[1]),
         }
     )
 
 
-def _transport(x: Samples, y: Samples) -> tuple[float, float, Samples, Samples]:
+def _transport(x: Samples, y: Samples) -> tuple[Samples, ...]:
     """The 1-Wasserstein distance, the one that noise makes per root of share, and the potentials.
 
     The distance is the difference in mean of one function with slope plus or minus one, the
@@ -228,7 +228,8 @@ def _summary(table: Dataset) -> Dataset:
     from xarray import Dataset
 
     error, ratio = table["mean_error"], table["sd_ratio"]
-    mean_ratio = np.exp(np.log(ratio.where(ratio > 0)).mean("parameter"))
+    logs: Any = np.log(ratio.where(ratio > 0))
+    mean_ratio = np.exp(logs.mean("parameter"))
     columns = {
         **_extreme("mean_error_max", abs(error), table["mean_error_mcse"], 1),
         "mean_error_rms": np.sqrt((error**2).mean("parameter")),
@@ -268,9 +269,7 @@ def _aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str
     if done is None:
         return trees, ""
     dims, labels = json.loads(done.attrs["site_dims"]), json.loads(done.attrs["labels"])
-    dims = {
-        site: names for site, names in dims.items() if all(site in t["posterior"] for t in trees.values())
-    }
+    dims = {site: names for site, names in dims.items() if all(site in t["posterior"] for t in trees.values())}
     first, *others = trees
     reference = trees[first] if "alignment" in trees[first].children else _align(trees[first], dims, labels)
     rest = {name: _align(trees[name], dims, labels, reference) for name in others}
@@ -348,6 +347,10 @@ def _plain(name: str) -> Callable[[dict[str, float]], str]:
     return lambda row: _significant(row[name])
 
 
+def _seconds(name: str) -> Callable[[dict[str, float]], str]:
+    return lambda row: "" if np.isnan(row[name]) else f"{row[name]:,.2f}"
+
+
 def _span(low: str, high: str) -> Callable[[dict[str, float]], str]:
     return lambda row: "" if np.isnan(row[low]) else f"{row[low]:.2f} to {row[high]:.2f}"
 
@@ -361,7 +364,7 @@ _COLUMNS = {
     "ELBO gap": _with_error("elbo_gap"),
     "ESS": lambda row: f"{row['ess_min']:,.0f}" if row["ess_min"] > 0 else "",
     "ESS/s": _plain("ess_per_second"),
-    "ESS/gradient": _plain("ess_per_gradient"),
-    "compile s": _plain("compile_seconds"),
-    "run s": _plain("sampling_seconds"),
+    "ESS/grad": _plain("ess_per_gradient"),
+    "compile s": _seconds("compile_seconds"),
+    "run s": _seconds("sampling_seconds"),
 }

@@ -67,3 +67,12 @@ class Method(Protocol):
     def plan(self, bound: Bound) -> Sampler:
         """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""
         ...
+
+
+def draws_while_adapting(sampler: Sampler) -> bool:
+    """Whether warm-up is drawing, as in a Markov chain, and not an optimisation that draws may follow."""
+
+    def plain(function: Any) -> Any:
+        return getattr(function, "__func__", function)
+
+    return plain(sampler.adapt) is plain(sampler.advance)

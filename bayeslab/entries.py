@@ -29,9 +29,7 @@ def read(data: Any) -> dict[str, Entry]:
     Raises TypeError for anything else and for names that are not text.
     """
     if not isinstance(data, Mapping) and not hasattr(data, "columns"):
-        raise TypeError(
-            f"data must be a dict, a pandas DataFrame or an xarray Dataset, not {type(data).__name__}"
-        )
+        raise TypeError(f"data must be a dict, a pandas DataFrame or an xarray Dataset, not {type(data).__name__}")
     named = {name: data[name] for name in (data.columns if hasattr(data, "columns") else data)}
     for name in named:
         if not isinstance(name, str):
@@ -55,9 +53,7 @@ def entry(value: Any) -> Entry:
 
 
 def _from_xarray(value: Any) -> Entry:
-    labels = {
-        axis: value.indexes[dim].tolist() for axis, dim in enumerate(value.dims) if dim in value.indexes
-    }
+    labels = {axis: value.indexes[dim].tolist() for axis, dim in enumerate(value.dims) if dim in value.indexes}
     return Entry(np.asarray(value.values), None, tuple(map(str, value.dims)), labels)
 
 

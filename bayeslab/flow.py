@@ -77,7 +77,12 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
         return [value for _, value in found]
 
     jaxpr = jax.make_jaxpr(run)(bound, latent)
-    groups = {"argument": bound.arrays, "observed": bound.observed, "present": bound.present, "latent": latent}
+    groups = {
+        "argument": bound.arrays,
+        "observed": bound.observed,
+        "present": bound.present,
+        "latent": latent,
+    }
     sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
     reached = track_deps_jaxpr(jaxpr.jaxpr, sources)
     return Flow(tuple(f._replace(sources=s) for f, s in zip(facts, reached, strict=True)), jaxpr)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.draws import Draws, Method, Sampler, State
+from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting
 from bayeslab.program import Bound, blueprint, precision, structure
 
 CHUNK = 200
@@ -80,9 +80,7 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
     """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
 
     def advance(state: State, _: None) -> tuple[State, Draws]:
-        state = jax.lax.fori_loop(
-            0, method.thinning - 1, lambda _, state: sampler.advance(state, bound)[0], state
-        )
+        state = jax.lax.fori_loop(0, method.thinning - 1, lambda _, state: sampler.advance(state, bound)[0], state)
         return sampler.advance(state, bound)
 
     state = jax.lax.fori_loop(
@@ -124,8 +122,7 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
     buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
-    shared = _function(sampler.adapt) is _function(sampler.advance)
-    for verb in ("advance",) if shared else ("advance", "adapt"):
+    for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
         steps = _steps(getattr(sampler, verb), width, buffer)
         lowered[verb] = jax.jit(steps).lower(count, count, state, bound)
     with ThreadPoolExecutor(len(lowered)) as pool:
@@ -160,10 +157,6 @@ def _strong(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), tree)
 
 
-def _function(method: Any) -> Any:
-    return getattr(method, "__func__", method)
-
-
 @dataclass
 class _Track:
     """One thread's work: a chain, or all chains at once.
@@ -193,7 +186,7 @@ class _Track:
 
     def run(self, stop: Event, floor: Callable[[], int]) -> None:
         """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
-        warms_up = self.code.adapt is self.code.advance
+        warms_up = draws_while_adapting(self.sampler)
         state = self.code.start(self.key, self.bound) if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
             state = self._adapt(state, stop)
@@ -305,11 +298,17 @@ def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[st
         return jax.tree.map(swap, parts[0]), history, jax.tree.map(np.asarray, states[0])
     draws = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
     state = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *states)
-    return draws, _padded([step.history if step else {} for step in steps]), state
+    return draws, _padded([_until_converged(step.history) if step else {} for step in steps]), state
 
 
 def _joined(parts: list[Draws], length: int | None) -> Draws | None:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:length], *parts) if parts else None
+
+
+def _until_converged(history: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The steps up to the first that says it has converged."""
+    after = np.flatnonzero(history.get("converged", np.zeros(0)))
+    return {name: leaf[: after[0] + 1] for name, leaf in history.items()} if after.size else history
 
 
 def _padded(histories: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -20,9 +20,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 
-def model(
-    x: Array, shrinkage: float = 0.1, a: float = 2.0, b: float = 1.0, weights: Array | float = 1.0
-) -> None:
+def model(x: Array, shrinkage: float = 0.1, a: float = 2.0, b: float = 1.0, weights: Array | float = 1.0) -> None:
     """Draw tau (), w (feature,) and y (row,) for a design matrix x (row, feature) and weights (row,)."""
     rows, features = x.shape
     tau = numpyro.sample("tau", dist.Gamma(a, b))
@@ -36,11 +34,8 @@ def posterior(x: Array, y: Array, shrinkage: float, a: float, b: float, weights:
     """Draw tau and w from p(tau, w | y)."""
     mean, precision, residual = _fitted(x, y, shrinkage, weights)
     tau = numpyro.sample("tau", dist.Gamma(a + len(y) / 2, b + residual / 2))
-    numpyro.sample(
-        "w",
-        dist.MultivariateNormal(mean, precision_matrix=tau * precision),
-        infer={"event_dims": ["feature"]},
-    )
+    normal = dist.MultivariateNormal(mean, precision_matrix=tau * precision)
+    numpyro.sample("w", normal, infer={"event_dims": ["feature"]})
 
 
 def evidence(x: Array, y: Array, shrinkage: float, a: float, b: float, weights: Array | float) -> Array:
@@ -61,16 +56,14 @@ def example() -> dict[str, Any]:
     return {"x": np.stack([np.ones(10), slope], axis=1), "y": 1.0 - 2.0 * slope + noise}
 
 
-def data() -> Mapping[str, Any]:
+def data() -> Mapping[Any, Any]:
     """Progression of diabetes in 442 patients, with ten covariates, all standardised."""
     from bayeslab.datasets import diabetes, regression_data
 
     return regression_data(diabetes(), "progression")
 
 
-def _fitted(
-    x: Array, y: Array, shrinkage: float, weights: Array | float
-) -> tuple[Array, Array, Array]:
+def _fitted(x: Array, y: Array, shrinkage: float, weights: Array | float) -> tuple[Array, Array, Array]:
     """Posterior mean of w (feature,), its precision over tau, and the penalised sum of squares."""
     weighted = jnp.broadcast_to(weights, len(y))[:, None] * x
     precision = weighted.T @ x + shrinkage * jnp.eye(x.shape[1])

@@ -8,7 +8,6 @@ linear regression"; CS229, 1.3 and 9.4. The arguments tau0 and sigma are standar
 of the prior is (2 pi)^(-p/2) tau0^(-p), which 4.2 misprints.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -30,9 +29,7 @@ def model(x: Array, tau0: float = 1.0, sigma: float = 1.0) -> None:
 def posterior(x: Array, y: Array, tau0: float, sigma: float) -> None:
     """Draw w from p(w | y)."""
     mean, precision = _moments(x, y, tau0, sigma)
-    numpyro.sample(
-        "w", dist.MultivariateNormal(mean, precision_matrix=precision), infer={"event_dims": ["feature"]}
-    )
+    numpyro.sample("w", dist.MultivariateNormal(mean, precision_matrix=precision), infer={"event_dims": ["feature"]})
 
 
 def evidence(x: Array, y: Array, tau0: float, sigma: float) -> Array:
@@ -52,7 +49,7 @@ def example() -> dict[str, Any]:
     return {"x": x, "tau0": 1.5, "sigma": 0.4, "y": 1.0 - 2.0 * slope + noise}
 
 
-def data() -> Mapping[str, Any]:
+def data() -> dict[str, Any]:
     """Progression of diabetes in 442 patients, standardised, with a noise of 0.7 taken as known."""
     from bayeslab.datasets import diabetes, regression_data
 

@@ -19,9 +19,7 @@ from jax import Array
 from jax.scipy.special import gammaln
 
 
-def model(
-    num_rows: int, mu0: float = 0.0, kappa0: float = 1.0, alpha: float = 2.0, beta: float = 2.0
-) -> None:
+def model(num_rows: int, mu0: float = 0.0, kappa0: float = 1.0, alpha: float = 2.0, beta: float = 2.0) -> None:
     """Draw tau (), mu () and y (row,); the prior of mu counts as much as kappa0 rows."""
     tau = numpyro.sample("tau", dist.Gamma(alpha, beta))
     mu = numpyro.sample("mu", dist.Normal(mu0, 1 / jnp.sqrt(kappa0 * tau)))

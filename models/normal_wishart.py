@@ -29,33 +29,23 @@ def model(num_rows: int, mu0: Array, scale: Array, n0: float, kappa0: float = 1.
     mu0 (feature,), scale (feature, feature_); n0 are the prior's degrees of freedom, more than the
     number of features minus one, and the prior of mu counts as much as kappa0 rows.
     """
-    precision = numpyro.sample(
-        "precision", dist.Wishart(n0, scale_matrix=scale), infer={"event_dims": ["feature", "feature_"]}
-    )
-    mu = numpyro.sample(
-        "mu",
-        dist.MultivariateNormal(mu0, precision_matrix=kappa0 * precision),
-        infer={"event_dims": ["feature"]},
-    )
+    wishart = dist.Wishart(n0, scale_matrix=scale)
+    precision = numpyro.sample("precision", wishart, infer={"event_dims": ["feature", "feature_"]})
+    centre = dist.MultivariateNormal(mu0, precision_matrix=kappa0 * precision)
+    mu = numpyro.sample("mu", centre, infer={"event_dims": ["feature"]})
     with numpyro.plate("row", num_rows):
-        numpyro.sample(
-            "y",
-            dist.MultivariateNormal(mu, precision_matrix=precision),
-            infer={"event_dims": ["feature"]},
-        )
+        normal = dist.MultivariateNormal(mu, precision_matrix=precision)
+        numpyro.sample("y", normal, infer={"event_dims": ["feature"]})
 
 
 def posterior(y: Array, mu0: Array, scale: Array, n0: float, kappa0: float) -> None:
     """Draw precision and mu from p(precision, mu | y)."""
     kappa_n = kappa0 + len(y)
     mu_n = (kappa0 * mu0 + jnp.sum(y, axis=0)) / kappa_n
-    updated = dist.Wishart(n0 + len(y), rate_matrix=_rate(y, mu0, scale, kappa0))
-    precision = numpyro.sample("precision", updated, infer={"event_dims": ["feature", "feature_"]})
-    numpyro.sample(
-        "mu",
-        dist.MultivariateNormal(mu_n, precision_matrix=kappa_n * precision),
-        infer={"event_dims": ["feature"]},
-    )
+    wishart = dist.Wishart(n0 + len(y), rate_matrix=_rate(y, mu0, scale, kappa0))
+    precision = numpyro.sample("precision", wishart, infer={"event_dims": ["feature", "feature_"]})
+    centre = dist.MultivariateNormal(mu_n, precision_matrix=kappa_n * precision)
+    numpyro.sample("mu", centre, infer={"event_dims": ["feature"]})
 
 
 def evidence(y: Array, mu0: Array, scale: Array, n0: float, kappa0: float) -> Array:
@@ -63,7 +53,8 @@ def evidence(y: Array, mu0: Array, scale: Array, n0: float, kappa0: float) -> Ar
     rows, features = y.shape
     n_n = n0 + rows
     gammas = multigammaln(n_n / 2, features) - multigammaln(n0 / 2, features)
-    scales = n_n * _log_determinant(_rate(y, mu0, scale, kappa0)) + n0 * _log_determinant(scale)
+    rate = _rate(y, mu0, scale, kappa0)
+    scales = n_n * jnp.linalg.slogdet(rate)[1] + n0 * jnp.linalg.slogdet(scale)[1]
     counts = features * jnp.log1p(rows / kappa0) + rows * features * jnp.log(jnp.pi)
     return gammas - (scales + counts) / 2
 
@@ -93,7 +84,3 @@ def _rate(y: Array, mu0: Array, scale: Array, kappa0: float) -> Array:
     shrinkage = kappa0 * len(y) / (kappa0 + len(y))
     prior = jnp.linalg.solve(scale, jnp.eye(len(scale)))
     return prior + residual.T @ residual + shrinkage * jnp.outer(distance, distance)
-
-
-def _log_determinant(matrix: Array) -> Array:
-    return jnp.linalg.slogdet(matrix)[1]

@@ -30,8 +30,8 @@ def iris_setosa() -> xr.DataArray:
     return xr.DataArray(setosa, {"row": np.arange(len(setosa)), "feature": features})
 
 
-def mendel_peas() -> pd.DataFrame:
-    """Plants or seeds with the dominant and the recessive trait in Mendel's seven experiments, by experiment.
+def mendel_peas() -> xr.Dataset:
+    """Dominant and recessive (experiment,) seeds or plants in Mendel's seven experiments with peas.
 
     G. Mendel (1866), Versuche über Pflanzen-Hybriden, the first generation from hybrids.
     """
@@ -44,7 +44,11 @@ def mendel_peas() -> pd.DataFrame:
         "axial flowers": (651, 207),
         "long stems": (787, 277),
     }
-    return pd.DataFrame.from_dict(counts, orient="index", columns=["dominant", "recessive"])
+    dominant, recessive = zip(*counts.values(), strict=True)
+    return xr.Dataset(
+        {"dominant": ("experiment", list(dominant)), "recessive": ("experiment", list(recessive))},
+        coords={"experiment": list(counts)},
+    )
 
 
 def portland_houses() -> pd.DataFrame:

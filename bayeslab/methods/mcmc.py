@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.draws import Draws, State
-from bayeslab.methods.settings import require_positive
+from bayeslab.methods.settings import require_continuous, require_positive
 from bayeslab.program import Bound, evaluate, structure
 
 DENSE_UP_TO = 50
@@ -38,7 +39,6 @@ class MCMC:
         require_positive(self, "num_samples", "num_chains", "thinning")
 
     def plan(self, bound: Bound) -> "KernelSampler":
-        _refuse_discrete(bound)
         return KernelSampler(self.kernel, structure(bound), self.num_warmup)
 
 
@@ -66,8 +66,8 @@ class NUTS:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
     def plan(self, bound: Bound) -> "KernelSampler":
-        _refuse_discrete(bound)
-        size = sum(int(jnp.size(jnp.zeros(bound.sites[name].shape))) for name in bound.latent)
+        require_continuous(bound, "NUTS")
+        size = sum(prod(bound.sites[name].shape) for name in bound.latent)
         dense = size <= DENSE_UP_TO if self.dense_mass is None else self.dense_mass
         kernel = _NUTS(dense, self.target_accept_prob, self.max_tree_depth)
         return KernelSampler(kernel, structure(bound), self.num_warmup)
@@ -149,12 +149,3 @@ _NAMES = {
     "energy": "energy",
     "potential_energy": "potential_energy",
 }
-
-
-def _refuse_discrete(bound: Bound) -> None:
-    for name in bound.latent:
-        if bound.sites[name].is_discrete:
-            raise ValueError(
-                f"site '{name}' is discrete, and this method needs continuous sites; "
-                "observe it, or sum over its values in the program"
-            )

@@ -1,6 +1,8 @@
-"""Checks that the settings of all methods share."""
+"""Checks that methods share."""
 
 from typing import Any
+
+from bayeslab.program import Bound
 
 
 def require_positive(settings: Any, *names: str) -> None:
@@ -9,3 +11,15 @@ def require_positive(settings: Any, *names: str) -> None:
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} of {type(settings).__name__} must be a positive integer, but is {value!r}")
+
+
+def require_continuous(bound: Bound, method: str) -> None:
+    """Raises ValueError for a program with a discrete latent site, or with no latent site at all."""
+    if not bound.latent:
+        raise ValueError("every site of the program is observed: there is nothing to infer")
+    for name in bound.latent:
+        if bound.sites[name].is_discrete:
+            raise ValueError(
+                f"{method} needs continuous sites, but site '{name}' is discrete ({bound.sites[name].family}); "
+                "sum over its values in the program, or observe it"
+            )

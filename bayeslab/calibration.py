@@ -1,0 +1,125 @@
+"""Simulation-based calibration of an inference method on a model.
+
+Draw z ~ p(z), then y ~ p(y | z), then L posterior draws given y. If the method is right,
+the rank of z among them is uniform (Talts et al. 2018, arXiv:1804.06788).
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.bind import bind
+from bayeslab.draws import Method
+from bayeslab.entries import read
+from bayeslab.flow import flow
+from bayeslab.predict import refuse_improper
+from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
+from bayeslab.progress import bar
+from bayeslab.runner import whole_chain
+from bayeslab.tree import to_datatree
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+BATCH = 10
+
+
+def sbc(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    method: Method,
+    num_simulations: int = 200,
+    *,
+    progress: bool = True,
+) -> "DataTree":
+    """Rank every latent value among the draws of `method` for the data it generated.
+
+    data: fixes the inputs and says which sites are observed, and which of their entries are missing; their values
+    are simulated.
+    method: its draws should be nearly independent, so thin a Markov chain. One chain is run for a simulation.
+    Returns a DataTree with group prior_sbc: ranks scaled to (0, 1), ties broken at random, for `az.plot_ecdf_pit`.
+    Interrupted from the keyboard it returns the simulations that are finished.
+    Raises ValueError for a program with an improper prior, without an observed site, or whose observed values also
+    reach it as an argument, so that simulated values would not.
+    """
+    if num_simulations < 1:
+        raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
+    with precision():
+        bound = bind(model, data)
+        _refuse(bound)
+        sampler = method.plan(bound)
+
+        def pit(key: Array, bound: Bound) -> Values:
+            key_prior, key_run, key_tie = jax.random.split(key, 3)
+            truth = {name: site["value"] for name, site in bound.prior_draw(key_prior).items()}
+            simulated = replace(bound, observed={name: truth[name] for name in bound.observed})
+            draws = whole_chain(key_run, method, sampler, simulated).samples
+            ties = jax.random.split(key_tie, len(bound.latent))
+            return {n: _rank(tie, truth[n], draws[n]) for n, tie in zip(bound.latent, ties, strict=True)}
+
+        keys = np.asarray(jax.random.split(raw_key(key), num_simulations))
+        count = min(BATCH, num_simulations)
+        code = (
+            jax.jit(lambda keys, bound: jax.lax.map(lambda key: pit(key, bound), keys))
+            .lower(keys[:count], bound)
+            .compile()
+        )
+        with bar("sbc", progress) as report:
+            parts = _in_batches(code, keys, bound, count, report)
+        values = {name: np.concatenate([part[name] for part in parts])[None] for name in bound.latent}
+        tree = to_datatree({"prior_sbc": values}, bound, read(data))
+    tree.attrs = {"method": type(method).__name__, "num_simulations": len(next(iter(values.values()))[0])}
+    return tree
+
+
+def _rank(key: Array, truth: Array, draws: Array) -> Array:
+    """Rank of the truth among the draws, ties and the gap broken at random: uniform on (0, 1)."""
+    below, equal = (draws < truth).sum(0), (draws == truth).sum(0)
+    return (below + jax.random.uniform(key, jnp.shape(truth)) * (equal + 1)) / (len(draws) + 1)
+
+
+def _in_batches(code: Any, keys: np.ndarray, bound: Bound, count: int, report: Any) -> list[dict[str, np.ndarray]]:
+    """Results of all keys, a batch a thread; what is finished when the keyboard interrupts."""
+    starts = [min(first, len(keys) - count) for first in range(0, len(keys), count)]
+
+    def run(place: int) -> dict[str, np.ndarray]:
+        new = place * count - starts[place]  # the last batch overlaps the one before
+        with precision():
+            return {name: np.asarray(v)[new:] for name, v in code(keys[starts[place] :][:count], bound).items()}
+
+    finished: dict[int, dict[str, np.ndarray]] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {pool.submit(run, place): place for place in range(len(starts))}
+        try:
+            for future in as_completed(running):
+                finished[running[future]] = future.result()
+                if report is not None:
+                    report(min(len(finished) * count, len(keys)), len(keys), {})
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            if not finished:
+                raise
+    return [finished[place] for place in sorted(finished)]
+
+
+def _refuse(bound: Bound) -> None:
+    refuse_improper(bound, "sbc")
+    if not bound.observed:
+        raise ValueError(f"data give no value to any sample site of {list(bound.sites)}, so nothing is observed")
+    shapes = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
+    found = flow(bound, shapes)
+    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
+    for fact in found.of("written"):
+        for name in fact.reached_by("argument"):
+            if name in used:
+                raise ValueError(
+                    f"argument '{name}' gives site '{fact.site}' its value and reaches the program another way as "
+                    "well, so data simulated for the site would not; calibrate a program that draws it instead"
+                )

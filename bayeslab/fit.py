@@ -1,0 +1,139 @@
+"""fit(): bind the data, plan, drive the sampler, return a DataTree."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.handlers import seed, substitute, trace
+
+from bayeslab.bind import bind
+from bayeslab.continuation import joined, saved_state, settings, unsaved_state
+from bayeslab.draws import Method
+from bayeslab.entries import read
+from bayeslab.methods.mcmc import NUTS
+from bayeslab.program import Bound, Data, Program, feasible, precision, raw_key
+from bayeslab.progress import bar
+from bayeslab.runner import Run, drive
+from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def fit(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    method: Method | None = None,
+    *,
+    previous: "DataTree | None" = None,
+    progress: bool = True,
+    dtype: Any = jnp.float64,
+) -> "DataTree":
+    """Draw from p(latent | observed) with `method`, by default NUTS.
+
+    data: arguments of `model` by name and values of observed sites by site name; NaN in those is a missing entry.
+    previous: a result of the same model, data and method, also from a file, to go on from: the result has its
+    draws and `method.num_samples` more, the same ones that an uninterrupted run makes. Optimisers go on with their
+    optimisation and draw anew.
+    progress: show a progress bar.
+    dtype: compute in jnp.float64 or jnp.float32, whatever JAX is set to.
+    Returns a DataTree with groups posterior, sample_stats, observed_data, constant_data, sampler_state and, for
+    optimisers, history; settings, seconds and versions are in its attrs.
+    Interrupted from the keyboard it returns the draws that all chains have, and `attrs["interrupted"]` is 1.
+    Raises ValueError or TypeError, with one sentence, for bad data and where the method does not apply.
+    """
+    method = NUTS() if method is None else method
+    if not hasattr(method, "plan"):
+        raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
+    with precision(dtype):
+        bound = bind(model, data)
+        _refuse_nothing_observed(bound)
+        random = raw_key(key)
+        sampler = method.plan(bound)
+        state = None if previous is None else unsaved_state(previous, method, sampler, bound)
+        with bar(type(method).__name__, progress) as report:
+            run = drive(random, method, sampler, bound, previous=state, report=report)
+        _refuse_impossible(run, bound)
+        groups = {
+            "posterior": run.draws.samples,
+            "sample_stats": run.draws.stats,
+            "history": run.history,
+            "observed_data": observed_data(bound),
+            "constant_data": constant_data(bound),
+            "sampler_state": saved_state(run.state),
+        }
+        tree = to_datatree(groups, bound, read(data))
+    tree.attrs = _attributes(model, method, random, run)
+    return tree if previous is None else joined(previous, tree, sampler)
+
+
+def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
+    """Settings, clock and summary of a run, as text and numbers that files can hold."""
+    attributes: dict[str, Any] = {
+        "model": f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}",
+        "method": type(method).__name__,
+        "settings": settings(method),
+        "key": " ".join(str(int(word)) for word in np.asarray(key)),
+        "compile_seconds": run.compile_seconds,
+        "sampling_seconds": run.sampling_seconds,
+        "interrupted": int(run.interrupted),
+    }
+    stats = run.draws.stats
+    if "n_steps" in stats:
+        attributes["num_gradients"] = int(stats["n_steps"].sum()) * method.thinning
+    if "log_evidence" in stats:
+        attributes["log_evidence"] = float(stats["log_evidence"].mean())
+    elif "log_q" in stats:
+        attributes |= _approximation(stats["lp"] - stats["log_q"])
+    if "converged" in run.history:
+        last = run.history["converged"]
+        attributes["converged"] = int(np.all(np.nanmax(last, axis=-1)))
+    return attributes | provenance()
+
+
+def _approximation(log_weights: np.ndarray) -> dict[str, float]:
+    """Evidence lower bound of an approximation, its standard error, and k-hat of its importance weights."""
+    from arviz_stats.base import array_stats
+
+    flat = log_weights.reshape(-1)
+    error = float(flat.std(ddof=1) / np.sqrt(flat.size)) if flat.size > 1 else np.nan
+    k_hat = float(array_stats.psislw(-flat)[1]) if flat.size >= 25 else np.nan
+    return {"elbo": float(flat.mean()), "elbo_se": error, "k_hat": k_hat}
+
+
+def _refuse_nothing_observed(bound: Bound) -> None:
+    roles = {site.role for site in bound.sites.values()}
+    if not roles & {"observed", "factor"}:
+        raise ValueError(
+            f"data give no value to any sample site, so there is nothing to learn from; the sites are "
+            f"{list(bound.sites)}; simulate() draws from the prior"
+        )
+
+
+def _refuse_impossible(run: Run, bound: Bound) -> None:
+    """Impossible data come back from compiled code as a frozen 'posterior': refuse it, and name the site."""
+    for name in ("elbo", "log_joint"):
+        if name in run.history and not np.isfinite(run.history[name][:, :1]).all():
+            _blame(bound)
+    if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
+        _blame(bound)
+
+
+def _blame(bound: Bound) -> None:
+    """Raise for the sites whose density is zero or undefined wherever one looks."""
+
+    def densities(key: Array) -> dict[str, Array]:
+        model = substitute(seed(bound.program, key), substitute_fn=feasible)
+        sites = trace(model).get_trace()
+        return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
+
+    found = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
+    guilty = [name for name, values in found.items() if not np.isfinite(values).any()]
+    where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
+    raise ValueError(
+        f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "
+        "model or its numbers overflow; look at the values, the priors and the units"
+    )

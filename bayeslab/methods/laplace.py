@@ -1,0 +1,181 @@
+"""The posterior mode, and the Normal approximation around it."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from bayeslab import unconstrained
+from bayeslab.draws import Draws
+from bayeslab.methods.settings import require_continuous, require_positive
+from bayeslab.program import Bound, Values, structure
+
+
+@dataclass(frozen=True)
+class MAP:
+    """The maximum of p(latent | observed) as a density of the sites as they are written, by L-BFGS.
+
+    The mode depends on the parametrisation: that of a precision is not the inverse of that of a variance.
+    The result has one chain with one draw; `tree.attrs["converged"]` says whether the gradient vanished.
+    """
+
+    num_steps: int = 1000
+
+    num_samples = 1
+    num_chains = 1
+    thinning = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_steps")
+
+    @property
+    def num_warmup(self) -> int:
+        return self.num_steps
+
+    def plan(self, bound: Bound) -> "PointSampler":
+        require_continuous(bound, "MAP")
+        return PointSampler(structure(bound))
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A Normal in the unconstrained space: mean at the mode there, precision the negative Hessian at it.
+
+    Its mode is that of the unconstrained density, Jacobian included, so it is not where `MAP` is.
+    """
+
+    num_steps: int = 1000
+    num_samples: int = 1000
+
+    num_chains = 1
+    thinning = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_steps", "num_samples")
+
+    @property
+    def num_warmup(self) -> int:
+        return self.num_steps
+
+    def plan(self, bound: Bound) -> "LaplaceSampler":
+        require_continuous(bound, "Laplace")
+        return LaplaceSampler(structure(bound))
+
+
+class Climb(NamedTuple):
+    """The state of an ascent. position: flat."""
+
+    position: Array
+    optimizer: Any
+    converged: Array
+    key: Array
+
+
+@dataclass(frozen=True)
+class PointSampler:
+    """structure: of the Bound, because the optimiser is compiled for it."""
+
+    structure: Any
+
+    def start(self, key: Array, bound: Bound) -> Climb:
+        return _start(key, bound)
+
+    def adapt(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
+        return _ascend(lambda flat: _log_joint(bound, flat), state)
+
+    def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
+        position = _unravel(bound)(state.position)
+        return state, Draws(unconstrained.constrained(bound, position), {"lp": _log_joint(bound, state.position)})
+
+
+class Fitted(NamedTuple):
+    """A Normal around a mode: factor is the Cholesky factor of the precision, zeros until it is known."""
+
+    climb: Climb
+    factor: Array
+    known: Array
+
+
+@dataclass(frozen=True)
+class LaplaceSampler:
+    structure: Any
+
+    def start(self, key: Array, bound: Bound) -> Fitted:
+        climb = _start(key, bound)
+        size = climb.position.size
+        return Fitted(climb, jnp.zeros((size, size)), jnp.array(False))
+
+    def adapt(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
+        climb, draws = _ascend(lambda flat: _log_posterior(bound, flat), state.climb)
+        return state._replace(climb=climb, known=jnp.array(False)), draws
+
+    def advance(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
+        state = jax.lax.cond(state.known, lambda s: s, lambda s: _curve(s, bound), state)
+        key, now = jax.random.split(state.climb.key)
+        noise = jax.random.normal(now, state.climb.position.shape)
+        flat = state.climb.position + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
+        log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(state.factor)).sum()
+        log_q -= 0.5 * noise.size * jnp.log(2 * jnp.pi)
+        samples = unconstrained.constrained(bound, _unravel(bound)(flat))
+        stats = {"lp": _log_posterior(bound, flat), "log_q": log_q}
+        return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
+
+
+def _curve(state: Fitted, bound: Bound) -> Fitted:
+    """The curvature at the mode, after a last step of Newton's."""
+
+    def density(flat: Array) -> Array:
+        return _log_posterior(bound, flat)
+
+    at = state.climb.position
+    step = jax.scipy.linalg.solve(-jax.hessian(density)(at), jax.grad(density)(at), assume_a="pos")
+    better = density(at + step) >= density(at)
+    climb = state.climb._replace(position=jnp.where(better, at + step, at))
+    factor = jnp.linalg.cholesky(-jax.hessian(density)(climb.position))
+    return Fitted(climb, factor, jnp.array(True))
+
+
+def _start(key: Array, bound: Bound) -> Climb:
+    key, now = jax.random.split(key)
+    flat, _ = ravel_pytree(unconstrained.start(now, bound))
+    return Climb(flat, optax.lbfgs().init(flat), jnp.array(False), key)
+
+
+def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
+    """One step of L-BFGS with a line search; none once the gradient is zero to rounding."""
+    optimizer = optax.lbfgs()
+
+    def loss(flat: Array) -> Array:
+        value = -density(flat)
+        return jnp.where(jnp.isfinite(value), value, 1e300 if flat.dtype == jnp.float64 else 1e30)
+
+    def step(state: Climb) -> tuple[Climb, Array]:
+        value, gradient = optax.value_and_grad_from_state(loss)(state.position, state=state.optimizer)
+        updates, new = optimizer.update(
+            gradient, state.optimizer, state.position, value=value, grad=gradient, value_fn=loss
+        )
+        position = optax.apply_updates(state.position, updates)
+        tolerance = jnp.sqrt(jnp.finfo(value.dtype).eps) * jnp.maximum(1.0, jnp.abs(value))
+        small = jnp.max(jnp.abs(gradient)) <= tolerance
+        return Climb(position, new, small, state.key), -value
+
+    new, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)
+    return new, Draws({}, {}, {"log_joint": value, "converged": new.converged})
+
+
+def _unravel(bound: Bound) -> Any:
+    return ravel_pytree({name: jnp.zeros(shape) for name, shape in unconstrained.shapes(bound)})[1]
+
+
+def _log_posterior(bound: Bound, flat: Array) -> Array:
+    return unconstrained.log_posterior(bound, _unravel(bound)(flat))
+
+
+def _log_joint(bound: Bound, flat: Array) -> Array:
+    """log p(latent, observed) in the space that the sites are written in: without Jacobians."""
+    values: Values = unconstrained.constrained(bound, _unravel(bound)(flat))
+    return bound.log_joint({name: values[name] for name in bound.latent})

@@ -1,0 +1,240 @@
+"""Stochastic variational inference with any NumPyro guide."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.infer
+import optax
+import optax.contrib
+from jax import Array
+from numpyro.handlers import seed, substitute
+from numpyro.infer import Trace_ELBO, autoguide
+from numpyro.infer.util import log_density
+
+from bayeslab import unconstrained
+from bayeslab.bind import signature
+from bayeslab.draws import Draws
+from bayeslab.methods.settings import require_continuous, require_positive
+from bayeslab.program import Bound, Values, blueprint, evaluate, structure
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """A guide that NumPyro makes from the sites of a program, over their unconstrained values.
+
+    build: a subclass of AutoGuide.
+    settings: its arguments, as (name, value).
+    """
+
+    build: type[autoguide.AutoGuide]
+    settings: tuple[tuple[str, Any], ...] = ()
+
+
+def mean_field_normal() -> Automatic:
+    """Independent Normals: spreads are too small where sites are correlated in the posterior."""
+    return Automatic(autoguide.AutoNormal)
+
+
+def full_rank_normal() -> Automatic:
+    """One multivariate Normal over all sites."""
+    return Automatic(autoguide.AutoMultivariateNormal)
+
+
+def low_rank_normal(rank: int | None = None) -> Automatic:
+    """A multivariate Normal whose covariance is diagonal plus rank `rank`, by default the root of the dimension."""
+    return Automatic(autoguide.AutoLowRankMultivariateNormal, (("rank", rank),))
+
+
+def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> Automatic:
+    """Inverse autoregressive flows of a Normal (Kingma et al. 2016, arXiv:1606.04934); needs two dimensions or more."""
+    return Automatic(autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)))
+
+
+ADAM = optax.adam(0.05)
+
+
+@dataclass(frozen=True)
+class SVI:
+    """Maximise the evidence lower bound over a guide, and draw from it.
+
+    guide: `mean_field_normal()`, `full_rank_normal()`, `low_rank_normal()`, `normalising_flow()`; a class of
+    `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
+    model, which may name any arguments and observed sites of the model as its arguments.
+    optimizer: of optax. Its steps are scaled down fivefold whenever the bound, averaged over `window` steps, has not
+    grown for three windows; at the third time the fit has converged and stops.
+    num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
+    num_particles: draws that estimate the bound and its gradient in a step.
+    """
+
+    guide: Any = field(default_factory=mean_field_normal)
+    optimizer: optax.GradientTransformation = ADAM
+    num_steps: int = 20_000
+    num_particles: int = 8
+    window: int = 100
+    num_samples: int = 1000
+
+    num_chains = 1
+    thinning = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_steps", "num_particles", "window", "num_samples")
+
+    @property
+    def num_warmup(self) -> int:
+        return self.num_steps
+
+    def plan(self, bound: Bound) -> "GuideSampler":
+        require_continuous(bound, "SVI")
+        guide = _recorded(self.guide)
+        if isinstance(guide, Automatic):
+            size = sum(prod(shape) for _, shape in unconstrained.shapes(bound))
+            if guide.build in _NEEDS_TWO and size < 2:
+                raise ValueError(
+                    f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
+                    f"{list(bound.latent)} have {size}; use full_rank_normal()"
+                )
+        else:
+            _refuse_other_sites(guide, bound)
+        sampler = GuideSampler(guide, self.optimizer, self.num_particles, self.window, structure(bound))
+        _engine(sampler)
+        return sampler
+
+
+class GuideState(NamedTuple):
+    params: Any
+    optimizer: Any
+    scale: Any
+    key: Array
+
+
+@dataclass(frozen=True)
+class GuideSampler:
+    """A guide and the optimisation of its parameters."""
+
+    guide: Any
+    optimizer: optax.GradientTransformation
+    num_particles: int
+    window: int
+    structure: Any
+
+    def start(self, key: Array, bound: Bound) -> GuideState:
+        key, now = jax.random.split(key)
+        engine = _engine(self)
+        state = engine.svi.init(now, bound)
+        params = engine.svi.optim.get_params(state.optim_state)
+        return GuideState(params, self.optimizer.init(params), self._plateau.init(params), key)
+
+    def adapt(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
+        converged = state.scale.scale <= _SMALLEST
+        new, elbo = jax.lax.cond(converged, lambda s: (s, jnp.nan), lambda s: self._step(s, bound), state)
+        return new, Draws({}, {}, {"elbo": elbo, "converged": converged})
+
+    def advance(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
+        key, now = jax.random.split(state.key)
+        engine = _engine(self)
+        drawn = substitute(seed(engine.guide, now), data=engine.svi.constrain_fn(state.params))
+        log_q, sites = log_density(drawn, (bound,), {}, {})
+        samples, log_p = engine.evaluate(bound, {name: sites[name]["value"] for name in bound.latent})
+        return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
+
+    @property
+    def _plateau(self) -> optax.GradientTransformationExtraArgs:
+        return optax.contrib.reduce_on_plateau(
+            factor=_FACTOR, patience=3, accumulation_size=self.window, rtol=0.0, atol=1e-3
+        )
+
+    def _step(self, state: GuideState, bound: Bound) -> tuple[GuideState, Array]:
+        """One step of the optimiser; a step whose bound or gradient is not finite is left out."""
+        engine, (key, now) = _engine(self), jax.random.split(state.key)
+
+        def loss(params: Any) -> Array:
+            constrained = engine.svi.constrain_fn(params)
+            return engine.svi.loss.loss(now, constrained, engine.svi.model, engine.svi.guide, bound)
+
+        value, gradient = jax.value_and_grad(loss)(state.params)
+        updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
+        updates, scale = self._plateau.update(updates, state.scale, state.params, value=value)
+        moved = GuideState(optax.apply_updates(state.params, updates), optimizer, scale, key)
+        finite = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
+        kept = jax.tree.map(partial(jnp.where, finite), moved, state._replace(key=key))
+        return kept, -value
+
+
+_FACTOR = 0.2
+_SMALLEST = 1.01 * _FACTOR**3
+_NEEDS_TWO = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
+
+
+class _Engine(NamedTuple):
+    """guide: a function of a Bound; evaluate: values of the sites that it draws, and their log joint."""
+
+    guide: Callable[[Bound], Any]
+    svi: numpyro.infer.SVI
+    evaluate: Callable[[Bound, Values], tuple[Values, Array]]
+
+
+@lru_cache(maxsize=64)
+def _engine(sampler: GuideSampler) -> _Engine:
+    """Guides are stateful: one for a sampler, set up on concrete values."""
+    if isinstance(sampler.guide, Automatic):
+        guide = _automatic(sampler.guide, unconstrained.shapes(blueprint(sampler.structure)))
+        model: Callable[[Bound], Any] = unconstrained.free
+        evaluated = _evaluate_unconstrained
+    else:
+        guide, model, evaluated = _Own(sampler.guide), evaluate, _evaluate_constrained
+    loss = Trace_ELBO(num_particles=sampler.num_particles)
+    return _Engine(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluated)
+
+
+def _automatic(record: Automatic, of: tuple) -> Callable[[Bound], Any]:
+    guide = record.build(partial(unconstrained.blank, of), **dict(record.settings))
+    with numpyro.handlers.block():
+        seed(guide, jax.random.PRNGKey(0))()
+    return lambda bound: guide()
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A guide of the user's: a program that names some of the inputs and observed sites of the model."""
+
+    program: Callable[..., Any]
+
+    def __call__(self, bound: Bound) -> Any:
+        values = bound.inputs | bound.observed
+        return self.program(**{name: values[name] for name in signature(self.program).parameters})
+
+
+def _evaluate_unconstrained(bound: Bound, position: Values) -> tuple[Values, Array]:
+    return unconstrained.constrained(bound, position), unconstrained.log_posterior(bound, position)
+
+
+def _evaluate_constrained(bound: Bound, latent: Values) -> tuple[Values, Array]:
+    log_p, sites = log_density(bound.program, (), {}, latent)
+    computed = {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
+    return latent | computed, log_p
+
+
+def _recorded(guide: Any) -> Any:
+    """Guides of NumPyro as records, which are equal for equal settings."""
+    if isinstance(guide, autoguide.AutoGuide):
+        name = type(guide).__name__
+        raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
+    build, settings = (guide.func, guide.keywords) if isinstance(guide, partial) else (guide, {})
+    if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
+        return Automatic(build, tuple(sorted(settings.items())))
+    return guide
+
+
+def _refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
+    values = bound.inputs | bound.observed
+    if unknown := [name for name in signature(guide).parameters if name not in values]:
+        raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
+    sites = numpyro.handlers.trace(seed(_Own(guide), jax.random.PRNGKey(0))).get_trace(bound)
+    drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
+    if drawn != set(bound.latent):
+        raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {sorted(bound.latent)}")

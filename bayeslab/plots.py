@@ -1,0 +1,212 @@
+"""The figures that ArviZ lacks: DataTree in, matplotlib Axes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.comparison import stacked_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from xarray import DataArray, Dataset, DataTree
+
+# Okabe and Ito (2008), without yellow: told apart with any colour vision
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+GREY = "0.82"
+LINES = ("-", "--", ":", "-.")
+
+
+def plot_posteriors(
+    trees: Mapping[str, DataTree],
+    var_names: Sequence[str] | None = None,
+    axes: Sequence[Axes] | None = None,
+    max_panels: int = 12,
+) -> NDArray[Any]:
+    """Marginals of every scalar parameter, one panel each, all methods on top of each other.
+
+    The exact posterior (attribute method "Exact", else the first tree) is filled grey, a point
+    estimate is a vertical line. Further parameters than max_panels are left out, and the figure says so.
+    Returns the axes (panel,). Raises ValueError for unknown names and for too few axes.
+    """
+    draws = {name: _parameters(tree, var_names) for name, tree in trees.items()}
+    labels = list(dict.fromkeys(str(p) for each in draws.values() for p in each["parameter"].values))
+    shown = labels[:max_panels]
+    panels = _panels(len(shown)) if axes is None else np.asarray(axes, dtype=object).ravel()
+    if len(panels) < len(shown):
+        raise ValueError(f"There are {len(shown)} parameters but only {len(panels)} axes.")
+    exact_ones = [name for name, tree in trees.items() if tree.attrs.get("method") == "Exact"]
+    exact = (exact_ones or list(trees))[0]
+    styles = _styles([name for name in trees if name != exact])
+    for axis, label in zip(panels, shown, strict=False):
+        for name, each in draws.items():
+            if label in each["parameter"]:
+                values = each.sel(parameter=label).values.ravel()
+                _marginal(axis, values, name, styles.get(name))
+        axis.set_title(label, fontsize="medium")
+        axis.set_yticks([])
+        axis.set_ylim(bottom=0)
+        axis.locator_params(axis="x", nbins=4)
+        axis.spines[["left", "right", "top"]].set_visible(False)
+    _legend(panels[: len(shown)], axes is None)
+    if axes is None and len(labels) > len(shown):
+        panels[0].figure.supxlabel(f"the first {len(shown)} of {len(labels)} parameters", fontsize="small")
+    return panels[: len(shown)]
+
+
+def plot_elbo(tree: DataTree, ax: Axes | None = None) -> Axes:
+    """The ELBO of every step, smoothed on top, with the step at which the optimisation stopped.
+
+    Reads variable elbo (chain, step) of group history; the log evidence is drawn where it is known.
+    The early climb may leave the picture below. Raises ValueError where there is no such history.
+    """
+    if "history" not in tree.children or "elbo" not in tree["history"]:
+        raise ValueError("The tree has no ELBO in a group 'history'; only SVI records one.")
+    ax = _one_axis() if ax is None else ax
+    runs = tree["history"]["elbo"].transpose(..., "step").values
+    runs = [run[np.isfinite(run)] for run in runs.reshape(-1, runs.shape[-1])]
+    converged = tree.attrs.get("converged")
+    verdict = {1: "converged", 0: "not converged, stopped"}.get(converged, "stopped")
+    for position, run in enumerate(runs):
+        step, colour = np.arange(1, run.size + 1), COLOURS[position % len(COLOURS)]
+        centre, smooth = _smooth(run)
+        ax.plot(step, run, color=colour, alpha=0.25, linewidth=0.6)
+        ax.plot(centre, smooth, color=colour, linewidth=1.8, label=None if position else "ELBO, smoothed")
+        label = None if position else f"{verdict} after {run.size:,} steps"
+        ax.plot(step[-1], smooth[-1], "o", color=colour, label=label)
+    if "log_evidence" in tree.attrs:
+        ax.axhline(tree.attrs["log_evidence"], color="0.3", linestyle="--", label="log evidence")
+    late = np.concatenate([run[run.size // 10 :] for run in runs])
+    top = max([late.max(), tree.attrs.get("log_evidence", -np.inf)])
+    low = np.quantile(late, 0.01)
+    ax.set_ylim(low - 0.1 * (top - low) - 1e-9, top + 0.1 * (top - low) + 1e-9)
+    ax.set(xlabel="step", ylabel="ELBO")
+    ax.spines[["right", "top"]].set_visible(False)
+    ax.legend(frameon=False, loc="lower right")
+    return ax
+
+
+def plot_comparison(table: Dataset, axes: Sequence[Axes] | None = None, max_rows: int = 30) -> NDArray[Any]:
+    """Error of the mean and ratio of sd, one row a parameter, one dot a method.
+
+    table: from `compare_parameters`; bars are two Monte Carlo standard errors. Beyond max_rows, the
+    parameters with the largest errors are shown. Returns the two axes.
+    Raises ValueError for a table without parameters.
+    """
+    if "parameter" not in table.dims:
+        raise ValueError("plot_comparison needs one row a parameter, the table of compare_parameters.")
+    shown = _largest(table, max_rows)
+    methods = [str(name) for name in shown["method"].values[1:]]
+    rows, styles = np.arange(shown.sizes["parameter"]), _styles(methods)
+    lines = len(rows) * max(1.0, len(methods) / 3)
+    panels = _two_axes(lines) if axes is None else np.asarray(axes, dtype=object)
+    for axis, column, centre in zip(panels, ("mean_error", "sd_ratio"), (0.0, 1.0), strict=True):
+        axis.axvline(centre, color="0.6", linewidth=1, zorder=0)
+        for position, name in enumerate(methods):
+            row = shown.loc[{"method": name}]
+            offset = 0.5 * ((position + 0.5) / len(methods) - 0.5)
+            axis.errorbar(
+                row[column].values,
+                rows + offset,
+                xerr=2 * row[f"{column}_mcse"].fillna(0).values,
+                fmt="o",
+                markersize=4,
+                elinewidth=1.2,
+                color=styles[name][0],
+                label=name,
+            )
+        axis.spines[["left", "right", "top"]].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(axis="y", color="0.92")
+        axis.set_axisbelow(True)
+    panels[0].set_yticks(rows, [str(name) for name in shown["parameter"].values])
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)
+    panels[0].set_xlabel(f"error of the mean\n(in sd of {table.attrs['reference']})")
+    panels[1].set_xlabel(f"sd, relative to\n{table.attrs['reference']}")
+    _legend(panels, axes is None)
+    return panels
+
+
+def _parameters(tree: DataTree, var_names: Sequence[str] | None) -> DataArray:
+    """The continuous scalar parameters of a tree, (chain, draw, parameter)."""
+    posterior = tree["posterior"].to_dataset()
+    continuous = [str(name) for name, values in posterior.data_vars.items() if values.dtype.kind == "f"]
+    for name in var_names or ():
+        if name not in continuous:
+            raise ValueError(f"{name!r} is no continuous site of the posterior, only {continuous}.")
+    return stacked_parameters(posterior[list(var_names or continuous)])
+
+
+def _marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str, str] | None) -> None:
+    """One marginal density: filled grey without a style, a vertical line for a single value."""
+    from arviz_stats.base import array_stats
+
+    colour, line = style or ("0.35", "-")
+    if values.min() == values.max():
+        axis.axvline(values[0], color=colour, linestyle=line, linewidth=1.8, label=name)
+        return
+    grid, density, _ = array_stats.kde(values)
+    if style is None:
+        axis.fill_between(grid, density, color=GREY, linewidth=0, label=name, zorder=0)
+    else:
+        axis.plot(grid, density, color=colour, linestyle=line, linewidth=1.8, label=name)
+
+
+def _styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and line of each method; lines differ too, for prints in black and white."""
+    return {name: (COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]) for i, name in enumerate(names)}
+
+
+def _panels(number: int) -> NDArray[Any]:
+    """A grid of axes, at most four side by side, without the unused ones."""
+    columns = min(4, number)
+    rows = -(-number // columns)
+    axes = _figure(2.6 * columns, 1.7 * rows + 0.5).subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes[number:]:
+        axis.remove()
+    return axes[:number]
+
+
+def _two_axes(lines: float) -> NDArray[Any]:
+    return _figure(8.0, 1.4 + 0.26 * lines).subplots(1, 2, sharey=True)
+
+
+def _one_axis() -> Axes:
+    return _figure(6.4, 3.6).subplots()
+
+
+def _figure(width: float, height: float) -> Figure:
+    """A figure of a size in inches whose parts make room for each other."""
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), layout="constrained")
+
+
+def _legend(axes: NDArray[Any], above: bool) -> None:
+    """One legend for all axes: above the figure where it is ours, else inside the first axes."""
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        handles, names = axis.get_legend_handles_labels()
+        entries |= {name: handle for name, handle in zip(names, handles, strict=True) if name not in entries}
+    place: dict[str, Any] = {"handles": list(entries.values()), "labels": list(entries), "frameon": False}
+    if above:
+        axes[0].figure.legend(loc="outside upper center", ncols=min(6, len(entries)), **place)
+    else:
+        axes[0].legend(fontsize="small", **place)
+
+
+def _smooth(run: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Steps and moving average over a fiftieth of the run."""
+    width = max(1, run.size // 50)
+    total = np.concatenate([[0.0], np.cumsum(run)])
+    return np.arange(width, run.size + 1), (total[width:] - total[:-width]) / width
+
+
+def _largest(table: Dataset, number: int) -> Dataset:
+    """The rows with the largest errors, in the order of the table."""
+    error = abs(table["mean_error"]).max("method").fillna(-np.inf).values
+    return table.isel(parameter=np.sort(np.argsort(-error, kind="stable")[:number]))

@@ -1,0 +1,158 @@
+"""Forward simulation: draws from the prior, replications of the data, predictions for new inputs."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.bind import bind
+from bayeslab.entries import read
+from bayeslab.program import Bound, Data, Program, Values, is_random, precision, raw_key
+from bayeslab.tree import constant_data, observed_data, same_data, to_datatree
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+BATCH = 64
+"""Draws that are simulated at once."""
+
+
+def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 1000) -> "DataTree":
+    """Draws from the prior, and of the observed sites given them.
+
+    data: as for `fit`; the values of observed sites only say which sites those are.
+    Returns a DataTree with groups prior, prior_predictive, observed_data and constant_data.
+    Raises ValueError for a program with an improper prior, which draws nothing.
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be positive, but is {num_samples}")
+    with precision():
+        bound = bind(model, data)
+        refuse_improper(bound, "simulate")
+        keys = jax.random.split(raw_key(key), num_samples)
+        drawn = {name: value[None] for name, value in jax.device_get(_simulated(keys, bound, {}, ())).items()}
+        groups = {
+            "prior": {name: value for name, value in drawn.items() if name not in bound.observed},
+            "prior_predictive": {name: value for name, value in drawn.items() if name in bound.observed},
+            "observed_data": observed_data(bound),
+            "constant_data": constant_data(bound),
+        }
+        return to_datatree(groups, bound, read(data))
+
+
+def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
+    """The result with what it predicts for `data`.
+
+    For the data that were fitted: posterior_predictive, one replication a draw, missing entries included, and
+    log_likelihood, NaN at missing entries. For other data, with or without values of the observed sites:
+    predictions, predictions_constant_data and, where there are values, predictions_log_likelihood. Latent sites
+    with an entry for every new row (those in all plates of an observed site) are then drawn anew.
+    Raises ValueError where a latent site has another shape in the result.
+    """
+    entries = read(data)
+    with precision():
+        bound = bind(model, data)
+        replicate = same_data(tree, bound)
+        latent = _latent_draws(tree, bound, replicate)
+        chains, draws = next(iter(latent.values())).shape[:2] if latent else (1, 1)
+        flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
+        keys = jax.random.split(raw_key(key), chains * draws)
+        hidden = tuple(flat)
+        drawn = jax.device_get(_simulated(keys, bound, flat, hidden))
+        density = jax.device_get(_log_likelihood(bound, flat)) if bound.observed and hidden else {}
+
+        def stacked(values: Values) -> dict[str, np.ndarray]:
+            return {name: np.asarray(value).reshape(chains, draws, *value.shape[1:]) for name, value in values.items()}
+
+        if replicate:
+            chosen = {name: value for name, value in drawn.items() if name in bound.observed}
+            groups = {"posterior_predictive": stacked(chosen), "log_likelihood": stacked(density)}
+        else:
+            groups = {
+                "predictions": stacked(drawn),
+                "predictions_log_likelihood": stacked(density),
+                "predictions_constant_data": constant_data(bound),
+            }
+        added = to_datatree(groups, bound, entries)
+    result = tree.copy()
+    for name, group in added.children.items():
+        result[name] = group
+    return result
+
+
+def refuse_improper(bound: Bound, verb: str) -> None:
+    """Raises ValueError for a program that has no prior draws."""
+    for site in bound.sites.values():
+        if site.improper:
+            raise ValueError(
+                f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
+            )
+
+
+def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, np.ndarray]:
+    """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result."""
+    if "posterior" not in tree.children:
+        raise ValueError("the result has no group posterior; predict takes what fit() returns")
+    kept = {n: tree["posterior"][n].values for n in tree["posterior"].data_vars}
+    observed = [
+        *bound.observed,
+        *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
+    ]
+    latent = [n for n in bound.latent if n in kept and (replicate or not _belongs_to_rows(n, observed, bound))]
+    for name in latent:
+        if kept[name].shape[2:] != bound.sites[name].shape:
+            raise ValueError(
+                f"site '{name}' has shape {kept[name].shape[2:]} in the result, but {bound.sites[name].shape} "
+                "for these data"
+            )
+    if not latent:
+        raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
+    return {name: kept[name] for name in latent}
+
+
+def _belongs_to_rows(name: str, observed: list[str], bound: Bound) -> bool:
+    """Whether a latent site has an entry for every entry of an observed site."""
+    mine = {plate.name for plate in bound.sites[name].plates}
+    rows = [{plate.name for plate in bound.sites[n].plates} for n in observed if n in bound.sites]
+    return any(plates and plates <= mine for plates in rows)
+
+
+@partial(jax.jit, static_argnames="hidden")
+def _simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
+    """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others."""
+
+    def run(at: tuple[Array, Values]) -> Values:
+        key, values = at
+        model = substitute(uncondition(seed(bound.function, key)), data=values)
+        sites = trace(model).get_trace(**bound.inputs)
+        return {
+            name: jnp.asarray(site["value"])
+            for name, site in sites.items()
+            if name not in hidden and (is_random(site) or site["type"] == "deterministic")
+        }
+
+    return jax.lax.map(run, (keys, latent), batch_size=BATCH)
+
+
+@jax.jit
+def _log_likelihood(bound: Bound, latent: Values) -> Values:
+    """log p(entry | latent) of every entry (*batch) of the observed sites, NaN where it is missing."""
+
+    def run(values: Values) -> Values:
+        sites = trace(substitute(bound.program, data=values)).get_trace()
+        return {name: _entries_density(bound, name, sites[name]) for name in bound.observed}
+
+    return jax.lax.map(run, latent, batch_size=BATCH)
+
+
+def _entries_density(bound: Bound, name: str, site: dict) -> Array:
+    density = site["fn"].log_prob(site["value"])
+    if name not in bound.present:
+        return density
+    present = bound.present[name]
+    some = present.any(tuple(range(density.ndim, present.ndim)))
+    return jnp.where(some, density, jnp.nan)

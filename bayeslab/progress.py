@@ -1,0 +1,25 @@
+"""One progress bar for all methods."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Report = Callable[[int, int, dict[str, float]], None]
+
+
+@contextmanager
+def bar(name: str, show: bool) -> Iterator[Report | None]:
+    """A function that is told the steps done, the steps to do and what is known; None when nothing is shown."""
+    if not show:
+        yield None
+        return
+    from tqdm import tqdm
+
+    with tqdm(desc=name, unit="it", unit_scale=True, dynamic_ncols=True, mininterval=0.2) as line:
+
+        def report(done: int, total: int, news: dict[str, float]) -> None:
+            line.total = total
+            line.set_postfix({key: f"{value:.6g}" for key, value in news.items()}, refresh=False)
+            line.update(done - line.n)
+
+        yield report
+        line.refresh()

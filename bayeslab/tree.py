@@ -1,0 +1,126 @@
+"""The one place that knows the groups of an ArviZ DataTree, and how dimensions get their names."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.entries import Entry
+from bayeslab.program import Bound, Site
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+Groups = dict[str, dict[str, np.ndarray]]
+
+
+def to_datatree(
+    groups: Mapping[str, Mapping[str, np.ndarray]], bound: Bound, entries: Mapping[str, Entry]
+) -> "DataTree":
+    """Groups of variables with named dimensions and the coordinates that the data carry.
+
+    groups: posterior, prior, predictions and the like (chain, draw, *site); sample_stats (chain, draw);
+    `history` (chain, step); `sampler_state` (chain, ...).
+    """
+    from arviz_base import from_dict
+
+    dims = dimensions(bound, entries)
+    coords = coordinates(bound, entries)
+    plain = {name: dict(group) for name, group in groups.items() if group and name not in _LAYOUTS}
+    tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
+    for name, layout in _LAYOUTS.items():
+        if groups.get(name):
+            tree[name] = _raw(groups[name], layout)
+    for name, entry in entries.items():
+        if entry.categories and "observed_data" in tree.children and name in tree["observed_data"]:
+            tree["observed_data"][name].attrs["categories"] = [str(label) for label in entry.categories]
+    return tree
+
+
+def observed_data(bound: Bound) -> dict[str, np.ndarray]:
+    """Values of the observed sites, NaN where they are missing."""
+    return {name: _with_gaps(bound, name, np.asarray(value)) for name, value in bound.observed.items()}
+
+
+def constant_data(bound: Bound) -> dict[str, np.ndarray]:
+    """The numeric arguments of the program."""
+    sizes = {a.name: a.leaves[0] for a in bound.settings if len(a.leaves) == 1}
+    numbers = {name: np.asarray(value) for name, value in sizes.items() if isinstance(value, int)}
+    return numbers | {name: np.asarray(value) for name, value in bound.arrays.items()}
+
+
+def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str]]:
+    """A name for every axis of every site and argument: those of plates, of the program, of the data."""
+    named = {name: _axes(site) for name, site in bound.sites.items()}
+    for name, entry in entries.items():
+        if name not in bound.sites and entry.dims:
+            named[name] = [dim or f"{name}_dim_{i}" for i, dim in enumerate(entry.dims)]
+    return named
+
+
+def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequence[Hashable]]:
+    """Labels of dimensions: those that the data give to a dimension of the same name, or to an axis of a site."""
+    dims = dimensions(bound, entries)
+    sizes: dict[str, int] = {}
+    for name, site in bound.sites.items():
+        sizes |= dict(zip(dims[name], site.shape, strict=True))
+    found: dict[str, Sequence[Hashable]] = {}
+    for name, entry in entries.items():
+        for axis, labels in entry.labels.items():
+            dim = dims[name][axis] if axis < len(dims.get(name, ())) else None
+            if dim is not None and sizes.get(dim, len(labels)) == len(labels):
+                found[dim] = labels
+    return found
+
+
+def same_data(tree: "DataTree", bound: Bound) -> bool:
+    """Whether a result is of the data of `bound`: its observed values and its numeric arguments."""
+
+    def equal(name: str, group: dict[str, np.ndarray]) -> bool:
+        kept = tree[name].data_vars if name in tree.children else {}
+        return set(kept) == set(group) and all(
+            kept[k].shape == v.shape and np.array_equal(kept[k].values, v, equal_nan=v.dtype.kind == "f")
+            for k, v in group.items()
+        )
+
+    return equal("observed_data", observed_data(bound)) and equal("constant_data", constant_data(bound))
+
+
+def provenance() -> dict[str, str]:
+    """Versions of what made a result."""
+    return {f"{name}_version": version(name) for name in ("bayeslab", "numpyro", "jax", "arviz")}
+
+
+def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
+    if name not in bound.present:
+        return value
+    present = np.asarray(bound.present[name])
+    present = present.reshape(present.shape + (1,) * (value.ndim - present.ndim))
+    return np.where(present, value, np.nan)
+
+
+def _axes(site: Site) -> list[str]:
+    """Plates name the batch axes, the program may name the event axes."""
+    names = [f"{site.name}_dim_{axis}" for axis in range(len(site.shape))]
+    batch = len(site.shape) - site.event_dim
+    for position, plate in enumerate(site.plates):
+        axis = position if site.role == "deterministic" else batch + plate.dim
+        if 0 <= axis < len(site.shape) and site.shape[axis] == plate.size:
+            names[axis] = plate.name
+    if len(site.event_dims) == site.event_dim or site.role == "deterministic":
+        names[len(names) - len(site.event_dims) :] = site.event_dims
+    return names
+
+
+_LAYOUTS = {"history": ("chain", "step"), "sampler_state": ("chain",)}
+
+
+def _raw(group: Mapping[str, np.ndarray], layout: tuple[str, ...]) -> Any:
+    """Variables whose leading dimensions are fixed and whose others need no names."""
+    from xarray import Dataset
+
+    def dims(name: str, value: np.ndarray) -> tuple[str, ...]:
+        return layout + tuple(f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout)))
+
+    return Dataset({name: (dims(name, value), value) for name, value in group.items()})
