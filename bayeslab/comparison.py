@@ -209,10 +209,11 @@ def _coverage(first: DataArray, draws: DataArray) -> Dataset:
 
     Its error has two sources: the draws of the first, and the ends, which move by their own error.
     """
-    from xarray import Dataset
+    from xarray import Dataset, full_like
 
     if draws.sizes["chain"] * draws.sizes["draw"] == 1:
-        return Dataset()
+        unknown = full_like(first[0, 0].drop_vars(SAMPLE, errors="ignore"), np.nan)
+        return Dataset({"coverage": unknown, "coverage_mcse": unknown})
     low, high = (draws.quantile(p, SAMPLE).drop_vars("quantile") for p in (0.05, 0.95))
     inside = ((first >= low) & (first <= high)).astype(float)
     variance = inside.azstats.mcse(method="mean") ** 2

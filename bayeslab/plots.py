@@ -69,7 +69,7 @@ def plot_elbo(tree: DataTree, ax: Axes | None = None) -> Axes:
     ax = _one_axis() if ax is None else ax
     runs = tree["history"]["elbo"].transpose(..., "step").values
     runs = [run[np.isfinite(run)] for run in runs.reshape(-1, runs.shape[-1])]
-    converged = tree.attrs.get("converged")
+    converged = tree.attrs.get("converged", -1)
     verdict = {1: "converged", 0: "not converged, stopped"}.get(converged, "stopped")
     for position, run in enumerate(runs):
         step, colour = np.arange(1, run.size + 1), COLOURS[position % len(COLOURS)]
@@ -126,7 +126,7 @@ def plot_comparison(table: Dataset, axes: Sequence[Axes] | None = None, max_rows
     panels[0].set_yticks(rows, [str(name) for name in shown["parameter"].values])
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
     panels[0].set_xlabel(f"error of the mean\n(in sd of {table.attrs['reference']})")
-    panels[1].set_xlabel(f"sd, relative to\n{table.attrs['reference']}")
+    panels[1].set_xlabel(f"sd\n(relative to {table.attrs['reference']})")
     _legend(panels, axes is None)
     return panels
 
@@ -182,8 +182,9 @@ def _one_axis() -> Axes:
 def _figure(width: float, height: float) -> Figure:
     """A figure of a size in inches whose parts make room for each other."""
     from matplotlib import pyplot
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    return pyplot.figure(figsize=(width, height), layout="constrained")
+    return pyplot.figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
 
 
 def _legend(axes: NDArray[Any], above: bool) -> None:
@@ -203,7 +204,7 @@ def _smooth(run: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Steps and moving average over a fiftieth of the run."""
     width = max(1, run.size // 50)
     total = np.concatenate([[0.0], np.cumsum(run)])
-    return np.arange(width, run.size + 1), (total[width:] - total[:-width]) / width
+    return np.arange(width, run.size + 1) - (width - 1) / 2, (total[width:] - total[:-width]) / width
 
 
 def _largest(table: Dataset, number: int) -> Dataset:

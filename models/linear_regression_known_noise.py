@@ -29,7 +29,8 @@ def model(x: Array, tau0: float = 1.0, sigma: float = 1.0) -> None:
 def posterior(x: Array, y: Array, tau0: float, sigma: float) -> None:
     """Draw w from p(w | y)."""
     mean, precision = _moments(x, y, tau0, sigma)
-    numpyro.sample("w", dist.MultivariateNormal(mean, precision_matrix=precision), infer={"event_dims": ["feature"]})
+    normal = dist.MultivariateNormal(mean, precision_matrix=precision)
+    numpyro.sample("w", normal, infer={"event_dims": ["feature"]})
 
 
 def evidence(x: Array, y: Array, tau0: float, sigma: float) -> Array:

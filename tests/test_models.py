@@ -284,7 +284,8 @@ def test_variance_and_precision_are_one_model() -> None:
 
     values = inputs(inverse_gamma)
     assert str(values) == str(inputs(normal_known_mean))
-    np.testing.assert_allclose(*jax.jit(jax.vmap(densities))(jnp.array([0.1, 0.5, 2.0])), rtol=1e-12)
+    by_variance, by_tau = jax.jit(jax.vmap(densities))(jnp.array([0.1, 0.5, 2.0]))
+    np.testing.assert_allclose(by_variance, by_tau, rtol=1e-12)
     one, other = (evidence(lecture, values) for lecture in (inverse_gamma, normal_known_mean))
     np.testing.assert_allclose(one, other, rtol=1e-14)
 
@@ -304,7 +305,7 @@ def test_one_dimensional_wishart_is_a_gamma() -> None:
 
 
 def test_whole_weights_count_rows() -> None:
-    """A row of weight k and k equal rows of weight one say the same about w; other weights differ."""
+    """A row of weight k and k equal rows of weight one say the same about w."""
     data = linear_regression.example()
     copies = np.array([1, 2, 1, 3, 1, 1, 1, 2, 1, 1])
     weighted = inputs(linear_regression, {"weights": copies.astype(float)})

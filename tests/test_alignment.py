@@ -1,0 +1,139 @@
+"""Components that change places from draw to draw are brought back into one order."""
+
+import json
+from typing import Any
+
+import arviz_base
+import numpy as np
+import pytest
+import xarray as xr
+
+from bayeslab.alignment import align
+
+MU = np.array([[-2.0, 0.0], [0.0, 1.0], [2.0, 0.5]])
+PI = np.array([0.2, 0.3, 0.5])
+A = np.array([[0.8, 0.1, 0.1], [0.3, 0.6, 0.1], [0.2, 0.5, 0.3]])
+
+
+def mixture(seed: int, noise: float = 0.15, chains: int = 2, draws: int = 200) -> tuple[xr.DataTree, xr.DataTree]:
+    """The same posterior twice: with switched labels, and without."""
+    rng = np.random.default_rng(seed)
+    shape = (chains, draws)
+    clean = {
+        "mu": MU + noise * rng.normal(size=(*shape, 3, 2)),
+        "pi": PI + 0.1 * noise * rng.normal(size=(*shape, 3)),
+        "a": A + 0.1 * noise * rng.normal(size=(*shape, 3, 3)),
+        "z": rng.integers(3, size=(*shape, 7)),
+        "tau": rng.gamma(2.0, size=shape),
+    }
+    order = rng.permuted(np.tile(np.arange(3), (*shape, 1)), axis=2)
+    rows = np.take_along_axis(clean["a"], order[..., None], axis=2)
+    switched = clean | {
+        "mu": np.take_along_axis(clean["mu"], order[..., None], axis=2),
+        "pi": np.take_along_axis(clean["pi"], order, axis=2),
+        "a": np.take_along_axis(rows, order[:, :, None, :], axis=3),
+        "z": np.take_along_axis(np.argsort(order, axis=2), clean["z"], axis=2),
+    }
+    return tree(switched), tree(clean)
+
+
+def tree(posterior: dict[str, Any]) -> xr.DataTree:
+    dims = {"mu": ["component", "axis"], "pi": ["component"], "a": ["state", "state_"], "z": ["row"]}
+    coords = {"component": np.arange(3), "axis": ["length", "width"]}
+    lp = np.random.default_rng(0).normal(size=posterior["tau"].shape)
+    found = arviz_base.from_dict({"posterior": posterior, "sample_stats": {"lp": lp}}, dims=dims, coords=coords)
+    found.attrs["method"] = "NUTS"
+    return found
+
+
+DIMS = {"mu": "component", "pi": "component", "a": ("state", "state_")}
+
+
+def same_up_to_one_order(first: xr.DataTree, second: xr.DataTree) -> bool:
+    """Whether one permutation of components, the same in every draw, leads from one to the other."""
+    orders = [np.array(order) for order in ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))]
+    a, b = first["posterior"], second["posterior"]
+    return any(
+        np.allclose(a["mu"].values[:, :, order], b["mu"])
+        and np.allclose(a["pi"].values[:, :, order], b["pi"])
+        and np.allclose(a["a"].values[:, :, order][:, :, :, order], b["a"])
+        and np.array_equal(np.argsort(order)[a["z"].values], b["z"].values)
+        for order in orders
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_switched_labels_are_restored_in_every_site(seed: int) -> None:
+    switched, clean = mixture(seed)
+    assert not same_up_to_one_order(switched, clean)
+    assert same_up_to_one_order(align(switched, DIMS, labels=["z"]), clean)
+
+
+def test_a_transition_matrix_alone_is_enough() -> None:
+    switched, clean = mixture(0)
+    aligned = align(switched, {"a": ("state", "state_")})["posterior"]["a"]
+    spread = aligned.std(["chain", "draw"]).max()
+    assert spread < 2 * clean["posterior"]["a"].std(["chain", "draw"]).max()
+
+
+def test_a_reference_fixes_the_order_across_trees() -> None:
+    (first, _), (second, _) = mixture(1), mixture(2)
+    first = align(first, DIMS, labels=["z"])
+    second = align(second, DIMS, labels=["z"], reference=first)
+    means = [each["posterior"]["mu"].mean(["chain", "draw"]) for each in (first, second)]
+    np.testing.assert_allclose(*means, atol=0.1)
+
+
+def test_the_input_and_everything_else_stay() -> None:
+    switched, _ = mixture(3)
+    before = switched.copy(deep=True)
+    aligned = align(switched, DIMS)
+    xr.testing.assert_identical(switched, before)
+    xr.testing.assert_identical(aligned["sample_stats"].dataset, switched["sample_stats"].dataset)
+    xr.testing.assert_identical(aligned["posterior"]["tau"], switched["posterior"]["tau"])
+    assert aligned.attrs == switched.attrs
+    assert list(aligned["posterior"]["axis"].values) == ["length", "width"]
+    assert aligned["posterior"]["mu"].dims == switched["posterior"]["mu"].dims
+
+
+def test_the_permutations_are_recorded() -> None:
+    switched, _ = mixture(4)
+    aligned = align(switched, DIMS)
+    permutation = aligned["alignment"]["permutation"]
+    assert permutation.dims == ("chain", "draw", "component")
+    moved = np.take_along_axis(switched["posterior"]["pi"].values, permutation.values, axis=2)
+    np.testing.assert_array_equal(moved, aligned["posterior"]["pi"])
+    assert json.loads(aligned["alignment"].attrs["site_dims"])["a"] == ["state", "state_"]
+
+
+def test_nothing_moves_in_an_aligned_tree_and_in_a_single_draw() -> None:
+    _, clean = mixture(5)
+    xr.testing.assert_identical(align(clean, DIMS)["posterior"].dataset, clean["posterior"].dataset)
+    single = clean.isel(chain=[0], draw=[0])
+    xr.testing.assert_identical(align(single, DIMS)["posterior"].dataset, single["posterior"].dataset)
+
+
+@pytest.mark.parametrize(
+    ("site_dims", "labels", "words"),
+    [
+        ({}, [], ["at least one site"]),
+        ({"nu": "component"}, [], ["'nu'", "'mu'", "'pi'"]),
+        ({"mu": "state"}, [], ["'mu'", "'state'", "['component', 'axis']"]),
+        ({"mu": "draw"}, [], ["'draw'"]),
+        ({"mu": "component", "z": "row"}, [], ["one size", "'mu[component]': 3", "'z[row]': 7"]),
+        ({"a": ("state", "state")}, [], ["'a'", "two different"]),
+        ({"mu": "component"}, ["pi"], ["integers", "'pi'", "float64"]),
+        ({"mu": "component"}, ["y"], ["'y'"]),
+        ({"mu": "axis"}, ["z"], ["0 to 1", "'z'", "0 to 2"]),
+    ],
+)
+def test_wrong_calls_say_what_is_there(site_dims: Any, labels: list[str], words: list[str]) -> None:
+    switched, _ = mixture(0, draws=20)
+    with pytest.raises(ValueError) as error:
+        align(switched, site_dims, labels)
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_a_tree_without_posterior_is_refused() -> None:
+    with pytest.raises(ValueError, match="'posterior'"):
+        align(arviz_base.from_dict({"prior": {"mu": np.zeros((1, 5))}}), {"mu": "component"})
