@@ -167,7 +167,12 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
             notes[name]["written"] = "obs" in site["infer"]
         return {name: site["value"] for name, site in sites.items()}
 
-    shapes = jax.eval_shape(run, bound)
+    try:
+        shapes = jax.eval_shape(run, bound)
+    except AssertionError as error:
+        if "size of plate" in str(error):
+            raise ValueError(f"data are empty: a plate of '{_name(bound.function)}' has no element") from None
+        raise
     return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}
 
 
@@ -304,7 +309,8 @@ def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) ->
     wrong = ~np.asarray(valid)
     value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
     value = np.asarray(value)
-    shown = f"{value[_first(wrong)]} at position {_first(wrong)}" if value.ndim == wrong.ndim > 0 else f"{value}"
+    where = _first(wrong)
+    shown = f"{value[where]} at position {where}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
     given = fact.reached_by("argument")
     source = f", which comes from {_listed(given, 'argument')}" if given else ""
     raise ValueError(

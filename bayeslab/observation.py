@@ -12,8 +12,8 @@ class Observation(Messenger):
     """Masks the missing entries of observed sites, and gives values outside a moving support probability zero.
 
     present: site -> which entries are there, (*batch) or, for a partly observed Normal event, (*batch, *event).
-    guarded: observed sites whose support depends on latent sites. NumPyro's densities do not look at the support
-    in compiled code: the density of Uniform(0, theta) at y > theta would be 1 / theta.
+    guarded: observed sites whose support depends on latent sites. With NumPyro's validation switched off, the density
+    of Uniform(0, theta) at y > theta would be 1 / theta.
     """
 
     def __init__(self, present: dict[str, Array], guarded: tuple[str, ...]):
@@ -33,6 +33,8 @@ class Observation(Messenger):
 def masked(fn: Distribution, present: Array) -> Distribution:
     """`fn` with the entries that are not present integrated out: whole events, or parts of a Normal event."""
     if present.ndim > len(fn.batch_shape):
+        while not isinstance(fn, MultivariateNormal):
+            fn = fn.base_dist  # expanded by a plate; the mask has the shape of the plate
         return PartlyObservedNormal(fn, present)
     return fn.mask(present)
 
@@ -68,14 +70,14 @@ class PartlyObservedNormal(Distribution):
 
     def __init__(self, base_dist: MultivariateNormal, present: Array):
         self.base_dist, self.present = base_dist, present
-        super().__init__(base_dist.batch_shape, base_dist.event_shape)
+        super().__init__(present.shape[:-1], base_dist.event_shape)
 
     @property
     def support(self) -> Any:
         return self.base_dist.support
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return self.base_dist.sample(key, sample_shape)
+        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
 
     def log_prob(self, value: Array) -> Array:
         both = self.present[..., :, None] & self.present[..., None, :]

@@ -153,7 +153,9 @@ def precision(dtype: Any = jnp.float64) -> Any:
 def structure(bound: Any) -> tuple:
     """What compiled code depends on: the tree, and the shapes and types of its leaves."""
     leaves, tree = jax.tree.flatten(bound)
-    return jax.config.jax_enable_x64, tree, tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
+    shapes = tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
+    wide = jax.config.jax_enable_x64 or any(dtype.itemsize == 8 for _, dtype in shapes)
+    return wide, tree, shapes
 
 
 def blueprint(shapes: tuple) -> Any:
@@ -220,7 +222,8 @@ def _sites(shapes: tuple) -> dict[str, Site]:
                 found[name] = _site(site)
         return values
 
-    jax.eval_shape(run, blueprint(shapes))
+    with jax.enable_x64(shapes[0]):
+        jax.eval_shape(run, blueprint(shapes))
     return found
 
 
