@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
@@ -103,31 +103,32 @@ class KernelSampler:
     """A NumPyro kernel as a sampler.
 
     build: hashable, equal for equal kernels.
-    structure: of the Bound; like num_warmup, kernels remember it from their `init`, so each has its own kernel.
+    structure: of the Bound, for which the sampler is compiled.
     """
 
     build: Callable[[Callable[..., Any]], MCMCKernel]
     structure: Any
     num_warmup: int
 
-    @property
-    def kernel(self) -> MCMCKernel:
-        return _kernel(self)
-
     def start(self, key: Array, bound: Bound) -> State:
-        return self.kernel.init(key, self.num_warmup, None, (bound,), {})
+        return self.build(evaluate).init(key, self.num_warmup, None, (bound,), {})
 
     def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
-        state = self.kernel.sample(state, (bound,), {})
-        constrain = self.kernel.postprocess_fn((bound,), {})
-        return state, Draws(constrain(getattr(state, self.kernel.sample_field)), _stats(state))
+        kernel = self._ready(bound)
+        state = kernel.sample(state, (bound,), {})
+        constrain = kernel.postprocess_fn((bound,), {})
+        return state, Draws(constrain(getattr(state, kernel.sample_field)), _stats(state))
 
     adapt = advance
 
+    def _ready(self, bound: Bound) -> MCMCKernel:
+        """A kernel that has seen an `init` on this Bound: some keep its arrays, not only its structure, in closures.
 
-@lru_cache(maxsize=64)
-def _kernel(sampler: KernelSampler) -> MCMCKernel:
-    return sampler.build(evaluate)
+        The state of that `init` is never used, so it costs nothing in compiled code.
+        """
+        kernel = self.build(evaluate)
+        kernel.init(jax.random.PRNGKey(0), self.num_warmup, None, (bound,), {})
+        return kernel
 
 
 def _stats(state: Any) -> dict[str, Array]:

@@ -29,10 +29,12 @@ class Automatic:
 
     build: a subclass of AutoGuide.
     settings: its arguments, as (name, value).
+    learning_rate: the step with which Adam begins, unless SVI is given an optimizer.
     """
 
     build: type[autoguide.AutoGuide]
     settings: tuple[tuple[str, Any], ...] = ()
+    learning_rate: float = 0.05
 
 
 def mean_field_normal() -> Automatic:
@@ -52,10 +54,13 @@ def low_rank_normal(rank: int | None = None) -> Automatic:
 
 def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> Automatic:
     """Inverse autoregressive flows of a Normal (Kingma et al. 2016, arXiv:1606.04934); needs two dimensions or more."""
-    return Automatic(autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)))
+    return Automatic(autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)), 0.005)
 
 
-ADAM = optax.adam(0.05)
+@lru_cache
+def adam(learning_rate: float) -> optax.GradientTransformation:
+    """One optimiser for a rate: optimisers are equal only to themselves."""
+    return optax.adam(learning_rate)
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,14 @@ class SVI:
     guide: `mean_field_normal()`, `full_rank_normal()`, `low_rank_normal()`, `normalising_flow()`; a class of
     `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
     model, which may name any arguments and observed sites of the model as its arguments.
-    optimizer: of optax. Its steps are scaled down fivefold whenever the bound, averaged over `window` steps, has not
+    optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over `window` steps, has not
     grown for three windows; at the third time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_particles: draws that estimate the bound and its gradient in a step.
     """
 
     guide: Any = field(default_factory=mean_field_normal)
-    optimizer: optax.GradientTransformation = ADAM
+    optimizer: optax.GradientTransformation | None = None
     num_steps: int = 20_000
     num_particles: int = 8
     window: int = 100
@@ -100,7 +105,8 @@ class SVI:
                 )
         else:
             _refuse_other_sites(guide, bound)
-        sampler = GuideSampler(guide, self.optimizer, self.num_particles, self.window, structure(bound))
+        optimizer = self.optimizer or adam(getattr(guide, "learning_rate", 0.02))
+        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, structure(bound))
         _engine(sampler)
         return sampler
 
@@ -130,9 +136,9 @@ class GuideSampler:
         return GuideState(params, self.optimizer.init(params), self._plateau.init(params), key)
 
     def adapt(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
-        converged = state.scale.scale <= _SMALLEST
-        new, elbo = jax.lax.cond(converged, lambda s: (s, jnp.nan), lambda s: self._step(s, bound), state)
-        return new, Draws({}, {}, {"elbo": elbo, "converged": converged})
+        done = state.scale.scale <= _SMALLEST
+        new, elbo = jax.lax.cond(done, lambda s: (s, jnp.nan), lambda s: self._step(s, bound), state)
+        return new, Draws({}, {}, {"elbo": elbo, "converged": new.scale.scale <= _SMALLEST})
 
     def advance(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
         key, now = jax.random.split(state.key)

@@ -1,0 +1,89 @@
+# Every target sets up what it needs: uv, Python, the locked dependencies and bayeslab itself, editable.
+# Nothing but Python 3 and make has to be there.
+
+# A uv that does not answer (a shim of pyenv for another Python) is no uv.
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
+LOCAL_UV := $(filter .tools/bin/uv,$(UV))
+
+# Pythons that pyenv manages come first, the newest before the others: its shims hide what .python-version does not select.
+PYENV = $$(pyenv root 2>/dev/null || echo "$${PYENV_ROOT:-$$HOME/.pyenv}")
+WITH_PYTHONS = PATH="$$(ls -d "$(PYENV)"/versions/*/bin 2>/dev/null | sort -rV | tr '\n' ':')$$PATH"
+
+LOCK := --quiet --universal --python-version 3.12 --upgrade --no-header --no-annotate
+STEPS := environment lint types tests notebooks
+
+export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
+export MPLBACKEND := agg
+
+.PHONY: demo test $(STEPS) slow test-3.12 docs lock
+
+demo: .venv/.ready
+	.venv/bin/bayeslab demo linear_regression
+
+# What CI runs, with the seconds each step takes.
+test:
+	@for step in $(STEPS); do \
+	    start=$$(date +%s); \
+	    $(MAKE) --no-print-directory $$step || exit 1; \
+	    echo "-- $$step: $$(($$(date +%s) - start)) s"; \
+	done
+
+environment: .venv/.ready
+
+lint: .venv/.ready
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+
+types: .venv/.ready
+	.venv/bin/mypy
+
+tests: .venv/.ready
+	.venv/bin/pytest -m "not slow" --durations 10
+
+notebooks: .venv/.ready
+	@rm -rf build/notebooks
+	@for notebook in notebooks/*.ipynb; do \
+	    test ! -e "$$notebook" && continue; \
+	    .venv/bin/jupyter nbconvert --to notebook --execute --output-dir build/notebooks "$$notebook" || exit 1; \
+	done
+
+slow: .venv/.ready
+	.venv/bin/pytest -m slow --durations 10
+
+test-3.12: .tools/python-3.12/.ready
+	.tools/python-3.12/bin/pytest -m "not slow"
+
+docs: .venv/.docs
+	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
+
+lock: | $(LOCAL_UV)
+	$(UV) pip compile $(LOCK) pyproject.toml --all-extras --group dev --output-file requirements.lock
+	$(UV) pip compile $(LOCK) --group docs --constraints requirements.lock --output-file docs/requirements.lock
+
+.venv/.ready: requirements.lock pyproject.toml | $(LOCAL_UV)
+	$(call install,.venv,3.13,>=3.12)
+
+.tools/python-3.12/.ready: requirements.lock pyproject.toml | $(LOCAL_UV)
+	$(call install,.tools/python-3.12,3.12,3.12)
+
+.venv/.docs: docs/requirements.lock .venv/.ready
+	$(UV) pip install --quiet --python .venv --requirements docs/requirements.lock
+	@touch $@
+
+.tools/bin/uv:
+	@echo "Installing uv into .tools"
+	@$(WITH_PYTHONS) python3 -m venv .tools || { echo "uv or a working 'python3 -m venv' is needed" >&2; exit 1; }
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check uv
+
+# An environment: its folder, the Python it should have, and any that will do; if there is none, uv fetches the first.
+define install
+@echo "Setting up $(1)"
+@$(1)/bin/python --version >/dev/null 2>&1 || { rm -rf $(1); export $(WITH_PYTHONS); \
+    $(UV) venv --quiet --no-python-downloads --python "$(2)" $(1) 2>/dev/null || \
+    $(UV) venv --quiet --no-python-downloads --python "$(3)" $(1) 2>/dev/null || \
+    $(UV) venv --quiet --python "$(2)" $(1); }
+@$(UV) pip install --quiet --python $(1) --requirements requirements.lock
+@$(UV) pip install --quiet --python $(1) --no-deps --no-build-isolation --editable .
+@touch $(1)/.ready
+endef

@@ -1,0 +1,206 @@
+"""The `bayeslab` command. What it needs is imported where it is used, so that help and mistakes cost little."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from xarray import DataTree
+
+    from bayeslab.draws import Method
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0, 2 for a mistake (one sentence on stderr), 130 when interrupted."""
+    try:
+        arguments = _parser().parse_args(argv)
+        return arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("bayeslab: interrupted", file=sys.stderr)
+        return 130
+    except (OSError, TypeError, ValueError) as error:
+        print(f"bayeslab: {_sentence(error)}", file=sys.stderr)
+        return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a mistake as an exception, like everything else here."""
+
+    def error(self, message: str) -> Any:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="bayeslab", description="Bayesian models of a course, by every method, side by side.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    models = commands.add_parser("models", help="list the models")
+    models.set_defaults(run=_models)
+
+    explain = commands.add_parser("explain", help="show the sites of a model on its real data")
+    explain.add_argument("name", metavar="NAME")
+    explain.set_defaults(run=_explain)
+
+    demo = commands.add_parser("demo", help="fit a model to its real data by every method and compare")
+    demo.add_argument("name", metavar="NAME")
+    demo.add_argument("--out", type=Path, metavar="FOLDER", help="for figures and results (default: demo/NAME)")
+    demo.add_argument("--seed", type=int, default=0)
+    demo.add_argument("--draws", type=_count, default=1000, help="of each of four chains (default: 1000)")
+    demo.set_defaults(run=_demo)
+
+    fit = commands.add_parser("fit", help="fit a model to the columns of a CSV file")
+    fit.add_argument("name", metavar="NAME")
+    fit.add_argument("table", type=Path, metavar="DATA.csv")
+    fit.add_argument("-o", "--out", type=Path, required=True, metavar="FIT.nc", help="the result, as netCDF")
+    fit.add_argument("--target", metavar="COLUMN", help="of a regression, on all other columns")
+    fit.add_argument("--column", action="append", default=[], metavar="NAME=COLUMN[,COLUMN...]",
+                     help="the column, or columns, of an argument or a site of the model")  # fmt: skip
+    fit.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an argument of the model")
+    fit.add_argument("--method", choices=["nuts", "svi", "laplace", "map", "exact"], default="nuts")
+    fit.add_argument("--draws", type=_count, help="of each chain")
+    fit.add_argument("--warmup", type=_count)
+    fit.add_argument("--chains", type=_count)
+    fit.add_argument("--seed", type=int, default=0)
+    fit.set_defaults(run=_fit)
+    return parser
+
+
+def _models(arguments: argparse.Namespace) -> int:
+    from bayeslab.demonstration import first_line
+
+    lectures = _lectures()
+    width = max(map(len, lectures))
+    for name, lecture in lectures.items():
+        print(f"{name.ljust(width)}  {first_line(lecture)}")
+    return 0
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from bayeslab.explain import explain
+
+    lecture = _lecture(arguments.name)
+    _keep_compilations()
+    print(explain(lecture.model, getattr(lecture, "data", lecture.example)()))
+    return 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    lecture = _lecture(arguments.name)
+    folder = arguments.out or Path("demo") / arguments.name
+    folder.mkdir(parents=True, exist_ok=True)
+    _keep_compilations()
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from bayeslab.demonstration import demo
+
+    demo(lecture, folder, arguments.seed, arguments.draws, progress=sys.stderr.isatty())
+    return 0
+
+
+def _fit(arguments: argparse.Namespace) -> int:
+    from bayeslab.columns import model_data, read_table
+    from bayeslab.saving import require_writable, save
+
+    lecture = _lecture(arguments.name)
+    frame = read_table(arguments.table)
+    require_writable(arguments.out)
+    method = _method(arguments, lecture)
+    columns, values = _pairs(arguments.column, "--column"), _pairs(arguments.set, "--set")
+    data = model_data(lecture, frame, arguments.target, columns, values)
+    _keep_compilations()
+    from bayeslab.diagnosis import diagnose
+    from bayeslab.fit import fit
+
+    tree = fit(arguments.seed, lecture.model, data, method, progress=sys.stderr.isatty())
+    save(tree, arguments.out)
+    print(_summary(tree))
+    if problems := diagnose(tree):
+        print(f"\n{problems}")
+    print(f"\nWritten: {arguments.out}")
+    if tree.attrs["interrupted"]:
+        print(f"bayeslab: interrupted; the finished draws are in '{arguments.out}'", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _lectures() -> "dict[str, ModuleType]":
+    from bayeslab.models import LECTURES
+
+    return {lecture.__name__.rpartition(".")[2]: lecture for lecture in LECTURES}
+
+
+def _lecture(name: str) -> "ModuleType":
+    from bayeslab.bind import nearest
+
+    lectures = _lectures()
+    if name not in lectures:
+        raise ValueError(f"there is no model '{name}'.{nearest(name, lectures)} `bayeslab models` lists them")
+    return lectures[name]
+
+
+def _method(arguments: argparse.Namespace, lecture: "ModuleType") -> "Method":
+    from dataclasses import fields
+
+    import bayeslab as bl
+
+    settings = {"num_samples": arguments.draws, "num_warmup": arguments.warmup, "num_chains": arguments.chains}
+    given = {name: value for name, value in settings.items() if value is not None}
+    known: Any = {"nuts": bl.NUTS, "svi": bl.SVI, "laplace": bl.Laplace, "map": bl.MAP, "exact": bl.Exact}
+    method = known[arguments.method]
+    for name in given.keys() - {field.name for field in fields(method)}:
+        option = {"num_samples": "--draws", "num_warmup": "--warmup", "num_chains": "--chains"}[name]
+        raise ValueError(f"{option} does not apply to --method {arguments.method}")
+    if arguments.method == "exact":
+        if not hasattr(lecture, "posterior"):
+            raise ValueError(f"model '{arguments.name}' states no exact posterior; use --method nuts")
+        given["posterior"] = lecture.posterior
+    return method(**given)
+
+
+def _pairs(texts: list[str], option: str) -> dict[str, str]:
+    for text in texts:
+        if "=" not in text:
+            raise ValueError(f"{option} takes NAME=..., not '{text}'")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
+def _summary(tree: "DataTree") -> str:
+    """ArviZ's summary; of a point estimate, its values."""
+    from arviz_stats import summary
+
+    from bayeslab.comparison import stacked_parameters
+
+    draws = stacked_parameters(tree["posterior"].to_dataset())
+    if draws.sizes["draw"] > 1:
+        return summary(tree).to_string()
+    return draws.isel(chain=0, draw=0).to_series().to_string()
+
+
+def _keep_compilations() -> None:
+    """Turn on JAX's persistent compilation cache, so that the second run of a command compiles nothing."""
+    import jax
+
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(cache / "bayeslab"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+def _count(text: str) -> int:
+    """A positive whole number."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a positive whole number")
+    return int(text)
+
+
+def _sentence(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""One lecture on its real data, by every method that applies, side by side: tables, figures and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from bayeslab.bind import bind
+from bayeslab.comparison import compare_parameters, compare_posteriors, stacked_parameters, to_text
+from bayeslab.diagnosis import diagnose
+from bayeslab.draws import Method
+from bayeslab.explain import explain
+from bayeslab.fit import fit
+from bayeslab.methods.exact import Exact
+from bayeslab.methods.laplace import MAP, Laplace
+from bayeslab.methods.mcmc import NUTS
+from bayeslab.methods.svi import SVI, full_rank_normal
+from bayeslab.plots import plot_comparison, plot_elbo, plot_posteriors
+from bayeslab.predict import predict
+from bayeslab.program import Data, precision
+from bayeslab.saving import save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from xarray import Dataset, DataTree
+
+
+def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, progress: bool = False) -> Dataset:
+    """The table of `compare_posteriors`, printed with all that leads to it; figures and results go to `folder`.
+
+    lecture: a module of `bayeslab.models`; its `data()`, or else its `example()`, is fitted.
+    draws: of each chain of NUTS; the methods that draw independently make as many as all chains together.
+    """
+    source = getattr(lecture, "data", lecture.example)
+    data = source()
+    print(f"{first_line(lecture)}\n{first_line(source)}\n\n{explain(lecture.model, data)}\n")
+    trees = _fitted(lecture, data, key, draws, progress)
+    table = compare_posteriors(trees)
+    reference = table.attrs["reference"]
+    print(f"\nAgainst {reference}, mean error and distance in its standard deviations:\n\n{to_text(table)}\n")
+    for name, tree in trees.items():
+        for line in diagnose(tree).splitlines():
+            print(f"{name}: {line}")
+    trees[reference] = predict(key + 1, lecture.model, data, trees[reference])
+    written = _write(trees, folder)
+    print("\nWritten:", *written, sep="\n  ")
+    return table
+
+
+def first_line(documented: object) -> str:
+    """The first line of a docstring."""
+    return (documented.__doc__ or "").strip().partition("\n")[0]
+
+
+def _fitted(lecture: ModuleType, data: Data, key: int, draws: int, progress: bool) -> dict[str, DataTree]:
+    """Results of the methods that apply, and a line for every method."""
+    methods, reasons = _methods(lecture, data, draws)
+    width = max(map(len, methods | reasons))
+    trees = {}
+    for name, method in methods.items():
+        try:
+            trees[name] = fit(key, lecture.model, data, method, progress=progress)
+        except ValueError as error:
+            reasons[name] = str(error)
+        else:
+            print(f"{name.ljust(width)}  {_report(trees[name])}", flush=True)
+    for name, reason in reasons.items():
+        print(f"{name.ljust(width)}  does not apply: {reason}")
+    return trees
+
+
+def _methods(lecture: ModuleType, data: Data, draws: int) -> tuple[dict[str, Method], dict[str, str]]:
+    """The methods to try, and why the others are not worth it."""
+    nuts = NUTS(num_samples=draws)
+    total = nuts.num_chains * draws
+    methods: dict[str, Method] = {}
+    reasons = {}
+    if hasattr(lecture, "posterior"):
+        methods["Exact"] = Exact(lecture.posterior, total)
+    else:
+        reasons["Exact"] = "the lecture states no posterior"
+    methods |= {"NUTS": nuts, "Laplace": Laplace(num_samples=total), "SVI mean field": SVI(num_samples=total)}
+    if _dimension(lecture, data) > 1:
+        methods["SVI full rank"] = SVI(full_rank_normal(), num_samples=total)
+    else:
+        reasons["SVI full rank"] = "with one latent number it is the same as mean field"
+    return methods | {"MAP": MAP()}, reasons
+
+
+def _dimension(lecture: ModuleType, data: Data) -> int:
+    with precision():
+        bound = bind(lecture.model, data)
+        return sum(prod(bound.sites[name].shape) for name in bound.latent)
+
+
+def _report(tree: DataTree) -> str:
+    """How long a fit took and what came out, in a line."""
+    chains, draws = (tree["posterior"].sizes[dim] for dim in ("chain", "draw"))
+    known = tree.attrs
+    parts = [f"{chains} x {draws:,} draws" if draws > 1 else "a point"]
+    parts += [f"compiled in {known['compile_seconds']:.2f} s, ran in {known['sampling_seconds']:.2f} s"]
+    if "log_evidence" in known:
+        parts.append(f"log evidence {known['log_evidence']:.4f}")
+    if "elbo" in known:
+        parts.append(f"ELBO {known['elbo']:.2f}")
+    if "converged" in known:
+        parts.append("converged" if known["converged"] else "not converged")
+    return ", ".join(parts)
+
+
+def _write(trees: Mapping[str, DataTree], folder: Path) -> list[Path]:
+    """Figures as PNG and results as netCDF; returns their paths."""
+    from matplotlib import pyplot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, draw in _FIGURES.items():
+        if (figure := draw(trees)) is not None:
+            written.append(folder / f"{name}.png")
+            figure.savefig(written[-1], dpi=110)
+            pyplot.close(figure)
+    for name, tree in trees.items():
+        written.append(folder / f"{name.lower().replace(' ', '_')}.nc")
+        save(tree, written[-1])
+    return written
+
+
+def _posteriors(trees: Mapping[str, DataTree]) -> Figure:
+    return plot_posteriors(trees)[0].figure
+
+
+def _comparison(trees: Mapping[str, DataTree]) -> Figure:
+    return plot_comparison(compare_parameters(trees))[0].figure
+
+
+def _predictive(trees: Mapping[str, DataTree]) -> Figure:
+    import arviz
+
+    replicated = next(tree for tree in trees.values() if "posterior_predictive" in tree.children)
+    return arviz.plot_ppc_dist(replicated).viz["figure"].item()
+
+
+def _rank(trees: Mapping[str, DataTree]) -> Figure | None:
+    """Ranks of the draws of NUTS by chain, up to twelve parameters."""
+    import arviz
+    from xarray import Dataset, DataTree
+
+    if "NUTS" not in trees:
+        return None
+    draws = stacked_parameters(trees["NUTS"]["posterior"].to_dataset())[..., :12]
+    named = Dataset({str(one.parameter.item()): one.drop_vars("parameter") for one in draws.transpose("parameter", ...)})
+    columns = min(4, len(named))
+    size = (3 * columns, 2.1 * -(-len(named) // columns))
+    shown = arviz.plot_rank(
+        DataTree.from_dict({"posterior": named}),
+        col_wrap=4,
+        figure_kwargs={"figsize": size, "layout": "constrained"},
+        visuals={"title": {"size": 11}},
+    )
+    return shown.viz["figure"].item()
+
+
+def _elbo(trees: Mapping[str, DataTree]) -> Figure | None:
+    """The ELBO of every guide, below the log evidence where that is known."""
+    from matplotlib import pyplot
+
+    runs = {n: t for n, t in trees.items() if "history" in t.children and "elbo" in t["history"]}
+    if not runs:
+        return None
+    evidence = [tree.attrs["log_evidence"] for tree in trees.values() if "log_evidence" in tree.attrs]
+    figure, axes = pyplot.subplots(1, len(runs), figsize=(5 * len(runs), 3.4), layout="constrained", squeeze=False)
+    for axis, (name, tree) in zip(axes.ravel(), runs.items(), strict=True):
+        known = tree.copy()
+        known.attrs |= {"log_evidence": evidence[0]} if evidence else {}
+        plot_elbo(known, axis).set_title(name)
+    return figure
+
+
+_FIGURES = {
+    "posteriors": _posteriors,
+    "comparison": _comparison,
+    "predictive": _predictive,
+    "rank": _rank,
+    "elbo": _elbo,
+}

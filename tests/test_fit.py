@@ -1,0 +1,293 @@
+"""fit(): every method against closed forms, and what users are told where a method does not apply."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import arviz_stats as azs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from numpyro.distributions import constraints
+from numpyro.infer import BarkerMH, autoguide
+from xarray import DataTree
+
+import bayeslab as bl
+from bayeslab import bind, fit
+from bayeslab.bind import signature
+from bayeslab.models import (
+    LECTURES,
+    beta_binomial,
+    inverse_gamma,
+    linear_regression,
+    linear_regression_known_noise,
+    normal_gamma,
+    normal_known_mean,
+    normal_known_variance,
+)
+from bayeslab.program import Data, precision
+
+every_lecture = pytest.mark.parametrize("lecture", LECTURES, ids=lambda m: m.__name__.rpartition(".")[2])
+
+
+def quiet(key: int, model: Callable[..., Any], data: Data, method: Any = None, **more: Any) -> DataTree:
+    return fit(key, model, data, method, progress=False, **more)
+
+
+def evidence(lecture: ModuleType) -> float:
+    with precision():
+        bound = bind(lecture.model, lecture.example())
+        values = bound.inputs | bound.observed
+        return float(lecture.evidence(**{n: values[n] for n in signature(lecture.evidence).parameters}))
+
+
+@lru_cache
+def exact(lecture: ModuleType, num_samples: int = 10_000) -> DataTree:
+    return quiet(1, lecture.model, lecture.example(), bl.Exact(lecture.posterior, num_samples))
+
+
+def gaps(one: DataTree, other: DataTree) -> dict[str, np.ndarray]:
+    """Differences of the posterior means in Monte Carlo standard errors."""
+    a, b = one["posterior"].dataset, other["posterior"].dataset
+    found = {}
+    for name in a:
+        error = np.hypot(azs.mcse(a, method="mean")[name], azs.mcse(b, method="mean")[name])
+        gap = abs(a[name].mean(("chain", "draw")) - b[name].mean(("chain", "draw")))
+        found[str(name)] = np.where(error > 0, gap / np.where(error > 0, error, 1), 0.0)
+    return found
+
+
+@every_lecture
+def test_exact_has_the_evidence_of_the_closed_form(lecture: ModuleType) -> None:
+    np.testing.assert_allclose(exact(lecture).attrs["log_evidence"], evidence(lecture), rtol=1e-9)
+
+
+@every_lecture
+def test_nuts_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
+    tree = quiet(2, lecture.model, lecture.example())
+    assert bl.diagnose(tree) == ""
+    for name, gap in gaps(exact(lecture), tree).items():
+        assert gap.max() < 5, name
+
+
+def test_the_diabetes_evidence_is_that_of_the_closed_form() -> None:
+    data = linear_regression.data()
+    tree = quiet(0, linear_regression.model, data, bl.Exact(linear_regression.posterior, 10))
+    with precision():
+        x, y = jnp.asarray(data["x"].values), jnp.asarray(data["y"].values)
+        closed = linear_regression.evidence(x, y, 0.1, 2.0, 1.0, 1.0)
+    np.testing.assert_allclose(tree.attrs["log_evidence"], closed, rtol=1e-9)
+
+
+def test_laplace_is_exact_for_a_normal_posterior() -> None:
+    lecture = linear_regression_known_noise
+    tree = quiet(3, lecture.model, lecture.example(), bl.Laplace())
+    np.testing.assert_allclose(tree.attrs["elbo"], evidence(lecture), rtol=1e-9)
+    assert tree.attrs["converged"] == 1
+    assert all(gap.max() < 5 for gap in gaps(exact(lecture), tree).values())
+
+
+def test_full_rank_svi_finds_a_normal_posterior() -> None:
+    lecture = linear_regression_known_noise
+    tree = quiet(4, lecture.model, lecture.example(), bl.SVI(bl.full_rank_normal()))
+    assert tree.attrs["converged"] == 1
+    assert 0 <= evidence(lecture) - tree.attrs["elbo"] + 5 * tree.attrs["elbo_se"] < 0.01 + 10 * tree.attrs["elbo_se"]
+    assert tree.attrs["k_hat"] < 0.7
+
+
+def test_mean_field_loses_spread_where_coefficients_correlate() -> None:
+    """For a Normal posterior the mean field has precision diag(precision): its spread is known (Bishop, 10.1.2)."""
+    lecture, data = linear_regression_known_noise, linear_regression_known_noise.data()
+    tree = quiet(5, lecture.model, data, bl.SVI(num_samples=4000))
+    with precision():
+        inputs = bind(lecture.model, data).inputs
+    x, tau0, sigma = (np.asarray(inputs[name]) for name in ("x", "tau0", "sigma"))
+    precisions = np.diag(x.T @ x / sigma**2 + np.eye(x.shape[1]) / tau0**2)
+    np.testing.assert_allclose(tree["posterior"]["w"].std(("chain", "draw")) * np.sqrt(precisions), 1.0, atol=0.06)
+    assert tree.attrs["k_hat"] > 0.7  # and says so
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [bl.low_rank_normal(), bl.normalising_flow(), autoguide.AutoMultivariateNormal],
+    ids=["low rank", "flow", "class"],
+)
+def test_other_guides_come_close(guide: Any) -> None:
+    tree = quiet(6, normal_gamma.model, normal_gamma.example(), bl.SVI(guide))
+    gap = evidence(normal_gamma) - tree.attrs["elbo"]
+    assert -5 * tree.attrs["elbo_se"] < gap < 0.2
+    assert tree.attrs["converged"] == 1
+
+
+def test_a_guide_of_the_users_own() -> None:
+    def guide(y: Any) -> None:
+        loc = numpyro.param("loc", jnp.mean(y))
+        scale = numpyro.param("scale", 1.0, constraint=constraints.positive)
+        numpyro.sample("mu", dist.Normal(loc, scale))
+
+    lecture = normal_known_variance
+    tree = quiet(7, lecture.model, lecture.example(), bl.SVI(guide))
+    assert abs(tree.attrs["elbo"] - evidence(lecture)) < 0.01 + 5 * tree.attrs["elbo_se"]
+
+
+def test_map_is_the_mode_of_the_density_as_written() -> None:
+    """The mode of a Beta, and modes of a precision and of a variance, which are not each other's inverse."""
+    data = beta_binomial.example()
+    a, b = 1 + np.sum(data["y"]), 1 + np.sum(data["trials"] - data["y"])
+    data = data | {"alpha": 1.0, "beta": 1.0}
+    mode = quiet(0, beta_binomial.model, data, bl.MAP())["posterior"]["p"].item()
+    np.testing.assert_allclose(mode, (a - 1) / (a + b - 2), rtol=1e-6)
+    data = normal_known_mean.example()
+    inputs = {"mu": 0.5, "alpha": 3.0, "beta": 2.0}
+    shape, rate = 3 + len(data["y"]) / 2, 2 + np.sum((data["y"] - 0.5) ** 2) / 2
+    precise = quiet(0, normal_known_mean.model, data | inputs, bl.MAP())
+    spread = quiet(0, inverse_gamma.model, data | inputs, bl.MAP())
+    np.testing.assert_allclose(precise["posterior"]["tau"].item(), (shape - 1) / rate, rtol=1e-6)
+    np.testing.assert_allclose(spread["posterior"]["variance"].item(), rate / (shape + 1), rtol=1e-6)
+    assert precise.attrs["converged"] == spread.attrs["converged"] == 1
+
+
+def test_any_kernel_of_numpyro() -> None:
+    method = bl.MCMC(BarkerMH, num_warmup=1000, num_samples=3000, thinning=2)
+    tree = quiet(8, normal_known_variance.model, normal_known_variance.example(), method)
+    assert tree["posterior"].sizes["draw"] == 3000
+    assert gaps(exact(normal_known_variance), tree)["mu"] < 5
+
+
+def test_single_precision_on_request() -> None:
+    tree = quiet(9, normal_gamma.model, normal_gamma.example(), dtype=jnp.float32)
+    assert tree["posterior"]["mu"].dtype == np.float32
+    assert all(gap < 5 for gap in gaps(exact(normal_gamma), tree).values())
+
+
+def improper(x: Any) -> None:
+    mu = numpyro.sample("mu", dist.ImproperUniform(constraints.real, (), ()))
+    low = numpyro.sample("low", dist.Uniform(0.0, 1.0))
+    high = numpyro.sample("high", dist.Uniform(low, 2.0))
+    numpyro.deterministic("width", high - low)
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(mu + x * (high - low), 1.0))
+
+
+IMPROPER = {"x": np.linspace(-3, 3, 20), "y": 1.0 + 0.5 * np.linspace(-3, 3, 20)}
+
+
+@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(), bl.MAP(), bl.Laplace()], ids=lambda m: type(m).__name__)
+def test_improper_priors_and_moving_constraints(method: Any) -> None:
+    tree = quiet(10, improper, IMPROPER, method)
+    posterior = tree["posterior"].dataset
+    assert ((posterior["high"] > posterior["low"]) & (posterior["high"] < 2)).all()
+    np.testing.assert_allclose(posterior["width"], posterior["high"] - posterior["low"])
+    np.testing.assert_allclose(posterior["mu"].mean(), 1.0, atol=0.1)
+    assert "improper prior" in str(bl.explain(improper, IMPROPER))
+
+
+@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(bl.full_rank_normal()), bl.MAP(), bl.Laplace()], ids=str)
+def test_missing_entries_are_as_if_they_were_not_there(method: Any) -> None:
+    lecture, data = linear_regression, linear_regression.example()
+    gone = data | {"y": np.where(np.arange(10) % 3 == 1, np.nan, data["y"])}
+    here = ~np.isnan(gone["y"])
+    with_gaps = quiet(11, lecture.model, gone, method)
+    without = quiet(12, lecture.model, {"x": data["x"][here], "y": data["y"][here]}, method)
+    if with_gaps["posterior"].sizes["draw"] == 1:
+        np.testing.assert_allclose(with_gaps["posterior"]["w"], without["posterior"]["w"], atol=1e-6)
+    else:
+        assert all(gap.max() < 5 for gap in gaps(with_gaps, without).values())
+    np.testing.assert_array_equal(np.isnan(with_gaps["observed_data"]["y"]), ~here)
+
+
+def discrete(n: int) -> None:
+    z = numpyro.sample("z", dist.Bernoulli(0.5))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(z, 1.0))
+
+
+def impossible(n: int) -> None:
+    top = numpyro.sample("top", dist.Uniform(0.0, 1.0))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Uniform(0.0, top))
+
+
+def overflowing(n: int) -> None:
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    numpyro.factor("penalty", jnp.log(-jnp.exp(mu)))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(mu, 1.0))
+
+
+def one(n: int) -> None:
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(mu, 1.0))
+
+
+TWOS = {"n": 2, "y": np.full(2, 2.0)}
+LECTURE = normal_gamma
+SMALL = bl.NUTS(num_warmup=5, num_samples=5, num_chains=1)
+
+REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "nothing observed": (lambda: quiet(0, one, {"n": 2}), ValueError, r"nothing to learn from.*'mu', 'y'.*simulate"),
+    "everything observed": (lambda: quiet(0, one, TWOS | {"mu": 0.0}), ValueError, "every site of the program is observed"),
+    "discrete, NUTS": (lambda: quiet(0, discrete, TWOS), ValueError, "NUTS needs continuous sites, but site 'z' is discrete"),
+    "discrete, SVI": (lambda: quiet(0, discrete, TWOS, bl.SVI()), ValueError, "SVI needs .*'z'"),
+    "discrete, MAP": (lambda: quiet(0, discrete, TWOS, bl.MAP()), ValueError, "MAP needs .*'z'"),
+    "impossible, NUTS": (lambda: quiet(0, impossible, TWOS, SMALL), ValueError, "density of site 'y' is zero"),
+    "impossible, SVI": (lambda: quiet(0, impossible, TWOS, bl.SVI()), ValueError, "density of site 'y' is zero"),
+    "impossible, MAP": (lambda: quiet(0, impossible, TWOS, bl.MAP()), ValueError, "density of site 'y' is zero"),
+    "not a number": (lambda: quiet(0, overflowing, TWOS, SMALL), ValueError, "density of site 'penalty'"),
+    "a flow in one dimension": (
+        lambda: quiet(0, one, TWOS, bl.SVI(bl.normalising_flow())),
+        ValueError,
+        "needs a posterior of two dimensions",
+    ),
+    "a guide of other sites": (
+        lambda: quiet(0, one, TWOS, bl.SVI(lambda: numpyro.sample("nu", dist.Normal()))),
+        ValueError,
+        r"guide draws \['nu'\], but the latent sites are \['mu'\]",
+    ),
+    "a guide of other arguments": (lambda: quiet(0, one, TWOS, bl.SVI(lambda x: None)), ValueError, r"guide asks for \['x'\]"),
+    "a built guide": (lambda: quiet(0, one, TWOS, bl.SVI(autoguide.AutoNormal(one))), TypeError, "pass the class"),
+    "a wrong posterior": (
+        lambda: quiet(0, LECTURE.model, LECTURE.example(), bl.Exact(wrong_posterior)),
+        ValueError,
+        "not the posterior of this program",
+    ),
+    "a posterior with gaps": (
+        lambda: quiet(0, LECTURE.model, LECTURE.example() | {"y": np.r_[np.nan, LECTURE.example()["y"][1:]]}, bl.Exact(LECTURE.posterior)),
+        ValueError,
+        r"\['y'\] have missing values",
+    ),
+    "no draws": (lambda: bl.NUTS(num_samples=0), ValueError, "num_samples of NUTS must be a positive integer, but is 0"),
+    "half a chain": (lambda: bl.NUTS(num_chains=1.5), ValueError, "num_chains of NUTS"),  # type: ignore[arg-type]
+    "an acceptance of 1": (lambda: bl.NUTS(target_accept_prob=1.0), ValueError, "between 0 and 1"),
+    "a name for a method": (lambda: quiet(0, one, TWOS, "nuts"), TypeError, "method must be a method such as NUTS"),
+    "a float for a key": (lambda: quiet(0.5, one, TWOS), TypeError, "key must be an int or a JAX random key"),  # type: ignore[arg-type]
+}  # fmt: skip
+
+
+def wrong_posterior(y: Any) -> None:
+    numpyro.sample("tau", dist.Gamma(2.0, 2.0))
+    numpyro.sample("mu", dist.Normal(jnp.mean(y), 1.0))
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_say_why(case: str) -> None:
+    call, kind, words = REFUSED[case]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_one_observation_is_enough() -> None:
+    tree = quiet(13, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])})
+    posterior = quiet(14, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])}, bl.Exact(normal_gamma.posterior, 10_000))
+    assert all(gap < 5 for gap in gaps(posterior, tree).values())
+
+
+def test_keys_of_any_kind_and_the_same_seed_give_the_same_draws() -> None:
+    trees = [quiet(key, one, TWOS, SMALL) for key in (3, jax.random.key(3), jax.random.PRNGKey(3))]  # type: ignore[arg-type]
+    for tree in trees[1:]:
+        np.testing.assert_array_equal(tree["posterior"]["mu"], trees[0]["posterior"]["mu"])
