@@ -195,7 +195,8 @@ def _refuse_unknown(sites: dict[str, Entry], parameters: Mapping, probe: dict, f
 
 def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, Entry]) -> Bound:
     """Give every observed site its value, in the type of the site, with a mask where entries are missing."""
-    written = _written(bound) if any(site["written"] for site in probe.values()) else {}
+    gives = any(site["written"] for site in probe.values())
+    written = {name: Entry(np.asarray(value)) for name, value in _written(bound).items()} if gives else {}
     observed, present = {}, {}
     for name, item in (written | given).items():
         site = probe[name]
@@ -207,16 +208,12 @@ def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, En
     return replace(bound, observed=observed, present=present)
 
 
-def _written(bound: Bound) -> dict[str, Entry]:
+@jax.jit
+def _written(bound: Bound) -> dict[str, Any]:
     """The values that the program itself gives with obs=."""
-
-    def run(bound: Bound) -> dict[str, Any]:
-        written = Written(bound.function)
-        model = substitute(seed(written, jax.random.PRNGKey(0)), substitute_fn=feasible)
-        trace(model).get_trace(**bound.inputs)
-        return written.values
-
-    return {name: Entry(np.asarray(value)) for name, value in jax.jit(run)(bound).items()}
+    written = Written(bound.function)
+    trace(substitute(seed(written, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
+    return written.values
 
 
 def _value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -268,8 +265,7 @@ def _checked(bound: Bound, found: Flow, arguments: dict[str, Entry]) -> Bound:
     """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded."""
     _refuse_nan(bound, found, arguments)
     _refuse_missing_parents(bound, found)
-    checks = [f for f in found.of("parameter", "valid", "support", "bound") if not f.reached_by("latent")]
-    values = dict(zip(checks, found.compute(bound, checks), strict=True))
+    values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
     for fact, value in values.items():
         if fact.kind == "valid" and not np.all(value):
             _refuse_parameter(fact, value, values)

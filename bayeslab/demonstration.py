@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bayeslab.bind import bind
 from bayeslab.comparison import compare_parameters, compare_posteriors, stacked_parameters, to_text
@@ -25,7 +28,11 @@ from bayeslab.saving import save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from xarray import Dataset, DataTree
+    from xarray import DataArray, Dataset, DataTree
+
+MAX_PANELS = 12
+MAX_VALUES = 20
+"""Of a discrete site, to show how often each of them occurs."""
 
 
 def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, progress: bool = False) -> Dataset:
@@ -68,7 +75,7 @@ def _fitted(lecture: ModuleType, data: Data, key: int, draws: int, progress: boo
         else:
             print(f"{name.ljust(width)}  {_report(trees[name])}", flush=True)
     for name, reason in reasons.items():
-        print(f"{name.ljust(width)}  does not apply: {reason}")
+        print(f"{name.ljust(width)}  left out: {reason}")
     return trees
 
 
@@ -137,21 +144,37 @@ def _comparison(trees: Mapping[str, DataTree]) -> Figure:
 
 
 def _predictive(trees: Mapping[str, DataTree]) -> Figure:
+    """Replications of the data over the data: densities, or counts of the values where those are few."""
     import arviz
+    from xarray import DataTree
 
     replicated = next(tree for tree in trees.values() if "posterior_predictive" in tree.children)
-    return arviz.plot_ppc_dist(replicated).viz["figure"].item()
+    groups = {name: replicated[name].to_dataset() for name in ("posterior_predictive", "observed_data")}
+    if all(values.dtype.kind == "f" for values in groups["observed_data"].values()):
+        return arviz.plot_ppc_dist(replicated).viz["figure"].item()
+    flat = {name: group.map(_flat) for name, group in groups.items()}
+    few = all(np.unique(values).size <= MAX_VALUES for values in flat["posterior_predictive"].values())
+    plot = arviz.plot_ppc_rootogram if few else partial(arviz.plot_ppc_dist, kind="ecdf")
+    return plot(DataTree.from_dict(flat)).viz["figure"].item()
+
+
+def _flat(values: DataArray) -> DataArray:
+    """All but the draws along one dimension."""
+    own = [dim for dim in values.dims if dim not in ("chain", "draw")]
+    return values.stack({"entry": own}).reset_index("entry", drop=True)
 
 
 def _rank(trees: Mapping[str, DataTree]) -> Figure | None:
-    """Ranks of the draws of NUTS by chain, up to twelve parameters."""
+    """Ranks of the draws of NUTS by chain, of the first parameters."""
     import arviz
     from xarray import Dataset, DataTree
 
     if "NUTS" not in trees:
         return None
-    draws = stacked_parameters(trees["NUTS"]["posterior"].to_dataset())[..., :12]
-    named = Dataset({str(one.parameter.item()): one.drop_vars("parameter") for one in draws.transpose("parameter", ...)})
+    draws = stacked_parameters(trees["NUTS"]["posterior"].to_dataset())[..., :MAX_PANELS]
+    named = Dataset(
+        {str(one.parameter.item()): one.drop_vars("parameter") for one in draws.transpose("parameter", ...)}
+    )
     columns = min(4, len(named))
     size = (3 * columns, 2.1 * -(-len(named) // columns))
     shown = arviz.plot_rank(

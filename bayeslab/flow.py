@@ -3,12 +3,13 @@
 The program is traced on shapes, and NumPyro's provenance rules follow the arrays through it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import is_dependent
@@ -40,23 +41,14 @@ class Fact(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """facts: one for every output of the program traced as a function of (bound, latent values)."""
+    """facts: of every site, in program order. known: those about data and arguments alone, which `compute` gives."""
 
     facts: tuple[Fact, ...]
-    jaxpr: Any
+    known: tuple[Fact, ...]
+    compute: Callable[[Bound], list[Array]]
 
     def of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self.facts if fact.kind in kinds]
-
-    def compute(self, bound: Bound, facts: Iterable[Fact]) -> list[Any]:
-        """Values of facts that no latent site reaches, as NumPy arrays."""
-        places = [self.facts.index(fact) for fact in facts]
-        if not places:
-            return []
-        leaves = jax.tree.leaves(bound)
-        latent = [jnp.zeros(aval.shape, aval.dtype) for aval in self.jaxpr.in_avals[len(leaves) :]]
-        run = jax.jit(lambda *flat: [jaxpr_as_fun(self.jaxpr)(*flat)[place] for place in places])
-        return jax.device_get(run(*leaves, *latent))
 
 
 def flow(bound: Bound, latent: Values) -> Flow:
@@ -85,7 +77,18 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     }
     sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
     reached = track_deps_jaxpr(jaxpr.jaxpr, sources)
-    return Flow(tuple(f._replace(sources=s) for f, s in zip(facts, reached, strict=True)), jaxpr)
+    traced = tuple(fact._replace(sources=found) for fact, found in zip(facts, reached, strict=True))
+    known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
+
+    def compute(bound: Bound) -> list[Array]:
+        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), latent)
+        outputs = jaxpr_as_fun(jaxpr)(*jax.tree.leaves((bound, zeros)))
+        return [outputs[place] for place in known]
+
+    return Flow(traced, tuple(known.values()), jax.jit(compute))
+
+
+_CHECKED = ("parameter", "valid", "support", "bound")
 
 
 def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:

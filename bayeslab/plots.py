@@ -165,7 +165,7 @@ def _panels(number: int) -> NDArray[Any]:
     """A grid of axes, at most four side by side, without the unused ones."""
     columns = min(4, number)
     rows = -(-number // columns)
-    axes = _figure(2.6 * columns, 1.7 * rows + 0.5).subplots(rows, columns, squeeze=False).ravel()
+    axes = _figure(max(5.2, 2.6 * columns), 1.7 * rows + 0.5).subplots(rows, columns, squeeze=False).ravel()
     for axis in axes[number:]:
         axis.remove()
     return axes[:number]
@@ -195,7 +195,8 @@ def _legend(axes: NDArray[Any], above: bool) -> None:
         entries |= {name: handle for name, handle in zip(names, handles, strict=True) if name not in entries}
     place: dict[str, Any] = {"handles": list(entries.values()), "labels": list(entries), "frameon": False}
     if above:
-        axes[0].figure.legend(loc="outside upper center", ncols=min(6, len(entries)), **place)
+        figure = axes[0].figure
+        figure.legend(loc="outside upper center", ncols=min(int(figure.get_figwidth() / 1.6), len(entries)), **place)
     else:
         axes[0].legend(fontsize="small", **place)
 

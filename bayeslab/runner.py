@@ -241,7 +241,7 @@ class _Track:
 
     def _listen(self, draws: Draws) -> None:
         for name, value in (draws.stats | draws.history).items():
-            if name == "diverging":
+            if name == "diverging" and self.parts:
                 self.news["divergences"] = self.news.get("divergences", 0) + int(value.sum())
             if name in ("elbo", "log_joint"):
                 self.news[name] = float(np.mean(value[-20:]))

@@ -18,7 +18,7 @@ ORDER = (
     *("runner", "tree", "progress", "continuation", "fit", "predict", "calibration"),
     *("alignment", "comparison", "diagnosis", "plots"),
     *("datasets.motifs", "datasets.regression", "datasets.tables", "datasets"),
-    "command_line",
+    *("columns", "saving", "demonstration", "command_line"),
 )
 
 # Packages that no fit needs, or that are loaded on first use.

@@ -70,8 +70,8 @@ class SVI:
     guide: `mean_field_normal()`, `full_rank_normal()`, `low_rank_normal()`, `normalising_flow()`; a class of
     `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
     model, which may name any arguments and observed sites of the model as its arguments.
-    optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over `window` steps, has not
-    grown for three windows; at the third time the fit has converged and stops.
+    optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over
+    `window` steps, has not grown for three windows; at the third time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_particles: draws that estimate the bound and its gradient in a step.
     """
