@@ -35,12 +35,12 @@ def bind(program: Program, data: Data) -> Bound:
     argument, a wrong shape, a value outside the support of its site, NaN elsewhere, or an invalid hyperparameter.
     """
     function, entries = _unwrap_partial(program, read(data))
-    parameters = _parameters(function)
-    arguments = {name: entries[name] for name in entries if name in parameters}
-    bound = _Arguments(function, parameters, arguments).bound()
+    named = parameters(function)
+    arguments = {name: entries[name] for name in entries if name in named}
+    bound = _Arguments(function, named, arguments).bound()
     probe = _probe(bound)
-    sites = {name: entries[name] for name in entries if name not in parameters}
-    _refuse_unknown(sites, parameters, probe, function)
+    sites = {name: entries[name] for name in entries if name not in named}
+    _refuse_unknown(sites, named, probe, function)
     bound = _observe(bound, probe, sites)
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
     return _checked(bound, flow(bound, latent), arguments)
@@ -51,6 +51,12 @@ def signature(program: Program) -> inspect.Signature:
     while isinstance(program, Messenger) and program.fn is not None:
         program = program.fn
     return inspect.signature(program)
+
+
+def parameters(function: Program) -> Mapping[str, inspect.Parameter]:
+    """The named arguments of a program."""
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: p for name, p in signature(function).parameters.items() if p.kind not in variadic}
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
@@ -64,16 +70,11 @@ def _unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Progra
     if not callable(program):
         raise TypeError(f"a program is a function that calls numpyro.sample, not {type(program).__name__}")
     while isinstance(program, partial):
-        names = list(_parameters(program.func))
+        names = list(parameters(program.func))
         fixed = dict(zip(names, program.args, strict=False)) | program.keywords
         entries = {name: entry(value) for name, value in fixed.items()} | entries
         program = program.func
     return program, entries
-
-
-def _parameters(function: Program) -> Mapping[str, inspect.Parameter]:
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return {name: p for name, p in signature(function).parameters.items() if p.kind not in variadic}
 
 
 class _Arguments:

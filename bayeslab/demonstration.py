@@ -51,8 +51,8 @@ def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, pro
     for name, tree in trees.items():
         for line in diagnose(tree).splitlines():
             print(f"{name}: {line}")
-    trees[reference] = predict(key + 1, lecture.model, data, trees[reference])
-    written = _write(trees, folder)
+    replicated = predict(key + 1, lecture.model, data, trees[reference])
+    written = _write(trees, replicated, folder)
     print("\nWritten:", *written, sep="\n  ")
     return table
 
@@ -118,14 +118,15 @@ def _report(tree: DataTree) -> str:
     return ", ".join(parts)
 
 
-def _write(trees: Mapping[str, DataTree], folder: Path) -> list[Path]:
+def _write(trees: Mapping[str, DataTree], replicated: DataTree, folder: Path) -> list[Path]:
     """Figures as PNG and results as netCDF; returns their paths."""
     from matplotlib import pyplot
 
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, draw in _FIGURES.items():
-        if (figure := draw(trees)) is not None:
+    figures = {name: draw(trees) for name, draw in _FIGURES.items()} | {"predictive": _predictive(replicated)}
+    for name, figure in figures.items():
+        if figure is not None:
             written.append(folder / f"{name}.png")
             figure.savefig(written[-1], dpi=110)
             pyplot.close(figure)
@@ -143,12 +144,11 @@ def _comparison(trees: Mapping[str, DataTree]) -> Figure:
     return plot_comparison(compare_parameters(trees))[0].figure
 
 
-def _predictive(trees: Mapping[str, DataTree]) -> Figure:
+def _predictive(replicated: DataTree) -> Figure:
     """Replications of the data over the data: densities, or counts of the values where those are few."""
     import arviz
     from xarray import DataTree
 
-    replicated = next(tree for tree in trees.values() if "posterior_predictive" in tree.children)
     groups = {name: replicated[name].to_dataset() for name in ("posterior_predictive", "observed_data")}
     if all(values.dtype.kind == "f" for values in groups["observed_data"].values()):
         return arviz.plot_ppc_dist(replicated).viz["figure"].item()
@@ -202,10 +202,4 @@ def _elbo(trees: Mapping[str, DataTree]) -> Figure | None:
     return figure
 
 
-_FIGURES = {
-    "posteriors": _posteriors,
-    "comparison": _comparison,
-    "predictive": _predictive,
-    "rank": _rank,
-    "elbo": _elbo,
-}
+_FIGURES = {"posteriors": _posteriors, "comparison": _comparison, "rank": _rank, "elbo": _elbo}

@@ -1,7 +1,7 @@
 """Forward simulation: draws from the prior, replications of the data, predictions for new inputs."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
-from bayeslab.bind import bind
+from bayeslab.bind import bind, parameters
 from bayeslab.entries import read
 from bayeslab.program import Bound, Data, Program, Values, is_random, precision, raw_key
 from bayeslab.tree import constant_data, observed_data, same_data, to_datatree
@@ -51,8 +51,10 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     log_likelihood, NaN at missing entries. For other data, with or without values of the observed sites:
     predictions, predictions_constant_data and, where there are values, predictions_log_likelihood. Latent sites
     with an entry for every new row (those in all plates of an observed site) are then drawn anew.
+    Arguments that `data` leave out, hyperparameters for example, are those of the fit.
     Raises ValueError where a latent site has another shape in the result.
     """
+    data = _fitted_arguments(model, tree) | dict(data)
     entries = read(data)
     with precision():
         bound = bind(model, data)
@@ -82,6 +84,16 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     for name, group in added.children.items():
         result[name] = group
     return result
+
+
+def _fitted_arguments(model: Program, tree: "DataTree") -> dict[str, Any]:
+    """The numeric arguments of the fit, but for those that hand over data and may be None."""
+    if "constant_data" not in tree.children:
+        return {}
+    constants = tree["constant_data"].data_vars
+    observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
+    names = [n for n, p in parameters(model).items() if n in constants and n not in observed and p.default is not None]
+    return {name: constants[name] if constants[name].ndim else constants[name].item() for name in names}
 
 
 def refuse_improper(bound: Bound, verb: str) -> None:

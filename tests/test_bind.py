@@ -90,7 +90,11 @@ NORMAL = normal_gamma.example()
 WISHART = normal_wishart.example()
 
 WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
-    "names nothing": (poisson, {"n": 3, "slopes": ONES}, r"'slopes' is neither an argument .*'rate'.*nor a sample site .*'y'"),
+    "names nothing": (
+        poisson,
+        {"n": 3, "slopes": ONES},
+        r"'slopes' is neither an argument .*'rate'.*nor a sample site .*'y'",
+    ),
     "nearly named": (poisson, {"n": 3, "rats": 1.0}, "Did you mean 'rate'"),
     "missing argument": (poisson, {"y": ONES}, "lack argument 'n' of 'poisson'"),
     "broadcasts": (poisson, {"n": 3, "y": np.ones((2, 3))}, r"shape \(2, 3\), but site 'y' .* shape \(3,\)"),
@@ -99,20 +103,44 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "negative count": (poisson, {"n": 3, "y": np.array([0, 1, -2])}, r"\(2,\) is -2, .*support.*Poisson.*nonnegative"),
     "missing code": (poisson, {"n": 3, "y": np.array([0, -9, 1])}, r"'y' at position \(1,\) is -9"),
     "category 7 of 3": (categories, {"n": 2, "y": np.array([0, 7])}, r"\(1,\) is 7.*integer interval 0 to 2"),
-    "fractional category": (categories, {"n": 2, "y": np.array([0.0, 1.5])}, r"\(1,\) is 1.5, but site 'y' takes integers"),
+    "fractional category": (
+        categories,
+        {"n": 2, "y": np.array([0.0, 1.5])},
+        r"\(1,\) is 1.5, but site 'y' takes integers",
+    ),
     "text": (poisson, {"n": 2, "y": np.array(["a", "b"])}, "'y' must hold numbers"),
-    "NaN covariate": (linear_regression.model, LINE | {"x": np.full((10, 2), np.nan)}, r"'x' is NaN at position \(0, 0\)"),
+    "NaN covariate": (
+        linear_regression.model,
+        LINE | {"x": np.full((10, 2), np.nan)},
+        r"'x' is NaN at position \(0, 0\)",
+    ),
     "NaN hyperparameter": (poisson, {"n": 3, "rate": np.nan}, r"'rate' is NaN at position \(\)"),
     "NaN that is used": (centred, {"y": np.array([1.0, np.nan])}, r"'y' is NaN at position \(1,\)"),
-    "masked covariate": (written, {"x": np.ma.masked_array(ONES, [0, 1, 0]), "y": ONES}, r"'x' has a missing entry .*\(1,\)"),
-    "negative rate": (poisson, {"n": 3, "rate": -1.0}, "'rate' of the Gamma at site 'mu' must be positive, but is -1.0.*'rate'"),
-    "negative precision": (linear_regression.model, LINE | {"b": -1}, "'rate' of the Gamma at site 'tau' must be positive"),
+    "masked covariate": (
+        written,
+        {"x": np.ma.masked_array(ONES, [0, 1, 0]), "y": ONES},
+        r"'x' has a missing entry .*\(1,\)",
+    ),
+    "negative rate": (
+        poisson,
+        {"n": 3, "rate": -1.0},
+        "'rate' of the Gamma at site 'mu' must be positive, but is -1.0.*'rate'",
+    ),
+    "negative precision": (
+        linear_regression.model,
+        LINE | {"b": -1},
+        "'rate' of the Gamma at site 'tau' must be positive",
+    ),
     "not positive definite": (normal_wishart.model, WISHART | {"scale": -np.eye(2)}, "site 'precision' must be"),
     "empty": (poisson, {"n": 0, "y": np.zeros(0)}, "data are empty: a plate of 'poisson'"),
     "all missing": (poisson, {"n": 3, "y": np.full(3, np.nan)}, "'y' has no value: all 3 are missing"),
     "infinite value": (normal_gamma.model, NORMAL | {"y": NORMAL["y"] * np.inf}, "outside the support"),
     "missing parent": (chained, {"n": 2, "x": np.array([1.0, np.nan])}, "partly missing event"),
-    "part of a count": (multinomial, {"n": 1, "y": np.array([[5.0, np.nan, 5.0]])}, r"partly missing event at position \(0,\)"),
+    "part of a count": (
+        multinomial,
+        {"n": 1, "y": np.array([[5.0, np.nan, 5.0]])},
+        r"partly missing event at position \(0,\)",
+    ),
     "wrong total": (multinomial, {"n": 1, "y": np.array([[5, 5, 5]])}, "outside the support"),
     "decides on a random variable": (branching, {"n": 2}, "decides in Python on the value of a random variable"),
 }

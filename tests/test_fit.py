@@ -283,7 +283,9 @@ def test_refusals_say_why(case: str) -> None:
 
 def test_one_observation_is_enough() -> None:
     tree = quiet(13, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])})
-    posterior = quiet(14, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])}, bl.Exact(normal_gamma.posterior, 10_000))
+    posterior = quiet(
+        14, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])}, bl.Exact(normal_gamma.posterior, 10_000)
+    )
     assert all(gap < 5 for gap in gaps(posterior, tree).values())
 
 

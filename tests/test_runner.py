@@ -181,9 +181,7 @@ def test_another_process_goes_on_with_the_same_draws(tmp_path: Path) -> None:
     whole = fit(7, normal_gamma.model, DATA, SHORT, progress=False)
     joined = xr.load_datatree(after, engine="h5netcdf")
     for group in ("posterior", "sample_stats"):
-        xr.testing.assert_identical(
-            joined[group].to_dataset().drop_attrs(), whole[group].to_dataset().drop_attrs()
-        )
+        xr.testing.assert_identical(joined[group].to_dataset().drop_attrs(), whole[group].to_dataset().drop_attrs())
 
 
 def test_an_optimiser_goes_on_with_its_steps() -> None:

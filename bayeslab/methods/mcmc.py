@@ -46,19 +46,19 @@ class MCMC:
 class NUTS:
     """The no-U-turn sampler (Hoffman and Gelman 2014, JMLR 15).
 
+    thinning: keep one draw in so many.
     dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
-    thinning: keep one draw in so many.
     """
 
-    dense_mass: bool | None = None
-    target_accept_prob: float = 0.8
-    max_tree_depth: int = 10
     num_warmup: int = 1000
     num_samples: int = 1000
     num_chains: int = 4
     thinning: int = 1
+    dense_mass: bool | None = None
+    target_accept_prob: float = 0.8
+    max_tree_depth: int = 10
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")

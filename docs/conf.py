@@ -1,0 +1,49 @@
+"""Settings of Sphinx: `sphinx-build -W -b html docs docs/_build`."""
+
+import re
+import shutil
+from importlib.metadata import version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+shutil.copytree(
+    HERE.parent / "notebooks",
+    HERE / "notebooks",
+    dirs_exist_ok=True,
+    ignore=shutil.ignore_patterns(".ipynb_checkpoints"),
+)  # Sphinx reads nothing outside its own folder
+
+project = "bayeslab"
+author = "the bayeslab authors"
+release = version("bayeslab")
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
+html_theme = "furo"
+html_title = f"bayeslab {release}"
+nb_execution_mode = "off"  # notebooks are committed executed
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+
+ARGUMENT = re.compile(r"^([a-z_]+(?:, [a-z_]+)*): (.*)$")
+
+
+def layout(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """Docstrings are plain text: a line for each argument becomes a list item, "Returns" and "Raises" paragraphs."""
+    shown: list[str] = []
+    indent = ""
+    for line in lines:
+        if found := ARGUMENT.match(line):
+            shown += ["", f"* **{found[1]}**: {found[2]}"]
+            indent = "  "
+        elif not line or re.match(r"(Returns|Raises|Interrupted) ", line):
+            shown += ["", line]
+            indent = ""
+        else:
+            shown.append(indent + line.strip())
+    lines[:] = shown
+
+
+def setup(app: object) -> None:
+    app.connect("autodoc-process-docstring", layout)
