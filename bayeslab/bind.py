@@ -43,7 +43,7 @@ def bind(program: Program, data: Data) -> Bound:
     _refuse_unknown(sites, named, probe, function)
     bound = _observe(bound, probe, sites)
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
-    return _checked(bound, flow(bound, latent), arguments)
+    return _checked(bound, flow(bound, latent))
 
 
 def signature(program: Program) -> inspect.Signature:
@@ -262,9 +262,9 @@ def _event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray
     )
 
 
-def _checked(bound: Bound, found: Flow, arguments: dict[str, Entry]) -> Bound:
+def _checked(bound: Bound, found: Flow) -> Bound:
     """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded."""
-    _refuse_nan(bound, found, arguments)
+    _refuse_nan(bound, found)
     _refuse_missing_parents(bound, found)
     values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
     for fact, value in values.items():
@@ -276,7 +276,7 @@ def _checked(bound: Bound, found: Flow, arguments: dict[str, Entry]) -> Bound:
     return replace(bound, guarded=guarded)
 
 
-def _refuse_nan(bound: Bound, found: Flow, arguments: dict[str, Entry]) -> None:
+def _refuse_nan(bound: Bound, found: Flow) -> None:
     """NaN in an argument is allowed only where its sole use is obs=, hence a missing entry of that site."""
     used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
     for name, array in bound.arrays.items():

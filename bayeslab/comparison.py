@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.alignment import align
+from bayeslab.importance import pareto_tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,28 +79,11 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
 
 
 def k_hat(tree: DataTree) -> tuple[float, float]:
-    """The Pareto tail of the ratios exp(lp - log_q), and its standard error; NaN without a log_q.
-
-    Minus infinity where all ratios are equal, as those of an exact posterior are. See Vehtari et
-    al. (2024), Pareto smoothed importance sampling, arXiv:1507.02646.
-    """
-    import arviz_stats  # noqa: F401  (registers the accessor azstats)
-
-    if "sample_stats" not in tree.children:
+    """The Pareto tail of the ratios exp(lp - log_q) of a result, and its standard error; NaN without a log_q."""
+    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    if "lp" not in stats or "log_q" not in stats:
         return np.nan, np.nan
-    stats = tree["sample_stats"]
-    if "lp" not in stats or "log_q" not in stats or stats["lp"].size < 25:  # a tail has 5 or more
-        return np.nan, np.nan
-    ratio = stats["log_q"] - stats["lp"]
-    rounding = 1e3 * np.finfo(ratio.dtype).eps * float(abs(stats["lp"]).max())
-    if np.isnan(ratio).any():
-        return np.nan, np.nan
-    if float(ratio.max() - ratio.min()) <= rounding:
-        return -np.inf, 0.0
-    with np.errstate(all="ignore"):
-        k = float(ratio.azstats.psislw(dim=SAMPLE)[1])
-    tail = min(ratio.size / 5, 3 * np.sqrt(ratio.size))
-    return k, (1 + max(k, 0.0)) / np.sqrt(tail)
+    return pareto_tail(stats["lp"].values - stats["log_q"].values, float(abs(stats["lp"]).max()))
 
 
 def to_text(table: Dataset) -> str:

@@ -12,6 +12,7 @@ from bayeslab.bind import bind
 from bayeslab.continuation import joined, saved_state, settings, unsaved_state
 from bayeslab.draws import Method
 from bayeslab.entries import read
+from bayeslab.importance import pareto_tail
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.program import Bound, Data, Program, feasible, precision, raw_key
 from bayeslab.progress import bar
@@ -87,21 +88,18 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     if "log_evidence" in stats:
         attributes["log_evidence"] = float(stats["log_evidence"].mean())
     elif "log_q" in stats:
-        attributes |= _approximation(stats["lp"] - stats["log_q"])
+        attributes |= _approximation(stats["lp"], stats["log_q"])
     if "converged" in run.history:
         last = run.history["converged"]
         attributes["converged"] = int(np.all(np.nanmax(last, axis=-1)))
     return attributes | provenance()
 
 
-def _approximation(log_weights: np.ndarray) -> dict[str, float]:
-    """Evidence lower bound of an approximation, its standard error, and k-hat of its importance weights."""
-    from arviz_stats.base import array_stats
-
-    flat = log_weights.reshape(-1)
-    error = float(flat.std(ddof=1) / np.sqrt(flat.size)) if flat.size > 1 else np.nan
-    k_hat = float(array_stats.psislw(-flat)[1]) if flat.size >= 25 else np.nan
-    return {"elbo": float(flat.mean()), "elbo_se": error, "k_hat": k_hat}
+def _approximation(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
+    """Evidence lower bound of an approximation, its standard error, and k-hat of its importance ratios."""
+    ratios = (log_p - log_q).reshape(-1)
+    error = float(ratios.std(ddof=1) / np.sqrt(ratios.size)) if ratios.size > 1 else np.nan
+    return {"elbo": float(ratios.mean()), "elbo_se": error, "k_hat": pareto_tail(ratios, float(abs(log_p).max()))[0]}
 
 
 def _refuse_nothing_observed(bound: Bound) -> None:

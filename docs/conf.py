@@ -1,8 +1,8 @@
 """Settings of Sphinx: `sphinx-build -W -b html docs docs/_build`."""
 
+import importlib.metadata
 import re
 import shutil
-from importlib.metadata import version
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -15,7 +15,7 @@ shutil.copytree(
 
 project = "bayeslab"
 author = "the bayeslab authors"
-release = version("bayeslab")
+release = importlib.metadata.version("bayeslab")
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 html_theme = "furo"
@@ -34,6 +34,7 @@ def layout(app: object, kind: str, name: str, thing: object, options: object, li
     shown: list[str] = []
     indent = ""
     for line in lines:
+        line = re.sub(r"(?<=\w)_(?!\w)", r"\\_", line)  # a name such as state_ is no link
         if found := ARGUMENT.match(line):
             shown += ["", f"* **{found[1]}**: {found[2]}"]
             indent = "  "

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     *("observation", "program", "entries", "flow", "bind", "unconstrained", "explain", "draws"),
     *("methods", "methods.settings", "methods.exact", "methods.mcmc", "methods.svi", "methods.laplace"),
-    *("runner", "tree", "progress", "continuation", "fit", "predict", "calibration"),
+    *("runner", "tree", "progress", "continuation", "importance", "fit", "predict", "calibration"),
     *("alignment", "comparison", "diagnosis", "plots"),
     *("datasets.motifs", "datasets.regression", "datasets.tables", "datasets"),
     *("columns", "saving", "demonstration", "command_line"),

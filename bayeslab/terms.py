@@ -1,0 +1,178 @@
+"""The log joint of a program as a sum of terms, one a site, sliced from a single trace.
+
+Planning looks at every latent site with its children. Tracing the program for each of them would cost time that grows
+with the square of the number of sites; here it is traced once, and a term is the part of the trace that leads to it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution
+from numpyro.handlers import seed, substitute, trace
+from numpyro.ops.provenance import track_deps_jaxpr
+
+from bayeslab.program import Bound, Plate, Values, blueprint, structure, unwrapped
+
+Slice = Callable[..., list[Array]]
+
+
+class Term(NamedTuple):
+    """A part of the log joint.
+
+    name: of the site whose density it is, or of the site that was integrated out.
+    depends: the latent sites that reach it.
+    density: (bound, values) -> an array whose sum is the term, elements of a plate apart.
+    """
+
+    name: str
+    depends: frozenset[str]
+    density: Callable[[Bound, Values], Array]
+
+
+class Prior(NamedTuple):
+    """A latent site as the program draws it.
+
+    kind: the type of its distribution, without what plates and masks add.
+    depends: the latent sites that reach its parameters.
+    distribution: (bound, values) -> the NumPyro distribution.
+    choices: the values of a site with finitely many, (K,); None where there are more, or they are not known in advance.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    event_dim: int
+    plates: tuple[Plate, ...]
+    kind: type[Distribution]
+    depends: frozenset[str]
+    distribution: Callable[[Bound, Values], Distribution]
+    choices: np.ndarray | None
+
+
+class Terms(NamedTuple):
+    """priors: of the latent sites in program order. terms: of all sites, observed ones and factors included."""
+
+    priors: dict[str, Prior]
+    terms: tuple[Term, ...]
+
+
+def terms(bound: Bound) -> Terms:
+    """The terms of a program, with everything that depends on its structure alone.
+
+    Raises ValueError for a subsampled plate.
+    """
+    return _terms(structure(bound))
+
+
+@lru_cache(maxsize=64)
+def _terms(shapes: tuple) -> Terms:
+    bound = blueprint(shapes)
+    latent = {n: jax.ShapeDtypeStruct(bound.sites[n].shape, bound.sites[n].dtype) for n in bound.latent}
+    records: dict[str, dict[str, Any]] = {}
+
+    def run(bound: Bound, latent: Values) -> tuple[dict[str, Array], dict[str, list[Any]]]:
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), data=latent)
+        sites = trace(model).get_trace()
+        _refuse_subsampling(sites)
+        densities, parameters = {}, {}
+        for name, site in sites.items():
+            if site["type"] != "sample":
+                continue
+            densities[name] = _density(site)
+            if name in latent:
+                leaves, tree = jax.tree.flatten(site["fn"])
+                parameters[name] = leaves
+                records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": _choices(site["fn"])}
+        return densities, parameters
+
+    with jax.enable_x64(shapes[0]):
+        traced, shape = jax.make_jaxpr(run, return_shape=True)(bound, latent)
+    outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
+    unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
+    reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
+    found = []
+    for name, place in outputs[0].items():
+        found.append(Term(name, reached[place], _one(_slice(traced, [place]))))
+    priors = {}
+    for name in bound.latent:
+        places, site, record = outputs[1][name], bound.sites[name], records[name]
+        depends = frozenset().union(*(reached[place] for place in places))
+        rebuild = _distribution(_slice(traced, places), record["tree"])
+        about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
+        priors[name] = Prior(*about, record["choices"])
+    return Terms(priors, tuple(found))
+
+
+def _one(slice_: Slice) -> Callable[[Bound, Values], Array]:
+    return lambda bound, values: slice_(bound, values)[0]
+
+
+def _distribution(slice_: Slice, tree: Any) -> Callable[[Bound, Values], Distribution]:
+    return lambda bound, values: jax.tree.unflatten(tree, slice_(bound, values))
+
+
+def _slice(traced: ClosedJaxpr, places: Sequence[int]) -> Slice:
+    """Some outputs of a trace as a function of the same inputs, without the equations they do not need."""
+    outputs = [traced.jaxpr.outvars[place] for place in places]
+    needed = {v for v in outputs if not isinstance(v, Literal)}
+    kept = []
+    for equation in reversed(traced.jaxpr.eqns):
+        if needed & set(equation.outvars):
+            kept.append(equation)
+            needed |= {v for v in equation.invars if not isinstance(v, Literal)}
+    part = traced.jaxpr.replace(eqns=kept[::-1], outvars=outputs, debug_info=traced.jaxpr.debug_info.with_unknown_names())
+    run = jaxpr_as_fun(ClosedJaxpr(part, traced.consts))
+
+    def sliced(bound: Bound, values: Values) -> list[Array]:
+        return run(*jax.tree.leaves(bound), *(values[name] for name in sorted(values)))
+
+    return sliced
+
+
+def _density(site: dict[str, Any]) -> Array:
+    """log p(value) of every element, elements of events apart where they are independent, times the scale."""
+    density = pointwise(site["fn"], site["value"])
+    scale = site["scale"]
+    if scale is None:
+        return density
+    extra = density.ndim - len(site["fn"].batch_shape)
+    return density * jnp.reshape(scale, jnp.shape(scale) + (1,) * extra if jnp.ndim(scale) else ())
+
+
+def pointwise(fn: Distribution, value: Array) -> Array:
+    """The log density before `to_event` sums it."""
+    if isinstance(fn, Independent):
+        return pointwise(fn.base_dist, value)
+    if isinstance(fn, MaskedDistribution) and not isinstance(fn._mask, bool):
+        density = pointwise(fn.base_dist, value)
+        mask = jnp.reshape(fn._mask, fn._mask.shape + (1,) * (density.ndim - fn._mask.ndim))
+        return jnp.where(mask, density, 0.0)
+    if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, Independent):
+        inner = fn.base_dist
+        spread = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
+        return pointwise(spread, value)
+    return jnp.asarray(fn.log_prob(value))
+
+
+def _choices(fn: Distribution) -> np.ndarray | None:
+    if not fn.support.is_discrete or not fn.has_enumerate_support:
+        return None
+    try:
+        values = unwrapped(fn).enumerate_support(expand=False)
+    except NotImplementedError:
+        return None
+    return None if isinstance(values, jax.core.Tracer) else np.asarray(values).reshape(-1)
+
+
+def _refuse_subsampling(sites: dict[str, Any]) -> None:
+    for name, site in sites.items():
+        if site["type"] == "plate" and site["args"][1] is not None and site["args"][0] != site["args"][1]:
+            raise ValueError(
+                f"plate '{name}' is subsampled ({site['args'][1]} of {site['args'][0]}), so its sites cannot be "
+                "eliminated; draw it whole"
+            )

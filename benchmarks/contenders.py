@@ -1,0 +1,141 @@
+"""Draws of the samplers that live in bayeslab's own environment; `nuts.py` starts it, once for each sampler."""
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro
+
+from problems import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP
+from worker import Answer, serve
+
+
+def bayeslab_fit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """The whole call of `bl.fit`: checks, sampling and the DataTree."""
+    import bayeslab as bl
+
+    def run(seed: int) -> Answer:
+        began = time.process_time()
+        tree = bl.fit(seed, model(problem), data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS), progress=False)
+        seconds = time.process_time() - began
+        return seconds, {name: draws.values for name, draws in tree["posterior"].items()}
+
+    return run
+
+
+def bayeslab_sampling(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """What `bl.fit` does between its checks and the DataTree."""
+    import bayeslab as bl
+    from bayeslab.program import precision
+    from bayeslab.runner import drive
+
+    method = bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS)
+    with precision(np.float64):
+        bound = bl.bind(model(problem), data)
+        sampler = method.plan(bound)
+
+    def run(seed: int) -> Answer:
+        with precision(np.float64):
+            key = jax.random.PRNGKey(seed)
+            began = time.process_time()
+            draws = drive(key, method, sampler, bound).draws.samples
+            return time.process_time() - began, draws
+
+    return run
+
+
+def numpyro_run(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """A later call of `run` on the same `numpyro.infer.MCMC`, as its documentation advises."""
+    numpyro.enable_x64()
+    arguments, program = conditioned(problem, data)
+    kernel = numpyro.infer.NUTS(program)
+    mcmc = numpyro.infer.MCMC(
+        kernel,
+        num_warmup=NUM_WARMUP,
+        num_samples=NUM_SAMPLES,
+        num_chains=NUM_CHAINS,
+        chain_method="sequential",
+        progress_bar=False,
+    )
+
+    def run(seed: int) -> Answer:
+        began = time.process_time()
+        mcmc.run(jax.random.PRNGKey(seed), **arguments)
+        draws = jax.block_until_ready(mcmc.get_samples(group_by_chain=True))
+        return time.process_time() - began, draws
+
+    return run
+
+
+def numpyro_jit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """NumPyro's kernel with its defaults, all chains in turn, in one compiled function of key and data."""
+    return _jitted(problem, data, dense_mass=False)
+
+
+def numpyro_jit_dense(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """The same with a dense mass matrix, which is not NumPyro's default."""
+    return _jitted(problem, data, dense_mass=True)
+
+
+def _jitted(problem: str, data: dict[str, Any], dense_mass: bool) -> Callable[[int], Answer]:
+    numpyro.enable_x64()
+    arguments, program = conditioned(problem, data)
+
+    @jax.jit
+    def sample(key: jax.Array, arguments: dict[str, Any]) -> dict[str, jax.Array]:
+        def chain(key: jax.Array) -> dict[str, jax.Array]:
+            kernel = numpyro.infer.NUTS(program, dense_mass=dense_mass)
+            state = kernel.init(key, NUM_WARMUP, None, (), arguments)
+            constrain = kernel.postprocess_fn((), arguments)
+
+            def step(state: Any, _: None) -> tuple[Any, dict[str, jax.Array]]:
+                state = kernel.sample(state, (), arguments)
+                return state, constrain(state.z)
+
+            return jax.lax.scan(step, state, None, NUM_WARMUP + NUM_SAMPLES)[1]
+
+        draws = jax.lax.map(chain, jax.random.split(key, NUM_CHAINS))
+        return {name: value[:, NUM_WARMUP:] for name, value in draws.items()}
+
+    def run(seed: int) -> Answer:
+        began = time.process_time()
+        draws = jax.block_until_ready(sample(jax.random.PRNGKey(seed), arguments))
+        return time.process_time() - began, draws
+
+    return run
+
+
+def model(problem: str) -> Callable[..., None]:
+    return import_module(f"bayeslab.models.{problem}").model
+
+
+def conditioned(problem: str, data: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., Any]]:
+    """The arguments of the lecture model, and the model given y, which is an argument as well."""
+    lecture = model(problem)
+    sizes = {name: value for name, value in data.items() if not isinstance(value, np.ndarray)}
+    arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
+
+    def program(y: Any, **arguments: Any) -> None:
+        with numpyro.handlers.condition(data={"y": y}):
+            lecture(**arguments, **sizes)
+
+    return arrays, program
+
+
+def given(problem: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    return arrays | ({"num_rows": len(arrays["y"])} if problem == "normal_gamma" else {})
+
+
+CONTENDERS = {
+    "bayeslab": bayeslab_sampling,
+    "bayeslab, whole fit": bayeslab_fit,
+    "NumPyro MCMC.run": numpyro_run,
+    "NumPyro, one jit": numpyro_jit,
+    "NumPyro, one jit, dense": numpyro_jit_dense,
+}
+
+if __name__ == "__main__":
+    serve(lambda name, problem, arrays: CONTENDERS[name](problem, given(problem, arrays)))
