@@ -25,7 +25,7 @@ SAMPLE = ["chain", "draw"]
 
 
 def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] | None = None) -> Dataset:
-    """One row a method: the worst of its parameters against the first tree, and its cost.
+    """One row a posterior: the worst of its parameters against the first tree, and its cost.
 
     mean_error_max, mean_error_rms: error of the mean in reference sd, over all parameters.
     sd_ratio_min, sd_ratio_max, sd_ratio_mean: sd over reference sd; the last is a geometric mean.
@@ -35,8 +35,8 @@ def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     k_hat: tail of the importance ratios (above 0.7: the approximation misses some of the
         posterior); elbo_gap: log evidence of the reference minus the ELBO.
     ess_min, ess_per_second, ess_per_gradient, compile_seconds, sampling_seconds.
-    What does not apply is NaN; attrs and errors are those of `compare_parameters`. Select a row
-    with table.loc[{"method": name}]: to xarray, `sel(method=...)` is a way to look up numbers.
+    What does not apply is NaN; attrs and errors are those of `compare_parameters`. A row is
+    table.sel(posterior=name).
     """
     from xarray import Dataset, concat
 
@@ -44,14 +44,14 @@ def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     summary = _summary(parameters)
     evidence = next(iter(trees.values())).attrs.get("log_evidence", np.nan)
     runs = [Dataset(_run(tree, evidence)) for tree in trees.values()]
-    table = summary.merge(concat(runs, dim="method").assign_coords(method=summary["method"]))
+    table = summary.merge(concat(runs, dim="posterior").assign_coords(posterior=summary["posterior"]))
     table["ess_per_second"] = table["ess_min"] / table["sampling_seconds"].where(lambda s: s > 0)
     table["ess_per_gradient"] = table["ess_min"] / table["num_gradients"].where(lambda n: n > 0)
     return table.assign_attrs(parameters.attrs)
 
 
 def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] | None = None) -> Dataset:
-    """One row a method and scalar parameter, (method, parameter), against the first tree.
+    """One row a posterior and scalar parameter, (posterior, parameter), against the first tree.
 
     var_names: the sites to compare; all continuous sites that every tree has where not given.
     mean, sd and ess of every method; mean_error (signed), sd_ratio, wasserstein and coverage, as in
@@ -73,9 +73,9 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     for draws in others:
         own = _moments(draws)
         rows.append(own.merge(_differences(first, reference, draws, own)))
-    table = concat(rows, dim="method", join="exact", data_vars="all")
+    table = concat(rows, dim="posterior", join="exact", data_vars="all")
     attrs = {"reference": next(iter(trees)), "only_in_some": only_in_some, "aligned": aligned}
-    return table.assign_coords(method=list(trees)).assign_attrs(attrs)
+    return table.assign_coords(posterior=list(trees)).assign_attrs(attrs)
 
 
 def k_hat(tree: DataTree) -> tuple[float, float]:
@@ -88,10 +88,10 @@ def k_hat(tree: DataTree) -> tuple[float, float]:
 
 def to_text(table: Dataset) -> str:
     """A table of `compare_posteriors` in fixed width, one line a method, blank where nothing applies."""
-    rows = [["method", *_COLUMNS]]
-    for position, method in enumerate(table["method"].values):
+    rows = [["", *_COLUMNS]]
+    for position, name in enumerate(table["posterior"].values):
         row = {str(name): float(values[position]) for name, values in table.data_vars.items()}
-        rows.append([str(method), *(show(row) for show in _COLUMNS.values())])
+        rows.append([str(name), *(show(row) for show in _COLUMNS.values())])
     kept = [column for column in zip(*rows, strict=True) if any(column[1:])]
     widths = [max(map(len, column)) for column in kept]
     lines = zip(*kept, strict=True)

@@ -17,6 +17,7 @@ MAX_LINES = 5
 MAX_R_HAT = 1.01  # Vehtari et al. (2021), doi:10.1214/20-BA1221
 MIN_ESS_PER_CHAIN = 100  # the same
 MAX_K_HAT = 0.7  # Vehtari et al. (2024), arXiv:1507.02646
+MIN_SPREAD = 0.1  # of log ratios; ratios within a tenth of each other are as good as equal
 MIN_BFMI = 0.3  # Betancourt (2016), arXiv:1604.00695
 
 
@@ -135,10 +136,17 @@ def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
 
 
 def _tail(tree: DataTree) -> Iterator[str]:
+    """A heavy tail of importance ratios, unless the ratios hardly differ: then the tail weighs nothing."""
     k = tree.attrs["k_hat"] if "k_hat" in tree.attrs else k_hat(tree)[0]
-    if k > MAX_K_HAT:
+    if k > MAX_K_HAT and _spread_of_ratios(tree) > MIN_SPREAD:
         yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
                "take a richer guide, or NUTS.")  # fmt: skip
+
+
+def _spread_of_ratios(tree: DataTree) -> float:
+    """Standard deviation of log p - log q over the draws."""
+    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    return float((stats["lp"] - stats["log_q"]).std()) if "lp" in stats and "log_q" in stats else np.inf
 
 
 def _energy(stats: Any) -> Iterator[str]:

@@ -66,15 +66,31 @@ def _from_pandas(value: Any) -> Entry:
         labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: value.index.tolist()}
         return Entry(array, present, (name,), labels, categories)
     if isinstance(value, pandas.DataFrame):
-        columns = [_column(value[name])[:2] for name in value.columns]
+        columns = [_column(series)[:2] for series in _with_common_categories(value)]
         array = np.stack([column for column, _ in columns], axis=1) if columns else np.zeros((len(value), 0))
         masks = [np.ones(len(value), bool) if mask is None else mask for _, mask in columns]
         whole = all(mask is None for _, mask in columns)
         axes = (value.index, value.columns)
         dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
         labels = {i: a.tolist() for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
-        return Entry(array, None if whole else np.stack(masks, axis=1), dims, labels)
+        categories = _column(_with_common_categories(value)[0])[2] if columns else ()
+        return Entry(array, None if whole else np.stack(masks, axis=1), dims, labels, categories)
     return Entry(np.asarray(value)) if isinstance(value, pandas.Index) else Entry(value)
+
+
+def _with_common_categories(frame: Any) -> list[Any]:
+    """The columns, with the same codes for the same text in all of them."""
+    import pandas
+
+    columns = [frame[name] for name in frame.columns]
+    coded = [isinstance(c.dtype, pandas.CategoricalDtype) or pandas.api.types.is_string_dtype(c.dtype) for c in columns]
+    if not any(coded):
+        return columns
+    if not all(coded):
+        numeric = next(c.name for c, is_coded in zip(columns, coded, strict=True) if not is_coded)
+        raise TypeError(f"a frame of text has a column of numbers, '{numeric}'; give it as an entry of its own")
+    levels = sorted({level for c in columns for level in pandas.Categorical(c).categories})
+    return [pandas.Series(pandas.Categorical(c, categories=levels), name=c.name, index=c.index) for c in columns]
 
 
 def _column(series: Any) -> tuple[np.ndarray, np.ndarray | None, Sequence[Hashable]]:

@@ -100,14 +100,14 @@ def plot_comparison(table: Dataset, axes: Sequence[Axes] | None = None, max_rows
     if "parameter" not in table.dims:
         raise ValueError("plot_comparison needs one row a parameter, the table of compare_parameters.")
     shown = _largest(table, max_rows)
-    methods = [str(name) for name in shown["method"].values[1:]]
+    methods = [str(name) for name in shown["posterior"].values[1:]]
     rows, styles = np.arange(shown.sizes["parameter"]), _styles(methods)
     lines = len(rows) * max(1.0, len(methods) / 3)
     panels = _two_axes(lines) if axes is None else np.asarray(axes, dtype=object)
     for axis, column, centre in zip(panels, ("mean_error", "sd_ratio"), (0.0, 1.0), strict=True):
         axis.axvline(centre, color="0.6", linewidth=1, zorder=0)
         for position, name in enumerate(methods):
-            row = shown.loc[{"method": name}]
+            row = shown.loc[{"posterior": name}]
             offset = 0.5 * ((position + 0.5) / len(methods) - 0.5)
             axis.errorbar(
                 row[column].values,
@@ -210,5 +210,5 @@ def _smooth(run: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _largest(table: Dataset, number: int) -> Dataset:
     """The rows with the largest errors, in the order of the table."""
-    error = abs(table["mean_error"]).max("method").fillna(-np.inf).values
+    error = abs(table["mean_error"]).max("posterior").fillna(-np.inf).values
     return table.isel(parameter=np.sort(np.argsort(-error, kind="stable")[:number]))

@@ -243,8 +243,8 @@ class _Track:
         for name, value in (draws.stats | draws.history).items():
             if name == "diverging" and self.parts:
                 self.news["divergences"] = self.news.get("divergences", 0) + int(value.sum())
-            if name in ("elbo", "log_joint"):
-                self.news[name] = float(np.mean(value[-20:]))
+            if name in ("elbo", "log_joint") and (finite := value[np.isfinite(value)]).size:
+                self.news[name] = float(np.mean(finite[-20:]))
 
 
 def _race(tracks: list[_Track], report: Callable | None) -> bool:

@@ -34,7 +34,7 @@ def weighted_tree(log_q: Any, lp: Any) -> xr.DataTree:
 def test_known_shift_and_ratio_are_found_within_their_errors() -> None:
     shift, ratio = 0.4, 0.6
     trees = {"exact": normal_tree(0), "VI": normal_tree(1, shift, ratio)}
-    row = compare_parameters(trees).loc[{"method": "VI"}]
+    row = compare_parameters(trees).loc[{"posterior": "VI"}]
     ends = shift + ratio * norm.ppf([0.05, 0.95])
     distance = np.abs(shift + (ratio - 1) * norm.ppf((np.arange(100_000) + 0.5) / 100_000)).mean()
     truths = {"mean_error": shift, "sd_ratio": ratio, "coverage": np.diff(norm.cdf(ends))[0], "wasserstein": distance}
@@ -52,7 +52,7 @@ def test_errors_are_as_large_as_they_say(correlation: float) -> None:
     scores: dict[str, list[float]] = {column: [] for column in truths}
     for seed in range(25):
         pair = [normal_tree(2 * seed + 1, correlation=correlation), normal_tree(2 * seed, shift, ratio, correlation)]
-        row = compare_parameters(dict(zip("ab", pair, strict=True))).loc[{"method": "b"}]
+        row = compare_parameters(dict(zip("ab", pair, strict=True))).loc[{"posterior": "b"}]
         for column, truth in truths.items():
             scores[column] += list(((row[column] - truth) / row[f"{column}_mcse"]).values)
     for column, z in scores.items():
@@ -63,7 +63,7 @@ def test_errors_are_as_large_as_they_say(correlation: float) -> None:
 def test_equal_posteriors_are_at_the_floor_of_the_distance() -> None:
     distances, floors = [], []
     for seed in range(10):
-        row = compare_parameters({"a": normal_tree(seed), "b": normal_tree(seed + 100)}).loc[{"method": "b"}]
+        row = compare_parameters({"a": normal_tree(seed), "b": normal_tree(seed + 100)}).loc[{"posterior": "b"}]
         distances.append(row["wasserstein"].mean())
         floors.append(row["wasserstein_floor"].mean())
     np.testing.assert_allclose(np.mean(distances), np.mean(floors), rtol=0.15)
@@ -71,7 +71,7 @@ def test_equal_posteriors_are_at_the_floor_of_the_distance() -> None:
 
 def test_distance_is_that_of_scipy() -> None:
     first, second = normal_tree(0, shape=(2, 60)), normal_tree(1, 0.3, 2.0, shape=(1, 90))
-    row = compare_parameters({"a": first, "b": second}).loc[{"method": "b", "parameter": "s"}]
+    row = compare_parameters({"a": first, "b": second}).loc[{"posterior": "b", "parameter": "s"}]
     x, y = (each["posterior"]["s"].values.ravel() for each in (first, second))
     np.testing.assert_allclose(row["wasserstein"], wasserstein_distance(x, y) / x.std(ddof=1), rtol=1e-12)
 
@@ -83,10 +83,10 @@ def test_summary_is_the_worst_of_the_parameters() -> None:
     assert table["sd_ratio_min"].equals(parameters["sd_ratio"].min("parameter"))
     assert table["coverage_min"].equals(parameters["coverage"].min("parameter"))
     assert table["wasserstein_max"].equals(parameters["wasserstein"].max("parameter"))
-    worst = abs(parameters["mean_error"]).loc[{"method": "VI"}].argmax("parameter")
-    chosen = parameters["mean_error_mcse"].loc[{"method": "VI"}][worst]
-    assert float(table["mean_error_max_mcse"].loc[{"method": "VI"}]) == float(chosen)
-    assert list(table["method"].values) == ["exact", "NUTS", "VI"]
+    worst = abs(parameters["mean_error"]).loc[{"posterior": "VI"}].argmax("parameter")
+    chosen = parameters["mean_error_mcse"].loc[{"posterior": "VI"}][worst]
+    assert float(table["mean_error_max_mcse"].loc[{"posterior": "VI"}]) == float(chosen)
+    assert list(table["posterior"].values) == ["exact", "NUTS", "VI"]
     assert table.attrs["reference"] == "exact"
     assert np.isnan(table["mean_error_max"][0])
 
@@ -94,7 +94,7 @@ def test_summary_is_the_worst_of_the_parameters() -> None:
 def test_costs_and_evidence_come_from_the_attributes() -> None:
     exact = normal_tree(0, log_evidence=-10.0, sampling_seconds=0.5)
     vi = normal_tree(1, elbo=-11.5, elbo_se=0.1, sampling_seconds=2.0, compile_seconds=3.0, num_gradients=100)
-    row = compare_posteriors({"exact": exact, "VI": vi}).loc[{"method": "VI"}]
+    row = compare_posteriors({"exact": exact, "VI": vi}).loc[{"posterior": "VI"}]
     assert float(row["elbo_gap"]) == 1.5
     assert float(row["elbo_gap_mcse"]) == 0.1
     assert float(row["ess_per_second"]) == float(row["ess_min"]) / 2
@@ -103,7 +103,7 @@ def test_costs_and_evidence_come_from_the_attributes() -> None:
 
 
 def test_a_point_estimate_has_a_mean_and_nothing_else() -> None:
-    row = compare_parameters({"exact": normal_tree(0), "MAP": normal_tree(1, 0.0, 0.0, shape=(1, 1))})[{"method": 1}]
+    row = compare_parameters({"exact": normal_tree(0), "MAP": normal_tree(1, 0.0, 0.0, shape=(1, 1))})[{"posterior": 1}]
     np.testing.assert_allclose(row["mean_error"], 0.0, atol=0.2)
     np.testing.assert_allclose(row["wasserstein"], np.sqrt(2 / np.pi), atol=0.1)
     assert row[["sd", "sd_ratio", "coverage", "ess"]].isnull().all().to_array().all()

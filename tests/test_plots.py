@@ -86,7 +86,7 @@ def test_comparison_has_a_row_a_parameter_and_a_dot_a_method() -> None:
     assert "NUTS" in panels[0].get_xlabel()
     dots = {bar.get_label(): bar.lines[0] for bar in panels[0].containers}
     assert list(dots) == ["exact", "MAP"]
-    np.testing.assert_array_equal(dots["exact"].get_xdata(), table["mean_error"].loc[{"method": "exact"}])
+    np.testing.assert_array_equal(dots["exact"].get_xdata(), table["mean_error"].loc[{"posterior": "exact"}])
     few = plot_comparison(table, max_rows=2)
     assert len(few[0].get_yticks()) == 2
 

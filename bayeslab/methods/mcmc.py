@@ -13,7 +13,7 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.draws import Draws, State
-from bayeslab.methods.settings import require_continuous, require_positive
+from bayeslab.methods.settings import require_continuous, require_count, require_positive
 from bayeslab.program import Bound, evaluate, structure
 
 DENSE_UP_TO = 50
@@ -37,6 +37,7 @@ class MCMC:
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
+        require_count(self, "num_warmup")
 
     def plan(self, bound: Bound) -> "KernelSampler":
         return KernelSampler(self.kernel, structure(bound), self.num_warmup)
@@ -62,6 +63,7 @@ class NUTS:
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")
+        require_count(self, "num_warmup")
         if not 0 < self.target_accept_prob < 1:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
@@ -117,7 +119,10 @@ class KernelSampler:
         kernel = self._ready(bound)
         state = kernel.sample(state, (bound,), {})
         constrain = kernel.postprocess_fn((bound,), {})
-        return state, Draws(constrain(getattr(state, kernel.sample_field)), _stats(state))
+        stats = _stats(state)
+        if hasattr(self.build, "max_tree_depth"):
+            stats["reached_max_tree_depth"] = stats["n_steps"] >= 2**self.build.max_tree_depth - 1
+        return state, Draws(constrain(getattr(state, kernel.sample_field)), stats)
 
     adapt = advance
 

@@ -7,10 +7,12 @@ from bayeslab.program import Bound
 
 def require_positive(settings: Any, *names: str) -> None:
     """Raises ValueError for a setting that is not a positive integer."""
-    for name in names:
-        value = getattr(settings, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} of {type(settings).__name__} must be a positive integer, but is {value!r}")
+    _require_at_least(1, "a positive integer", settings, names)
+
+
+def require_count(settings: Any, *names: str) -> None:
+    """Raises ValueError for a setting that is not zero or a positive integer."""
+    _require_at_least(0, "zero or a positive integer", settings, names)
 
 
 def require_continuous(bound: Bound, method: str) -> None:
@@ -23,3 +25,10 @@ def require_continuous(bound: Bound, method: str) -> None:
                 f"{method} needs continuous sites, but site '{name}' is discrete ({bound.sites[name].family}); "
                 "sum over its values in the program, or observe it"
             )
+
+
+def _require_at_least(least: int, wanted: str, settings: Any, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} of {type(settings).__name__} must be {wanted}, but is {value!r}")

@@ -71,16 +71,16 @@ class SVI:
     `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
     model, which may name any arguments and observed sites of the model as its arguments.
     optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over
-    `window` steps, has not grown for three windows; at the third time the fit has converged and stops.
+    `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_particles: draws that estimate the bound and its gradient in a step.
     """
 
     guide: Any = field(default_factory=mean_field_normal)
     optimizer: optax.GradientTransformation | None = None
-    num_steps: int = 20_000
+    num_steps: int = 50_000
     num_particles: int = 8
-    window: int = 100
+    window: int = 200
     num_samples: int = 1000
 
     num_chains = 1
@@ -151,7 +151,7 @@ class GuideSampler:
     @property
     def _plateau(self) -> optax.GradientTransformationExtraArgs:
         return optax.contrib.reduce_on_plateau(
-            factor=_FACTOR, patience=3, accumulation_size=self.window, rtol=0.0, atol=1e-3
+            factor=_FACTOR, patience=_PATIENCE, accumulation_size=self.window, rtol=0.0, atol=1e-3
         )
 
     def _step(self, state: GuideState, bound: Bound) -> tuple[GuideState, Array]:
@@ -172,7 +172,8 @@ class GuideSampler:
 
 
 _FACTOR = 0.2
-_SMALLEST = 1.01 * _FACTOR**3
+_PATIENCE = 4
+_SMALLEST = 1.01 * _FACTOR**4
 _NEEDS_TWO = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
 
 
