@@ -80,7 +80,9 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
 
 def k_hat(tree: DataTree) -> tuple[float, float]:
     """The Pareto tail of the ratios exp(lp - log_q) of a result, and its standard error; NaN without a log_q."""
-    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    from xarray import Dataset
+
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
     if "lp" not in stats or "log_q" not in stats:
         return np.nan, np.nan
     return pareto_tail(stats["lp"].values - stats["log_q"].values, float(abs(stats["lp"]).max()))

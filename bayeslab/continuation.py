@@ -41,7 +41,8 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
         raise ValueError("previous is of other data, so it cannot be continued on these")
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, bound))
-    leaves = [tree["sampler_state"][name].values for name in sorted(tree["sampler_state"].data_vars)]
+    saved = tree["sampler_state"].to_dataset()
+    leaves = [saved[name].values for name in sorted(map(str, saved.data_vars))]
     if [leaf.shape[1:] for leaf in leaves] != [shape.shape for shape in shapes]:
         raise ValueError("previous is of another model, or of another version, so it cannot be continued")
     typed = [leaf.astype(shape.dtype) for leaf, shape in zip(leaves, shapes, strict=True)]
@@ -63,6 +64,6 @@ def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTre
     return tree
 
 
-def _sums(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+def _sums(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> dict[str, Any]:
     counted = ("compile_seconds", "sampling_seconds", "num_gradients")
     return {name: before[name] + now[name] for name in counted if name in before and name in now}

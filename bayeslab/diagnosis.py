@@ -145,7 +145,9 @@ def _tail(tree: DataTree) -> Iterator[str]:
 
 def _spread_of_ratios(tree: DataTree) -> float:
     """Standard deviation of log p - log q over the draws."""
-    stats = tree["sample_stats"] if "sample_stats" in tree.children else {}
+    from xarray import Dataset
+
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
     return float((stats["lp"] - stats["log_q"]).std()) if "lp" in stats and "log_q" in stats else np.inf
 
 

@@ -29,6 +29,8 @@ class Sampler(Protocol):
     of draws. States hold arrays only; random keys are raw.
     """
 
+    def __hash__(self) -> int: ...
+
     def start(self, key: Array, bound: Bound) -> State:
         """A state of finite density."""
         ...

@@ -1,5 +1,6 @@
 """fit(): bind the data, plan, drive the sampler, return a DataTree."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -58,7 +59,7 @@ def fit(
         with bar(type(method).__name__, progress) as report:
             run = drive(random, method, sampler, bound, previous=state, report=report)
         _refuse_impossible(run, bound)
-        groups = {
+        groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,
             "sample_stats": run.draws.stats,
             "history": run.history,
@@ -88,7 +89,7 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     if "log_evidence" in stats:
         attributes["log_evidence"] = float(stats["log_evidence"].mean())
     elif "log_q" in stats:
-        attributes |= _approximation(stats["lp"], stats["log_q"])
+        attributes |= _approximation(np.asarray(stats["lp"]), np.asarray(stats["log_q"]))
     if "converged" in run.history:
         last = run.history["converged"]
         attributes["converged"] = int(np.all(np.nanmax(last, axis=-1)))

@@ -3,7 +3,7 @@
 The program is traced on shapes, and NumPyro's provenance rules follow the arrays through it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class Flow(NamedTuple):
         return [fact for fact in self.facts if fact.kind in kinds]
 
 
-def flow(bound: Bound, latent: Values) -> Flow:
+def flow(bound: Bound, latent: Mapping[str, Array | jax.ShapeDtypeStruct]) -> Flow:
     """latent: values of the latent sites, or their shapes."""
     shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in latent.items()))
     return _flow(structure(bound), shapes)

@@ -109,7 +109,7 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
     """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result."""
     if "posterior" not in tree.children:
         raise ValueError("the result has no group posterior; predict takes what fit() returns")
-    kept = {n: tree["posterior"][n].values for n in tree["posterior"].data_vars}
+    kept = {str(name): draws.values for name, draws in tree["posterior"].to_dataset().items()}
     observed = [
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),

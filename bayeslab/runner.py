@@ -6,7 +6,7 @@ runs without Python's lock; accelerators run all chains at once instead.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -93,7 +93,7 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 class Compiled:
     """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call."""
 
-    start: Callable[[Array, Bound], State]
+    start: Callable[[Array | np.ndarray, Bound], State]
     adapt: Callable[..., tuple[State, Draws]]
     advance: Callable[..., tuple[State, Draws]]
     buffer: int
@@ -305,10 +305,11 @@ def _joined(parts: list[Draws], length: int | None) -> Draws | None:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:length], *parts) if parts else None
 
 
-def _until_converged(history: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _until_converged(history: Mapping[str, Array | np.ndarray]) -> dict[str, np.ndarray]:
     """The steps up to the first that says it has converged."""
     after = np.flatnonzero(history.get("converged", np.zeros(0)))
-    return {name: leaf[: after[0] + 1] for name, leaf in history.items()} if after.size else history
+    steps = slice(after[0] + 1 if after.size else None)
+    return {name: np.asarray(leaf)[steps] for name, leaf in history.items()}
 
 
 def _padded(histories: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

@@ -27,12 +27,15 @@ class Term(NamedTuple):
 
     name: of the site whose density it is, or of the site that was integrated out.
     depends: the latent sites that reach it.
-    density: (bound, values) -> an array whose sum is the term, elements of a plate apart.
+    density: (bound, values) -> an array whose sum is the term: the batch of the site, then the parts of its events
+    that are independent.
+    batch_ndim: how many axes are the batch.
     """
 
     name: str
     depends: frozenset[str]
     density: Callable[[Bound, Values], Array]
+    batch_ndim: int
 
 
 class Prior(NamedTuple):
@@ -52,6 +55,7 @@ class Prior(NamedTuple):
     depends: frozenset[str]
     distribution: Callable[[Bound, Values], Distribution]
     choices: np.ndarray | None
+    discrete: bool
 
 
 class Terms(NamedTuple):
@@ -74,6 +78,7 @@ def _terms(shapes: tuple) -> Terms:
     bound = blueprint(shapes)
     latent = {n: jax.ShapeDtypeStruct(bound.sites[n].shape, bound.sites[n].dtype) for n in bound.latent}
     records: dict[str, dict[str, Any]] = {}
+    batch: dict[str, int] = {}
 
     def run(bound: Bound, latent: Values) -> tuple[dict[str, Array], dict[str, list[Any]]]:
         model = substitute(seed(bound.program, jax.random.PRNGKey(0)), data=latent)
@@ -84,6 +89,7 @@ def _terms(shapes: tuple) -> Terms:
             if site["type"] != "sample":
                 continue
             densities[name] = _density(site)
+            batch[name] = len(site["fn"].batch_shape)
             if name in latent:
                 leaves, tree = jax.tree.flatten(site["fn"])
                 parameters[name] = leaves
@@ -97,14 +103,14 @@ def _terms(shapes: tuple) -> Terms:
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
     found = []
     for name, place in outputs[0].items():
-        found.append(Term(name, reached[place], _one(_slice(traced, [place]))))
+        found.append(Term(name, reached[place], _one(_slice(traced, [place], latent)), batch[name]))
     priors = {}
     for name in bound.latent:
         places, site, record = outputs[1][name], bound.sites[name], records[name]
         depends = frozenset().union(*(reached[place] for place in places))
-        rebuild = _distribution(_slice(traced, places), record["tree"])
+        rebuild = _distribution(_slice(traced, places, latent), record["tree"])
         about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
-        priors[name] = Prior(*about, record["choices"])
+        priors[name] = Prior(*about, record["choices"], site.is_discrete)
     return Terms(priors, tuple(found))
 
 
@@ -116,8 +122,11 @@ def _distribution(slice_: Slice, tree: Any) -> Callable[[Bound, Values], Distrib
     return lambda bound, values: jax.tree.unflatten(tree, slice_(bound, values))
 
 
-def _slice(traced: ClosedJaxpr, places: Sequence[int]) -> Slice:
-    """Some outputs of a trace as a function of the same inputs, without the equations they do not need."""
+def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]) -> Slice:
+    """Some outputs of a trace as a function of the same inputs, without the equations they do not need.
+
+    Latent sites that do not reach them need no value.
+    """
     outputs = [traced.jaxpr.outvars[place] for place in places]
     needed = {v for v in outputs if not isinstance(v, Literal)}
     kept = []
@@ -125,11 +134,13 @@ def _slice(traced: ClosedJaxpr, places: Sequence[int]) -> Slice:
         if needed & set(equation.outvars):
             kept.append(equation)
             needed |= {v for v in equation.invars if not isinstance(v, Literal)}
-    part = traced.jaxpr.replace(eqns=kept[::-1], outvars=outputs, debug_info=traced.jaxpr.debug_info.with_unknown_names())
+    unnamed = traced.jaxpr.debug_info.with_unknown_names()
+    part = traced.jaxpr.replace(eqns=kept[::-1], outvars=outputs, debug_info=unnamed)
     run = jaxpr_as_fun(ClosedJaxpr(part, traced.consts))
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
-        return run(*jax.tree.leaves(bound), *(values[name] for name in sorted(values)))
+        given = {n: values[n] if n in values else jnp.zeros(s.shape, s.dtype) for n, s in latent.items()}
+        return run(*jax.tree.leaves((bound, given)))
 
     return sliced
 
@@ -163,8 +174,9 @@ def _choices(fn: Distribution) -> np.ndarray | None:
     if not fn.support.is_discrete or not fn.has_enumerate_support:
         return None
     try:
-        values = unwrapped(fn).enumerate_support(expand=False)
-    except NotImplementedError:
+        with jax.ensure_compile_time_eval():
+            values = unwrapped(fn).enumerate_support(expand=False)
+    except (NotImplementedError, jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
         return None
     return None if isinstance(values, jax.core.Tracer) else np.asarray(values).reshape(-1)
 

@@ -5,6 +5,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jax import Array
 
 from bayeslab.entries import Entry
 from bayeslab.program import Bound, Site
@@ -16,7 +17,7 @@ Groups = dict[str, dict[str, np.ndarray]]
 
 
 def to_datatree(
-    groups: Mapping[str, Mapping[str, np.ndarray]], bound: Bound, entries: Mapping[str, Entry]
+    groups: Mapping[str, Mapping[str, Array | np.ndarray]], bound: Bound, entries: Mapping[str, Entry]
 ) -> "DataTree":
     """Groups of variables with named dimensions and the coordinates that the data carry.
 
@@ -26,7 +27,7 @@ def to_datatree(
     from arviz_base import from_dict
 
     dims = dimensions(bound, entries)
-    coords = coordinates(bound, entries)
+    coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in _LAYOUTS}
     tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
     for name, layout in _LAYOUTS.items():
@@ -116,11 +117,11 @@ def _axes(site: Site) -> list[str]:
 _LAYOUTS = {"history": ("chain", "step"), "sampler_state": ("chain",)}
 
 
-def _raw(group: Mapping[str, np.ndarray], layout: tuple[str, ...]) -> Any:
+def _raw(group: Mapping[str, Array | np.ndarray], layout: tuple[str, ...]) -> Any:
     """Variables whose leading dimensions are fixed and whose others need no names."""
     from xarray import Dataset
 
-    def dims(name: str, value: np.ndarray) -> tuple[str, ...]:
+    def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
         return layout + tuple(f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout)))
 
     return Dataset({name: (dims(name, value), value) for name, value in group.items()})

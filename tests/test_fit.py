@@ -34,6 +34,10 @@ from bayeslab.program import Data, precision
 every_lecture = pytest.mark.parametrize("lecture", LECTURES, ids=lambda m: m.__name__.rpartition(".")[2])
 
 
+def name_of(method: Any) -> str:
+    return type(method).__name__
+
+
 def quiet(key: int, model: Callable[..., Any], data: Data, method: Any = None, **more: Any) -> DataTree:
     return fit(key, model, data, method, progress=False, **more)
 
@@ -176,7 +180,7 @@ def improper(x: Any) -> None:
 IMPROPER = {"x": np.linspace(-3, 3, 20), "y": 1.0 + 0.5 * np.linspace(-3, 3, 20)}
 
 
-@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(), bl.MAP(), bl.Laplace()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(), bl.MAP(), bl.Laplace()], ids=name_of)
 def test_improper_priors_and_moving_constraints(method: Any) -> None:
     tree = quiet(10, improper, IMPROPER, method)
     posterior = tree["posterior"].dataset
@@ -186,7 +190,7 @@ def test_improper_priors_and_moving_constraints(method: Any) -> None:
     assert "improper prior" in str(bl.explain(improper, IMPROPER))
 
 
-@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(bl.full_rank_normal()), bl.MAP(), bl.Laplace()], ids=str)
+@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(bl.full_rank_normal()), bl.MAP(), bl.Laplace()], ids=name_of)
 def test_missing_entries_are_as_if_they_were_not_there(method: Any) -> None:
     lecture, data = linear_regression, linear_regression.example()
     gone = data | {"y": np.where(np.arange(10) % 3 == 1, np.nan, data["y"])}
@@ -227,12 +231,21 @@ def one(n: int) -> None:
 
 TWOS = {"n": 2, "y": np.full(2, 2.0)}
 LECTURE = normal_gamma
+WITH_GAP = LECTURE.example() | {"y": np.r_[np.nan, LECTURE.example()["y"][1:]]}
 SMALL = bl.NUTS(num_warmup=5, num_samples=5, num_chains=1)
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "nothing observed": (lambda: quiet(0, one, {"n": 2}), ValueError, r"nothing to learn from.*'mu', 'y'.*simulate"),
-    "everything observed": (lambda: quiet(0, one, TWOS | {"mu": 0.0}), ValueError, "every site of the program is observed"),
-    "discrete, NUTS": (lambda: quiet(0, discrete, TWOS), ValueError, "NUTS needs continuous sites, but site 'z' is discrete"),
+    "everything observed": (
+        lambda: quiet(0, one, TWOS | {"mu": 0.0}),
+        ValueError,
+        "every site of the program is observed",
+    ),
+    "discrete, NUTS": (
+        lambda: quiet(0, discrete, TWOS),
+        ValueError,
+        "NUTS needs continuous sites, but site 'z' is discrete",
+    ),
     "discrete, SVI": (lambda: quiet(0, discrete, TWOS, bl.SVI()), ValueError, "SVI needs .*'z'"),
     "discrete, MAP": (lambda: quiet(0, discrete, TWOS, bl.MAP()), ValueError, "MAP needs .*'z'"),
     "impossible, NUTS": (lambda: quiet(0, impossible, TWOS, SMALL), ValueError, "density of site 'y' is zero"),
@@ -249,7 +262,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"guide draws \['nu'\], but the latent sites are \['mu'\]",
     ),
-    "a guide of other arguments": (lambda: quiet(0, one, TWOS, bl.SVI(lambda x: None)), ValueError, r"guide asks for \['x'\]"),
+    "a guide of other arguments": (
+        lambda: quiet(0, one, TWOS, bl.SVI(lambda x: None)),
+        ValueError,
+        r"guide asks for \['x'\]",
+    ),
     "a built guide": (lambda: quiet(0, one, TWOS, bl.SVI(autoguide.AutoNormal(one))), TypeError, "pass the class"),
     "a wrong posterior": (
         lambda: quiet(0, LECTURE.model, LECTURE.example(), bl.Exact(wrong_posterior)),
@@ -257,16 +274,20 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "not the posterior of this program",
     ),
     "a posterior with gaps": (
-        lambda: quiet(0, LECTURE.model, LECTURE.example() | {"y": np.r_[np.nan, LECTURE.example()["y"][1:]]}, bl.Exact(LECTURE.posterior)),
+        lambda: quiet(0, LECTURE.model, WITH_GAP, bl.Exact(LECTURE.posterior)),
         ValueError,
         r"\['y'\] have missing values",
     ),
-    "no draws": (lambda: bl.NUTS(num_samples=0), ValueError, "num_samples of NUTS must be a positive integer, but is 0"),
+    "no draws": (
+        lambda: bl.NUTS(num_samples=0),
+        ValueError,
+        "num_samples of NUTS must be a positive integer, but is 0",
+    ),
     "half a chain": (lambda: bl.NUTS(num_chains=1.5), ValueError, "num_chains of NUTS"),  # type: ignore[arg-type]
     "an acceptance of 1": (lambda: bl.NUTS(target_accept_prob=1.0), ValueError, "between 0 and 1"),
     "a name for a method": (lambda: quiet(0, one, TWOS, "nuts"), TypeError, "method must be a method such as NUTS"),
     "a float for a key": (lambda: quiet(0.5, one, TWOS), TypeError, "key must be an int or a JAX random key"),  # type: ignore[arg-type]
-}  # fmt: skip
+}
 
 
 def wrong_posterior(y: Any) -> None:

@@ -213,7 +213,7 @@ def _levels(column: pd.Series) -> pd.Series:
 
 def _refuse(bad: np.ndarray, column: pd.Series, what: str) -> None:
     if bad.any():
-        row = column.index[bad.argmax()]
+        row = column.index[int(bad.argmax())]
         raise ValueError(f"column {column.name!r} {what} in row {row!r}: drop the row or fill the value in.")
 
 

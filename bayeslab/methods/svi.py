@@ -191,7 +191,7 @@ def _engine(sampler: GuideSampler) -> _Engine:
     if isinstance(sampler.guide, Automatic):
         guide = _automatic(sampler.guide, unconstrained.shapes(blueprint(sampler.structure)))
         model: Callable[[Bound], Any] = unconstrained.free
-        evaluated = _evaluate_unconstrained
+        evaluated: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
     else:
         guide, model, evaluated = _Own(sampler.guide), evaluate, _evaluate_constrained
     loss = Trace_ELBO(num_particles=sampler.num_particles)

@@ -1,0 +1,50 @@
+"""A distribution over finitely many values, drawn with one uniform each."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution, constraints
+
+
+class Enumerated(Distribution):
+    """Value `choices[k]` with probability softmax(logits)[k].
+
+    logits: (*batch, K), not normalised; choices: (K,), integers in increasing order.
+    A draw is the inverse of the cumulative distribution at one uniform: `jax.random.categorical` takes K Gumbel
+    variates and costs many times as much.
+    """
+
+    arg_constraints = {"logits": constraints.real_vector}
+    pytree_data_fields = ("logits", "choices")
+
+    def __init__(self, logits: Array, choices: Array, validate_args: bool | None = None):
+        self.logits, self.choices = logits, choices
+        super().__init__(jnp.shape(logits)[:-1], (), validate_args=validate_args)
+
+    @property
+    def support(self) -> Any:
+        return constraints.integer_interval(self.choices[0], self.choices[-1])
+
+    @property
+    def probs(self) -> Array:
+        return jax.nn.softmax(self.logits, axis=-1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        below = jnp.cumsum(self.probs, axis=-1)
+        uniform = jax.random.uniform(key, (*sample_shape, *self.batch_shape))
+        index = (uniform[..., None] * below[..., -1:] > below).sum(-1)
+        return jnp.asarray(self.choices)[jnp.minimum(index, len(self.choices) - 1)]
+
+    def log_prob(self, value: Any) -> Array:
+        log_probs = jax.nn.log_softmax(self.logits, axis=-1)
+        return jnp.where(value[..., None] == jnp.asarray(self.choices), log_probs, 0.0).sum(-1)
+
+    @property
+    def mean(self) -> Array:
+        return (self.probs * self.choices).sum(-1)
+
+    @property
+    def variance(self) -> Array:
+        return (self.probs * self.choices**2).sum(-1) - self.mean**2

@@ -1,0 +1,58 @@
+"""A Normal over an array of which some axes are joint."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution, constraints
+
+
+class JointNormal(Distribution):
+    """A Normal over an array of which some axes are joint, by the Cholesky factor of its precision.
+
+    mean (*independent, size), factor (*independent, size, size), shape: of a value.
+    """
+
+    pytree_data_fields = ("loc", "factor")
+    pytree_aux_fields = ("coupled", "whole")
+    arg_constraints = {}
+
+    def __init__(self, loc: Array, factor: Array, coupled: tuple[int, ...], whole: tuple[int, ...]):
+        self.loc, self.factor, self.coupled, self.whole = loc, factor, coupled, whole
+        super().__init__((), whole)
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return constraints.independent(constraints.real, len(self.whole))
+
+    @property
+    def _order(self) -> tuple[int, ...]:
+        apart = [axis for axis in range(len(self.whole)) if axis not in self.coupled]
+        return (*apart, *self.coupled)
+
+    def _flat(self, value: Array) -> Array:
+        extra = value.ndim - len(self.whole)
+        order = (*range(extra), *(extra + axis for axis in self._order))
+        return jnp.transpose(value, order).reshape(*value.shape[:extra], *self.loc.shape)
+
+    def _whole(self, flat: Array) -> Array:
+        extra = flat.ndim - self.loc.ndim
+        shape = tuple(self.whole[axis] for axis in self._order)
+        inverse = [self._order.index(axis) for axis in range(len(self.whole))]
+        return jnp.transpose(flat.reshape(*flat.shape[:extra], *shape), (*range(extra), *(extra + i for i in inverse)))
+
+    @property
+    def mean(self) -> Array:
+        return self._whole(self.loc)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        noise = jax.random.normal(key, (*sample_shape, *self.loc.shape))
+        factor = jnp.broadcast_to(self.factor, (*sample_shape, *self.factor.shape))
+        step = jax.scipy.linalg.solve_triangular(factor, noise[..., None], trans=1, lower=True)[..., 0]
+        return self._whole(self.loc + step)
+
+    def log_prob(self, value: Array) -> Array:
+        distance = self._flat(value) - self.loc
+        scaled = jnp.einsum("...ji,...j->...i", self.factor, distance)
+        logs = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)).sum(-1)
+        apart = logs - 0.5 * (scaled**2).sum(-1) - 0.5 * self.loc.shape[-1] * jnp.log(2 * jnp.pi)
+        return apart.sum(tuple(range(apart.ndim - (self.loc.ndim - 1), apart.ndim)))

@@ -1,0 +1,222 @@
+"""The heart: the conditional of a site given everything else, and its local evidence, by differentiation.
+
+For a latent site x with prior p(x | parents) and children c, the terms of the log joint that x reaches,
+
+    g(x) = log p(x | parents) + sum over children of log p(c | x, ...),
+
+are the log density of p(x | rest) up to a constant. If that is a member of a family, gradients of g at a few points
+give its coefficients, and at any x*
+
+    log of the integral of exp(g)  =  g(x*) - log p(x* | rest).
+
+`Rule` says how a site is eliminated, `conditional` does it, and `bayeslab.proof` shows that it is right.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+
+from bayeslab.distributions import Enumerated, JointNormal
+from bayeslab.families import FAMILIES, Eta, Family, Function
+from bayeslab.program import Bound, Values
+from bayeslab.terms import Prior, Term, terms
+
+
+class Conditional(NamedTuple):
+    """distribution: p(site | everything else), of the shape of the site.
+
+    log_evidence: log of the integral (or sum) over the site of its prior times its children, (*batch) where the
+    elements of the site are independent and their children can be told apart, else ().
+    """
+
+    distribution: Distribution
+    log_evidence: Array
+
+
+class Rule(NamedTuple):
+    """How a site is eliminated.
+
+    family: a row of FAMILIES, "Normal" or "Enumerated".
+    coupled: axes of the site over which a Normal is joint; the others hold independent elements.
+    children: the terms that it reaches, its own prior apart.
+    """
+
+    site: str
+    family: str
+    coupled: tuple[int, ...]
+    children: tuple[str, ...]
+
+
+Parts = Callable[[Array], list[Array]]
+NORMAL, ENUMERATED = "Normal", "Enumerated"
+GAUSSIAN = (
+    dist.Normal,
+    dist.MultivariateNormal,
+    dist.LowRankMultivariateNormal,
+    dist.ImproperUniform,
+)
+TABLE = {family.name: family for family in FAMILIES}
+
+
+def candidates(prior: Prior) -> list[str]:
+    """The families whose members could be the conditional of a site, from its prior alone."""
+    if prior.choices is not None:
+        return [ENUMERATED]
+    if prior.kind in GAUSSIAN:
+        return [NORMAL]
+    return [family.name for family in FAMILIES if prior.kind in family.priors]
+
+
+def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> Conditional:
+    """p(site | values) under the sum of the terms `of`. The value of the site itself, if there is one, is not used."""
+    prior = terms(bound).priors[rule.site]
+    mine = [term for term in of if rule.site in term.depends]
+
+    def parts(x: Array) -> list[Array]:
+        return [term.density(bound, values | {rule.site: x}) for term in mine]
+
+    if rule.family == ENUMERATED:
+        return _enumerated(prior, mine, parts)
+    drawn = prior.distribution(bound, values | {rule.site: _middle(prior, bound, values)})
+
+    def density(x: Array) -> Array:
+        return sum((jnp.sum(part) for part in parts(x)), jnp.zeros(()))
+
+    if rule.family == NORMAL:
+        distribution, at = _normal(rule.coupled, density, prior.shape)
+    else:
+        distribution, at = _of_family(TABLE[rule.family], density, drawn)
+    return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
+
+
+def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
+    """A value that only has the right shape: for priors that do not depend on it."""
+    return jnp.zeros(prior.shape, bound.sites[prior.name].dtype)
+
+
+def _of_family(family: Family, density: Function, prior: Distribution) -> tuple[Distribution, Array]:
+    """Read the coefficients around the middle of the support, then around the mean of what that gave."""
+    transform = biject_to(prior.support)
+    middle = transform(jnp.zeros(transform.inverse_shape(prior.shape())))
+
+    def step(at: Array, _: None) -> tuple[Array, tuple[Eta, Array]]:
+        eta = family.read(density, at, prior)
+        return _typical(family.build(eta, prior), at), (eta, at)
+
+    _, read = jax.lax.scan(step, middle, None, 2)
+    eta, at = jax.tree.map(lambda leaf: leaf[-1], read)
+    return family.build(eta, prior), at
+
+
+def _typical(distribution: Distribution, otherwise: Array) -> Array:
+    """A value near the middle of a distribution."""
+    match distribution:
+        case dist.Gamma():
+            value = distribution.concentration / distribution.rate
+        case dist.InverseGamma():
+            value = distribution.rate / (distribution.concentration + 1)
+        case dist.Wishart():
+            value = distribution.mean
+        case dist.InverseWishart():
+            size = otherwise.shape[-1]
+            value = distribution.scale_matrix / (distribution.concentration + size + 1)[..., None, None]
+        case _:
+            return otherwise
+    event = tuple(range(-distribution.event_dim, 0))
+    inside = jnp.asarray(distribution.support(value))
+    good = inside.reshape(inside.shape + (1,) * distribution.event_dim) & jnp.isfinite(value).all(event, keepdims=True)
+    return jnp.where(good, value, otherwise)
+
+
+def _normal(coupled: tuple[int, ...], density: Function, shape: tuple[int, ...]) -> tuple[Distribution, Array]:
+    """g is quadratic: its gradient and its constant Hessian, which is diagonal but for the coupled axes."""
+    gradient = jax.grad(density)
+    zero = jnp.zeros(shape)
+    if not coupled:
+
+        def step(mean: Array, _: None) -> tuple[Array, Array]:
+            slope, curvature = jax.jvp(gradient, (mean,), (jnp.ones(shape),))
+            return mean - slope / curvature, curvature
+
+        mean, curvature = jax.lax.scan(step, zero, None, 2)  # the second step, from close by, is for rounding
+        return dist.Normal(mean, 1 / jnp.sqrt(-curvature[0])), mean
+    size = prod(shape[axis] for axis in coupled)
+    apart = [axis for axis in range(len(shape)) if axis not in coupled]
+    order = (*apart, *coupled)
+    batch = tuple(shape[axis] for axis in apart)
+
+    def flat(x: Array) -> Array:
+        return jnp.transpose(x, order).reshape(*batch, size)
+
+    def unflat(x: Array) -> Array:
+        inverse = [order.index(axis) for axis in range(len(shape))]
+        return jnp.transpose(x.reshape(*batch, *(shape[axis] for axis in coupled)), inverse)
+
+    slope, change = jax.linearize(gradient, zero)
+
+    def column(direction: Array) -> Array:
+        return flat(change(unflat(jnp.broadcast_to(direction, (*batch, size)))))
+
+    precision = -jnp.moveaxis(jax.vmap(column)(jnp.eye(size)), 0, -1)
+    precision = (precision + precision.mT) / 2
+    factor = jnp.linalg.cholesky(precision)
+
+    def solve(x: Array) -> Array:
+        return jax.scipy.linalg.cho_solve((factor, True), x[..., None])[..., 0]
+
+    mean = solve(flat(slope))
+    mean += solve(flat(gradient(unflat(mean))))
+    return JointNormal(mean, factor, tuple(coupled), tuple(shape)), unflat(mean)
+
+
+def _enumerated(prior: Prior, mine: Sequence[Term], parts: Parts) -> Conditional:
+    """Every element of the site at every choice, all elements at once."""
+    choices = jnp.asarray(prior.choices)
+
+    def at(choice: Array) -> Array:
+        x = jnp.full(prior.shape, choice)
+        arrays = [aligned(part, term, prior)[0] for part, term in zip(parts(x), mine, strict=True)]
+        return sum(arrays, jnp.zeros(prior.shape))
+
+    logits = jax.vmap(at, out_axes=-1)(choices)
+    evidence = jax.nn.logsumexp(logits, axis=-1)
+    event = tuple(range(evidence.ndim - prior.event_dim, evidence.ndim))
+    return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), evidence.sum(event))
+
+
+def _evidence(rule: Rule, drawn: Distribution, at: Array, prior: Prior, mine: Sequence[Term], parts: Parts) -> Array:
+    """g(x*) - log p(x* | rest), for every element of the batch if the terms can be told apart."""
+    density = parts(at)
+    placed = [aligned(part, term, prior) for part, term in zip(density, mine, strict=True)]
+    if rule.coupled or any(shared for _, shared in placed):
+        return sum((part.sum() for part in density), jnp.zeros(())) - jnp.sum(drawn.log_prob(at))
+    event = tuple(range(len(prior.shape) - prior.event_dim, len(prior.shape)))
+    total = sum((array for array, _ in placed), jnp.zeros(prior.shape)).sum(event)
+    return total - drawn.log_prob(at)
+
+
+def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
+    """A term added up for every element of a site (*batch, *event), and whether it belongs to several at once.
+
+    Axes of the batch meet axes of the batch, from the right as plates do, and events meet events; where one of the two
+    has no batch, its axes meet whatever the other has. What belongs to several elements goes to the first of them:
+    the site is then not elementwise in this term.
+    """
+    extra, batch = part.ndim - term.batch_ndim, len(prior.shape) - prior.event_dim
+    events = part.shape[term.batch_ndim :] == prior.shape[batch:]
+    if not (events or term.batch_ndim == 0 or (batch == 0 and extra == 0)):
+        part = part.sum(tuple(range(term.batch_ndim, part.ndim)))
+        part = part.reshape(part.shape + (1,) * prior.event_dim)
+    part = part.sum(tuple(range(part.ndim - len(prior.shape)))) if part.ndim > len(prior.shape) else part
+    part = part.reshape((1,) * (len(prior.shape) - part.ndim) + part.shape)
+    unlike = [i for i, (own, size) in enumerate(zip(part.shape, prior.shape, strict=True)) if own not in (1, size)]
+    part = part.sum(unlike, keepdims=True)
+    shared = part.shape != prior.shape
+    place = tuple(slice(0, own) for own in part.shape)
+    return jnp.zeros(prior.shape).at[place].add(part), shared

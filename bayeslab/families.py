@@ -1,0 +1,192 @@
+"""Exponential families, one row each: which sites have them, how their coefficients are read, what they build.
+
+As a function of its value x, the log density of a conjugate site together with its children is eta . t(x) + constant.
+Its gradient is linear in eta, so gradients at two points give eta: nobody does algebra. Whether the function has this
+form at all is not decided here but proven in `elimination.py`.
+
+To support a new family, add a row to FAMILIES, or call `conditional` with a row of your own.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+
+Eta = Any
+Function = Callable[[Array], Array]
+
+
+class Family(NamedTuple):
+    """priors: distributions whose sites have this family as their conditional.
+
+    read: (log density as a function of the value (*batch, *event), a value to look around, the prior) -> coefficients.
+    build: (coefficients, the prior) -> the conditional.
+    """
+
+    name: str
+    priors: tuple[type[Distribution], ...]
+    read: Callable[[Function, Array, Distribution], Eta]
+    build: Callable[[Eta, Distribution], Distribution]
+
+
+def _two(first: Function, second: Function) -> Callable[[Function, Array, Distribution], tuple[Array, Array]]:
+    """Coefficients of two statistics with derivatives `first` and `second`, elementwise, from two points."""
+
+    def read(density: Function, at: Array, prior: Distribution) -> tuple[Array, Array]:
+        transform = biject_to(prior.support)
+        x, y = transform(transform.inv(at) - 0.4), transform(transform.inv(at) + 0.5)
+        gx, gy = _gradients(density, x, y)
+        ax, bx, ay, by = first(x), second(x), first(y), second(y)
+        determinant = ax * by - bx * ay
+        return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
+
+    return read
+
+
+def _gradients(density: Function, x: Array, y: Array) -> Array:
+    """Gradients at two points, from one piece of compiled code."""
+    return jax.lax.map(jax.grad(density), jnp.stack([x, y]))
+
+
+def _read_dirichlet(density: Function, at: Array, prior: Distribution) -> Array:
+    """x_j dg/dx_j = eta_j + c x_j, where c is what the program does off the simplex; two points give c."""
+    size = at.shape[-1]
+    tilt = 1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size)
+    x = jnp.full_like(at, 1 / size)
+    y = jnp.broadcast_to(tilt / tilt.sum(), at.shape)
+    gx, gy = _gradients(density, x, y)
+    hx, hy = x * gx, y * gy
+    # hx - hy = c x - d y for unknown c, d: least squares over the event
+    basis = jnp.stack([x, -y], axis=-1)
+    normal, right = basis.mT @ basis, basis.mT @ (hx - hy)[..., None]
+    c = jnp.linalg.solve(normal, right)[..., 0, :1] if size > 1 else jnp.zeros_like(at)
+    return hx - c * x
+
+
+def _symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.mT) / 2
+
+
+def _read_wishart(density: Function, at: Array, prior: Distribution) -> tuple[Array, Array]:
+    """g(X) = a log|X| - tr(B X): gradients at two multiples of a matrix."""
+    size, low, high = at.shape[-1], 0.7, 1.6
+    inverse = _symmetric(jnp.linalg.inv(at))
+    gx, gy = map(_symmetric, _gradients(density, low * at, high * at))
+    a = jnp.trace(at @ (gx - gy), axis1=-2, axis2=-1) / (size * (1 / low - 1 / high))
+    return a, a[..., None, None] * inverse / low - gx
+
+
+def _read_inverse_wishart(density: Function, at: Array, prior: Distribution) -> tuple[Array, Array]:
+    """g(X) = -c log|X| - tr(P X^-1): X dg/dX X = -c X + P."""
+    size, inverse = at.shape[-1], jnp.linalg.inv(at)
+    low, high = 0.7 * at, 1.6 * at
+    gx, gy = map(_symmetric, _gradients(density, low, high))
+    mx, my = low @ gx @ low, high @ gy @ high
+    c = jnp.trace(inverse @ (mx - my), axis1=-2, axis2=-1) / (size * 0.9)
+    return c, mx + c[..., None, None] * low
+
+
+def _of_cholesky(read: Callable) -> Callable:
+    """The same for a density of the Cholesky factor L of X = L L', without the Jacobian of L -> X."""
+
+    def of_cholesky(density: Function, at: Array, prior: Distribution) -> Any:
+        size = at.shape[-1]
+        powers = jnp.arange(size, 0, -1)
+
+        def of_matrix(x: Array) -> Array:
+            factor = jnp.linalg.cholesky(x)
+            logs = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
+            return density(factor) - (powers * logs).sum()
+
+        return read(of_matrix, at @ at.mT, prior)
+
+    return of_cholesky
+
+
+def _wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+    a, b = eta
+    return kind(2 * a + b.shape[-1] + 1, rate_matrix=2 * _symmetric(b))
+
+
+def _inverse_wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+    c, p = eta
+    return kind(2 * c - p.shape[-1] - 1, scale_matrix=2 * _symmetric(p))
+
+
+def _beta(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
+    """A Beta, unless the prior is a Uniform over another interval."""
+    low, high = (getattr(prior.support, name, unit) for name, unit in (("lower_bound", 0.0), ("upper_bound", 1.0)))
+    inside = (low == 0.0) & (high == 1.0)
+    return dist.Beta(jnp.where(inside, eta[0] + 1, jnp.nan), jnp.where(inside, eta[1] + 1, jnp.nan))
+
+
+def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
+    """A Normal between the bounds of the prior's support."""
+    linear, quadratic = eta
+    precision = -2 * quadratic
+    support = prior.support
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+    return dist.TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
+
+
+GAMMA = Family(
+    "Gamma",
+    (dist.Gamma, dist.Exponential, dist.Chi2),
+    _two(lambda x: 1 / x, lambda x: -jnp.ones_like(x)),
+    lambda eta, _: dist.Gamma(eta[0] + 1, eta[1]),
+)
+INVERSE_GAMMA = Family(
+    "InverseGamma",
+    (dist.InverseGamma,),
+    _two(lambda x: -1 / x, lambda x: 1 / x**2),
+    lambda eta, _: dist.InverseGamma(eta[0] - 1, eta[1]),
+)
+BETA = Family(
+    "Beta",
+    (dist.Beta, dist.Uniform),
+    _two(lambda x: 1 / x, lambda x: -1 / (1 - x)),
+    _beta,
+)
+DIRICHLET = Family("Dirichlet", (dist.Dirichlet,), _read_dirichlet, lambda eta, _: dist.Dirichlet(eta + 1))
+WISHART = Family("Wishart", (dist.Wishart,), _read_wishart, lambda eta, _: _wishart(eta, dist.Wishart))
+WISHART_CHOLESKY = Family(
+    "WishartCholesky",
+    (dist.WishartCholesky,),
+    _of_cholesky(_read_wishart),
+    lambda eta, _: _wishart(eta, dist.WishartCholesky),
+)
+INVERSE_WISHART = Family(
+    "InverseWishart",
+    (dist.InverseWishart,),
+    _read_inverse_wishart,
+    lambda eta, _: _inverse_wishart(eta, dist.InverseWishart),
+)
+TRUNCATED_NORMAL = Family(
+    "TruncatedNormal",
+    (
+        dist.HalfNormal,
+        dist.LeftTruncatedDistribution,
+        dist.RightTruncatedDistribution,
+        dist.TwoSidedTruncatedDistribution,
+        dist.Uniform,
+    ),
+    _two(jnp.ones_like, lambda x: 2 * x),
+    _truncated,
+)
+
+FAMILIES = (
+    GAMMA,
+    INVERSE_GAMMA,
+    BETA,
+    DIRICHLET,
+    WISHART,
+    WISHART_CHOLESKY,
+    INVERSE_WISHART,
+    TRUNCATED_NORMAL,
+)

@@ -1,0 +1,227 @@
+"""The law that guards every elimination, and what is tried before it is asked.
+
+For two values x, y of a site, [g(x) - g(y)] - [log q(x) - log q(y)] = 0, where g is what the log joint says of the
+site and q the conditional that was found. It is checked in float64, relative to the sum of the absolute terms, at
+points drawn from q at a third of, once and ten times its spread, with the data of the fit and with other data, for
+two draws of the other sites. A family that fails is refused, never used.
+
+A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true Normal with a million rows 1e-11.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution, Independent, biject_to
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional
+from bayeslab.program import Bound, Values, feasible
+from bayeslab.terms import Prior, Term, terms
+
+TOLERANCE = 1e-8
+SPREADS = (1 / 3, 1.0, 10.0)
+
+
+class Found(NamedTuple):
+    """What was found for a site: a rule with the residual of the law, or None and the reason."""
+
+    site: str
+    rule: Rule | None
+    residual: float
+    reason: str
+
+
+def find(bound: Bound, site: str) -> Found:
+    """The rule that eliminates one site. See `find_all`."""
+    return find_all(bound, [site])[0]
+
+
+def find_all(bound: Bound, sites: Sequence[str] | None = None) -> list[Found]:
+    """For each site, the rule that eliminates it given all others, proven, or the reason why there is none.
+
+    Everything is found with two compilations, whatever the number of sites: which elements of Normal sites are
+    coupled, and whether the law holds.
+    """
+    with jax.enable_x64(True):
+        wide = widened(bound)
+        known = terms(wide)
+        names = list(known.priors if sites is None else sites)
+        return prove(wide, known.terms, names)
+
+
+def widened(bound: Bound) -> Bound:
+    """The same in double precision, in which the law is checked."""
+
+    def widen(leaf: Array) -> Array:
+        return jnp.asarray(leaf, dtype=jnp.float64) if leaf.dtype.kind == "f" else jnp.asarray(leaf)
+
+    return jax.tree.map(widen, bound)
+
+
+def prove(bound: Bound, of: Sequence[Term], names: Sequence[str]) -> list[Found]:
+    """`find_all` under the sum of some terms, from which sites may have been integrated out already."""
+    priors = terms(bound).priors
+    families = {name: candidates(priors[name]) for name in names}
+    normal = tuple(name for name in names if NORMAL in families[name])
+    points = _points(bound)
+    first = jax.tree.map(lambda leaf: leaf[0], points)
+    coupled = jax.device_get(_coupled(_Of(tuple(of)), normal, *first)) if normal else {}
+    rules = []
+    for name in names:
+        axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
+        children = tuple(term.name for term in of if name in term.depends and term.name != name)
+        rules += [Rule(name, family, axes, children) for family in families[name]]
+    residuals = jax.device_get(_law(_Of(tuple(of)), tuple(rules), points)) if rules else []
+    tried = list(zip(rules, (float(np.max(r)) for r in residuals), strict=True))
+    return [_found(name, priors[name], [pair for pair in tried if pair[0].site == name]) for name in names]
+
+
+def _found(name: str, prior: Prior, tried: list[tuple[Rule, float]]) -> Found:
+    """The first rule that the law lets pass, else why the last one does not."""
+    if not tried:
+        discrete = "has too many values to enumerate" if prior.discrete else "has no family"
+        return Found(name, None, np.nan, f"a {prior.kind.__name__} {discrete}")
+    for rule, residual in tried:
+        if residual <= TOLERANCE:
+            return Found(name, rule, residual, "")
+    rule, residual = tried[-1]
+    if rule.family == ENUMERATED:
+        return Found(name, None, residual, f"its elements meet in {_listed(rule.children)}")
+    if np.isnan(residual):
+        return Found(name, None, residual, f"its conditional is not a proper {rule.family}")
+    return Found(name, None, residual, f"not {rule.family} given {_listed(rule.children)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "its prior"
+
+
+class _Of:
+    """Terms as a static argument: equal only to themselves, as the functions in them are."""
+
+    def __init__(self, of: tuple[Term, ...]):
+        self.terms = of
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Of) and self.terms == other.terms
+
+
+@partial(jax.jit, static_argnames=("of", "names"))
+def _coupled(of: _Of, names: tuple[str, ...], bound: Bound, values: Values) -> dict[str, Array]:
+    """For every axis of a site, whether elements at different places on it meet in the log joint.
+
+    The gradient of a quadratic function is moved at half of the places, those with a given bit in their number, and
+    compared at the others: any two places differ in some bit.
+    """
+    found = {}
+    for name in names:
+        mine = [term for term in of.terms if name in term.depends]
+
+        def density(x: Array, name: str = name, mine: Sequence[Term] = mine) -> Array:
+            return sum((term.density(bound, values | {name: x}).sum() for term in mine), jnp.zeros(()))
+
+        at = values[name]
+        axes, moved = _halves(at.shape)
+        step = 1.0 + jnp.sin(1.0 + jnp.arange(at.size)).reshape(at.shape) ** 2
+        slope = jax.lax.map(jax.grad(density), jnp.concatenate([at[None], at + jnp.where(moved, step, 0.0)]))
+        change = jnp.abs(slope[1:] - slope[0])
+        own = tuple(range(1, at.ndim + 1))
+        scale = change.max(own, keepdims=True) + jnp.abs(slope[0]).max()
+        meets = (jnp.where(moved, 0.0, change) > 1e-10 * scale).any(own)
+        found[name] = jnp.array([meets[np.array(axes) == axis].any() for axis in range(at.ndim)], dtype=bool)
+    return found
+
+
+def _halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
+    """For every axis and every bit of its places: the axis, and which elements are at a place with the bit."""
+    axes, masks = [], [np.zeros((0, *shape), bool)]
+    for axis, size in enumerate(shape):
+        place = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        for bit in range((size - 1).bit_length()):
+            axes.append(axis)
+            masks.append(np.broadcast_to((place >> bit) & 1 == 1, shape)[None])
+    return axes, np.concatenate(masks)
+
+
+@partial(jax.jit, static_argnames=("of", "rules"))
+def _law(of: _Of, rules: tuple[Rule, ...], points: tuple[Bound, Values]) -> list[Array]:
+    """The residual of the law for every rule at every point; points are stacked, so that code is compiled once."""
+    return jax.lax.map(lambda at: [_residual(of.terms, rule, *at) for rule in rules], points)
+
+
+def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> Array:
+    q = conditional(rule, of, bound, values).distribution
+    mine = [term for term in of if rule.site in term.depends]
+    at = _everywhere(terms(bound).priors[rule.site]) if rule.family == ENUMERATED else _spread(q)
+
+    def densities(x: Array) -> tuple[Array, Array, Array]:
+        parts = [term.density(bound, values | {rule.site: x}) for term in mine]
+        log_q = q.log_prob(x).sum()
+        return sum(d.sum() for d in parts), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
+
+    g, log_q, size = jax.lax.map(densities, at)
+    return (jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / (size[1:] + size[0])).max()
+
+
+def _spread(q: Distribution) -> Array:
+    """A draw from q, and draws a third as far from it, as far, and ten times as far as another draw is."""
+    draws = q.sample(jax.random.PRNGKey(1), (2,))
+    transform = biject_to(q.support)
+    centre, other = transform.inv(draws)
+    moves = jnp.stack([jnp.clip(spread * (other - centre), -30.0, 30.0) for spread in (0.0, *SPREADS)])
+    return transform(centre + moves)
+
+
+def _everywhere(prior: Prior) -> Array:
+    """Values of a discrete site: the first choice, the last, and mixed ones, element by element."""
+    choices = jnp.asarray(prior.choices)
+    size = len(choices)
+    mixed = jax.random.randint(jax.random.PRNGKey(1), (4, *prior.shape), 0, size)
+    ends = jnp.stack([jnp.zeros(prior.shape, mixed.dtype), jnp.full(prior.shape, size - 1, mixed.dtype)])
+    return choices[jnp.concatenate([ends, mixed])]
+
+
+def _points(bound: Bound) -> tuple[Bound, Values]:
+    """The program at two feasible points, with other data and with the data of the fit, stacked."""
+    data, latent = _generic(bound)
+    bounds = [replace(bound, observed=data), bound]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *bounds), latent
+
+
+@jax.jit
+def _generic(bound: Bound) -> tuple[Values, Values]:
+    """Other data, and values of the latent sites at two points, all inside their supports."""
+
+    def run(key: Array) -> dict[str, Array]:
+        model = substitute(uncondition(seed(bound.function, key)), substitute_fn=_anywhere)
+        sites = trace(model).get_trace(**bound.inputs)
+        return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
+
+    found = jax.vmap(run)(jax.random.split(jax.random.PRNGKey(2), 2))
+    data = {name: found[name][0].astype(value.dtype) for name, value in bound.observed.items()}
+    return data, {name: found[name] for name in bound.latent}
+
+
+def _anywhere(site: dict | None = None) -> Any:
+    """A value inside the support of a site, whatever its distribution there; integers within a few of the least."""
+    if site is None or site["type"] != "sample" or site["value"] is not None:
+        return None
+    support = site["fn"].support
+    if not support.is_discrete:
+        return feasible(site)
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+    if low is None or (site["fn"].event_shape and not isinstance(site["fn"], Independent)):
+        return None
+    top = low + 4 if high is None else high
+    return jax.random.randint(site["kwargs"]["rng_key"], site["fn"].shape(), low, top + 1)
