@@ -73,8 +73,12 @@ def candidates(prior: Prior) -> list[str]:
     return [family.name for family in FAMILIES if prior.kind in family.priors]
 
 
-def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> Conditional:
-    """p(site | values) under the sum of the terms `of`. The value of the site itself, if there is one, is not used."""
+def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, near: Array | None = None) -> Conditional:
+    """p(site | values) under the sum of the terms `of`; the value of the site itself is not used.
+
+    near: a likely value of the site, a draw of a Markov chain for example: gradients are taken there, once. Without
+    it they are taken in the middle of the support, and again around what that gives.
+    """
     prior = terms(bound).priors[rule.site]
     mine = [term for term in of if rule.site in term.depends]
 
@@ -89,9 +93,9 @@ def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) ->
         return sum((jnp.sum(part) for part in parts(x)), jnp.zeros(()))
 
     if rule.family == NORMAL:
-        distribution, at = _normal(rule.coupled, density, prior.shape)
+        distribution, at = _normal(rule.coupled, density, prior.shape, near)
     else:
-        distribution, at = _of_family(TABLE[rule.family], density, drawn)
+        distribution, at = _of_family(TABLE[rule.family], density, drawn, near)
     return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
 
 
@@ -100,8 +104,12 @@ def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
     return jnp.zeros(prior.shape, bound.sites[prior.name].dtype)
 
 
-def _of_family(family: Family, density: Function, prior: Distribution) -> tuple[Distribution, Array]:
-    """Read the coefficients around the middle of the support, then around the mean of what that gave."""
+def _of_family(
+    family: Family, density: Function, prior: Distribution, near: Array | None
+) -> tuple[Distribution, Array]:
+    """Read the coefficients, twice where it is not known where to look."""
+    if near is not None:
+        return family.build(family.read(density, near, prior), prior), near
     transform = biject_to(prior.support)
     middle = transform(jnp.zeros(transform.inverse_shape(prior.shape())))
 
@@ -134,17 +142,22 @@ def _typical(distribution: Distribution, otherwise: Array) -> Array:
     return jnp.where(good, value, otherwise)
 
 
-def _normal(coupled: tuple[int, ...], density: Function, shape: tuple[int, ...]) -> tuple[Distribution, Array]:
-    """g is quadratic: its gradient and its constant Hessian, which is diagonal but for the coupled axes."""
+def _normal(
+    coupled: tuple[int, ...], density: Function, shape: tuple[int, ...], near: Array | None
+) -> tuple[Distribution, Array]:
+    """g is quadratic: its gradient and its constant Hessian, which is diagonal but for the coupled axes.
+
+    A step of Newton's is exact; a second one, from close by, is for rounding.
+    """
     gradient = jax.grad(density)
-    zero = jnp.zeros(shape)
+    start, steps = (jnp.zeros(shape), 2) if near is None else (near, 1)
     if not coupled:
 
         def step(mean: Array, _: None) -> tuple[Array, Array]:
             slope, curvature = jax.jvp(gradient, (mean,), (jnp.ones(shape),))
             return mean - slope / curvature, curvature
 
-        mean, curvature = jax.lax.scan(step, zero, None, 2)  # the second step, from close by, is for rounding
+        mean, curvature = jax.lax.scan(step, start, None, steps)
         return dist.Normal(mean, 1 / jnp.sqrt(-curvature[0])), mean
     size = prod(shape[axis] for axis in coupled)
     apart = [axis for axis in range(len(shape)) if axis not in coupled]
@@ -158,7 +171,7 @@ def _normal(coupled: tuple[int, ...], density: Function, shape: tuple[int, ...])
         inverse = [order.index(axis) for axis in range(len(shape))]
         return jnp.transpose(x.reshape(*batch, *(shape[axis] for axis in coupled)), inverse)
 
-    slope, change = jax.linearize(gradient, zero)
+    slope, change = jax.linearize(gradient, start)
 
     def column(direction: Array) -> Array:
         return flat(change(unflat(jnp.broadcast_to(direction, (*batch, size)))))
@@ -170,8 +183,9 @@ def _normal(coupled: tuple[int, ...], density: Function, shape: tuple[int, ...])
     def solve(x: Array) -> Array:
         return jax.scipy.linalg.cho_solve((factor, True), x[..., None])[..., 0]
 
-    mean = solve(flat(slope))
-    mean += solve(flat(gradient(unflat(mean))))
+    mean = flat(start) + solve(flat(slope))
+    if near is None:
+        mean += solve(flat(gradient(unflat(mean))))
     return JointNormal(mean, factor, tuple(coupled), tuple(shape)), unflat(mean)
 
 
@@ -208,10 +222,11 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     has no batch, its axes meet whatever the other has. What belongs to several elements goes to the first of them:
     the site is then not elementwise in this term.
     """
-    extra, batch = part.ndim - term.batch_ndim, len(prior.shape) - prior.event_dim
-    events = part.shape[term.batch_ndim :] == prior.shape[batch:]
-    if not (events or term.batch_ndim == 0 or (batch == 0 and extra == 0)):
-        part = part.sum(tuple(range(term.batch_ndim, part.ndim)))
+    lead = part.ndim if term.batch_ndim is None else term.batch_ndim
+    extra, batch = part.ndim - lead, len(prior.shape) - prior.event_dim
+    events = part.shape[lead:] == prior.shape[batch:]
+    if not (events or lead == 0 or (batch == 0 and extra == 0)):
+        part = part.sum(tuple(range(lead, part.ndim)))
         part = part.reshape(part.shape + (1,) * prior.event_dim)
     part = part.sum(tuple(range(part.ndim - len(prior.shape)))) if part.ndim > len(prior.shape) else part
     part = part.reshape((1,) * (len(prior.shape) - part.ndim) + part.shape)
@@ -220,3 +235,15 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     shared = part.shape != prior.shape
     place = tuple(slice(0, own) for own in part.shape)
     return jnp.zeros(prior.shape).at[place].add(part), shared
+
+
+def without(rule: Rule, of: Sequence[Term]) -> tuple[Term, ...]:
+    """The terms with a site integrated out: those it reaches become one, its local evidence."""
+    mine = [term for term in of if rule.site in term.depends]
+
+    def evidence(bound: Bound, values: Values) -> Array:
+        return conditional(rule, of, bound, values).log_evidence
+
+    depends = frozenset().union(*(term.depends for term in mine)) - {rule.site}
+    rest = [term for term in of if rule.site not in term.depends]
+    return (*rest, Term(rule.site, depends, evidence, None))

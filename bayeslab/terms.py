@@ -29,13 +29,13 @@ class Term(NamedTuple):
     depends: the latent sites that reach it.
     density: (bound, values) -> an array whose sum is the term: the batch of the site, then the parts of its events
     that are independent.
-    batch_ndim: how many axes are the batch.
+    batch_ndim: how many axes are the batch; None for all.
     """
 
     name: str
     depends: frozenset[str]
     density: Callable[[Bound, Values], Array]
-    batch_ndim: int
+    batch_ndim: int | None
 
 
 class Prior(NamedTuple):

@@ -1,31 +1,30 @@
-"""Independent draws from a posterior known in closed form."""
+"""Independent draws from the exact posterior of any program whose sites can be eliminated one after the other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jax import Array
-from numpyro.handlers import seed
+from numpyro.distributions import Distribution
 from numpyro.infer.util import log_density
 
-from bayeslab.bind import signature
 from bayeslab.draws import Draws
+from bayeslab.elimination import Rule, conditional, without
 from bayeslab.methods.settings import require_positive
-from bayeslab.program import Bound, Program
+from bayeslab.program import Bound, Values, structure
+from bayeslab.proof import Found, prove, widened
+from bayeslab.terms import Term, terms
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Draw from a stated posterior, for example `Exact(normal_gamma.posterior)`, and give the log evidence.
+    """Eliminate every site in turn, and draw them back in the opposite order.
 
-    posterior: a program with the latent sites of the model, which names inputs and observed sites of the model as
-    its arguments. That it is the posterior is proven at every fit: log p(latent, observed) - log p(latent | observed)
-    must be the same at every point, and is the log evidence.
+    What remains when all sites are gone is the log evidence of the data, in `tree.attrs["log_evidence"]`. The order is
+    found, last drawn first where that works. Every elimination is proven on the data of the fit.
     """
 
-    posterior: Program
     num_samples: int = 1000
 
     num_warmup = 0
@@ -34,58 +33,82 @@ class Exact:
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples")
-        if not callable(self.posterior):
-            raise TypeError("Exact needs the posterior as a program, for example Exact(normal_gamma.posterior)")
 
-    def plan(self, bound: Bound) -> "StatedSampler":
-        values = bound.inputs | bound.observed
-        if unknown := [name for name in signature(self.posterior).parameters if name not in values]:
-            raise ValueError(f"the posterior asks for {unknown}, which the model does not have; it has {list(values)}")
-        if bound.present:
-            raise ValueError(
-                f"entries {sorted(bound.present)} have missing values, for which the stated posterior does not hold; "
-                "use NUTS()"
-            )
-        sampler = StatedSampler(self.posterior)
-        _prove(sampler, bound)
-        return sampler
+    def plan(self, bound: Bound) -> "ExactSampler":
+        if not bound.latent:
+            raise ValueError("every site of the program is observed: there is nothing to infer")
+        for name in bound.latent:
+            if bound.sites[name].improper:
+                raise ValueError(
+                    f"site '{name}' has an improper prior, so the data have no evidence; use Gibbs() or NUTS()"
+                )
+        return ExactSampler(tuple(order(bound)), structure(bound))
+
+
+def order(bound: Bound) -> list[Rule]:
+    """Rules that eliminate all sites, each proven under the terms that those before it leave.
+
+    Raises ValueError with the reasons where no site of those left can be eliminated.
+    """
+    with jax.enable_x64(True):
+        wide = widened(bound)
+        of: Sequence[Term] = terms(wide).terms
+        left, rules = list(bound.latent), []
+        while left:
+            found = _first(wide, of, left[::-1])
+            rules.append(found)
+            of = without(found, of)
+            left.remove(found.site)
+    return rules
+
+
+def _first(bound: Bound, of: Sequence[Term], names: list[str]) -> Rule:
+    refused: list[Found] = []
+    for name in names:
+        [found] = prove(bound, of, [name])
+        if found.rule is not None:
+            return found.rule
+        refused.append(found)
+    reasons = "; ".join(f"site '{found.site}': {found.reason}" for found in refused)
+    raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()")
+
+
+class Remaining(NamedTuple):
+    """The key, and the distribution of the site that was eliminated last, which depends on the data alone."""
+
+    key: Array
+    last: Distribution
 
 
 @dataclass(frozen=True)
-class StatedSampler:
-    posterior: Program
+class ExactSampler:
+    """rules: in the order of elimination."""
 
-    def start(self, key: Array, bound: Bound) -> Array:
-        return key
+    rules: tuple[Rule, ...]
+    structure: Any
 
-    def advance(self, key: Array, bound: Bound) -> tuple[Array, Draws]:
-        key, now = jax.random.split(key)
-        log_q, sites = log_density(seed(self._program, now), (bound,), {}, {})
-        latent = {name: sites[name]["value"] for name in bound.latent}
-        log_p, run = log_density(bound.program, (), {}, latent)
+    def start(self, key: Array, bound: Bound) -> Remaining:
+        return Remaining(key, conditional(self.rules[-1], self._stages(bound)[-1], bound, {}).distribution)
+
+    def advance(self, state: Remaining, bound: Bound) -> tuple[Remaining, Draws]:
+        key, *keys = jax.random.split(state.key, 1 + len(self.rules))
+        values: Values = {}
+        log_q = 0.0
+        for rule, of, now in zip(self.rules[::-1], self._stages(bound)[::-1], keys, strict=True):
+            last = rule is self.rules[-1]
+            q = state.last if last else conditional(rule, of, bound, values).distribution
+            values[rule.site] = q.sample(now).astype(bound.sites[rule.site].dtype)
+            log_q += q.log_prob(values[rule.site]).sum()
+        log_p, run = log_density(bound.program, (), {}, values)
         computed = {name: site["value"] for name, site in run.items() if site["type"] == "deterministic"}
-        return key, Draws(latent | computed, {"lp": log_p, "log_q": log_q, "log_evidence": log_p - log_q})
+        stats = {"lp": log_p, "log_q": log_q, "log_evidence": log_p - log_q}
+        return Remaining(key, state.last), Draws(values | computed, stats)
 
     adapt = advance
 
-    def _program(self, bound: Bound) -> Any:
-        values = bound.inputs | bound.observed
-        return self.posterior(**{name: values[name] for name in signature(self.posterior).parameters})
-
-
-def _prove(sampler: StatedSampler, bound: Bound) -> None:
-    """The law: log joint minus log posterior is constant, relative to the size of the two."""
-    stats = _law(sampler, bound)
-    gap = float(jnp.ptp(stats["log_evidence"]))
-    size = float(jnp.abs(stats["lp"]).max() + jnp.abs(stats["log_q"]).max() + 1.0)
-    if not gap <= size * float(jnp.sqrt(jnp.finfo(stats["lp"].dtype).eps)):
-        raise ValueError(
-            f"the stated posterior is not the posterior of this program: log p(latent, observed) minus "
-            f"log p(latent | observed) varies by {gap:.3g} between draws"
-        )
-
-
-@partial(jax.jit, static_argnames="sampler")
-def _law(sampler: StatedSampler, bound: Bound) -> dict[str, Array]:
-    """Densities at a few draws."""
-    return jax.vmap(lambda key: sampler.advance(key, bound)[1].stats)(jax.random.split(jax.random.PRNGKey(0), 4))
+    def _stages(self, bound: Bound) -> list[Sequence[Term]]:
+        """The terms before each elimination."""
+        stages: list[Sequence[Term]] = [terms(bound).terms]
+        for rule in self.rules[:-1]:
+            stages.append(without(rule, stages[-1]))
+        return stages

@@ -71,12 +71,12 @@ class NUTS:
         require_continuous(bound, "NUTS")
         size = sum(prod(bound.sites[name].shape) for name in bound.latent)
         dense = size <= DENSE_UP_TO if self.dense_mass is None else self.dense_mass
-        kernel = _NUTS(dense, self.target_accept_prob, self.max_tree_depth)
+        kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
         return KernelSampler(kernel, structure(bound), self.num_warmup)
 
 
 @dataclass(frozen=True)
-class _NUTS:
+class NUTSKernel:
     """A record, not a bound method or a lambda: those are equal only to themselves, and would compile again."""
 
     dense_mass: bool
@@ -119,7 +119,7 @@ class KernelSampler:
         kernel = self._ready(bound)
         state = kernel.sample(state, (bound,), {})
         constrain = kernel.postprocess_fn((bound,), {})
-        stats = _stats(state)
+        stats = kernel_stats(state)
         if hasattr(self.build, "max_tree_depth"):
             stats["reached_max_tree_depth"] = stats["n_steps"] >= 2**self.build.max_tree_depth - 1
         return state, Draws(constrain(getattr(state, kernel.sample_field)), stats)
@@ -136,7 +136,7 @@ class KernelSampler:
         return kernel
 
 
-def _stats(state: Any) -> dict[str, Array]:
+def kernel_stats(state: Any) -> dict[str, Array]:
     """What a kernel says of a draw, by the names that ArviZ knows; `lp` lives in the unconstrained space."""
     stats = {new: getattr(state, old) for old, new in _NAMES.items() if hasattr(state, old)}
     if "potential_energy" in stats:
