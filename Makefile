@@ -10,6 +10,7 @@ PYENV = $$(pyenv root 2>/dev/null || echo "$${PYENV_ROOT:-$$HOME/.pyenv}")
 WITH_PYTHONS = PATH="$$(ls -d "$(PYENV)"/versions/*/bin 2>/dev/null | sort -rV | tr '\n' ':')$$PATH"
 
 LOCK := --quiet --universal --python-version 3.12 --upgrade --no-header --no-annotate
+PARALLEL := -n 2 --dist worksteal
 STEPS := environment lint types tests notebooks
 
 export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
@@ -39,20 +40,21 @@ types: .venv/.ready
 	.venv/bin/mypy
 
 tests: .venv/.ready
-	.venv/bin/pytest -m "not slow" --durations 10
+	.venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
 
 notebooks: .venv/.ready
 	@rm -rf build/notebooks
 	@for notebook in notebooks/*.ipynb; do \
 	    test ! -e "$$notebook" && continue; \
-	    .venv/bin/jupyter nbconvert --to notebook --execute --output-dir build/notebooks "$$notebook" || exit 1; \
+	    env -u MPLBACKEND .venv/bin/jupyter nbconvert --to notebook --execute \
+	        --ExecutePreprocessor.record_timing=False --output-dir build/notebooks "$$notebook" || exit 1; \
 	done
 
 slow: .venv/.ready
 	.venv/bin/pytest -m slow --durations 10
 
 test-3.12: .tools/python-3.12/.ready
-	.tools/python-3.12/bin/pytest -m "not slow"
+	.tools/python-3.12/bin/pytest -m "not slow" $(PARALLEL)
 
 docs: .venv/.docs
 	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build

@@ -8,6 +8,7 @@ from bayeslab.diagnosis import diagnose
 from bayeslab.explain import explain
 from bayeslab.fit import fit
 from bayeslab.methods.exact import Exact
+from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import MCMC, NUTS
 from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_field_normal, normalising_flow
@@ -19,6 +20,7 @@ __all__ = [
     "NUTS",
     "SVI",
     "Exact",
+    "Gibbs",
     "Laplace",
     "align",
     "bind",

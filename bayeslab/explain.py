@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from bayeslab.bind import bind
-from bayeslab.program import Bound, Data, Frozen, Program, Site, Slot, precision
+from bayeslab.plan import planned, rows
+from bayeslab.program import Bound, Data, Frozen, Program, Slot, precision
 
-COLUMNS = ("site", "is", "distribution", "shape", "plates", "support")
+COLUMNS = ("site", "is", "prior", "shape", "plates", "children", "conditional", "law")
 
 
 @dataclass(frozen=True)
@@ -40,25 +41,18 @@ class Explanation:
 
 
 def explain(model: Program, data: Data) -> Explanation:
-    """The sites of `model` as `data` bind it: observed, latent or missing, shapes, plates and supports.
+    """The sites of `model` as `data` bind it, and how each will be handled; nothing is fitted.
 
-    Raises what `bind` raises. Nothing is fitted.
+    conditional: the family of p(site | all other sites), found by differentiation, or why there is none. law: how far
+    log joint minus log conditional is from a constant, relative to its terms; 1e-8 is the most that passes.
+    Raises what `bind` raises.
     """
     with precision():
         bound = bind(model, data)
         name = getattr(model, "__qualname__", getattr(model, "__name__", type(model).__name__))
         module = getattr(model, "__module__", "").rpartition(".")[2]
-        rows = tuple(_row(site, bound) for site in bound.sites.values())
-        return Explanation(f"{module}.{name}({_inputs(bound)})", rows, tuple(_notes(bound)))
-
-
-def _row(site: Site, bound: Bound) -> tuple[str, ...]:
-    plates = ", ".join(f"{plate.name} {plate.size}" for plate in site.plates)
-    role = site.role
-    if site.name in bound.present:
-        present = np.asarray(bound.present[site.name])
-        role = f"observed, {int((~present).sum())} of {present.size} missing"
-    return site.name, role, site.family, str(site.shape), plates, site.support
+        table = tuple(tuple(row) for row in rows(bound))
+        return Explanation(f"{module}.{name}({_inputs(bound)})", table, tuple(_notes(bound)))
 
 
 def _inputs(bound: Bound) -> str:
@@ -77,11 +71,13 @@ def _inputs(bound: Bound) -> str:
 
 def _notes(bound: Bound) -> list[str]:
     frozen = [
-        a.name
-        for a in bound.settings
-        if any(isinstance(x, Frozen) and isinstance(x.value, np.ndarray) for x in a.leaves)
+        argument.name
+        for argument in bound.settings
+        if any(isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) for leaf in argument.leaves)
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
+    if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
+        notes.append(f"without a method, fit uses {type(planned(bound)).__name__}")
     return notes

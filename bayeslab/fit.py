@@ -14,7 +14,7 @@ from bayeslab.continuation import joined, saved_state, settings, unsaved_state
 from bayeslab.draws import Method
 from bayeslab.entries import read
 from bayeslab.importance import pareto_tail
-from bayeslab.methods.mcmc import NUTS
+from bayeslab.plan import planned
 from bayeslab.program import Bound, Data, Program, feasible, precision, raw_key
 from bayeslab.progress import bar
 from bayeslab.runner import Run, drive
@@ -34,7 +34,10 @@ def fit(
     progress: bool = True,
     dtype: Any = jnp.float64,
 ) -> "DataTree":
-    """Draw from p(latent | observed) with `method`, by default NUTS.
+    """Draw from p(latent | observed) with `method`.
+
+    method: by default the one that `explain` names: Exact where every site can be eliminated, else Gibbs where a site
+    is discrete, else NUTS.
 
     data: arguments of `model` by name and values of observed sites by site name; NaN in those is a missing entry.
     previous: a result of the same model, data and method, also from a file, to go on from: the result has its
@@ -47,13 +50,13 @@ def fit(
     Interrupted from the keyboard it returns the draws that all chains have, and `attrs["interrupted"]` is 1.
     Raises ValueError or TypeError, with one sentence, for bad data and where the method does not apply.
     """
-    method = NUTS() if method is None else method
-    if not hasattr(method, "plan"):
+    if not hasattr(method, "plan") and method is not None:
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
     with precision(dtype):
         bound = bind(model, data)
         _refuse_nothing_observed(bound)
         random = raw_key(key)
+        method = planned(bound) if method is None else method
         sampler = method.plan(bound)
         state = None if previous is None else unsaved_state(previous, method, sampler, bound)
         with bar(type(method).__name__, progress) as report:

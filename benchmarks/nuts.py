@@ -1,6 +1,6 @@
 """Effective draws per CPU second of NUTS in bayeslab and of its peers, on one core, compilation excluded.
 
-    python benchmarks/nuts.py --rounds 5 --peers benchmarks/.peers/bin/python
+    python benchmarks/nuts.py --rounds 5 --peers .tools/peers/bin/python
 
 Every sampler is a process of its own, which compiles first and then draws four chains of 1,000 + 1,000 once a round.
 A peer that is not installed is skipped. README.md says what is measured.
@@ -124,7 +124,7 @@ def report(problem: str, found: dict[str, list[tuple[float, float]]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--peers", default=str(HERE / ".peers/bin/python"), help="Python that has nutpie and PyMC")
+    parser.add_argument("--peers", default=".tools/peers/bin/python", help="Python with nutpie and PyMC")
     parser.add_argument("--problem", choices=PROBLEMS, action="append", help="by default all")
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)), help="the core to use")
     options = parser.parse_args()

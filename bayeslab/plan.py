@@ -1,0 +1,80 @@
+"""The plan: how every site of a program will be handled, and why. `explain` shows it, `fit` follows it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bayeslab.draws import Method
+from bayeslab.methods.exact import Exact
+from bayeslab.methods.gibbs import Gibbs
+from bayeslab.methods.mcmc import NUTS
+from bayeslab.program import Bound, Site
+from bayeslab.proof import Found, find_all
+
+MANY = 12
+"""Latent sites beyond which `fit` does not look for an order in which all of them can be eliminated."""
+
+
+class Row(NamedTuple):
+    """One site. conditional: given all other sites. law: the residual of its proof, as text."""
+
+    site: str
+    role: str
+    distribution: str
+    shape: str
+    plates: str
+    children: str
+    conditional: str
+    law: str
+
+
+def rows(bound: Bound) -> list[Row]:
+    """One row a site, in program order."""
+    found = {one.site: one for one in _found(bound)}
+    return [_row(site, bound, found.get(site.name)) for site in bound.sites.values()]
+
+
+def planned(bound: Bound) -> Method:
+    """The method of `fit` where none is given: Exact where all sites can be eliminated, else Gibbs where a site is
+    discrete, else NUTS."""
+    found = _found(bound)
+    if found and len(found) <= MANY and all(one.rule is not None for one in found):
+        method = Exact()
+        try:
+            method.plan(bound)
+        except ValueError:
+            pass
+        else:
+            return method
+    return Gibbs() if any(site.is_discrete for site in bound.sites.values() if site.role == "latent") else NUTS()
+
+
+def _found(bound: Bound) -> list[Found]:
+    """What is found for every latent site; nothing where the program cannot be taken apart."""
+    try:
+        return find_all(bound)
+    except ValueError:
+        return []
+
+
+def _row(site: Site, bound: Bound, found: Found | None) -> Row:
+    plates = ", ".join(f"{plate.name} {plate.size}" for plate in site.plates)
+    role = site.role
+    if site.name in bound.present:
+        present = np.asarray(bound.present[site.name])
+        role = f"observed, {int((~present).sum())} of {present.size} missing"
+    how = (site.name, role, site.family, str(site.shape), plates)
+    if found is None:
+        return Row(*how, "", "", "")
+    if found.rule is None:
+        return Row(*how, "", f"not in closed form: {found.reason}", _number(found.residual))
+    joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
+    return Row(*how, ", ".join(found.rule.children), found.rule.family + joint, _number(found.residual))
+
+
+def _sizes(site: Site, axes: tuple[int, ...]) -> str:
+    return " x ".join(str(site.shape[axis]) for axis in axes)
+
+
+def _number(residual: float) -> str:
+    return "" if np.isnan(residual) else f"{residual:.0e}"
