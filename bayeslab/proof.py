@@ -166,7 +166,7 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
     def densities(x: Array) -> tuple[Array, Array, Array]:
         parts = [term.density(bound, values | {rule.site: x}) for term in mine]
         log_q = q.log_prob(x).sum()
-        return sum(d.sum() for d in parts), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
+        return jnp.asarray(sum(d.sum() for d in parts)), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
 
     g, log_q, size = jax.lax.map(densities, at)
     return (jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / (size[1:] + size[0])).max()

@@ -21,7 +21,7 @@ from jax import Array
 from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting
 from bayeslab.program import Bound, blueprint, precision, structure
 
-CHUNK = 200
+CHUNK = 1000
 """Draws between two looks at the world, at most."""
 CHUNK_BYTES = 64 * 2**20
 CHUNK_SECONDS = 0.25

@@ -1,6 +1,7 @@
 """The one place that knows the groups of an ArviZ DataTree, and how dimensions get their names."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,7 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
     return equal("observed_data", observed_data(bound)) and equal("constant_data", constant_data(bound))
 
 
+@lru_cache
 def provenance() -> dict[str, str]:
     """Versions of what made a result."""
     return {f"{name}_version": version(name) for name in ("bayeslab", "numpyro", "jax", "arviz")}

@@ -85,7 +85,8 @@ def commands(peers: str) -> Iterable[tuple[str, list[str]]]:
         if package is None:
             found = shutil.which("jags") is not None
         else:
-            found = subprocess.run([peers, "-c", f"import {package}"], capture_output=True).returncode == 0
+            there = shutil.which(peers) is not None
+            found = there and subprocess.run([peers, "-c", f"import {package}"], capture_output=True).returncode == 0
         if found:
             yield name, [peers if package else sys.executable, str(HERE / "peers.py")]
         else:

@@ -14,7 +14,7 @@ class JointNormal(Distribution):
 
     pytree_data_fields = ("loc", "factor")
     pytree_aux_fields = ("coupled", "whole")
-    arg_constraints = {}
+    arg_constraints: dict[str, constraints.Constraint] = {}
 
     def __init__(self, loc: Array, factor: Array, coupled: tuple[int, ...], whole: tuple[int, ...]):
         self.loc, self.factor, self.coupled, self.whole = loc, factor, coupled, whole

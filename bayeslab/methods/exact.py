@@ -13,7 +13,7 @@ from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, without
 from bayeslab.methods.settings import require_positive
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, prove, widened
+from bayeslab.proof import prove, widened
 from bayeslab.terms import Term, terms
 
 
@@ -48,29 +48,43 @@ class Exact:
 def order(bound: Bound) -> list[Rule]:
     """Rules that eliminate all sites, each proven under the terms that those before it leave.
 
-    Raises ValueError with the reasons where no site of those left can be eliminated.
+    Continuous sites go first, the last drawn before the others; where that leads nowhere, other orders are tried.
+    Raises ValueError with the reasons where no order is found.
     """
     with jax.enable_x64(True):
         wide = widened(bound)
-        of: Sequence[Term] = terms(wide).terms
-        left, rules = list(bound.latent), []
-        while left:
-            found = _first(wide, of, left[::-1])
-            rules.append(found)
-            of = without(found, of)
-            left.remove(found.site)
+        names = sorted(reversed(bound.latent), key=lambda name: bound.sites[name].is_discrete)
+        search = _Search(wide, {}, 4 * len(names))
+        rules = search.order(terms(wide).terms, names)
+    if rules is None:
+        reasons = "; ".join(f"site '{name}': {reason}" for name, reason in search.reasons.items())
+        raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()")
     return rules
 
 
-def _first(bound: Bound, of: Sequence[Term], names: list[str]) -> Rule:
-    refused: list[Found] = []
-    for name in names:
-        [found] = prove(bound, of, [name])
-        if found.rule is not None:
-            return found.rule
-        refused.append(found)
-    reasons = "; ".join(f"site '{found.site}': {found.reason}" for found in refused)
-    raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()")
+@dataclass
+class _Search:
+    """reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made."""
+
+    bound: Bound
+    reasons: dict[str, str]
+    proofs: int
+
+    def order(self, of: Sequence[Term], names: list[str]) -> list[Rule] | None:
+        if not names:
+            return []
+        for name in names:
+            if self.proofs == 0:
+                return None
+            self.proofs -= 1
+            [found] = prove(self.bound, of, [name])
+            if found.rule is None:
+                self.reasons[name] = found.reason
+                continue
+            rest = self.order(without(found.rule, of), [other for other in names if other != name])
+            if rest is not None:
+                return [found.rule, *rest]
+        return None
 
 
 class Remaining(NamedTuple):
