@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
     from bayeslab.draws import Method
+    from bayeslab.program import Data, Program
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--column", action="append", default=[], metavar="NAME=COLUMN[,COLUMN...]",
                      help="the column, or columns, of an argument or a site of the model")  # fmt: skip
     fit.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an argument of the model")
-    fit.add_argument("--method", choices=["nuts", "svi", "laplace", "map", "exact"], default="nuts")
+    fit.add_argument("--method", choices=["exact", "gibbs", "nuts", "svi", "laplace", "map"],
+                     help="(default: as `explain` plans)")  # fmt: skip
     fit.add_argument("--draws", type=_count, help="of each chain")
     fit.add_argument("--warmup", type=_count)
     fit.add_argument("--chains", type=_count)
@@ -109,9 +111,9 @@ def _fit(arguments: argparse.Namespace) -> int:
     lecture = _lecture(arguments.name)
     frame = read_table(arguments.table)
     require_writable(arguments.out)
-    method = _method(arguments, lecture)
     columns, values = _pairs(arguments.column, "--column"), _pairs(arguments.set, "--set")
     data = model_data(lecture, frame, arguments.target, columns, values)
+    method = _method(arguments, lecture.model, data)
     _keep_compilations()
     from bayeslab.diagnosis import diagnose
     from bayeslab.fit import fit
@@ -143,23 +145,33 @@ def _lecture(name: str) -> "ModuleType":
     return lectures[name]
 
 
-def _method(arguments: argparse.Namespace, lecture: "ModuleType") -> "Method":
-    from dataclasses import fields
+def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "Method":
+    """The method asked for, or the one that the program allows, with the settings given."""
+    from dataclasses import fields, replace
 
     import bayeslab as bl
+    from bayeslab.plan import planned
+    from bayeslab.program import precision
 
     settings = {"num_samples": arguments.draws, "num_warmup": arguments.warmup, "num_chains": arguments.chains}
     given = {name: value for name, value in settings.items() if value is not None}
-    known: Any = {"nuts": bl.NUTS, "svi": bl.SVI, "laplace": bl.Laplace, "map": bl.MAP, "exact": bl.Exact}
-    method = known[arguments.method]
+    known: Any = {
+        "exact": bl.Exact,
+        "gibbs": bl.Gibbs,
+        "nuts": bl.NUTS,
+        "svi": bl.SVI,
+        "laplace": bl.Laplace,
+        "map": bl.MAP,
+    }
+    if arguments.method is None:
+        with precision():
+            method = planned(bl.bind(model, data))
+    else:
+        method = known[arguments.method]()
     for name in given.keys() - {field.name for field in fields(method)}:
         option = {"num_samples": "--draws", "num_warmup": "--warmup", "num_chains": "--chains"}[name]
-        raise ValueError(f"{option} does not apply to --method {arguments.method}")
-    if arguments.method == "exact":
-        if not hasattr(lecture, "posterior"):
-            raise ValueError(f"model '{arguments.name}' states no exact posterior; use --method nuts")
-        given["posterior"] = lecture.posterior
-    return method(**given)
+        raise ValueError(f"{option} does not apply to the method {type(method).__name__}")
+    return replace(method, **given)
 
 
 def _pairs(texts: list[str], option: str) -> dict[str, str]:

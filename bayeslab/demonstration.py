@@ -18,6 +18,7 @@ from bayeslab.draws import Method
 from bayeslab.explain import explain
 from bayeslab.fit import fit
 from bayeslab.methods.exact import Exact
+from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.svi import SVI, full_rank_normal
@@ -83,13 +84,9 @@ def _methods(lecture: ModuleType, data: Data, draws: int) -> tuple[dict[str, Met
     """The methods to try, and why the others are not worth it."""
     nuts = NUTS(num_samples=draws)
     total = nuts.num_chains * draws
-    methods: dict[str, Method] = {}
     reasons = {}
-    if hasattr(lecture, "posterior"):
-        methods["Exact"] = Exact(lecture.posterior, total)
-    else:
-        reasons["Exact"] = "the lecture states no posterior"
-    methods |= {"NUTS": nuts, "Laplace": Laplace(num_samples=total), "SVI mean field": SVI(num_samples=total)}
+    methods: dict[str, Method] = {"Exact": Exact(total), "Gibbs": Gibbs(num_samples=draws), "NUTS": nuts}
+    methods |= {"Laplace": Laplace(num_samples=total), "SVI mean field": SVI(num_samples=total)}
     if _dimension(lecture, data) > 1:
         methods["SVI full rank"] = SVI(full_rank_normal(), num_samples=total)
     else:

@@ -5,8 +5,9 @@ between two chunks there is room for progress, Ctrl-C and a checkpoint. Threads 
 runs without Python's lock; accelerators run all chains at once instead.
 """
 
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -159,8 +160,9 @@ def _strong(tree: Any) -> Any:
 
 @dataclass
 class _Track:
-    """One thread's work: a chain, or all chains at once.
+    """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
 
+    seconds: of the last chunk, for one step.
     checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
     """
 
@@ -171,6 +173,7 @@ class _Track:
     key: np.ndarray
     previous: State | None
     done: int = 0
+    seconds: float = 0.0
     history: list[Draws] = field(default_factory=list)
     parts: list[Draws] = field(default_factory=list)
     checkpoints: list[tuple[int, State]] = field(default_factory=list)
@@ -184,12 +187,12 @@ class _Track:
     def draws_done(self) -> int:
         return self.checkpoints[-1][0] if self.checkpoints else 0
 
-    def run(self, stop: Event, floor: Callable[[], int]) -> None:
+    def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
         """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
         warms_up = draws_while_adapting(self.sampler)
         state = self.code.start(self.key, self.bound) if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
-            state = self._adapt(state, stop)
+            state = yield from self._adapt(state, stop)
         if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
             return
         self.done = self.method.num_warmup
@@ -203,8 +206,9 @@ class _Track:
             while len(self.checkpoints) > 1 and self.checkpoints[1][0] <= lowest:
                 self.checkpoints.pop(0)
             self._listen(draws)
+            yield
 
-    def _adapt(self, state: State, stop: Event) -> State:
+    def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
         for count in self._counts(self.method.num_warmup, stop):
             state, draws = self._call(self.code.adapt, count, 1, state)
             self.done += count
@@ -213,6 +217,7 @@ class _Track:
                 self.history.append(draws)
                 if np.all(draws.history.get("converged", np.zeros(1))[-1]):
                     break
+            yield
         return state
 
     def cut(self, draws: int) -> State:
@@ -225,19 +230,20 @@ class _Track:
         return state
 
     def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
+        began = time.perf_counter()
         state, kept = code(np.int32(count), np.int32(thinning), state, self.bound)
-        return state, jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), kept)
+        draws = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), kept)
+        self.seconds = (time.perf_counter() - began) / count
+        return state, draws
 
     def _counts(self, number: int, stop: Event) -> Iterator[int]:
         """Chunks that make `number` steps, no more, each of about CHUNK_SECONDS."""
         left, count = number, 1
         while left > 0 and not stop.is_set():
             count = min(count, left)
-            began = time.perf_counter()
             yield count
             left -= count
-            pace = max(time.perf_counter() - began, 1e-6) / count
-            count = int(np.clip(CHUNK_SECONDS / pace, 1, self.code.buffer))
+            count = int(np.clip(CHUNK_SECONDS / max(self.seconds, 1e-9), 1, self.code.buffer))
 
     def _listen(self, draws: Draws) -> None:
         for name, value in (draws.stats | draws.history).items():
@@ -255,12 +261,15 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
     def floor() -> int:
         return min(track.draws_done for track in tracks)
 
-    def run(track: _Track) -> None:
+    def run(mine: list[_Track]) -> None:
         with precision(np.float64 if wide else np.float32):  # the scope belongs to the thread
-            track.run(stop, floor)
+            turns = [track.run(stop, floor) for track in mine]
+            while turns:
+                turns = [turn for turn in turns if next(turn, turns) is not turns]
 
-    with ThreadPoolExecutor(len(tracks)) as pool:
-        running: list[Future] = [pool.submit(run, track) for track in tracks]
+    threads = min(len(tracks), os.process_cpu_count() or 1 if hasattr(os, "process_cpu_count") else os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool:
+        running: list[Future] = [pool.submit(run, tracks[first::threads]) for first in range(threads)]
         try:
             pending = set(running)
             while pending:

@@ -13,8 +13,11 @@ ROOT = Path(__file__).parents[1]
 
 # A module imports only from those before it.
 ORDER = (
-    *("observation", "program", "entries", "flow", "bind", "unconstrained", "explain", "draws"),
-    *("methods", "methods.settings", "methods.exact", "methods.mcmc", "methods.svi", "methods.laplace"),
+    *("observation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
+    *("distributions.enumerated", "distributions.joint_normal", "distributions"),
+    *("terms", "families", "elimination", "proof"),
+    *("methods", "methods.settings", "methods.stated", "methods.exact"),
+    *("methods.mcmc", "methods.gibbs", "methods.svi", "methods.laplace", "plan", "explain"),
     *("runner", "tree", "progress", "continuation", "importance", "fit", "predict", "calibration"),
     *("alignment", "comparison", "diagnosis", "plots"),
     *("datasets.motifs", "datasets.regression", "datasets.tables", "datasets"),

@@ -22,7 +22,7 @@ from xarray import DataTree
 
 import bayeslab as bl
 from bayeslab import sbc
-from bayeslab.methods.exact import StatedSampler
+from bayeslab.methods.stated import Stated, StatedSampler
 from bayeslab.models import LECTURES, normal_known_variance, normal_wishart, weight_matrix
 from bayeslab.program import Bound
 
@@ -56,7 +56,7 @@ def smallest_p(checks: DataTree) -> float:
 
 @every_lecture
 def test_stated_posteriors_are_calibrated(lecture: ModuleType) -> None:
-    method = bl.Exact(lecture.posterior, 99)
+    method = Stated(lecture.posterior, 99)
     assert smallest_p(sbc(1, lecture.model, lecture.example(), method, 1000, progress=False)) > LEVEL
 
 
@@ -104,10 +104,10 @@ def test_the_pattern_of_missing_entries_is_kept() -> None:
 
 def test_numbers_of_simulations_and_names_of_dimensions() -> None:
     lecture = LECTURES[-1]
-    checks = sbc(5, lecture.model, lecture.example(), bl.Exact(lecture.posterior, 9), 23, progress=False)
+    checks = sbc(5, lecture.model, lecture.example(), Stated(lecture.posterior, 9), 23, progress=False)
     assert dict(checks["prior_sbc"].sizes) == {"chain": 1, "draw": 23, "feature": 2}
     assert checks.attrs["num_simulations"] == 23
-    again = sbc(5, lecture.model, lecture.example(), bl.Exact(lecture.posterior, 9), 23, progress=False)
+    again = sbc(5, lecture.model, lecture.example(), Stated(lecture.posterior, 9), 23, progress=False)
     np.testing.assert_array_equal(checks["prior_sbc"]["w"], again["prior_sbc"]["w"])
 
 
@@ -119,7 +119,7 @@ def autoregressive(y: Any) -> None:
 
 def test_refusals_say_why() -> None:
     lecture = normal_known_variance
-    method = bl.Exact(lecture.posterior)
+    method = Stated(lecture.posterior)
     with pytest.raises(ValueError, match="'y' gives site 'next' its value and reaches the program another way"):
         sbc(0, autoregressive, {"y": np.ones(5)}, NUTS)
     with pytest.raises(ValueError, match="so nothing is observed"):

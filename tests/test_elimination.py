@@ -81,7 +81,7 @@ def test_a_proof_holds_for_its_data_only() -> None:
         assert find(bind(model, data), "mu").rule is not None
         assert find(bind(model, data | {"c": 1.0}), "mu").rule is None
     bl.fit(0, model, data, bl.Gibbs(num_samples=10), progress=False)
-    with pytest.raises(ValueError, match="no site has a conditional in closed form.*'mu': not Normal given 'y'"):
+    with pytest.raises(ValueError, match=r"no site has a conditional in closed form.*'mu': not Normal given 'y'"):
         bl.fit(0, model, data | {"c": 1.0}, bl.Gibbs(num_samples=10), progress=False)
 
 
@@ -118,7 +118,11 @@ def test_evidence_is_that_of_quadrature(case: str) -> None:
 
 
 def test_evidence_of_truncated_normals_is_that_of_quadrature() -> None:
-    for case, low, high in (("truncated_mean", -0.5, 1.5), ("uniform_mean", -1.0, 3.0), ("half_normal_mean", 0.0, 12.0)):
+    for case, low, high in (
+        ("truncated_mean", -0.5, 1.5),
+        ("uniform_mean", -1.0, 3.0),
+        ("half_normal_mean", 0.0, 12.0),
+    ):
         nodes, weights = np.polynomial.legendre.leggauss(400)
         grid = low + (high - low) * (nodes + 1) / 2
         with precision():

@@ -19,6 +19,7 @@ from xarray import DataTree
 import bayeslab as bl
 from bayeslab import bind, fit
 from bayeslab.bind import signature
+from bayeslab.methods.stated import Stated
 from bayeslab.models import (
     LECTURES,
     beta_binomial,
@@ -51,7 +52,7 @@ def evidence(lecture: ModuleType) -> float:
 
 @lru_cache
 def exact(lecture: ModuleType, num_samples: int = 10_000) -> DataTree:
-    return quiet(1, lecture.model, lecture.example(), bl.Exact(lecture.posterior, num_samples))
+    return quiet(1, lecture.model, lecture.example(), Stated(lecture.posterior, num_samples))
 
 
 def gaps(one: DataTree, other: DataTree) -> dict[str, np.ndarray]:
@@ -66,25 +67,39 @@ def gaps(one: DataTree, other: DataTree) -> dict[str, np.ndarray]:
 
 
 @every_lecture
-def test_exact_has_the_evidence_of_the_closed_form(lecture: ModuleType) -> None:
+def test_stated_and_found_posteriors_have_the_evidence_of_the_closed_form(lecture: ModuleType) -> None:
+    found = quiet(1, lecture.model, lecture.example(), bl.Exact(10_000))
     np.testing.assert_allclose(exact(lecture).attrs["log_evidence"], evidence(lecture), rtol=1e-9)
+    np.testing.assert_allclose(found.attrs["log_evidence"], evidence(lecture), rtol=1e-10)
+    for name, gap in gaps(exact(lecture), found).items():
+        assert gap.max() < 5, name
 
 
 @every_lecture
-def test_nuts_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
-    tree = quiet(2, lecture.model, lecture.example())
+def test_gibbs_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
+    tree = quiet(2, lecture.model, lecture.example(), bl.Gibbs())
     assert bl.diagnose(tree) == ""
     for name, gap in gaps(exact(lecture), tree).items():
         assert gap.max() < 5, name
 
 
-def test_the_diabetes_evidence_is_that_of_the_closed_form() -> None:
+@every_lecture
+def test_nuts_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
+    tree = quiet(2, lecture.model, lecture.example(), bl.NUTS())
+    assert bl.diagnose(tree) == ""
+    for name, gap in gaps(exact(lecture), tree).items():
+        assert gap.max() < 5, name
+
+
+def test_methods_agree_on_the_diabetes_data() -> None:
     data = linear_regression.data()
-    tree = quiet(0, linear_regression.model, data, bl.Exact(linear_regression.posterior, 10))
+    stated = quiet(0, linear_regression.model, data, Stated(linear_regression.posterior, 10_000))
     with precision():
         x, y = jnp.asarray(data["x"].values), jnp.asarray(data["y"].values)
         closed = linear_regression.evidence(x, y, 0.1, 2.0, 1.0, 1.0)
-    np.testing.assert_allclose(tree.attrs["log_evidence"], closed, rtol=1e-9)
+    np.testing.assert_allclose(stated.attrs["log_evidence"], closed, rtol=1e-9)
+    for method in (bl.NUTS(), bl.Gibbs()):
+        assert all(gap.max() < 5 for gap in gaps(stated, quiet(1, linear_regression.model, data, method)).values())
 
 
 def test_laplace_is_exact_for_a_normal_posterior() -> None:
@@ -163,7 +178,7 @@ def test_any_kernel_of_numpyro() -> None:
 
 
 def test_single_precision_on_request() -> None:
-    tree = quiet(9, normal_gamma.model, normal_gamma.example(), dtype=jnp.float32)
+    tree = quiet(9, normal_gamma.model, normal_gamma.example(), bl.NUTS(), dtype=jnp.float32)
     assert tree["posterior"]["mu"].dtype == np.float32
     assert all(gap < 5 for gap in gaps(exact(normal_gamma), tree).values())
 
@@ -242,7 +257,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "every site of the program is observed",
     ),
     "discrete, NUTS": (
-        lambda: quiet(0, discrete, TWOS),
+        lambda: quiet(0, discrete, TWOS, bl.NUTS()),
         ValueError,
         "NUTS needs continuous sites, but site 'z' is discrete",
     ),
@@ -269,12 +284,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a built guide": (lambda: quiet(0, one, TWOS, bl.SVI(autoguide.AutoNormal(one))), TypeError, "pass the class"),
     "a wrong posterior": (
-        lambda: quiet(0, LECTURE.model, LECTURE.example(), bl.Exact(wrong_posterior)),
+        lambda: quiet(0, LECTURE.model, LECTURE.example(), Stated(wrong_posterior)),
         ValueError,
         "not the posterior of this program",
     ),
     "a posterior with gaps": (
-        lambda: quiet(0, LECTURE.model, WITH_GAP, bl.Exact(LECTURE.posterior)),
+        lambda: quiet(0, LECTURE.model, WITH_GAP, Stated(LECTURE.posterior)),
         ValueError,
         r"\['y'\] have missing values",
     ),
@@ -303,9 +318,9 @@ def test_refusals_say_why(case: str) -> None:
 
 
 def test_one_observation_is_enough() -> None:
-    tree = quiet(13, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])})
+    tree = quiet(13, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])}, bl.NUTS())
     posterior = quiet(
-        14, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])}, bl.Exact(normal_gamma.posterior, 10_000)
+        14, normal_gamma.model, {"num_rows": 1, "y": np.array([1.3])}, Stated(normal_gamma.posterior, 10_000)
     )
     assert all(gap < 5 for gap in gaps(posterior, tree).values())
 

@@ -16,13 +16,14 @@ from scipy import stats
 
 import bayeslab as bl
 from bayeslab.datasets import diabetes, new_rows, regression_data
+from bayeslab.methods.stated import Stated
 from bayeslab.models import beta_binomial, linear_regression, linear_regression_known_noise, normal_wishart
 
 KNOWN = linear_regression_known_noise
 
 
 def exact(lecture: Any, data: Any, num_samples: int = 4000) -> xr.DataTree:
-    return bl.fit(1, lecture.model, data, bl.Exact(lecture.posterior, num_samples), progress=False)
+    return bl.fit(1, lecture.model, data, Stated(lecture.posterior, num_samples), progress=False)
 
 
 def test_prior_draws_have_the_moments_of_the_prior() -> None:

@@ -16,6 +16,7 @@ import bayeslab as bl
 from bayeslab import bind, fit
 from bayeslab.continuation import saved_state
 from bayeslab.methods.mcmc import MCMC
+from bayeslab.methods.stated import Stated
 from bayeslab.models import linear_regression, normal_gamma
 from bayeslab.program import precision, raw_key
 from bayeslab.runner import Run, drive, whole_chain
@@ -41,7 +42,7 @@ def counted_compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-METHODS = [SHORT, SVI, bl.MAP(), bl.Laplace(), bl.Exact(normal_gamma.posterior)]
+METHODS = [SHORT, SVI, bl.MAP(), bl.Laplace(), Stated(normal_gamma.posterior)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)

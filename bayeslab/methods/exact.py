@@ -53,7 +53,9 @@ def order(bound: Bound) -> list[Rule]:
     """
     with jax.enable_x64(True):
         wide = widened(bound)
-        names = sorted(reversed(bound.latent), key=lambda name: bound.sites[name].is_discrete)
+        last_first = bound.latent[::-1]
+        names = [name for name in last_first if not bound.sites[name].is_discrete]
+        names += [name for name in last_first if bound.sites[name].is_discrete]
         search = _Search(wide, {}, 4 * len(names))
         rules = search.order(terms(wide).terms, names)
     if rules is None:
