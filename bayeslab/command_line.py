@@ -163,6 +163,7 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
         "laplace": bl.Laplace,
         "map": bl.MAP,
     }
+    method: Any
     if arguments.method is None:
         with precision():
             method = planned(bl.bind(model, data))

@@ -10,7 +10,7 @@ from bayeslab.bind import bind
 from bayeslab.plan import planned, rows
 from bayeslab.program import Bound, Data, Frozen, Program, Slot, precision
 
-COLUMNS = ("site", "is", "prior", "shape", "plates", "children", "conditional", "law")
+COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,17 @@ MANY = 12
 
 
 class Row(NamedTuple):
-    """One site. conditional: given all other sites. law: the residual of its proof, as text."""
+    """One site, as text.
+
+    shape: from the outermost dimension inwards, plates with their names.
+    conditional: given all other sites. law: the residual of its proof.
+    """
 
     site: str
     role: str
     distribution: str
+    support: str
     shape: str
-    plates: str
     children: str
     conditional: str
     law: str
@@ -58,18 +62,22 @@ def _found(bound: Bound) -> list[Found]:
 
 
 def _row(site: Site, bound: Bound, found: Found | None) -> Row:
-    plates = ", ".join(f"{plate.name} {plate.size}" for plate in site.plates)
     role = site.role
     if site.name in bound.present:
         present = np.asarray(bound.present[site.name])
         role = f"observed, {int((~present).sum())} of {present.size} missing"
-    how = (site.name, role, site.family, str(site.shape), plates)
+    how = (site.name, role, site.family, site.support, _shape(site))
     if found is None:
         return Row(*how, "", "", "")
     if found.rule is None:
         return Row(*how, "", f"not in closed form: {found.reason}", _number(found.residual))
     joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
     return Row(*how, ", ".join(found.rule.children), found.rule.family + joint, _number(found.residual))
+
+
+def _shape(site: Site) -> str:
+    names = {len(site.shape) - site.event_dim + plate.dim: plate.name for plate in site.plates}
+    return " x ".join(f"{names[axis]} {size}" if axis in names else str(size) for axis, size in enumerate(site.shape))
 
 
 def _sizes(site: Site, axes: tuple[int, ...]) -> str:

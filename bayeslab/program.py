@@ -236,7 +236,8 @@ def _site(site: dict[str, Any]) -> Site:
         role, family, event_dim, support, discrete = "deterministic", "", 0, "", False
     else:
         role = "factor" if isinstance(fn, Unit) else "observed" if site["is_observed"] else "latent"
-        family, event_dim, discrete = type(unwrapped(fn)).__name__, fn.event_dim, fn.support.is_discrete
+        family = type(unwrapped(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
+        event_dim, discrete = fn.event_dim, fn.support.is_discrete
         support = described(fn.support)
     event_dims = tuple((site.get("infer") or {}).get("event_dims", ()))
     return Site(

@@ -11,7 +11,7 @@ def test_every_site_has_a_row() -> None:
     shown = explain(linear_regression.model, data | {"y": np.where(data["y"] > 2, np.nan, data["y"])})
     assert str(shown).splitlines()[0].startswith("linear_regression.model(x=array (10, 2), shrinkage=0.1")
     rows = {row[0]: row for row in shown.rows}
-    assert rows["tau"][1:4] == ("latent", "Gamma", "()")
+    assert rows["tau"][1:4] == ("latent", "Gamma", "positive")
     assert rows["w"][4] == "feature 2"
     assert rows["y"][1] == "observed, 3 of 10 missing"
 
