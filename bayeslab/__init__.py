@@ -5,6 +5,7 @@ from bayeslab.bind import bind
 from bayeslab.calibration import sbc
 from bayeslab.comparison import compare_posteriors
 from bayeslab.diagnosis import diagnose
+from bayeslab.distributions import MarkovChain
 from bayeslab.explain import explain
 from bayeslab.fit import fit
 from bayeslab.methods.exact import Exact
@@ -22,6 +23,7 @@ __all__ = [
     "Exact",
     "Gibbs",
     "Laplace",
+    "MarkovChain",
     "align",
     "bind",
     "compare_posteriors",

@@ -23,7 +23,7 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
-from bayeslab.families import FAMILIES, Eta, Family, Function
+from bayeslab.families import FAMILIES, Eta, Family, Function, Local
 from bayeslab.program import Bound, Values
 from bayeslab.terms import Prior, Term, terms
 
@@ -42,7 +42,7 @@ class Conditional(NamedTuple):
 class Rule(NamedTuple):
     """How a site is eliminated.
 
-    family: a row of FAMILIES, "Normal" or "Enumerated".
+    family: "Normal", "Enumerated" or the name of a family.
     coupled: axes of the site over which a Normal is joint; the others hold independent elements.
     children: the terms that it reaches, its own prior apart.
     """
@@ -61,7 +61,6 @@ GAUSSIAN = (
     dist.LowRankMultivariateNormal,
     dist.ImproperUniform,
 )
-TABLE = {family.name: family for family in FAMILIES}
 
 
 def candidates(prior: Prior) -> list[str]:
@@ -70,7 +69,12 @@ def candidates(prior: Prior) -> list[str]:
         return [ENUMERATED]
     if prior.kind in GAUSSIAN:
         return [NORMAL]
-    return [family.name for family in FAMILIES if prior.kind in family.priors]
+    return [family.name for family in _families(prior)]
+
+
+def _families(prior: Prior) -> list[Family]:
+    own = getattr(prior.kind, "family", None)
+    return [own] if isinstance(own, Family) else [row for row in FAMILIES if prior.kind in row.priors]
 
 
 def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, near: Array | None = None) -> Conditional:
@@ -92,10 +96,17 @@ def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, ne
     def density(x: Array) -> Array:
         return sum((jnp.sum(part) for part in parts(x)), jnp.zeros(()))
 
+    def likelihood(x: Array) -> Array:
+        children = [
+            aligned(part, term, prior)[0] for part, term in zip(parts(x), mine, strict=True) if term.name != prior.name
+        ]
+        return sum(children, jnp.zeros(prior.shape))
+
     if rule.family == NORMAL:
         distribution, at = _normal(rule.coupled, density, prior.shape, near)
     else:
-        distribution, at = _of_family(TABLE[rule.family], density, drawn, near)
+        [family] = [row for row in _families(prior) if row.name == rule.family]
+        distribution, at = _of_family(family, Local(density, likelihood), drawn, near)
     return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
 
 
@@ -104,17 +115,18 @@ def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
     return jnp.zeros(prior.shape, bound.sites[prior.name].dtype)
 
 
-def _of_family(
-    family: Family, density: Function, prior: Distribution, near: Array | None
-) -> tuple[Distribution, Array]:
+def _of_family(family: Family, local: Local, prior: Distribution, near: Array | None) -> tuple[Distribution, Array]:
     """Read the coefficients, twice where it is not known where to look."""
+    if prior.support.is_discrete:
+        drawn = family.build(family.read(local, jnp.zeros(prior.shape(), int), prior), prior)
+        return drawn, drawn.sample(jax.random.PRNGKey(0))
     if near is not None:
-        return family.build(family.read(density, near, prior), prior), near
+        return family.build(family.read(local, near, prior), prior), near
     transform = biject_to(prior.support)
     middle = transform(jnp.zeros(transform.inverse_shape(prior.shape())))
 
     def step(at: Array, _: None) -> tuple[Array, tuple[Eta, Array]]:
-        eta = family.read(density, at, prior)
+        eta = family.read(local, at, prior)
         return _typical(family.build(eta, prior), at), (eta, at)
 
     _, read = jax.lax.scan(step, middle, None, 2)

@@ -2,9 +2,10 @@
 
 As a function of its value x, the log density of a conjugate site together with its children is eta . t(x) + constant.
 Its gradient is linear in eta, so gradients at two points give eta: nobody does algebra. Whether the function has this
-form at all is not decided here but proven in `elimination.py`.
+form at all is not decided here but proven in `proof.py`.
 
-To support a new family, add a row to FAMILIES, or call `conditional` with a row of your own.
+To support a distribution of your own, give its class an attribute `family`, a `Family` with `read` and `build`; `two`
+makes the `read` of a family with two scalar statistics from their derivatives.
 """
 
 from collections.abc import Callable
@@ -16,30 +17,47 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
+from bayeslab.distributions import MarkovChain
+from bayeslab.program import unwrapped
+
 Eta = Any
 Function = Callable[[Array], Array]
 
 
-class Family(NamedTuple):
-    """priors: distributions whose sites have this family as their conditional.
+class Local(NamedTuple):
+    """What the log joint says of one site, as functions of its value (*batch, *event).
 
-    read: (log density as a function of the value (*batch, *event), a value to look around, the prior) -> coefficients.
+    density: the prior and all children, scalar.
+    likelihood: the children alone, added up at the elements of the site that they belong to, of the shape of the site.
+    """
+
+    density: Function
+    likelihood: Function
+
+
+Read = Callable[[Local, Array, Distribution], Eta]
+
+
+class Family(NamedTuple):
+    """read: (what the log joint says of the site, a value to look around, the prior) -> coefficients.
+
     build: (coefficients, the prior) -> the conditional.
+    priors: distributions whose sites have this family as their conditional, those apart that name it themselves.
     """
 
     name: str
-    priors: tuple[type[Distribution], ...]
-    read: Callable[[Function, Array, Distribution], Eta]
+    read: Read
     build: Callable[[Eta, Distribution], Distribution]
+    priors: tuple[type[Distribution], ...] = ()
 
 
-def _two(first: Function, second: Function) -> Callable[[Function, Array, Distribution], tuple[Array, Array]]:
+def two(first: Function, second: Function) -> Read:
     """Coefficients of two statistics with derivatives `first` and `second`, elementwise, from two points."""
 
-    def read(density: Function, at: Array, prior: Distribution) -> tuple[Array, Array]:
+    def read(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
         transform = biject_to(prior.support)
         x, y = transform(transform.inv(at) - 0.4), transform(transform.inv(at) + 0.5)
-        gx, gy = _gradients(density, x, y)
+        gx, gy = _gradients(local.density, x, y)
         ax, bx, ay, by = first(x), second(x), first(y), second(y)
         determinant = ax * by - bx * ay
         return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
@@ -47,18 +65,33 @@ def _two(first: Function, second: Function) -> Callable[[Function, Array, Distri
     return read
 
 
+def _read_chain(local: Local, at: Array, prior: Distribution) -> Array:
+    """What the children say of every state at every step, (*batch, step, state)."""
+    shape, states = prior.shape(), jnp.arange(unwrapped(prior).num_states)
+    return jax.vmap(lambda state: local.likelihood(jnp.full(shape, state)), out_axes=-1)(states)
+
+
 def _gradients(density: Function, x: Array, y: Array) -> Array:
     """Gradients at two points, from one piece of compiled code."""
     return jax.lax.map(jax.grad(density), jnp.stack([x, y]))
 
 
-def _read_dirichlet(density: Function, at: Array, prior: Distribution) -> Array:
+TRUNCATED = (
+    dist.HalfNormal,
+    dist.LeftTruncatedDistribution,
+    dist.RightTruncatedDistribution,
+    dist.TwoSidedTruncatedDistribution,
+    dist.Uniform,
+)
+
+
+def _read_dirichlet(local: Local, at: Array, prior: Distribution) -> Array:
     """x_j dg/dx_j = eta_j + c x_j, where c is what the program does off the simplex; two points give c."""
     size = at.shape[-1]
     tilt = 1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size)
     x = jnp.full_like(at, 1 / size)
     y = jnp.broadcast_to(tilt / tilt.sum(), at.shape)
-    gx, gy = _gradients(density, x, y)
+    gx, gy = _gradients(local.density, x, y)
     hx, hy = x * gx, y * gy
     # hx - hy = c x - d y for unknown c, d: least squares over the event
     basis = jnp.stack([x, -y], axis=-1)
@@ -71,38 +104,38 @@ def _symmetric(matrix: Array) -> Array:
     return (matrix + matrix.mT) / 2
 
 
-def _read_wishart(density: Function, at: Array, prior: Distribution) -> tuple[Array, Array]:
+def _read_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
     """g(X) = a log|X| - tr(B X): gradients at two multiples of a matrix."""
     size, low, high = at.shape[-1], 0.7, 1.6
     inverse = _symmetric(jnp.linalg.inv(at))
-    gx, gy = map(_symmetric, _gradients(density, low * at, high * at))
+    gx, gy = map(_symmetric, _gradients(local.density, low * at, high * at))
     a = jnp.trace(at @ (gx - gy), axis1=-2, axis2=-1) / (size * (1 / low - 1 / high))
     return a, a[..., None, None] * inverse / low - gx
 
 
-def _read_inverse_wishart(density: Function, at: Array, prior: Distribution) -> tuple[Array, Array]:
+def _read_inverse_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
     """g(X) = -c log|X| - tr(P X^-1): X dg/dX X = -c X + P."""
     size, inverse = at.shape[-1], jnp.linalg.inv(at)
     low, high = 0.7 * at, 1.6 * at
-    gx, gy = map(_symmetric, _gradients(density, low, high))
+    gx, gy = map(_symmetric, _gradients(local.density, low, high))
     mx, my = low @ gx @ low, high @ gy @ high
     c = jnp.trace(inverse @ (mx - my), axis1=-2, axis2=-1) / (size * 0.9)
     return c, mx + c[..., None, None] * low
 
 
-def _of_cholesky(read: Callable) -> Callable:
+def _of_cholesky(read: Read) -> Read:
     """The same for a density of the Cholesky factor L of X = L L', without the Jacobian of L -> X."""
 
-    def of_cholesky(density: Function, at: Array, prior: Distribution) -> Any:
+    def of_cholesky(local: Local, at: Array, prior: Distribution) -> Any:
         size = at.shape[-1]
         powers = jnp.arange(size, 0, -1)
 
         def of_matrix(x: Array) -> Array:
             factor = jnp.linalg.cholesky(x)
             logs = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
-            return density(factor) - (powers * logs).sum()
+            return local.density(factor) - (powers * logs).sum()
 
-        return read(of_matrix, at @ at.mT, prior)
+        return read(local._replace(density=of_matrix), at @ at.mT, prior)
 
     return of_cholesky
 
@@ -135,58 +168,34 @@ def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
     return dist.TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
 
 
-GAMMA = Family(
-    "Gamma",
-    (dist.Gamma, dist.Exponential, dist.Chi2),
-    _two(lambda x: 1 / x, lambda x: -jnp.ones_like(x)),
-    lambda eta, _: dist.Gamma(eta[0] + 1, eta[1]),
-)
-INVERSE_GAMMA = Family(
-    "InverseGamma",
-    (dist.InverseGamma,),
-    _two(lambda x: -1 / x, lambda x: 1 / x**2),
-    lambda eta, _: dist.InverseGamma(eta[0] - 1, eta[1]),
-)
-BETA = Family(
-    "Beta",
-    (dist.Beta, dist.Uniform),
-    _two(lambda x: 1 / x, lambda x: -1 / (1 - x)),
-    _beta,
-)
-DIRICHLET = Family("Dirichlet", (dist.Dirichlet,), _read_dirichlet, lambda eta, _: dist.Dirichlet(eta + 1))
-WISHART = Family("Wishart", (dist.Wishart,), _read_wishart, lambda eta, _: _wishart(eta, dist.Wishart))
-WISHART_CHOLESKY = Family(
-    "WishartCholesky",
-    (dist.WishartCholesky,),
-    _of_cholesky(_read_wishart),
-    lambda eta, _: _wishart(eta, dist.WishartCholesky),
-)
-INVERSE_WISHART = Family(
-    "InverseWishart",
-    (dist.InverseWishart,),
-    _read_inverse_wishart,
-    lambda eta, _: _inverse_wishart(eta, dist.InverseWishart),
-)
-TRUNCATED_NORMAL = Family(
-    "TruncatedNormal",
-    (
-        dist.HalfNormal,
-        dist.LeftTruncatedDistribution,
-        dist.RightTruncatedDistribution,
-        dist.TwoSidedTruncatedDistribution,
-        dist.Uniform,
-    ),
-    _two(jnp.ones_like, lambda x: 2 * x),
-    _truncated,
-)
-
 FAMILIES = (
-    GAMMA,
-    INVERSE_GAMMA,
-    BETA,
-    DIRICHLET,
-    WISHART,
-    WISHART_CHOLESKY,
-    INVERSE_WISHART,
-    TRUNCATED_NORMAL,
+    Family(
+        "Gamma",
+        two(lambda x: 1 / x, lambda x: -jnp.ones_like(x)),
+        lambda eta, _: dist.Gamma(eta[0] + 1, eta[1]),
+        (dist.Gamma, dist.Exponential, dist.Chi2),
+    ),
+    Family(
+        "InverseGamma",
+        two(lambda x: -1 / x, lambda x: 1 / x**2),
+        lambda eta, _: dist.InverseGamma(eta[0] - 1, eta[1]),
+        (dist.InverseGamma,),
+    ),
+    Family("Beta", two(lambda x: 1 / x, lambda x: -1 / (1 - x)), _beta, (dist.Beta, dist.Uniform)),
+    Family("Dirichlet", _read_dirichlet, lambda eta, _: dist.Dirichlet(eta + 1), (dist.Dirichlet,)),
+    Family("Wishart", _read_wishart, lambda eta, _: _wishart(eta, dist.Wishart), (dist.Wishart,)),
+    Family(
+        "WishartCholesky",
+        _of_cholesky(_read_wishart),
+        lambda eta, _: _wishart(eta, dist.WishartCholesky),
+        (dist.WishartCholesky,),
+    ),
+    Family(
+        "InverseWishart",
+        _read_inverse_wishart,
+        lambda eta, _: _inverse_wishart(eta, dist.InverseWishart),
+        (dist.InverseWishart,),
+    ),
+    Family("TruncatedNormal", two(jnp.ones_like, lambda x: 2 * x), _truncated, TRUNCATED),
+    Family("MarkovChain", _read_chain, lambda eta, prior: unwrapped(prior).condition(eta), (MarkovChain,)),
 )

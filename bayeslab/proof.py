@@ -161,7 +161,13 @@ def _law(of: _Of, rules: tuple[Rule, ...], points: tuple[Bound, Values]) -> list
 def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> Array:
     q = conditional(rule, of, bound, values).distribution
     mine = [term for term in of if rule.site in term.depends]
-    at = _everywhere(terms(bound).priors[rule.site]) if rule.family == ENUMERATED else _spread(q)
+    prior = terms(bound).priors[rule.site]
+    if rule.family == ENUMERATED:
+        at = _everywhere(prior)
+    elif prior.discrete:
+        at = _draws(q, prior.distribution(bound, values))
+    else:
+        at = _spread(q)
 
     def densities(x: Array) -> tuple[Array, Array, Array]:
         parts = [term.density(bound, values | {rule.site: x}) for term in mine]
@@ -169,7 +175,9 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
         return jnp.asarray(sum(d.sum() for d in parts)), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
 
     g, log_q, size = jax.lax.map(densities, at)
-    return (jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / (size[1:] + size[0])).max()
+    residuals = jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / (size[1:] + size[0])
+    impossible = jnp.isneginf(g[1:]) & jnp.isneginf(log_q[1:])
+    return jnp.where(impossible, 0.0, residuals).max()
 
 
 def _spread(q: Distribution) -> Array:
@@ -179,6 +187,12 @@ def _spread(q: Distribution) -> Array:
     centre, other = transform.inv(draws)
     moves = jnp.stack([jnp.clip(spread * (other - centre), -30.0, 30.0) for spread in (0.0, *SPREADS)])
     return transform(centre + moves)
+
+
+def _draws(q: Distribution, prior: Distribution) -> Array:
+    """Values of a discrete site with structure, likely ones first."""
+    first, second = jax.random.split(jax.random.PRNGKey(1))
+    return jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
 
 
 def _everywhere(prior: Prior) -> Array:

@@ -139,7 +139,7 @@ def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.Sha
     run = jaxpr_as_fun(ClosedJaxpr(part, traced.consts))
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
-        given = {n: values[n] if n in values else jnp.zeros(s.shape, s.dtype) for n, s in latent.items()}
+        given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
         return run(*jax.tree.leaves((bound, given)))
 
     return sliced

@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.contrib.control_flow import scan
 from scipy import integrate, special, stats
-from zoo import CASES, Case
+from zoo import CASES, STICKY, Case
 
 import bayeslab as bl
 from bayeslab.bind import bind
@@ -41,6 +41,7 @@ REFUSALS = {
     "logistic": "not Normal given 'y'",
     "concentration": "not Gamma given 'y'",
     "coupled_labels": "its elements meet in 'y'",
+    "coupled_chain": "not MarkovChain given 'y'",
     "cauchy_prior": "a Cauchy has no family",
 }
 
@@ -237,6 +238,32 @@ def test_the_order_of_elimination_is_found() -> None:
     with precision():
         rules = order(bind(model, {"n": 2, "y": np.array([1.0, 2.0])}))
     assert {rule.site for rule in rules} == {"mu", "on"}
+
+
+def test_evidence_of_a_hidden_chain_is_the_sum_over_its_paths() -> None:
+    y = CASES["hidden_chain"].data["y"]
+    paths = np.array(np.meshgrid(*[range(3)] * 5, indexing="ij")).reshape(5, -1)
+    start, moves = np.array([0.5, 0.3, 0.2]), STICKY
+    prior = np.log(start[paths[0]]) + np.log(moves[paths[:-1], paths[1:]]).sum(0)
+    joint = prior + stats.norm.logpdf(y[:, None], np.array([-1.0, 0.5, 3.0])[paths], 0.7).sum(0)
+    tree = exact("hidden_chain", 5000)
+    np.testing.assert_allclose(tree.attrs["log_evidence"], special.logsumexp(joint), rtol=1e-10)
+    share = np.stack([[special.softmax(joint)[paths[t] == k].sum() for k in range(3)] for t in range(5)])
+    drawn = np.stack([(tree["posterior"]["z"].values[0] == k).mean(0) for k in range(3)], axis=1)
+    assert (abs(drawn - share) <= 5 * np.sqrt(share * (1 - share) / 5000) + 1e-12).all()
+
+
+def test_a_distribution_that_names_its_own_family() -> None:
+    """The root of a Gamma variate as 1 / sd has the evidence of the Gamma as a precision."""
+
+    def model(n: int) -> None:
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
+        with numpyro.plate("row", n):
+            numpyro.sample("y", dist.Normal(0.3, 1 / jnp.sqrt(tau)))
+
+    case = CASES["own_distribution"]
+    other = bl.fit(0, model, {"n": 5} | case.data, bl.Exact(10), progress=False)
+    np.testing.assert_allclose(exact("own_distribution").attrs["log_evidence"], other.attrs["log_evidence"], rtol=1e-10)
 
 
 def subsampled(n: int) -> None:

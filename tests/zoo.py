@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import constraints
 from numpyro.handlers import mask, scale
+
+from bayeslab.distributions import MarkovChain
+from bayeslab.families import Family, two
 
 sample, plate = numpyro.sample, numpyro.plate
 Y = np.array([0.3, -1.2, 2.2, 0.9, 1.5])
@@ -335,6 +340,91 @@ def cauchy_prior() -> None:
         sample("y", dist.Normal(mu, 1.0))
 
 
+def logits_and_probs() -> None:
+    p = sample("p", dist.Beta(2.0, 3.0))
+    with plate("row", 5):
+        sample("y", dist.Bernoulli(logits=jnp.log(p) - jnp.log1p(-p)))
+
+
+def negative_binomial() -> None:
+    p = sample("p", dist.Beta(2.0, 3.0))
+    with plate("row", 5):
+        sample("y", dist.NegativeBinomialProbs(3.0, p))
+
+
+def covariance_matrix() -> None:
+    mu = sample("mu", dist.MultivariateNormal(jnp.zeros(2), jnp.array([[1.0, 0.3], [0.3, 2.0]])))
+    with plate("row", 5):
+        sample("y", dist.MultivariateNormal(mu, scale_tril=jnp.array([[0.5, 0.0], [0.2, 0.7]])))
+
+
+def log_rate() -> None:
+    rate = sample("rate", dist.Gamma(2.0, 1.0))
+    with plate("row", 5):
+        sample("y", dist.Poisson(jnp.exp(jnp.log(rate) + X[:, 1])))
+
+
+def hidden_chain() -> None:
+    z = sample("z", MarkovChain(np.array([0.5, 0.3, 0.2]), STICKY, 5))
+    with plate("step", 5):
+        sample("y", dist.Normal(jnp.array([-1.0, 0.5, 3.0])[z], 0.7))
+
+
+def learned_chain() -> None:
+    with plate("state", 3):
+        moves = sample("moves", dist.Dirichlet(jnp.ones(3)))
+        mu = sample("mu", dist.Normal(0.0, 2.0))
+    z = sample("z", MarkovChain(np.array([0.5, 0.3, 0.2]), moves, 5))
+    with plate("step", 5):
+        sample("y", dist.Normal(mu[z], 0.7))
+
+
+def left_to_right() -> None:
+    z = sample("z", MarkovChain(jnp.array([1.0, 0.0]), jnp.array([[0.7, 0.3], [0.0, 1.0]]), 5))
+    sample("y", dist.Normal(2.0 * z, 1.0).to_event(1))
+
+
+def many_chains() -> None:
+    with plate("sequence", 2):
+        z = sample("z", MarkovChain(np.array([0.5, 0.3, 0.2]), STICKY, 5))
+        sample("y", dist.Normal(jnp.array([-1.0, 0.5, 3.0])[z], 0.7).to_event(1))
+
+
+def coupled_chain() -> None:
+    z = sample("z", MarkovChain(np.array([0.5, 0.3, 0.2]), STICKY, 5))
+    sample("y", dist.Normal(1.0 * z[1:] * z[:-1], 0.7).to_event(1))
+
+
+class RootGamma(dist.Distribution):
+    """The root of a Gamma variate: a prior on 1 / sd. Its class names its own family."""
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    pytree_data_fields = ("concentration", "rate")
+    family = Family(
+        "RootGamma",
+        two(lambda x: 1 / x, lambda x: -2 * x),
+        lambda eta, _: RootGamma((eta[0] + 1) / 2, eta[1]),
+    )
+
+    def __init__(self, concentration: Any, rate: Any, *, validate_args: bool | None = None):
+        self.concentration, self.rate = jnp.asarray(concentration), jnp.asarray(rate)
+        super().__init__(jnp.broadcast_shapes(self.concentration.shape, self.rate.shape), validate_args=validate_args)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return jnp.sqrt(dist.Gamma(self.concentration, self.rate).sample(key, sample_shape))
+
+    def log_prob(self, value: Array) -> Array:
+        return dist.Gamma(self.concentration, self.rate).log_prob(value**2) + jnp.log(2 * value)
+
+
+def own_distribution() -> None:
+    root = sample("root", RootGamma(2.0, 1.0))
+    with plate("row", 5):
+        sample("y", dist.Normal(0.3, 1 / root))
+
+
+STICKY = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
 NORMALS = np.stack([Y, Y[::-1]], axis=1)
 COUNTED = {"y": COUNTS}
 REAL = {"y": Y}
@@ -382,6 +472,16 @@ CASES = {
     "hidden_count": Case(hidden_count, REAL, {"n": "Enumerated"}),
     "scaled_rows": Case(scaled_rows, REAL, {"mu": "Normal"}),
     "masked_rows": Case(masked_rows, REAL, {"mu": "Normal"}),
+    "logits_and_probs": Case(logits_and_probs, {"y": FLAGS}, {"p": "Beta"}),
+    "negative_binomial": Case(negative_binomial, COUNTED, {"p": "Beta"}),
+    "covariance_matrix": Case(covariance_matrix, {"y": NORMALS}, {"mu": "Normal"}),
+    "log_rate": Case(log_rate, COUNTED, {"rate": "Gamma"}),
+    "hidden_chain": Case(hidden_chain, REAL, {"z": "MarkovChain"}),
+    "learned_chain": Case(learned_chain, REAL, {"moves": "Dirichlet", "mu": "Normal", "z": "MarkovChain"}),
+    "left_to_right": Case(left_to_right, REAL, {"z": "MarkovChain"}),
+    "many_chains": Case(many_chains, {"y": np.stack([Y, -Y])}, {"z": "MarkovChain"}),
+    "coupled_chain": Case(coupled_chain, {"y": Y[:4]}, {"z": None}),
+    "own_distribution": Case(own_distribution, REAL, {"root": "RootGamma"}),
     "student_200": Case(student_200, REAL, {"mu": None}),
     "logistic": Case(logistic, {"y": FLAGS}, {"w": None}),
     "concentration": Case(concentration, {"y": np.full((4, 3), 1 / 3)}, {"alpha": None}),
