@@ -13,6 +13,7 @@ give its coefficients, and at any x*
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -72,6 +73,12 @@ def candidates(prior: Prior) -> list[str]:
     return [family.name for family in _families(prior)]
 
 
+def family_of(rule: Rule, prior: Prior) -> Family:
+    """The row of the table that a rule names."""
+    [family] = [row for row in _families(prior) if row.name == rule.family]
+    return family
+
+
 def _families(prior: Prior) -> list[Family]:
     own = getattr(prior.kind, "family", None)
     return [own] if isinstance(own, Family) else [row for row in FAMILIES if prior.kind in row.priors]
@@ -91,6 +98,9 @@ def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, ne
 
     if rule.family == ENUMERATED:
         return _enumerated(prior, mine, parts)
+    if len(mine) == 1 and mine[0].reader is not None:
+        distribution, at = mine[0].reader(rule.site, bound, values)
+        return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
     drawn = prior.distribution(bound, values | {rule.site: _middle(prior, bound, values)})
 
     def density(x: Array) -> Array:
@@ -105,8 +115,7 @@ def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, ne
     if rule.family == NORMAL:
         distribution, at = _normal(rule.coupled, density, prior.shape, near)
     else:
-        [family] = [row for row in _families(prior) if row.name == rule.family]
-        distribution, at = _of_family(family, Local(density, likelihood), drawn, near)
+        distribution, at = _of_family(family_of(rule, prior), Local(density, likelihood), drawn, near)
     return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
 
 
@@ -249,8 +258,12 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     return jnp.zeros(prior.shape).at[place].add(part), shared
 
 
-def without(rule: Rule, of: Sequence[Term]) -> tuple[Term, ...]:
-    """The terms with a site integrated out: those it reaches become one, its local evidence."""
+@lru_cache(maxsize=256)
+def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms with a site integrated out: those it reaches become one, its local evidence.
+
+    The same arguments give the same terms, so that what is compiled for them is compiled once.
+    """
     mine = [term for term in of if rule.site in term.depends]
 
     def evidence(bound: Bound, values: Values) -> Array:

@@ -79,5 +79,11 @@ def _notes(bound: Bound) -> list[str]:
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
-        notes.append(f"without a method, fit uses {type(planned(bound)).__name__}")
+        method = planned(bound)
+        try:
+            method.plan(bound)
+        except ValueError as error:
+            notes.append(f"no method applies: {error}")
+        else:
+            notes.append(f"without a method, fit uses {type(method).__name__}")
     return notes

@@ -5,7 +5,7 @@ Its gradient is linear in eta, so gradients at two points give eta: nobody does 
 form at all is not decided here but proven in `proof.py`.
 
 To support a distribution of your own, give its class an attribute `family`, a `Family` with `read` and `build`; `two`
-makes the `read` of a family with two scalar statistics from their derivatives.
+makes one from two scalar statistics.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
-from bayeslab.distributions import MarkovChain
+from bayeslab.distributions import Beta, Dirichlet, Gamma, InverseGamma, MarkovChain, Wishart, WishartCholesky
 from bayeslab.program import unwrapped
 
 Eta = Any
@@ -43,26 +43,34 @@ class Family(NamedTuple):
 
     build: (coefficients, the prior) -> the conditional.
     priors: distributions whose sites have this family as their conditional, those apart that name it themselves.
+    statistics: value -> what the coefficients multiply, in the same tree and shapes; None where they are too many.
     """
 
     name: str
     read: Read
     build: Callable[[Eta, Distribution], Distribution]
     priors: tuple[type[Distribution], ...] = ()
+    statistics: Callable[[Array], Eta] | None = None
 
 
-def two(first: Function, second: Function) -> Read:
-    """Coefficients of two statistics with derivatives `first` and `second`, elementwise, from two points."""
+def two(
+    name: str,
+    statistics: Callable[[Array], tuple[Array, Array]],
+    build: Callable[[Eta, Distribution], Distribution],
+    priors: tuple[type[Distribution], ...] = (),
+) -> Family:
+    """A family with two scalar statistics: their coefficients are read from gradients at two points."""
 
     def read(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
         transform = biject_to(prior.support)
         x, y = transform(transform.inv(at) - 0.4), transform(transform.inv(at) + 0.5)
         gx, gy = _gradients(local.density, x, y)
-        ax, bx, ay, by = first(x), second(x), first(y), second(y)
+        ones = jnp.ones_like(x)
+        (ax, bx), (ay, by) = (jax.jvp(statistics, (at,), (ones,))[1] for at in (x, y))
         determinant = ax * by - bx * ay
         return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
 
-    return read
+    return Family(name, read, build, priors, statistics)
 
 
 def _read_chain(local: Local, at: Array, prior: Distribution) -> Array:
@@ -154,7 +162,7 @@ def _beta(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
     """A Beta, unless the prior is a Uniform over another interval."""
     low, high = (getattr(prior.support, name, unit) for name, unit in (("lower_bound", 0.0), ("upper_bound", 1.0)))
     inside = (low == 0.0) & (high == 1.0)
-    return dist.Beta(jnp.where(inside, eta[0] + 1, jnp.nan), jnp.where(inside, eta[1] + 1, jnp.nan))
+    return Beta(jnp.where(inside, eta[0] + 1, jnp.nan), jnp.where(inside, eta[1] + 1, jnp.nan))
 
 
 def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
@@ -169,25 +177,31 @@ def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
 
 
 FAMILIES = (
-    Family(
+    two(
         "Gamma",
-        two(lambda x: 1 / x, lambda x: -jnp.ones_like(x)),
-        lambda eta, _: dist.Gamma(eta[0] + 1, eta[1]),
+        lambda x: (jnp.log(x), -x),
+        lambda eta, _: Gamma(eta[0] + 1, eta[1]),
         (dist.Gamma, dist.Exponential, dist.Chi2),
     ),
-    Family(
+    two(
         "InverseGamma",
-        two(lambda x: -1 / x, lambda x: 1 / x**2),
-        lambda eta, _: dist.InverseGamma(eta[0] - 1, eta[1]),
+        lambda x: (-jnp.log(x), -1 / x),
+        lambda eta, _: InverseGamma(eta[0] - 1, eta[1]),
         (dist.InverseGamma,),
     ),
-    Family("Beta", two(lambda x: 1 / x, lambda x: -1 / (1 - x)), _beta, (dist.Beta, dist.Uniform)),
-    Family("Dirichlet", _read_dirichlet, lambda eta, _: dist.Dirichlet(eta + 1), (dist.Dirichlet,)),
-    Family("Wishart", _read_wishart, lambda eta, _: _wishart(eta, dist.Wishart), (dist.Wishart,)),
+    two("Beta", lambda x: (jnp.log(x), jnp.log1p(-x)), _beta, (dist.Beta, dist.Uniform)),
+    Family("Dirichlet", _read_dirichlet, lambda eta, _: Dirichlet(eta + 1), (dist.Dirichlet,), jnp.log),
+    Family(
+        "Wishart",
+        _read_wishart,
+        lambda eta, _: _wishart(eta, Wishart),
+        (dist.Wishart,),
+        lambda x: (jnp.linalg.slogdet(x)[1], -x),
+    ),
     Family(
         "WishartCholesky",
         _of_cholesky(_read_wishart),
-        lambda eta, _: _wishart(eta, dist.WishartCholesky),
+        lambda eta, _: _wishart(eta, WishartCholesky),
         (dist.WishartCholesky,),
     ),
     Family(
@@ -195,7 +209,8 @@ FAMILIES = (
         _read_inverse_wishart,
         lambda eta, _: _inverse_wishart(eta, dist.InverseWishart),
         (dist.InverseWishart,),
+        lambda x: (-jnp.linalg.slogdet(x)[1], -jnp.linalg.inv(x)),
     ),
-    Family("TruncatedNormal", two(jnp.ones_like, lambda x: 2 * x), _truncated, TRUNCATED),
+    two("TruncatedNormal", lambda x: (x, x**2), _truncated, TRUNCATED),
     Family("MarkovChain", _read_chain, lambda eta, prior: unwrapped(prior).condition(eta), (MarkovChain,)),
 )

@@ -39,10 +39,14 @@ def rows(bound: Bound) -> list[Row]:
 
 
 def planned(bound: Bound) -> Method:
-    """The method of `fit` where none is given: Exact where all sites can be eliminated, else Gibbs where a site is
-    discrete, else NUTS."""
+    """The method of `fit` where none is given.
+
+    Exact where all sites can be eliminated, else Gibbs where each has a conditional in closed form or one is discrete,
+    else NUTS.
+    """
     found = _found(bound)
-    if found and len(found) <= MANY and all(one.rule is not None for one in found):
+    closed = bool(found) and all(one.rule is not None for one in found)
+    if closed and len(found) <= MANY:
         method = Exact()
         try:
             method.plan(bound)
@@ -50,7 +54,7 @@ def planned(bound: Bound) -> Method:
             pass
         else:
             return method
-    return Gibbs() if any(site.is_discrete for site in bound.sites.values() if site.role == "latent") else NUTS()
+    return Gibbs() if closed or any(bound.sites[name].is_discrete for name in bound.latent) else NUTS()
 
 
 def _found(bound: Bound) -> list[Found]:
@@ -69,10 +73,11 @@ def _row(site: Site, bound: Bound, found: Found | None) -> Row:
     how = (site.name, role, site.family, site.support, _shape(site))
     if found is None:
         return Row(*how, "", "", "")
+    children = ", ".join(found.children)
     if found.rule is None:
-        return Row(*how, "", f"not in closed form: {found.reason}", _number(found.residual))
+        return Row(*how, children, f"not in closed form: {found.reason}", _number(found.residual))
     joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
-    return Row(*how, ", ".join(found.rule.children), found.rule.family + joint, _number(found.residual))
+    return Row(*how, children, found.rule.family + joint, _number(found.residual))
 
 
 def _shape(site: Site) -> str:

@@ -29,9 +29,13 @@ SPREADS = (1 / 3, 1.0, 10.0)
 
 
 class Found(NamedTuple):
-    """What was found for a site: a rule with the residual of the law, or None and the reason."""
+    """What was found for a site: a rule with the residual of the law, or None and the reason.
+
+    children: the terms that the site reaches, its own prior apart.
+    """
 
     site: str
+    children: tuple[str, ...]
     rule: Rule | None
     residual: float
     reason: str
@@ -64,38 +68,38 @@ def widened(bound: Bound) -> Bound:
     return jax.tree.map(widen, bound)
 
 
-def prove(bound: Bound, of: Sequence[Term], names: Sequence[str]) -> list[Found]:
+def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Found]:
     """`find_all` under the sum of some terms, from which sites may have been integrated out already."""
     priors = terms(bound).priors
     families = {name: candidates(priors[name]) for name in names}
     normal = tuple(name for name in names if NORMAL in families[name])
-    points = _points(bound)
-    first = jax.tree.map(lambda leaf: leaf[0], points)
-    coupled = jax.device_get(_coupled(_Of(tuple(of)), normal, *first)) if normal else {}
-    rules = []
+    at = points(bound)
+    first = jax.tree.map(lambda leaf: leaf[0], at)
+    coupled = jax.device_get(_coupled(_Of(of), normal, *first)) if normal else {}
+    rules, children = [], {}
     for name in names:
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
-        children = tuple(term.name for term in of if name in term.depends and term.name != name)
-        rules += [Rule(name, family, axes, children) for family in families[name]]
-    residuals = jax.device_get(_law(_Of(tuple(of)), tuple(rules), points)) if rules else []
+        children[name] = tuple(term.name for term in of if name in term.depends and term.name != name)
+        rules += [Rule(name, family, axes, children[name]) for family in families[name]]
+    residuals = jax.device_get(_law(_Of(of), tuple(rules), at)) if rules else []
     tried = list(zip(rules, (float(np.max(r)) for r in residuals), strict=True))
-    return [_found(name, priors[name], [pair for pair in tried if pair[0].site == name]) for name in names]
+    return [_found(priors[n], children[n], [pair for pair in tried if pair[0].site == n]) for n in names]
 
 
-def _found(name: str, prior: Prior, tried: list[tuple[Rule, float]]) -> Found:
+def _found(prior: Prior, children: tuple[str, ...], tried: list[tuple[Rule, float]]) -> Found:
     """The first rule that the law lets pass, else why the last one does not."""
-    if not tried:
-        discrete = "has too many values to enumerate" if prior.discrete else "has no family"
-        return Found(name, None, np.nan, f"a {prior.kind.__name__} {discrete}")
     for rule, residual in tried:
         if residual <= TOLERANCE:
-            return Found(name, rule, residual, "")
+            return Found(prior.name, children, rule, residual, "")
+    if not tried:
+        discrete = "has too many values to enumerate" if prior.discrete else "has no family"
+        return Found(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {discrete}")
     rule, residual = tried[-1]
     if rule.family == ENUMERATED:
-        return Found(name, None, residual, f"its elements meet in {_listed(rule.children)}")
-    if np.isnan(residual):
-        return Found(name, None, residual, f"its conditional is not a proper {rule.family}")
-    return Found(name, None, residual, f"not {rule.family} given {_listed(rule.children)}")
+        reason = f"its elements meet in {_listed(children)}"
+    else:
+        reason = f"not {rule.family} given {_listed(children)}"
+    return Found(prior.name, children, None, residual, reason)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -167,7 +171,7 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
     elif prior.discrete:
         at = _draws(q, prior.distribution(bound, values))
     else:
-        at = _spread(q)
+        at = spread(q)
 
     def densities(x: Array) -> tuple[Array, Array, Array]:
         parts = [term.density(bound, values | {rule.site: x}) for term in mine]
@@ -180,7 +184,7 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
     return jnp.where(impossible, 0.0, residuals).max()
 
 
-def _spread(q: Distribution) -> Array:
+def spread(q: Distribution) -> Array:
     """A draw from q, and draws a third as far from it, as far, and ten times as far as another draw is."""
     draws = q.sample(jax.random.PRNGKey(1), (2,))
     transform = biject_to(q.support)
@@ -204,7 +208,7 @@ def _everywhere(prior: Prior) -> Array:
     return choices[jnp.concatenate([ends, mixed])]
 
 
-def _points(bound: Bound) -> tuple[Bound, Values]:
+def points(bound: Bound) -> tuple[Bound, Values]:
     """The program at two feasible points, with other data and with the data of the fit, stacked."""
     data, latent = _generic(bound)
     bounds = [replace(bound, observed=data), bound]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ CHUNK = 1000
 """Draws between two looks at the world, at most."""
 CHUNK_BYTES = 64 * 2**20
 CHUNK_SECONDS = 0.25
+BATCH_BYTES = 2**18
 
 
 class Run(NamedTuple):
@@ -92,11 +93,13 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 
 @dataclass
 class Compiled:
-    """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call."""
+    """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call, `first` from the
+    first, which is there to be timed."""
 
     start: Callable[[Array | np.ndarray, Bound], State]
     adapt: Callable[..., tuple[State, Draws]]
     advance: Callable[..., tuple[State, Draws]]
+    first: int
     buffer: int
     seconds: float
 
@@ -123,13 +126,18 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
     buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
-    for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
-        steps = _steps(getattr(sampler, verb), width, buffer)
-        lowered[verb] = jax.jit(steps).lower(count, count, state, bound)
+    independent = hasattr(sampler, "draw")
+    if independent:
+        buffer, steps = _all_at_once(sampler, width, buffer, size)
+        lowered["advance"] = jax.jit(steps).lower(count, count, state, bound)
+    else:
+        for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
+            steps = _steps(getattr(sampler, verb), width, buffer)
+            lowered[verb] = jax.jit(steps).lower(count, count, state, bound)
     with ThreadPoolExecutor(len(lowered)) as pool:
         code = dict(zip(lowered, pool.map(lambda item: item.compile(), lowered.values()), strict=True))
     code.setdefault("adapt", code["advance"])
-    return Compiled(**code, buffer=buffer, seconds=time.perf_counter() - began)
+    return Compiled(**code, first=buffer if independent else 1, buffer=buffer, seconds=time.perf_counter() - began)
 
 
 def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
@@ -149,8 +157,30 @@ def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
     return steps
 
 
-def _wide(step: Callable, width: int | None) -> Callable:
-    return jax.vmap(step, in_axes=(0, None)) if width else step
+def _all_at_once(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
+    """The same for independent draws: as many at once as fit into the cache of a processor."""
+    batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, buffer))
+    buffer = buffer // batch * batch
+
+    def steps(count: Array, thinning: Array, state: State, bound: Bound) -> tuple[State, Draws]:
+        def draws(first: Array) -> Draws:
+            return jax.vmap(lambda ahead: _wide(sampler.draw, width, 2)(state, bound, ahead))(first + jnp.arange(batch))
+
+        shapes = jax.eval_shape(draws, jnp.zeros((), int))
+        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer, *leaf.shape[1:]), leaf.dtype), shapes)
+
+        def body(i: Array, kept: Draws) -> Draws:
+            put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=i * batch, axis=0)
+            return jax.tree.map(put, kept, draws(i * batch))
+
+        kept = jax.lax.fori_loop(0, (count + batch - 1) // batch, body, kept)
+        return _strong(state._replace(made=state.made + count)), kept
+
+    return buffer, steps
+
+
+def _wide(step: Callable, width: int | None, shared: int = 1) -> Callable:
+    return jax.vmap(step, in_axes=(0, *[None] * shared)) if width else step
 
 
 def _strong(tree: Any) -> Any:
@@ -238,7 +268,7 @@ class _Track:
 
     def _counts(self, number: int, stop: Event) -> Iterator[int]:
         """Chunks that make `number` steps, no more, each of about CHUNK_SECONDS."""
-        left, count = number, 1
+        left, count = number, self.code.first
         while left > 0 and not stop.is_set():
             count = min(count, left)
             yield count

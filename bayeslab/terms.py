@@ -30,12 +30,17 @@ class Term(NamedTuple):
     density: (bound, values) -> an array whose sum is the term: the batch of the site, then the parts of its events
     that are independent.
     batch_ndim: how many axes are the batch; None for all.
+    cost: numbers that its computation reads and writes, roughly.
+    reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
+    know it without differentiation.
     """
 
     name: str
     depends: frozenset[str]
     density: Callable[[Bound, Values], Array]
     batch_ndim: int | None
+    cost: int = 0
+    reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
 
 
 class Prior(NamedTuple):
@@ -70,11 +75,12 @@ def terms(bound: Bound) -> Terms:
 
     Raises ValueError for a subsampled plate.
     """
-    return _terms(structure(bound))
+    return terms_of(structure(bound))
 
 
 @lru_cache(maxsize=64)
-def _terms(shapes: tuple) -> Terms:
+def terms_of(shapes: tuple) -> Terms:
+    """The terms of a program of one structure."""
     bound = blueprint(shapes)
     latent = {n: jax.ShapeDtypeStruct(bound.sites[n].shape, bound.sites[n].dtype) for n in bound.latent}
     records: dict[str, dict[str, Any]] = {}
@@ -103,12 +109,13 @@ def _terms(shapes: tuple) -> Terms:
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
     found = []
     for name, place in outputs[0].items():
-        found.append(Term(name, reached[place], _one(_slice(traced, [place], latent)), batch[name]))
+        slice_, cost = _slice(traced, [place], latent)
+        found.append(Term(name, reached[place], _one(slice_), batch[name], cost))
     priors = {}
     for name in bound.latent:
         places, site, record = outputs[1][name], bound.sites[name], records[name]
         depends = frozenset().union(*(reached[place] for place in places))
-        rebuild = _distribution(_slice(traced, places, latent), record["tree"])
+        rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
         about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
         priors[name] = Prior(*about, record["choices"], site.is_discrete)
     return Terms(priors, tuple(found))
@@ -122,8 +129,8 @@ def _distribution(slice_: Slice, tree: Any) -> Callable[[Bound, Values], Distrib
     return lambda bound, values: jax.tree.unflatten(tree, slice_(bound, values))
 
 
-def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]) -> Slice:
-    """Some outputs of a trace as a function of the same inputs, without the equations they do not need.
+def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]) -> tuple[Slice, int]:
+    """Some outputs of a trace as a function of the same inputs, without the equations they do not need; its cost.
 
     Latent sites that do not reach them need no value.
     """
@@ -142,7 +149,11 @@ def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.Sha
         given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
         return run(*jax.tree.leaves((bound, given)))
 
-    return sliced
+    return sliced, sum(max(_size(v) for v in (*e.invars, *e.outvars)) for e in kept)
+
+
+def _size(variable: Any) -> int:
+    return int(np.prod(getattr(variable.aval, "shape", ())))
 
 
 def _density(site: dict[str, Any]) -> Array:

@@ -15,7 +15,7 @@ from numpyro.distributions import constraints
 from numpyro.handlers import mask, scale
 
 from bayeslab.distributions import MarkovChain
-from bayeslab.families import Family, two
+from bayeslab.families import two
 
 sample, plate = numpyro.sample, numpyro.plate
 Y = np.array([0.3, -1.2, 2.2, 0.9, 1.5])
@@ -401,11 +401,7 @@ class RootGamma(dist.Distribution):
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
     pytree_data_fields = ("concentration", "rate")
-    family = Family(
-        "RootGamma",
-        two(lambda x: 1 / x, lambda x: -2 * x),
-        lambda eta, _: RootGamma((eta[0] + 1) / 2, eta[1]),
-    )
+    family = two("RootGamma", lambda x: (jnp.log(x), -(x**2)), lambda eta, _: RootGamma((eta[0] + 1) / 2, eta[1]))
 
     def __init__(self, concentration: Any, rate: Any, *, validate_args: bool | None = None):
         self.concentration, self.rate = jnp.asarray(concentration), jnp.asarray(rate)

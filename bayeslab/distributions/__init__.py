@@ -1,7 +1,18 @@
-"""Distributions that NumPyro lacks."""
+"""Distributions that NumPyro lacks, or draws slowly."""
 
 from bayeslab.distributions.enumerated import Enumerated
+from bayeslab.distributions.gamma import Beta, Dirichlet, Gamma, InverseGamma, Wishart, WishartCholesky
 from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.markov_chain import MarkovChain
 
-__all__ = ["Enumerated", "JointNormal", "MarkovChain"]
+__all__ = [
+    "Beta",
+    "Dirichlet",
+    "Enumerated",
+    "Gamma",
+    "InverseGamma",
+    "JointNormal",
+    "MarkovChain",
+    "Wishart",
+    "WishartCholesky",
+]

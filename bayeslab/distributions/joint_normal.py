@@ -9,15 +9,27 @@ from numpyro.distributions import Distribution, constraints
 class JointNormal(Distribution):
     """A Normal over an array of which some axes are joint, by the Cholesky factor of its precision.
 
-    mean (*independent, size), factor (*independent, size, size), shape: of a value.
+    loc (*independent, size), factor (*independent, size, size): the mean, and L where the precision is multiplier L L'.
+    whole: the shape of a value. multiplier: a number, apart so that draws with many of them share one factor.
+    inverse: of the factor, where one serves many draws: a triangular solve for each costs ten times a product.
     """
 
-    pytree_data_fields = ("loc", "factor")
+    pytree_data_fields = ("loc", "factor", "multiplier", "inverse")
     pytree_aux_fields = ("coupled", "whole")
     arg_constraints: dict[str, constraints.Constraint] = {}
 
-    def __init__(self, loc: Array, factor: Array, coupled: tuple[int, ...], whole: tuple[int, ...]):
+    def __init__(
+        self,
+        loc: Array,
+        factor: Array,
+        coupled: tuple[int, ...],
+        whole: tuple[int, ...],
+        multiplier: Array | float = 1.0,
+        inverse: Array | None = None,
+    ):
+        self.inverse = inverse
         self.loc, self.factor, self.coupled, self.whole = loc, factor, coupled, whole
+        self.multiplier = jnp.asarray(multiplier)
         super().__init__((), whole)
 
     @property
@@ -44,15 +56,24 @@ class JointNormal(Distribution):
     def mean(self) -> Array:
         return self._whole(self.loc)
 
+    @property
+    def conditional_scale(self) -> Array:
+        """The standard deviation of every element given the others."""
+        return self._whole(1 / jnp.sqrt(self.multiplier * (self.factor**2).sum(-1)))
+
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         noise = jax.random.normal(key, (*sample_shape, *self.loc.shape))
-        factor = jnp.broadcast_to(self.factor, (*sample_shape, *self.factor.shape))
-        step = jax.scipy.linalg.solve_triangular(factor, noise[..., None], trans=1, lower=True)[..., 0]
-        return self._whole(self.loc + step)
+        if self.inverse is None:
+            factor = jnp.broadcast_to(self.factor, (*sample_shape, *self.factor.shape))
+            step = jax.scipy.linalg.solve_triangular(factor, noise[..., None], trans=1, lower=True)[..., 0]
+        else:
+            step = jnp.einsum("...ji,...j->...i", self.inverse, noise)
+        return self._whole(self.loc + step / jnp.sqrt(self.multiplier))
 
     def log_prob(self, value: Array) -> Array:
         distance = self._flat(value) - self.loc
         scaled = jnp.einsum("...ji,...j->...i", self.factor, distance)
         logs = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)).sum(-1)
-        apart = logs - 0.5 * (scaled**2).sum(-1) - 0.5 * self.loc.shape[-1] * jnp.log(2 * jnp.pi)
+        squares = self.multiplier * (scaled**2).sum(-1)
+        apart = logs - 0.5 * squares + 0.5 * self.loc.shape[-1] * jnp.log(self.multiplier / (2 * jnp.pi))
         return apart.sum(tuple(range(apart.ndim - (self.loc.ndim - 1), apart.ndim)))

@@ -7,16 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
-from numpyro.handlers import seed, substitute, trace
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
+from bayeslab.compress import Group, compressed, compressible, tabulated
 from bayeslab.draws import Draws, State
-from bayeslab.elimination import Rule, conditional
+from bayeslab.elimination import Rule
 from bayeslab.methods.mcmc import DENSE_UP_TO, NUTSKernel, kernel_stats
 from bayeslab.methods.settings import require_count, require_positive
-from bayeslab.program import Bound, Values, evaluate, feasible, structure
+from bayeslab.program import Bound, Values, evaluate, structure
 from bayeslab.proof import find_all
+from bayeslab.sweep import computed, settled, somewhere, sweep
 from bayeslab.terms import terms
 
 
@@ -51,12 +52,15 @@ class Gibbs:
             reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in rest)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
         if not rest:
-            return SweepSampler(rules, structure(bound))
+            return SweepSampler(rules, compressible(bound, found), structure(bound))
         return BlockSampler(rules, tuple(one.site for one in rest), structure(bound), self.num_warmup)
 
 
 class Sweep(NamedTuple):
+    """tables: sufficient statistics of the data, where terms are compressed."""
+
     values: Values
+    tables: dict[str, Any]
     key: Array
 
 
@@ -65,17 +69,23 @@ class SweepSampler:
     """Every site has a conditional. rules: in program order."""
 
     rules: tuple[Rule, ...]
+    groups: tuple[Group, ...]
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> Sweep:
-        key, now = jax.random.split(key)
-        return Sweep(_somewhere(now, bound), key)
+        key, here, there = jax.random.split(key, 3)
+        values = somewhere(here, bound)
+        if self.groups:
+            values = settled(there, self.rules, bound, values)
+        return Sweep(values, tabulated(self.groups, bound, values), key)
 
     def advance(self, state: Sweep, bound: Bound) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
-        values = sweep(now, self.rules, bound, state.values)
-        log_p = sum((term.density(bound, values).sum() for term in terms(bound).terms), jnp.zeros(()))
-        return Sweep(values, key), Draws(values | _computed(bound, values), {"lp": log_p})
+        of = compressed(self.groups, bound)
+        known = sweep(now, self.rules, of, bound, state.values | state.tables)
+        log_p = sum((term.density(bound, known).sum() for term in of), jnp.zeros(()))
+        values = {name: known[name] for name in state.values}
+        return Sweep(values, state.tables, key), Draws(values | computed(bound, values), {"lp": log_p})
 
     adapt = advance
 
@@ -91,7 +101,7 @@ class BlockSampler:
 
     def start(self, key: Array, bound: Bound) -> State:
         key, now = jax.random.split(key)
-        values = _somewhere(now, bound)
+        values = somewhere(now, bound)
         first = {rule.site: values[rule.site] for rule in self.rules}
         return self._kernel(bound).init(key, self.num_warmup, first, (bound,), {})
 
@@ -109,34 +119,10 @@ class BlockSampler:
 
     def _kernel(self, bound: Bound) -> MCMCKernel:
         def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            drawn = sweep(rng_key, self.rules, bound, dict(gibbs_sites) | dict(hmc_sites))
+            drawn = sweep(rng_key, self.rules, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
             return {rule.site: drawn[rule.site] for rule in self.rules}
 
         size = sum((bound.sites[name].shape and jnp.zeros(bound.sites[name].shape).size) or 1 for name in self.rest)
         step = NUTSKernel(size <= DENSE_UP_TO, 0.8, 10)(evaluate)
         blocks = [(CustomGibbs(update), [rule.site for rule in self.rules]), (step, list(self.rest))]
         return numpyro.infer.Gibbs(blocks)
-
-
-def sweep(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -> Values:
-    """One draw of every site that has a rule, each given the newest values of all others."""
-    of, values = terms(bound).terms, dict(values)
-    for rule, now in zip(rules, jax.random.split(key, len(rules)), strict=True):
-        old = values[rule.site]
-        drawn = conditional(rule, of, bound, values, near=old).distribution.sample(now)
-        values[rule.site] = drawn.reshape(old.shape).astype(old.dtype)
-    return values
-
-
-def _somewhere(key: Array, bound: Bound) -> Values:
-    """A point inside all supports."""
-    sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
-    return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
-
-
-def _computed(bound: Bound, values: Values) -> Values:
-    """Values of deterministic sites."""
-    if not any(site.role == "deterministic" for site in bound.sites.values()):
-        return {}
-    sites = trace(substitute(seed(bound.program, jax.random.PRNGKey(0)), data=values)).get_trace()
-    return {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
