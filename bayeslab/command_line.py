@@ -183,14 +183,16 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
 
 
 def _summary(tree: "DataTree") -> str:
-    """ArviZ's summary; of a point estimate, its values."""
+    """ArviZ's summary, without the labels that go with continuous sites; of a point estimate, its values."""
     from arviz_stats import summary
 
     from bayeslab.comparison import stacked_parameters
 
-    draws = stacked_parameters(tree["posterior"].to_dataset())
-    if draws.sizes["draw"] > 1:
-        return summary(tree).to_string()
+    posterior = tree["posterior"].to_dataset()
+    if posterior.sizes["draw"] > 1:
+        continuous = [name for name, values in posterior.data_vars.items() if values.dtype.kind == "f"]
+        return summary(tree, var_names=continuous or None).to_string()
+    draws = stacked_parameters(posterior)
     return draws.isel(chain=0, draw=0).to_series().to_string()
 
 

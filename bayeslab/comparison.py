@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     Samples = NDArray[Any]
 
 SAMPLE = ["chain", "draw"]
+_DIFFERENCES = (
+    *("mean_error", "mean_error_mcse", "sd_ratio", "sd_ratio_mcse"),
+    *("wasserstein", "wasserstein_floor", "wasserstein_mcse", "coverage", "coverage_mcse"),
+)
 
 
 def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] | None = None) -> Dataset:
@@ -58,18 +62,19 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     `compare_posteriors`, of all but the first. A point estimate has a mean and a distance only.
     If a tree went through `align`, all others are aligned to the first in the same way.
     attrs: reference, only_in_some (the sites left out, tree by tree) and aligned (the sites).
-    Raises ValueError for fewer than two trees, for sites of different shapes, for unknown names.
+    Of one tree alone there are no differences, only its own moments.
+    Raises ValueError for no tree, for sites of different shapes, for unknown names.
     """
-    from xarray import concat
+    from xarray import concat, full_like
 
-    if len(trees) < 2:
-        raise ValueError(f"A comparison needs at least two posteriors, got {list(trees)}.")
+    if not trees:
+        raise ValueError("A comparison needs at least one posterior, got none.")
     trees, aligned = _aligned(trees)
     sites, only_in_some = _common_sites(trees, var_names)
     first, *others = [_stacked(tree, sites) for tree in trees.values()]
     others = [_in_order_of(first, draws) for draws in others]
     reference = _moments(first)
-    rows = [reference]
+    rows = [reference.assign({name: full_like(reference["mean"], np.nan) for name in _DIFFERENCES})]
     for draws in others:
         own = _moments(draws)
         rows.append(own.merge(_differences(first, reference, draws, own)))

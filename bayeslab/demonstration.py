@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayeslab.alignment import align
 from bayeslab.bind import bind
 from bayeslab.comparison import compare_parameters, compare_posteriors, stacked_parameters, to_text
 from bayeslab.diagnosis import diagnose
@@ -39,7 +40,8 @@ MAX_VALUES = 20
 def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, progress: bool = False) -> Dataset:
     """The table of `compare_posteriors`, printed with all that leads to it; figures and results go to `folder`.
 
-    lecture: a module of `bayeslab.models`; its `data()`, or else its `example()`, is fitted.
+    lecture: a module of `bayeslab.models`; its `data()`, or else its `example()`, is fitted. If it has SITE_DIMS and
+        LABELS, every result is aligned to the first by them.
     draws: of each chain of NUTS; the methods that draw independently make as many as all chains together.
     """
     source = getattr(lecture, "data", lecture.example)
@@ -48,7 +50,7 @@ def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, pro
     trees = _fitted(lecture, data, key, draws, progress)
     table = compare_posteriors(trees)
     reference = table.attrs["reference"]
-    print(f"\nAgainst {reference}, mean error and distance in its standard deviations:\n\n{to_text(table)}\n")
+    print(f"\n{_heading(trees, reference)}:\n\n{to_text(table)}\n")
     for name, tree in trees.items():
         for line in diagnose(tree).splitlines():
             print(f"{name}: {line}")
@@ -56,6 +58,12 @@ def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, pro
     written = _write(trees, replicated, folder)
     print("\nWritten:", *written, sep="\n  ")
     return table
+
+
+def _heading(trees: Mapping[str, DataTree], reference: str) -> str:
+    if len(trees) == 1:
+        return f"{reference} is the only method that applies, so there is nothing to compare it with"
+    return f"Against {reference}, mean error and distance in its standard deviations"
 
 
 def first_line(documented: object) -> str:
@@ -67,17 +75,27 @@ def _fitted(lecture: ModuleType, data: Data, key: int, draws: int, progress: boo
     """Results of the methods that apply, and a line for every method."""
     methods, reasons = _methods(lecture, data, draws)
     width = max(map(len, methods | reasons))
-    trees = {}
+    trees: dict[str, DataTree] = {}
     for name, method in methods.items():
         try:
-            trees[name] = fit(key, lecture.model, data, method, progress=progress)
+            tree = fit(key, lecture.model, data, method, progress=progress)
         except ValueError as error:
             reasons[name] = str(error)
         else:
+            trees[name] = _aligned(lecture, tree, next(iter(trees.values()), None))
             print(f"{name.ljust(width)}  {_report(trees[name])}", flush=True)
     for name, reason in reasons.items():
         print(f"{name.ljust(width)}  left out: {reason}")
+    if hasattr(lecture, "SITE_DIMS"):
+        print(f"\nComponents of {', '.join(lecture.SITE_DIMS)} are aligned, in every draw the same order.")
     return trees
+
+
+def _aligned(lecture: ModuleType, tree: DataTree, reference: DataTree | None) -> DataTree:
+    """The tree with components in the order of the reference, where the lecture has components."""
+    if not hasattr(lecture, "SITE_DIMS"):
+        return tree
+    return align(tree, lecture.SITE_DIMS, lecture.LABELS, reference)
 
 
 def _methods(lecture: ModuleType, data: Data, draws: int) -> tuple[dict[str, Method], dict[str, str]]:
@@ -137,7 +155,9 @@ def _posteriors(trees: Mapping[str, DataTree]) -> Figure:
     return plot_posteriors(trees)[0].figure
 
 
-def _comparison(trees: Mapping[str, DataTree]) -> Figure:
+def _comparison(trees: Mapping[str, DataTree]) -> Figure | None:
+    if len(trees) == 1:
+        return None
     return plot_comparison(compare_parameters(trees))[0].figure
 
 

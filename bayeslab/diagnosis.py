@@ -68,8 +68,12 @@ def _problems(tree: DataTree, stats: Any) -> Iterator[str]:
 
 
 def _numeric(posterior: Dataset) -> DataArray:
-    """Every number that is drawn, (chain, draw, parameter), without those that never change."""
-    names = [name for name, values in posterior.data_vars.items() if values.dtype.kind in "iuf"]
+    """Every continuous number that is drawn, (chain, draw, parameter); integers where there is nothing else.
+
+    Labels have no place to move to when groups lie far apart, and R-hat is not made for them.
+    """
+    kinds = {name: values.dtype.kind for name, values in posterior.data_vars.items()}
+    names = [name for name, kind in kinds.items() if kind == "f"] or [n for n, kind in kinds.items() if kind in "iu"]
     if not names:
         raise ValueError(f"The posterior has no numeric site, only {sorted(map(str, posterior.data_vars))}.")
     return stacked_parameters(posterior[names]).astype(float)

@@ -1,5 +1,6 @@
 """The plan: how every site of a program will be handled, and why. `explain` shows it, `fit` follows it."""
 
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.program import Bound, Site
 from bayeslab.proof import Found, find_all
+from bayeslab.terms import terms
 
 MANY = 12
 """Latent sites beyond which `fit` does not look for an order in which all of them can be eliminated."""
@@ -46,7 +48,7 @@ def planned(bound: Bound) -> Method:
     """
     found = _found(bound)
     closed = bool(found) and all(one.rule is not None for one in found)
-    if closed and len(found) <= MANY:
+    if closed and len(found) <= MANY and not _labels_are_shared(bound):
         method = Exact()
         try:
             method.plan(bound)
@@ -63,6 +65,23 @@ def _found(bound: Bound) -> list[Found]:
         return find_all(bound)
     except ValueError:
         return []
+
+
+def _labels_are_shared(bound: Bound) -> bool:
+    """Whether several elements of a discrete site meet one element of another site, as the labels of a mixture do.
+
+    They depend on each other once that site is eliminated, and make a mixture of it when they go first: `Exact` would
+    search in vain.
+    """
+    for term in terms(bound).terms:
+        for label in term.depends:
+            site = bound.sites[label]
+            for other in term.depends - {label}:
+                plates = set(bound.sites[other].plates)
+                shared = prod(plate.size for plate in site.plates if plate in plates)
+                if site.is_discrete and prod(site.shape) > shared:
+                    return True
+    return False
 
 
 def _row(site: Site, bound: Bound, found: Found | None) -> Row:

@@ -24,7 +24,7 @@ from bayeslab.program import Bound, blueprint, precision, structure
 
 CHUNK = 1000
 """Draws between two looks at the world, at most."""
-CHUNK_BYTES = 64 * 2**20
+CHUNK_BYTES = 4 * 2**20
 CHUNK_SECONDS = 0.25
 BATCH_BYTES = 2**18
 
@@ -81,14 +81,21 @@ def drive(
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
     """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
 
-    def advance(state: State, _: None) -> tuple[State, Draws]:
-        state = jax.lax.fori_loop(0, method.thinning - 1, lambda _, state: sampler.advance(state, bound)[0], state)
-        return sampler.advance(state, bound)
+    def kept(state: State, steps: Array) -> tuple[State, Draws]:
+        draw = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(advance, state)[1])
+        return jax.lax.fori_loop(0, steps, lambda _, last: advance(last[0]), (state, draw))
 
-    state = jax.lax.fori_loop(
-        0, method.num_warmup, lambda _, state: sampler.adapt(state, bound)[0], sampler.start(key, bound)
-    )
-    return jax.lax.scan(advance, state, None, method.num_samples)[1]
+    def advance(state: State) -> tuple[State, Draws]:
+        state, draw = sampler.advance(state, bound)
+        return _strong(state), draw
+
+    state, warmup = _strong(sampler.start(key, bound)), method.num_warmup
+    if not draws_while_adapting(sampler):
+        state = jax.lax.fori_loop(0, warmup, lambda _, state: _strong(sampler.adapt(state, bound)[0]), state)
+        warmup = 0
+    steps: Any = np.full(method.num_samples, method.thinning, np.int32)  # one loop for all: it is compiled once
+    steps[0] += warmup
+    return jax.lax.scan(kept, state, steps)[1]
 
 
 @dataclass

@@ -1,24 +1,35 @@
 """Points of a program: somewhere feasible, a sweep of Gibbs further, somewhere likely."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 from numpyro.handlers import seed, substitute, trace
 
-from bayeslab.elimination import Rule, conditional
+from bayeslab.elimination import Rule, conditional, without
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import Term, terms
 
 SWEEPS = 5
 
 
-def sweep(key: Array, rules: tuple[Rule, ...], of: tuple[Term, ...], bound: Bound, values: Values) -> Values:
-    """One draw of every site that has a rule, each given the newest values of all others."""
+Block = tuple[Rule, ...]
+"""Sites that are drawn jointly, in the order in which they are eliminated; often one."""
+
+
+def sweep(key: Array, blocks: Sequence[Block], of: tuple[Term, ...], bound: Bound, values: Values) -> Values:
+    """One draw of every block, each given the newest values of all others."""
     values = dict(values)
-    for rule, now in zip(rules, jax.random.split(key, len(rules)), strict=True):
-        old = values[rule.site]
-        drawn = conditional(rule, of, bound, values, near=old).distribution.sample(now)
-        values[rule.site] = drawn.reshape(old.shape).astype(old.dtype)
+    for block, now in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
+        stages = [of]
+        for rule in block[:-1]:
+            stages.append(without(rule, stages[-1]))
+        keys = jax.random.split(now, len(block))
+        for rule, stage, here in zip(block[::-1], stages[::-1], keys, strict=True):
+            old = values[rule.site]
+            drawn = conditional(rule, stage, bound, values, near=old).distribution.sample(here)
+            values[rule.site] = drawn.reshape(old.shape).astype(old.dtype)
     return values
 
 
@@ -27,7 +38,7 @@ def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -
     of = terms(bound).terms
 
     def step(values: Values, key: Array) -> tuple[Values, None]:
-        return sweep(key, rules, of, bound, values), None
+        return sweep(key, [(rule,) for rule in rules], of, bound, values), None
 
     return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
 

@@ -1,4 +1,4 @@
-"""Draws of the samplers that live in bayeslab's own environment; `nuts.py` starts it, once for each sampler."""
+"""Draws of the samplers that live in bayeslab's own environment; the scripts start it, once for each sampler."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,8 @@ import jax
 import numpy as np
 import numpyro
 
-from problems import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP
+from plain_numpy import POSTERIORS
+from problems import NUM_CHAINS, NUM_INDEPENDENT, NUM_SAMPLES, NUM_WARMUP, SHORT_WARMUP
 from worker import Answer, serve
 
 
@@ -26,13 +27,30 @@ def bayeslab_fit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     return run
 
 
-def bayeslab_sampling(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+def bayeslab_nuts(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    import bayeslab as bl
+
+    return _driven(problem, data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS))
+
+
+def bayeslab_gibbs(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    import bayeslab as bl
+
+    return _driven(problem, data, bl.Gibbs(SHORT_WARMUP, NUM_SAMPLES, NUM_CHAINS))
+
+
+def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    import bayeslab as bl
+
+    return _driven(problem, data, bl.Exact(NUM_INDEPENDENT))
+
+
+def _driven(problem: str, data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
     """What `bl.fit` does between its checks and the DataTree."""
     import bayeslab as bl
     from bayeslab.program import precision
     from bayeslab.runner import drive
 
-    method = bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS)
     with precision(np.float64):
         bound = bl.bind(model(problem), data)
         sampler = method.plan(bound)
@@ -108,6 +126,18 @@ def _jitted(problem: str, data: dict[str, Any], dense_mass: bool) -> Callable[[i
     return run
 
 
+def numpy_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """Independent draws by hand, everything from the data on."""
+    arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
+
+    def run(seed: int) -> Answer:
+        began = time.process_time()
+        draws = POSTERIORS[problem](np.random.default_rng(seed), **arrays, size=NUM_INDEPENDENT)
+        return time.process_time() - began, {name: value[None] for name, value in draws.items()}
+
+    return run
+
+
 def model(problem: str) -> Callable[..., None]:
     return import_module(f"bayeslab.models.{problem}").model
 
@@ -126,11 +156,21 @@ def conditioned(problem: str, data: dict[str, Any]) -> tuple[dict[str, Any], Cal
 
 
 def given(problem: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    return arrays | ({"num_rows": len(arrays["y"])} if problem == "normal_gamma" else {})
+    return arrays | SETTINGS[problem](len(arrays["y"]))
 
+
+SETTINGS = {
+    "linear_regression": lambda rows: {},
+    "normal_gamma": lambda rows: {"num_rows": rows},
+    "normal_wishart": lambda rows: {"num_rows": rows, "n0": 7.0},
+}
+"""Problem -> the arguments of its model that are no arrays."""
 
 CONTENDERS = {
-    "bayeslab": bayeslab_sampling,
+    "bayeslab": bayeslab_nuts,
+    "bayeslab, Gibbs": bayeslab_gibbs,
+    "bayeslab, Exact": bayeslab_exact,
+    "NumPy, exact posterior": numpy_exact,
     "bayeslab, whole fit": bayeslab_fit,
     "NumPyro MCMC.run": numpyro_run,
     "NumPyro, one jit": numpyro_jit,

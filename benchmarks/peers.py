@@ -1,4 +1,4 @@
-"""Draws of the samplers of other projects, in an environment of their own (README.md); started by `nuts.py`."""
+"""Draws of the samplers of other projects, in an environment of their own (README.md); started by the scripts."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from problems import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP
+from problems import NUM_CHAINS, NUM_SAMPLES, NUM_WARMUP, SHORT_WARMUP
 from worker import Answer, serve
 
 
@@ -93,7 +93,15 @@ def pymc_model(problem: str, data: dict[str, np.ndarray]) -> Any:
     return model
 
 
-def jags(problem: str, data: dict[str, np.ndarray]) -> Callable[[int], Answer]:
+def jags_long(problem: str, data: dict[str, np.ndarray]) -> Callable[[int], Answer]:
+    return _jags(problem, data, NUM_WARMUP)
+
+
+def jags_short(problem: str, data: dict[str, np.ndarray]) -> Callable[[int], Answer]:
+    return _jags(problem, data, SHORT_WARMUP)
+
+
+def _jags(problem: str, data: dict[str, np.ndarray], num_warmup: int) -> Callable[[int], Answer]:
     """JAGS with its glm module; a run that ends before the first iteration is subtracted."""
     folder = Path(tempfile.mkdtemp())
     (folder / "model.txt").write_text(JAGS_MODELS[problem])
@@ -117,7 +125,7 @@ def jags(problem: str, data: dict[str, np.ndarray]) -> Callable[[int], Answer]:
             (folder / f"start{chain}.txt").write_text(state)
             start += f"parameters in start{chain}.txt, chain({chain})\n"
         start += "initialize\n"
-        draw = f"update {NUM_WARMUP}\n" + "".join(f"monitor {name}\n" for name in names(problem))
+        draw = f"update {num_warmup}\n" + "".join(f"monitor {name}\n" for name in names(problem))
         draw += f"update {NUM_SAMPLES}\ncoda *\n"
         spent = seconds(start + draw) - seconds(start)
         return spent, _coda(folder)
@@ -139,9 +147,10 @@ def _coda(folder: Path) -> dict[str, np.ndarray]:
 
 
 def names(problem: str) -> list[str]:
-    return ["tau", "w"] if problem == "linear_regression" else ["tau", "mu"]
+    return NAMES[problem]
 
 
+NAMES = {"linear_regression": ["tau", "w"], "normal_gamma": ["tau", "mu"], "normal_wishart": ["precision", "mu"]}
 JAGS_MODELS = {
     "linear_regression": """model {
         tau ~ dgamma(2, 1)
@@ -154,13 +163,19 @@ JAGS_MODELS = {
         mu ~ dnorm(0, tau)
         for (i in 1:n) { y[i] ~ dnorm(mu, tau) }
     }""",
+    "normal_wishart": """model {
+        precision ~ dwish(inverse(scale), 7)
+        mu ~ dmnorm(mu0, precision)
+        for (i in 1:n) { y[i, ] ~ dmnorm(mu, precision) }
+    }""",
 }
 
 PEERS = {
     "nutpie": nutpie_diagonal,
     "nutpie, low rank": nutpie_low_rank,
     "PyMC": pymc,
-    "JAGS": jags,
+    "JAGS": jags_long,
+    "JAGS, 200 + 1,000": jags_short,
 }
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""The two problems of the benchmarks, as plain NumPy arrays, for every environment."""
+"""The problems of the benchmarks, as plain NumPy arrays, for every environment."""
 
 import numpy as np
 
 NUM_WARMUP = NUM_SAMPLES = 1000
 NUM_CHAINS = 4
+SHORT_WARMUP = 200
+NUM_INDEPENDENT = 100_000
 
 
 def diabetes() -> dict[str, np.ndarray]:
@@ -20,4 +22,18 @@ def normal_gamma() -> dict[str, np.ndarray]:
     return {"y": np.random.default_rng(0).normal(1.0, 2.0, 1000)}
 
 
-PROBLEMS = {"linear_regression": diabetes, "normal_gamma": normal_gamma}
+def normal_wishart() -> dict[str, np.ndarray]:
+    """Two hundred draws y (row, feature) from a correlated Normal in five dimensions, and its Normal-Wishart prior."""
+    rng = np.random.default_rng(1)
+    mixing = np.eye(5) + 0.4 * rng.normal(size=(5, 5))
+    return {"y": 1.0 + rng.normal(size=(200, 5)) @ mixing, "mu0": np.zeros(5), "scale": np.eye(5)}
+
+
+def mixture(rows: int) -> dict[str, np.ndarray]:
+    """Draws y (row,) from three Normals that overlap a little."""
+    rng = np.random.default_rng(2)
+    z = rng.choice(3, rows, p=[0.2, 0.5, 0.3])
+    return {"y": rng.normal(np.array([-3.0, 0.0, 4.0])[z], np.array([0.7, 1.0, 1.5])[z])}
+
+
+PROBLEMS = {"linear_regression": diabetes, "normal_gamma": normal_gamma, "normal_wishart": normal_wishart}

@@ -3,9 +3,11 @@
 from . import (
     beta_binomial,
     dirichlet_multinomial,
+    gaussian_mixture,
     inverse_gamma,
     linear_regression,
     linear_regression_known_noise,
+    multivariate_gaussian_mixture,
     normal_gamma,
     normal_known_mean,
     normal_known_variance,
@@ -24,4 +26,6 @@ LECTURES = (
     normal_wishart,
     linear_regression_known_noise,
     linear_regression,
+    gaussian_mixture,
+    multivariate_gaussian_mixture,
 )

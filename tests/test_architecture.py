@@ -14,8 +14,14 @@ ROOT = Path(__file__).parents[1]
 # A module imports only from those before it.
 ORDER = (
     *("observation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
-    *("distributions.enumerated", "distributions.gamma", "distributions.joint_normal", "distributions.markov_chain", "distributions"),
-    *("terms", "families", "elimination", "proof", "sweep", "compress"),
+    *(
+        "distributions.enumerated",
+        "distributions.gamma",
+        "distributions.joint_normal",
+        "distributions.markov_chain",
+        "distributions",
+    ),
+    *("terms", "families", "elimination", "proof", "order", "sweep", "compress"),
     *("methods", "methods.settings", "methods.stated", "methods.exact"),
     *("methods.mcmc", "methods.gibbs", "methods.svi", "methods.laplace", "plan", "explain"),
     *("runner", "tree", "progress", "continuation", "importance", "fit", "predict", "calibration"),

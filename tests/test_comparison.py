@@ -110,6 +110,15 @@ def test_a_point_estimate_has_a_mean_and_nothing_else() -> None:
     assert "MAP" in to_text(compare_posteriors({"MAP": normal_tree(0, shape=(1, 1)), "NUTS": normal_tree(1)}))
 
 
+def test_one_posterior_alone_has_moments_and_costs() -> None:
+    alone = {"Gibbs": normal_tree(0, sampling_seconds=0.5)}
+    assert compare_parameters(alone)["mean_error"].isnull().all()
+    table = compare_posteriors(alone)
+    assert float(table["ess_per_second"][0]) == float(table["ess_min"][0]) / 0.5
+    assert table[["mean_error_max", "sd_ratio_min", "wasserstein_max", "coverage_max"]].isnull().all().to_array().all()
+    assert to_text(table).splitlines()[0].split() == ["ESS", "ESS/s", "run", "s"]
+
+
 @pytest.mark.parametrize("k", [0.3, 0.7, 1.0])
 def test_k_hat_of_pareto_ratios(k: float) -> None:
     log_ratio = k * np.random.default_rng(0).exponential(size=20_000)
@@ -182,7 +191,7 @@ def test_tables_survive_netcdf(tmp_path: Any) -> None:
 
 
 WRONG = {
-    "one": ({"a": normal_tree(0)}, None, ["two", "'a'"]),
+    "none": ({}, None, ["at least one"]),
     "group": ({"a": normal_tree(0), "b": xr.DataTree()}, None, ["'b'", "'posterior'"]),
     "name": ({"a": normal_tree(0), "b": normal_tree(1)}, ["v"], ["'v'", "['w', 's']"]),
     "shape": (

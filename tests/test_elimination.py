@@ -15,7 +15,7 @@ from zoo import CASES, STICKY, Case
 import bayeslab as bl
 from bayeslab.bind import bind
 from bayeslab.elimination import Rule, conditional
-from bayeslab.methods.exact import order
+from bayeslab.order import order
 from bayeslab.program import precision
 from bayeslab.proof import TOLERANCE, find, find_all
 from bayeslab.terms import terms
@@ -236,7 +236,8 @@ def test_the_order_of_elimination_is_found() -> None:
             numpyro.sample("y", dist.Normal(mu * on, 1.0))
 
     with precision():
-        rules = order(bind(model, {"n": 2, "y": np.array([1.0, 2.0])}))
+        bound = bind(model, {"n": 2, "y": np.array([1.0, 2.0])})
+        rules = order(bound, bound.latent, find_all(bound))
     assert {rule.site for rule in rules} == {"mu", "on"}
 
 

@@ -12,10 +12,11 @@ from bayeslab.compress import Group, compressed, compressible, tabulated
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, without
 from bayeslab.methods.settings import require_positive
+from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, find_all, prove, widened
+from bayeslab.proof import find_all
 from bayeslab.sweep import computed, settled, somewhere
-from bayeslab.terms import Term, terms
+from bayeslab.terms import Term
 
 
 @dataclass(frozen=True)
@@ -43,61 +44,13 @@ class Exact:
                 raise ValueError(
                     f"site '{name}' has an improper prior, so the data have no evidence; use Gibbs() or NUTS()"
                 )
-        rules, found = order(bound), find_all(bound)
+        found = find_all(bound)
+        try:
+            rules = order(bound, bound.latent, found)
+        except ValueError as reasons:
+            raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
         alone = tuple(one.rule for one in found if one.rule is not None)
-        return ExactSampler(tuple(rules), alone, compressible(bound, found), structure(bound))
-
-
-def order(bound: Bound) -> list[Rule]:
-    """Rules that eliminate all sites, each proven under the terms that those before it leave.
-
-    Continuous sites go first, the last drawn before the others; where that leads nowhere, other orders are tried. A
-    site without a conditional in closed form does not get one as others go, so that is where an order ends.
-    Raises ValueError with the reasons where no order is found.
-    """
-    with jax.enable_x64(True):
-        wide = widened(bound)
-        last_first = bound.latent[::-1]
-        names = [name for name in last_first if not bound.sites[name].is_discrete]
-        names += [name for name in last_first if bound.sites[name].is_discrete]
-        alone = {found.site: found for found in find_all(wide)}
-        closed = all(found.rule is not None for found in alone.values())
-        search = _Search(wide, alone, {n: one.reason for n, one in alone.items() if one.rule is None}, 4 * len(names))
-        rules = search.order(terms(wide).terms, names, ()) if closed else None
-    if rules is None:
-        reasons = "; ".join(f"site '{name}': {reason}" for name, reason in search.reasons.items())
-        raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()")
-    return rules
-
-
-@dataclass
-class _Search:
-    """alone: what is found for every site given all others.
-
-    reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
-    """
-
-    bound: Bound
-    alone: dict[str, Found]
-    reasons: dict[str, str]
-    proofs: int
-
-    def order(self, of: tuple[Term, ...], names: list[str], gone: tuple[str, ...]) -> list[Rule] | None:
-        if not names:
-            return []
-        for name in names:
-            if self.proofs == 0:
-                return None
-            self.proofs -= 1
-            [found] = prove(self.bound, of, [name]) if gone else [self.alone[name]]
-            if found.rule is None:
-                without_them = " and ".join(f"'{other}'" for other in gone)
-                self.reasons[name] = f"{found.reason} once {without_them} {'are' if len(gone) > 1 else 'is'} eliminated"
-                return None
-            rest = self.order(without(found.rule, of), [other for other in names if other != name], (*gone, name))
-            if rest is not None:
-                return [found.rule, *rest]
-        return None
+        return ExactSampler(rules, alone, compressible(bound, found), structure(bound))
 
 
 class Remaining(NamedTuple):

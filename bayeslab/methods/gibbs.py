@@ -1,5 +1,7 @@
 """Gibbs sampling: sites with a conditional in closed form are drawn from it, the others by NUTS."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,9 +17,10 @@ from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
 from bayeslab.methods.mcmc import DENSE_UP_TO, NUTSKernel, kernel_stats
 from bayeslab.methods.settings import require_count, require_positive
+from bayeslab.order import order
 from bayeslab.program import Bound, Values, evaluate, structure
-from bayeslab.proof import find_all
-from bayeslab.sweep import computed, settled, somewhere, sweep
+from bayeslab.proof import Found, find_all
+from bayeslab.sweep import Block, computed, settled, somewhere, sweep
 from bayeslab.terms import terms
 
 
@@ -26,18 +29,24 @@ class Gibbs:
     """Draw every site in turn from its conditional given all others; what has none in closed form gets a NUTS step.
 
     The conditionals are found and proven by the laboratory; `explain` shows them. Discrete sites are enumerated, all
-    elements of a plate at once.
+    elements of a plate at once. Sites whose terms are replaced by sufficient statistics are drawn jointly where they
+    can be, the last eliminated first, and then the others given it.
     thinning: keep one draw in so many.
+    joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
     """
 
     num_warmup: int = 200
     num_samples: int = 1000
     num_chains: int = 4
     thinning: int = 1
+    joint: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
+        if isinstance(self.joint, str) or any(isinstance(block, str) for block in self.joint):
+            raise ValueError(f'joint must be blocks of names such as (("tau", "mu"),), not {self.joint!r}')
+        object.__setattr__(self, "joint", tuple(tuple(block) for block in self.joint))
 
     def plan(self, bound: Bound) -> "SweepSampler | BlockSampler":
         if not bound.latent:
@@ -51,9 +60,40 @@ class Gibbs:
         if not rules:
             reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in rest)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
-        if not rest:
-            return SweepSampler(rules, compressible(bound, found), structure(bound))
-        return BlockSampler(rules, tuple(one.site for one in rest), structure(bound), self.num_warmup)
+        joint = [self._joint(block, bound, found) for block in self.joint]
+        if rest:
+            blocks = _in_program_order(joint, rules)
+            return BlockSampler(blocks, tuple(one.site for one in rest), structure(bound), self.num_warmup)
+        groups = compressible(bound, found)
+        asked = {rule.site for block in joint for rule in block}
+        for group in groups:
+            sites = [rule.site for rule in group.rules]
+            if len(sites) > 1 and asked.isdisjoint(sites):
+                with suppress(ValueError):
+                    joint.append(order(bound, sites, found))
+        return SweepSampler(_in_program_order(joint, rules), rules, groups, structure(bound))
+
+    def _joint(self, names: tuple[str, ...], bound: Bound, found: Sequence[Found]) -> Block:
+        """A block that was asked for."""
+        for name in names:
+            if name not in bound.latent:
+                raise ValueError(f"joint names '{name}', which is not a latent site; these are {list(bound.latent)}")
+            if sum(name in block for block in self.joint) > 1 or names.count(name) > 1:
+                raise ValueError(f"joint names site '{name}' twice")
+        try:
+            return order(bound, names, found)
+        except ValueError as reasons:
+            raise ValueError(f"{' and '.join(map(repr, names))} cannot be drawn jointly ({reasons})") from None
+
+
+def _in_program_order(joint: Sequence[Block], rules: tuple[Rule, ...]) -> tuple[Block, ...]:
+    """Blocks and the other sites, a block where the program draws its first site."""
+    blocks: list[Block] = []
+    for rule in rules:
+        [block] = [block for block in joint if any(one.site == rule.site for one in block)] or [(rule,)]
+        if block not in blocks:
+            blocks.append(block)
+    return tuple(blocks)
 
 
 class Sweep(NamedTuple):
@@ -66,8 +106,9 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepSampler:
-    """Every site has a conditional. rules: in program order."""
+    """Every site has a conditional. rules: of every site given all others, in program order."""
 
+    blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
     groups: tuple[Group, ...]
     structure: Any
@@ -82,7 +123,7 @@ class SweepSampler:
     def advance(self, state: Sweep, bound: Bound) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
         of = compressed(self.groups, bound)
-        known = sweep(now, self.rules, of, bound, state.values | state.tables)
+        known = sweep(now, self.blocks, of, bound, state.values | state.tables)
         log_p = sum((term.density(bound, known).sum() for term in of), jnp.zeros(()))
         values = {name: known[name] for name in state.values}
         return Sweep(values, state.tables, key), Draws(values | computed(bound, values), {"lp": log_p})
@@ -94,7 +135,7 @@ class SweepSampler:
 class BlockSampler:
     """One block of conditionals, one of NUTS, composed by `numpyro.infer.Gibbs`."""
 
-    rules: tuple[Rule, ...]
+    blocks: tuple[Block, ...]
     rest: tuple[str, ...]
     structure: Any
     num_warmup: int
@@ -102,12 +143,12 @@ class BlockSampler:
     def start(self, key: Array, bound: Bound) -> State:
         key, now = jax.random.split(key)
         values = somewhere(now, bound)
-        first = {rule.site: values[rule.site] for rule in self.rules}
+        first = {name: values[name] for name in self._mine}
         return self._kernel(bound).init(key, self.num_warmup, first, (bound,), {})
 
     def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
         kernel = self._kernel(bound)
-        first = {rule.site: state.z[rule.site] for rule in self.rules}
+        first = {name: state.z[name] for name in self._mine}
         kernel.init(jax.random.PRNGKey(0), self.num_warmup, first, (bound,), {})
         state = kernel.sample(state, (bound,), {})
         values = kernel.postprocess_fn((bound,), {})(state.z)
@@ -117,12 +158,16 @@ class BlockSampler:
 
     adapt = advance
 
+    @property
+    def _mine(self) -> list[str]:
+        return [rule.site for block in self.blocks for rule in block]
+
     def _kernel(self, bound: Bound) -> MCMCKernel:
         def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            drawn = sweep(rng_key, self.rules, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
-            return {rule.site: drawn[rule.site] for rule in self.rules}
+            drawn = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
+            return {name: drawn[name] for name in self._mine}
 
         size = sum((bound.sites[name].shape and jnp.zeros(bound.sites[name].shape).size) or 1 for name in self.rest)
         step = NUTSKernel(size <= DENSE_UP_TO, 0.8, 10)(evaluate)
-        blocks = [(CustomGibbs(update), [rule.site for rule in self.rules]), (step, list(self.rest))]
+        blocks = [(CustomGibbs(update), self._mine), (step, list(self.rest))]
         return numpyro.infer.Gibbs(blocks)

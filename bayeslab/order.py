@@ -1,0 +1,75 @@
+"""The order in which several sites are eliminated, one after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+
+from bayeslab.elimination import Rule, without
+from bayeslab.program import Bound
+from bayeslab.proof import Found, prove, widened
+from bayeslab.terms import Term, terms
+
+
+def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[Rule, ...]:
+    """Rules that eliminate some sites, all others given, each proven under the terms that those before it leave.
+
+    found: what is found for every site given all others.
+    Continuous sites go first, the last drawn before the others; where that leads nowhere, other orders are tried. A
+    site without a conditional in closed form does not get one as others go, so that is where an order ends.
+    Raises ValueError with the reasons where no order is found.
+    """
+    alone = {one.site: one for one in found}
+    reasons = {name: alone[name].reason for name in names if alone[name].rule is None}
+    search = _Search(bound, alone, reasons, 4 * len(names))
+    rules = None
+    if not reasons:
+        with jax.enable_x64(True):
+            search.bound = widened(bound)
+            last_first = [name for name in bound.latent[::-1] if name in names]
+            continuous = [name for name in last_first if not bound.sites[name].is_discrete]
+            discrete = [name for name in last_first if bound.sites[name].is_discrete]
+            rules = search.order(terms(search.bound).terms, continuous + discrete, ())
+    if rules is None:
+        raise ValueError("; ".join(f"site '{name}': {reason}" for name, reason in reasons.items()))
+    return tuple(rules)
+
+
+@dataclass
+class _Search:
+    """alone: what is found for every site given all others.
+
+    reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
+    """
+
+    bound: Bound
+    alone: dict[str, Found]
+    reasons: dict[str, str]
+    proofs: int
+
+    def order(self, of: tuple[Term, ...], names: list[str], gone: tuple[str, ...]) -> list[Rule] | None:
+        if not names:
+            return []
+        for name in names:
+            if self.proofs == 0:
+                return None
+            self.proofs -= 1
+            found, *others = self._found(of, name, names, gone)
+            for one in (found, *others):
+                if one.rule is None:
+                    before = " and ".join(f"'{other}'" for other in gone)
+                    verb = "are" if len(gone) > 1 else "is"
+                    self.reasons[one.site] = f"{one.reason} once {before} {verb} eliminated"
+                    return None
+            assert found.rule is not None
+            rest = self.order(without(found.rule, of), [other for other in names if other != name], (*gone, name))
+            if rest is not None:
+                return [found.rule, *rest]
+        return None
+
+    def _found(self, of: tuple[Term, ...], name: str, names: list[str], gone: tuple[str, ...]) -> list[Found]:
+        """What is found for a site; and for the discrete ones, which are the first to be lost."""
+        if not gone:
+            return [self.alone[name]]
+        discrete = [other for other in names if other != name and self.bound.sites[other].is_discrete]
+        return prove(self.bound, of, [name, *discrete])
