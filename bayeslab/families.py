@@ -112,6 +112,11 @@ def _symmetric(matrix: Array) -> Array:
     return (matrix + matrix.mT) / 2
 
 
+def _log_determinant(matrix: Array) -> Array:
+    """Of positive definite matrices."""
+    return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
+
+
 def _read_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
     """g(X) = a log|X| - tr(B X): gradients at two multiples of a matrix."""
     size, low, high = at.shape[-1], 0.7, 1.6
@@ -196,7 +201,7 @@ FAMILIES = (
         _read_wishart,
         lambda eta, _: _wishart(eta, Wishart),
         (dist.Wishart,),
-        lambda x: (jnp.linalg.slogdet(x)[1], -x),
+        lambda x: (_log_determinant(x), -x),
     ),
     Family(
         "WishartCholesky",
@@ -209,7 +214,7 @@ FAMILIES = (
         _read_inverse_wishart,
         lambda eta, _: _inverse_wishart(eta, dist.InverseWishart),
         (dist.InverseWishart,),
-        lambda x: (-jnp.linalg.slogdet(x)[1], -jnp.linalg.inv(x)),
+        lambda x: (-_log_determinant(x), -jnp.linalg.inv(x)),
     ),
     two("TruncatedNormal", lambda x: (x, x**2), _truncated, TRUNCATED),
     Family("MarkovChain", _read_chain, lambda eta, prior: unwrapped(prior).condition(eta), (MarkovChain,)),

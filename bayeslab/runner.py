@@ -131,11 +131,11 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
     one_draw = jax.eval_shape(_wide(sampler.advance, width), state, bound)[1]
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
-    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK))
+    independent = hasattr(sampler, "batch")
+    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, 4 * CHUNK if independent else CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
-    independent = hasattr(sampler, "draw")
     if independent:
-        buffer, steps = _all_at_once(sampler, width, buffer, size)
+        buffer, steps = _in_batches(sampler, width, buffer, size)
         lowered["advance"] = jax.jit(steps).lower(count, count, state, bound)
     else:
         for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
@@ -164,30 +164,36 @@ def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
     return steps
 
 
-def _all_at_once(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
-    """The same for independent draws: as many at once as fit into the cache of a processor."""
+def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
+    """The same for independent draws: as many at once as fit into the cache of a processor.
+
+    A batch is the same whenever it is drawn, so that draws go on where they stopped, in the middle of one as well.
+    """
     batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, buffer))
     buffer = buffer // batch * batch
 
     def steps(count: Array, thinning: Array, state: State, bound: Bound) -> tuple[State, Draws]:
-        def draws(first: Array) -> Draws:
-            return jax.vmap(lambda ahead: _wide(sampler.draw, width, 2)(state, bound, ahead))(first + jnp.arange(batch))
+        def drawn(index: Array) -> Draws:
+            many = partial(sampler.batch, size=batch)
+            return (jax.vmap(many, (0, None, None), 1) if width else many)(state, bound, index)
 
-        shapes = jax.eval_shape(draws, jnp.zeros((), int))
-        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer, *leaf.shape[1:]), leaf.dtype), shapes)
+        shapes = jax.eval_shape(drawn, jnp.zeros((), int))
+        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer + batch, *leaf.shape[1:]), leaf.dtype), shapes)
+        first, offset = jnp.divmod(state.made.ravel()[0], batch)
 
         def body(i: Array, kept: Draws) -> Draws:
             put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=i * batch, axis=0)
-            return jax.tree.map(put, kept, draws(i * batch))
+            return jax.tree.map(put, kept, drawn(first + i))
 
-        kept = jax.lax.fori_loop(0, (count + batch - 1) // batch, body, kept)
+        kept = jax.lax.fori_loop(0, (offset + count + batch - 1) // batch, body, kept)
+        kept = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, buffer, 0), kept)
         return _strong(state._replace(made=state.made + count)), kept
 
     return buffer, steps
 
 
-def _wide(step: Callable, width: int | None, shared: int = 1) -> Callable:
-    return jax.vmap(step, in_axes=(0, *[None] * shared)) if width else step
+def _wide(step: Callable, width: int | None) -> Callable:
+    return jax.vmap(step, in_axes=(0, None)) if width else step
 
 
 def _strong(tree: Any) -> Any:

@@ -36,8 +36,12 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
     invalid = jnp.broadcast_to(~(concentration > 0) | ~jnp.isfinite(concentration), shape)
     start = (key, invalid, jnp.where(invalid, jnp.nan, jnp.zeros(shape, c.dtype)))
     log_v = jax.lax.while_loop(missing, propose, start)[2]
-    lower = jnp.log1p(-jax.random.uniform(boost, shape, c.dtype)) / concentration
-    return jnp.log(d) + log_v + jnp.where(concentration < 1, lower, 0.0)
+
+    def lowered(log_v: Array) -> Array:
+        lower = jnp.log1p(-jax.random.uniform(boost, shape, c.dtype)) / concentration
+        return log_v + jnp.where(concentration < 1, lower, 0.0)
+
+    return jnp.log(d) + jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
 
 
 class Gamma(dist.Gamma):

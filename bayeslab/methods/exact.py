@@ -87,19 +87,27 @@ class ExactSampler:
         return Remaining(key, jnp.zeros((), int), last.distribution, tables, log_evidence)
 
     def advance(self, state: Remaining, bound: Bound) -> tuple[Remaining, Draws]:
-        return state._replace(made=state.made + 1), self.draw(state, bound, jnp.zeros((), int))
+        draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, bound, state.made, 1))
+        return state._replace(made=state.made + 1), draw
 
     adapt = advance
 
-    def draw(self, state: Remaining, bound: Bound, ahead: Array) -> Draws:
-        """One of the draws to come: independent of all others, so that many are made at once."""
-        keys = jax.random.split(jax.random.fold_in(state.key, state.made + ahead), len(self.rules))
-        values: Values = {}
-        log_q = jnp.zeros(())
-        for rule, of, now in zip(self.rules[::-1], self._stages(bound)[::-1], keys, strict=True):
-            last = rule is self.rules[-1]
-            q = state.last if last else conditional(rule, of, bound, values | state.tables).distribution
-            values[rule.site] = q.sample(now).astype(bound.sites[rule.site].dtype)
+    def batch(self, state: Remaining, bound: Bound, index: Array, size: int) -> Draws:
+        """Independent draws, all at once: those of the site eliminated last, and for each of them of the others."""
+        first, others = jax.random.split(jax.random.fold_in(state.key, index))
+        name = self.rules[-1].site
+        last = state.last.sample(first, (size,)).astype(bound.sites[name].dtype)
+        return jax.vmap(lambda key, x: self._completed(key, state, bound, {name: x}))(
+            jax.random.split(others, size), last
+        )
+
+    def _completed(self, key: Array, state: Remaining, bound: Bound, values: Values) -> Draws:
+        """A draw of all sites, from that of the last."""
+        log_q = state.last.log_prob(values[self.rules[-1].site]).sum()
+        keys = jax.random.split(key, len(self.rules) - 1) if len(self.rules) > 2 else [key]
+        for rule, of, now in zip(self.rules[-2::-1], self._stages(bound)[-2::-1], keys, strict=False):
+            q = conditional(rule, of, bound, values | state.tables).distribution
+            values = values | {rule.site: q.sample(now).astype(bound.sites[rule.site].dtype)}
             log_q += q.log_prob(values[rule.site]).sum()
         stats = {"lp": state.log_evidence + log_q, "log_q": log_q, "log_evidence": state.log_evidence}
         return Draws(values | computed(bound, values), stats)

@@ -29,8 +29,8 @@ class Gibbs:
     """Draw every site in turn from its conditional given all others; what has none in closed form gets a NUTS step.
 
     The conditionals are found and proven by the laboratory; `explain` shows them. Discrete sites are enumerated, all
-    elements of a plate at once. Sites whose terms are replaced by sufficient statistics are drawn jointly where they
-    can be, the last eliminated first, and then the others given it.
+    elements of a plate at once. Scalar sites whose terms are replaced by sufficient statistics are drawn jointly where
+    they can be, the last eliminated first, and then the others given it.
     thinning: keep one draw in so many.
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
     """
@@ -68,7 +68,8 @@ class Gibbs:
         asked = {rule.site for block in joint for rule in block}
         for group in groups:
             sites = [rule.site for rule in group.rules]
-            if len(sites) > 1 and asked.isdisjoint(sites):
+            scalar = all(bound.sites[rule.site].event_dim == 0 and not rule.coupled for rule in group.rules)
+            if len(sites) > 1 and scalar and asked.isdisjoint(sites):
                 with suppress(ValueError):
                     joint.append(order(bound, sites, found))
         return SweepSampler(_in_program_order(joint, rules), rules, groups, structure(bound))
