@@ -107,6 +107,12 @@ def tabulated(groups: tuple[Group, ...], bound: Bound, values: Values) -> dict[s
     return {group.name: _table(group, of, priors, bound, values) for group in groups}
 
 
+def table_size(group: Group, bound: Bound) -> int:
+    """How many numbers a table has."""
+    priors = terms(bound).priors
+    return prod(_count(rule, priors[rule.site]) for rule in group.rules)
+
+
 def _groups(bound: Bound, rules: dict[str, Rule]) -> tuple[Group, ...]:
     """The largest sets of sites with statistics that meet in a term, with all terms that they reach, if that pays."""
     priors, of = terms(bound)
@@ -119,7 +125,7 @@ def _groups(bound: Bound, rules: dict[str, Rule]) -> tuple[Group, ...]:
     for sites in sets:
         mine = [term for term in of if term.depends and term.depends <= sites and term.name not in taken]
         group = Group(tuple(t.name for t in mine), tuple(rules[n] for n in priors if n in sites))
-        size = prod(_count(rule, priors[rule.site]) for rule in group.rules)
+        size = table_size(group, bound)
         if size <= LARGEST and max(2 * size, LEAST) <= sum(term.cost for term in mine):
             groups.append(group)
             taken |= set(group.terms)

@@ -136,14 +136,14 @@ def _of_family(family: Family, local: Local, prior: Distribution, near: Array | 
 
     def step(at: Array, _: None) -> tuple[Array, tuple[Eta, Array]]:
         eta = family.read(local, at, prior)
-        return _typical(family.build(eta, prior), at), (eta, at)
+        return typical(family.build(eta, prior), at), (eta, at)
 
     _, read = jax.lax.scan(step, middle, None, 2)
     eta, at = jax.tree.map(lambda leaf: leaf[-1], read)
     return family.build(eta, prior), at
 
 
-def _typical(distribution: Distribution, otherwise: Array) -> Array:
+def typical(distribution: Distribution, otherwise: Array) -> Array:
     """A value near the middle of a distribution."""
     match distribution:
         case dist.Gamma():

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayeslab.bind import bind
+from bayeslab.compress import table_size
 from bayeslab.plan import planned, rows
 from bayeslab.program import Bound, Data, Frozen, Program, Slot, precision
 
@@ -81,9 +82,13 @@ def _notes(bound: Bound) -> list[str]:
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         method = planned(bound)
         try:
-            method.plan(bound)
+            sampler = method.plan(bound)
         except ValueError as error:
             notes.append(f"no method applies: {error}")
         else:
             notes.append(f"without a method, fit uses {type(method).__name__}")
+            for group in getattr(sampler, "groups", ()):
+                rows = ", ".join(f"'{name}'" for name in group.terms if name in bound.observed)
+                if rows:
+                    notes.append(f"{table_size(group, bound)} {group.name} replace the rows of {rows}")
     return notes

@@ -12,15 +12,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import Distribution, Independent, biject_to
+from numpyro.distributions import (
+    Beta,
+    Dirichlet,
+    Distribution,
+    Gamma,
+    ImproperUniform,
+    Independent,
+    InverseGamma,
+    InverseWishart,
+    Normal,
+    Wishart,
+    biject_to,
+)
+from numpyro.distributions.constraints import Constraint
 from numpyro.handlers import seed, substitute, trace, uncondition
 
-from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional
+from bayeslab.distributions import JointNormal
+from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional, typical
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import Prior, Term, terms
 
@@ -185,12 +200,26 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
 
 
 def spread(q: Distribution) -> Array:
-    """A draw from q, and draws a third as far from it, as far, and ten times as far as another draw is."""
-    draws = q.sample(jax.random.PRNGKey(1), (2,))
+    """A likely value of q, and values a third of, once and ten times its spread from it, with fixed noise."""
+    if isinstance(q, Normal | JointNormal):
+        scale = q.conditional_scale if isinstance(q, JointNormal) else q.scale
+        noise = _noise("spread", (2, *q.shape()), 2.0)
+        return q.mean + scale * (noise[0] + jnp.stack([spread * noise[1] for spread in (0.0, *SPREADS)]))
     transform = biject_to(q.support)
-    centre, other = transform.inv(draws)
-    moves = jnp.stack([jnp.clip(spread * (other - centre), -30.0, 30.0) for spread in (0.0, *SPREADS)])
+    if isinstance(q, Gamma | InverseGamma | Beta | Dirichlet | Wishart | InverseWishart):
+        centre = transform.inv(typical(q, q.mean))
+        radius = 0.3 if isinstance(q, Wishart | InverseWishart) else 1.0  # farther away matrices are all but singular
+        move = jnp.asarray(_noise("spread", centre.shape, radius))
+    else:
+        centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
+        move = other - centre
+    moves = jnp.stack([jnp.clip(spread * move, -30.0, 30.0) for spread in (0.0, *SPREADS)])
     return transform(centre + moves)
+
+
+def _noise(name: str, shape: tuple[int, ...], radius: float) -> np.ndarray:
+    """Fixed numbers between -radius and radius: random variates would cost more to compile than all else."""
+    return np.random.default_rng(crc32(name.encode())).uniform(-radius, radius, shape)
 
 
 def _draws(q: Distribution, prior: Distribution) -> Array:
@@ -219,27 +248,33 @@ def points(bound: Bound) -> tuple[Bound, Values]:
 def _generic(bound: Bound) -> tuple[Values, Values]:
     """Other data, and values of the latent sites at two points, all inside their supports."""
 
-    def run(key: Array) -> dict[str, Array]:
-        model = substitute(uncondition(seed(bound.function, key)), substitute_fn=_anywhere)
+    def run(point: Array) -> dict[str, Array]:
+        seeded = seed(bound.function, jax.random.fold_in(jax.random.PRNGKey(2), point))
+        model = substitute(uncondition(seeded), substitute_fn=partial(_anywhere, point))
         sites = trace(model).get_trace(**bound.inputs)
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
 
-    found = jax.vmap(run)(jax.random.split(jax.random.PRNGKey(2), 2))
+    found = jax.vmap(run)(jnp.arange(2))
     data = {name: found[name][0].astype(value.dtype) for name, value in bound.observed.items()}
     return data, {name: found[name] for name in bound.latent}
 
 
-def _anywhere(site: dict | None = None) -> Any:
+def _anywhere(point: Array, site: dict) -> Any:
     """A value inside the support of a site, whatever its distribution there; integers within a few of the least."""
-    if site is None or site["type"] != "sample" or site["value"] is not None:
+    if site["type"] != "sample" or site["value"] is not None:
         return None
-    support = site["fn"].support
+    fn, support = site["fn"], site["fn"].support
     if not support.is_discrete:
-        return feasible(site)
+        if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint):
+            return feasible(site)
+        transform = biject_to(support)
+        shape = transform.inverse_shape(fn.shape())
+        return transform(jnp.asarray(_noise(site["name"], (2, *shape), 1.0))[point])
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
-    if low is None or (site["fn"].event_shape and not isinstance(site["fn"], Independent)):
+    if low is None or (fn.event_shape and not isinstance(fn, Independent)):
         return None
     top = low + 4 if high is None else high
-    return jax.random.randint(site["kwargs"]["rng_key"], site["fn"].shape(), low, top + 1)
+    unit = jnp.asarray(_noise(site["name"], (2, *fn.shape()), 0.5) + 0.5)[point]
+    return jnp.minimum(low + jnp.floor(unit * (top + 1 - low)), top).astype(int)
