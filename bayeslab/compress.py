@@ -11,6 +11,7 @@ refutes it. Afterwards l and the conditionals of its sites cost nothing that dep
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
@@ -18,14 +19,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
+import numpyro
 from jax import Array
-from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions import Distribution
+from numpyro.primitives import Messenger
 
-from bayeslab.distributions import JointNormal
-from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional, family_of
+from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import Found, points, spread
+from bayeslab.statistics import Table, count, direction, framed, normal, weighted
 from bayeslab.sweep import settled
 from bayeslab.terms import Prior, Term, terms, terms_of
 
@@ -49,26 +51,6 @@ class Group(NamedTuple):
     @property
     def name(self) -> str:
         return f"statistics of {', '.join(rule.site for rule in self.rules)}"
-
-
-class Frame(NamedTuple):
-    """Where a site is probed: a likely value, its spread (of Normal sites), the probes and what reads them.
-
-    centre, scale: (*site). probes: (probe, *site). reader: (statistic, probe).
-    """
-
-    centre: Array
-    scale: Array
-    probes: Array
-    reader: Array
-
-
-class Table(NamedTuple):
-    """coefficients: an axis for every site of the group, as long as its statistics."""
-
-    centres: tuple[Array, ...]
-    scales: tuple[Array, ...]
-    coefficients: Array
 
 
 def compressible(bound: Bound, found: Sequence[Found]) -> tuple[Group, ...]:
@@ -107,16 +89,53 @@ def tabulated(groups: tuple[Group, ...], bound: Bound, values: Values) -> dict[s
     return {group.name: _table(group, of, priors, bound, values) for group in groups}
 
 
+@partial(jax.tree_util.register_dataclass, data_fields=["bound", "tables"], meta_fields=["groups"])
+@dataclass(frozen=True)
+class Summarised:
+    """A Bound whose program computes with tables in place of rows: the same log joint."""
+
+    bound: Bound
+    tables: dict[str, Any]
+    groups: tuple[Group, ...]
+
+    def program(self) -> Any:
+        """Run the program without the densities that the tables stand for, and add these."""
+        run = _Unweighted({name for group in self.groups for name in group.terms})
+        with run:
+            result = self.bound.program()
+        for term in compressed(self.groups, self.bound):
+            if term.name in self.tables:
+                numpyro.factor(term.name, term.density(self.bound, run.values | self.tables))
+        return result
+
+
+class _Unweighted(Messenger):
+    """Takes away the densities of some sites, and keeps the values of all."""
+
+    def __init__(self, names: set[str]):
+        self.names = names
+        self.values: dict[str, Any] = {}
+        super().__init__(None)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["name"] in self.names:
+            msg["fn"] = msg["fn"].mask(False)
+
+    def postprocess_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample":
+            self.values[msg["name"]] = msg["value"]
+
+
 def table_size(group: Group, bound: Bound) -> int:
     """How many numbers a table has."""
     priors = terms(bound).priors
-    return prod(_count(rule, priors[rule.site]) for rule in group.rules)
+    return prod(count(rule, priors[rule.site]) for rule in group.rules)
 
 
 def _groups(bound: Bound, rules: dict[str, Rule]) -> tuple[Group, ...]:
     """The largest sets of sites with statistics that meet in a term, with all terms that they reach, if that pays."""
     priors, of = terms(bound)
-    able = {name for name, rule in rules.items() if _count(rule, priors[name])}
+    able = {name for name, rule in rules.items() if count(rule, priors[name])}
     sets: list[frozenset[str]] = []
     for term in sorted(of, key=lambda term: -len(term.depends)):
         if term.depends and term.depends <= able and not any(term.depends <= other for other in sets):
@@ -132,85 +151,12 @@ def _groups(bound: Bound, rules: dict[str, Rule]) -> tuple[Group, ...]:
     return tuple(groups)
 
 
-def _count(rule: Rule, prior: Prior) -> int:
-    """How many statistics a site has, the leading 1 included; 0 where its family has none."""
-    size = prod(prior.shape)
-    if rule.family == ENUMERATED:
-        return 0
-    if rule.family != NORMAL:
-        shape = jax.ShapeDtypeStruct(prior.shape, float)
-        statistics = family_of(rule, prior).statistics
-        if statistics is None:
-            return 0
-        return 1 + sum(prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(statistics, shape)))
-    block = prod(prior.shape[axis] for axis in rule.coupled)
-    return 1 + size + size * (block + 1) // 2
-
-
-def _frame(rule: Rule, prior: Prior, q: Distribution) -> Frame:
-    if rule.family == NORMAL:
-        scale = _deviations(q)
-        steps, reader = _quadratic_probes(prior.shape, rule.coupled)
-        return Frame(q.mean, scale, q.mean + scale * steps, jnp.asarray(reader))
-    centre = q.sample(jax.random.PRNGKey(3))
-    transform = biject_to(q.support)
-    middle = transform.inv(centre)
-    noise = np.random.default_rng(0).normal(size=(2 * _count(rule, prior), *middle.shape))
-    probes = transform(middle + 0.7 * noise)
-    ones = jnp.ones(prior.shape)
-    at = jax.vmap(lambda x: _statistics(rule, prior, ones, ones, x))(probes)
-    largest = jnp.abs(at).max(0)
-    return Frame(centre, ones, probes, jnp.linalg.pinv(at / largest) / largest[:, None])
-
-
-def _deviations(q: Distribution) -> Array:
-    """The standard deviation of every element given the others."""
-    return q.conditional_scale if isinstance(q, JointNormal) else q.scale
-
-
-@lru_cache(maxsize=64)
-def _quadratic_probes(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Steps (probe, *shape) that tell all quadratic functions of blocks apart, and the inverse of their statistics."""
-    size = prod(shape)
-    unit = np.eye(size)
-    index = _blocks(shape, coupled)
-    pairs = [unit[i] + unit[j] for block in index for k, i in enumerate(block) for j in block[:k]]
-    steps = np.concatenate([np.zeros((1, size)), unit, -unit, np.array(pairs).reshape(-1, size)])
-    first, second = _pairs(shape, coupled)
-    at = np.concatenate([np.ones((len(steps), 1)), steps, steps[:, first] * steps[:, second]], axis=1)
-    return steps.reshape(-1, *shape), np.linalg.inv(at)
-
-
-def _blocks(shape: tuple[int, ...], coupled: tuple[int, ...]) -> np.ndarray:
-    """Places in the flat array, a row for every block of elements that are joint."""
-    apart = [axis for axis in range(len(shape)) if axis not in coupled]
-    block = prod(shape[axis] for axis in coupled)
-    return np.arange(prod(shape)).reshape(shape).transpose(*apart, *coupled).reshape(-1, block)
-
-
-def _pairs(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the two factors of every product, block by block, the lower triangle row by row."""
-    index = _blocks(shape, coupled)
-    rows, columns = np.tril_indices(index.shape[1])
-    return index[:, rows].ravel(), index[:, columns].ravel()
-
-
-def _statistics(rule: Rule, prior: Prior, centre: Array, scale: Array, x: Array) -> Array:
-    """The statistics of a value, with a leading 1."""
-    if rule.family == NORMAL:
-        u = ((x - centre) / scale).ravel()
-        first, second = _pairs(prior.shape, rule.coupled)
-        return jnp.concatenate([jnp.ones(1), u, u[first] * u[second]])
-    leaves = jax.tree.leaves(family_of(rule, prior).statistics(x))  # type: ignore[misc]
-    return jnp.concatenate([jnp.ones(1), *(jnp.ravel(leaf) for leaf in leaves)])
-
-
 def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
     mine = [term for term in of if term.name in group.terms]
     frames = []
     for rule in group.rules:
         q = conditional(rule, of, bound, values, near=values[rule.site]).distribution
-        frames.append(_frame(rule, priors[rule.site], q))
+        frames.append(framed(rule, priors[rule.site], q))
 
     def at(index: Array) -> Array:
         places = jnp.unravel_index(index, [len(frame.probes) for frame in frames])
@@ -235,7 +181,7 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
             if rule.site == but:
                 total = jnp.moveaxis(total, -1, 0)
             else:
-                total = total @ _statistics(rule, priors[rule.site], centre, scale, values[rule.site])
+                total = weighted(total, rule, priors[rule.site], centre, scale, values[rule.site])
         return total
 
     def density(bound: Bound, values: Values) -> Array:
@@ -248,8 +194,8 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
         table: Any = values[group.name]
         eta = contracted(values, site)
         if rule.family == NORMAL:
-            matrix = _products(group, place, prior, table)[1] if site in group.proportional else None
-            return _normal(rule, prior.shape, table.centres[place], table.scales[place], eta[1:], matrix)
+            matrix = direction(rule, place, prior, table)[1] if site in group.proportional else None
+            return normal(rule, prior.shape, table.centres[place], table.scales[place], eta[1:], matrix)
         statistics = family_of(rule, prior).statistics
         assert statistics is not None
         like = jax.eval_shape(statistics, jax.ShapeDtypeStruct(prior.shape, eta.dtype))
@@ -260,56 +206,7 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
         built = family_of(rule, prior).build(jax.tree.unflatten(tree, parts), drawn)
         return built, table.centres[place]
 
-    return Term(group.name, frozenset(sites), density, 0, sum(_count(r, priors[r.site]) for r in group.rules), read)
-
-
-def _products(group: Group, place: int, prior: Prior, table: Table) -> tuple[Array, Array]:
-    """How far the coefficients of products are from multiples of one vector, and that vector, pointing downwards."""
-    matrix = jnp.moveaxis(table.coefficients, place, 0).reshape(table.coefficients.shape[place], -1)
-    matrix = matrix[1 + prod(prior.shape) :]
-    largest = matrix[:, jnp.argmax((matrix**2).sum(0))]
-    away = matrix - jnp.outer(largest, largest @ matrix / (largest @ largest))
-    first, second = _pairs(prior.shape, group.rules[place].coupled)
-    sign = jnp.sign(jnp.where(first == second, largest, 0.0).sum())
-    return jnp.abs(away).max() / jnp.abs(matrix).max(), -sign * largest
-
-
-def _normal(
-    rule: Rule, shape: tuple[int, ...], centre: Array, scale: Array, eta: Array, matrix: Array | None
-) -> tuple[Distribution, Array]:
-    """From the coefficients of u and of its products, x = centre + scale u.
-
-    matrix: what the coefficients of products are a positive multiple of, if they are.
-    """
-    size = prod(shape)
-    linear, products = eta[:size], eta[size:]
-    if not rule.coupled:
-        curvature = -2 * products
-        mean = centre + scale * (linear / curvature).reshape(shape)
-        return dist.Normal(mean, scale / jnp.sqrt(curvature).reshape(shape)), mean
-    index = _blocks(shape, rule.coupled)
-    count, block = index.shape
-    rows, columns = np.tril_indices(block)
-    multiple = jnp.ones(()) if matrix is None else matrix @ products / (matrix @ matrix)
-    matrix = products if matrix is None else matrix
-    half = jnp.zeros((count, block, block)).at[:, rows, columns].set(-matrix.reshape(count, -1))
-    factor = jnp.linalg.cholesky(half + half.mT)
-    inverse = None if matrix is products else _inverse(factor)
-    if inverse is None:
-        mean = jax.scipy.linalg.cho_solve((factor, True), linear[index][..., None])[..., 0]
-    else:
-        mean = (linear[index][..., None, :] @ inverse.mT @ inverse)[..., 0, :] / multiple
-    spread = scale.ravel()[index]
-    apart = tuple(n for axis, n in enumerate(shape) if axis not in rule.coupled)
-    joint = JointNormal(
-        (centre.ravel()[index] + spread * mean).reshape(*apart, block),
-        (factor / spread[..., None]).reshape(*apart, block, block),
-        rule.coupled,
-        shape,
-        multiple,
-        None if inverse is None else (inverse * spread[..., None, :]).reshape(*apart, block, block),
-    )
-    return joint, joint.mean
+    return Term(group.name, frozenset(sites), density, 0, sum(count(r, priors[r.site]) for r in group.rules), read)
 
 
 @partial(jax.jit, static_argnames=("groups", "rules"))
@@ -333,7 +230,7 @@ def _law(
             joint = [place for place, rule in enumerate(group.rules) if rule.coupled]
             site = [rule.site for rule in group.rules]
             table = tables[group.name]
-            directions.append({site[i]: _products(group, i, priors[site[i]], table)[0] for i in joint})
+            directions.append({site[i]: direction(group.rules[i], i, priors[site[i]], table)[0] for i in joint})
         return [_residual(group, new[group.name], of, bound, values) for group in groups], directions
 
     return jax.lax.map(residuals, at)
@@ -352,8 +249,3 @@ def _residual(group: Group, table: Term, of: Sequence[Term], bound: Bound, value
 
     error, size = jax.lax.map(difference, jnp.arange(2 * len(next(iter(drawn.values())))))
     return (jnp.abs(error - error[0]) / (size + size[0])).max()
-
-
-def _inverse(factor: Array) -> Array:
-    identity = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
-    return jax.scipy.linalg.solve_triangular(factor, identity, lower=True)

@@ -21,7 +21,7 @@ ORDER = (
         "distributions.markov_chain",
         "distributions",
     ),
-    *("terms", "families", "elimination", "proof", "order", "sweep", "compress"),
+    *("terms", "families", "elimination", "proof", "order", "sweep", "statistics", "compress"),
     *("methods", "methods.settings", "methods.stated", "methods.exact"),
     *("methods.mcmc", "methods.gibbs", "methods.svi", "methods.laplace", "plan", "explain"),
     *("runner", "tree", "progress", "continuation", "importance", "fit", "predict", "calibration"),

@@ -12,7 +12,7 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.bind import bind
-from bayeslab.compress import compressed, compressible, tabulated
+from bayeslab.compress import Summarised, compressed, compressible, tabulated
 from bayeslab.elimination import conditional
 from bayeslab.models import linear_regression, normal_gamma, normal_wishart
 from bayeslab.program import precision
@@ -20,6 +20,7 @@ from bayeslab.proof import find_all
 from bayeslab.sweep import settled, somewhere
 from bayeslab.terms import terms
 
+SAMPLE = ["chain", "draw"]
 RNG = np.random.default_rng(0)
 ROWS = 300
 X = RNG.normal(size=(ROWS, 3))
@@ -156,6 +157,32 @@ def test_missing_rows_are_missing_in_the_table() -> None:
     left = {"x": X[~gone], "y": Y[~gone]}
     one, other = (bl.fit(0, linear_regression.model, d, bl.Exact(100), progress=False) for d in (data, left))
     np.testing.assert_allclose(one.attrs["log_evidence"], other.attrs["log_evidence"], rtol=1e-10)
+
+
+def test_nuts_with_statistics_is_nuts_with_rows() -> None:
+    """The same log joint, so the same draws but for rounding, for as long as a trajectory lasts."""
+    case = CASES["regression"]
+    with precision():
+        bound = bind(case.program, case.data)
+        sampler = bl.NUTS(statistics=True).plan(bound)
+        tables = sampler.start(jax.random.PRNGKey(0), bound).tables
+        small = Summarised(bound, tables, sampler.groups)
+        for key in jax.random.split(jax.random.PRNGKey(1), 3):
+            values = {n: site["value"] for n, site in bound.prior_draw(key).items() if n in bound.latent}
+            joint = numpyro.infer.util.log_density(small.program, (), {}, values)[0]
+            np.testing.assert_allclose(joint, bound.log_joint(values), rtol=1e-10)
+    tree = bl.fit(0, case.program, case.data, bl.NUTS(statistics=True), progress=False)
+    exact = bl.fit(1, case.program, case.data, bl.Exact(20_000), progress=False)
+    assert bl.diagnose(tree) == ""
+    for name in ("tau", "w"):
+        one, other = tree["posterior"][name], exact["posterior"][name]
+        error = 5 * np.hypot(one.std(SAMPLE) / np.sqrt(1000), other.std(SAMPLE) / np.sqrt(20_000))
+        assert (abs(one.mean(SAMPLE) - other.mean(SAMPLE)) < error).all()
+
+
+def test_nuts_says_where_there_are_no_statistics() -> None:
+    with pytest.raises(ValueError, match=r"no statistics replace the rows .*'mu': not Normal given 'y'"):
+        bl.fit(0, student, {"n": ROWS, "y": Y}, bl.NUTS(statistics=True), progress=False)
 
 
 def test_continuing_goes_on_from_the_tables() -> None:

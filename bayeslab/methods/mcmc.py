@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,13 @@ from jax import Array
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
+from bayeslab.compress import Group, Summarised, compressible, tabulated
 from bayeslab.draws import Draws, State
+from bayeslab.elimination import Rule
 from bayeslab.methods.settings import require_continuous, require_count, require_positive
 from bayeslab.program import Bound, evaluate, structure
+from bayeslab.proof import find_all
+from bayeslab.sweep import settled, somewhere
 
 DENSE_UP_TO = 50
 """Dimensions up to which a dense mass matrix pays (measured on 25 published posteriors)."""
@@ -51,6 +55,8 @@ class NUTS:
     dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
+    statistics: compute with sufficient statistics in place of rows, where `bayeslab.compress` finds any. To find them
+    takes seconds; then a step costs the same with any number of rows.
     """
 
     num_warmup: int = 1000
@@ -60,6 +66,7 @@ class NUTS:
     dense_mass: bool | None = None
     target_accept_prob: float = 0.8
     max_tree_depth: int = 10
+    statistics: bool = False
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")
@@ -67,12 +74,22 @@ class NUTS:
         if not 0 < self.target_accept_prob < 1:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
-    def plan(self, bound: Bound) -> "KernelSampler":
+    def plan(self, bound: Bound) -> "KernelSampler | SummarySampler":
         require_continuous(bound, "NUTS")
         size = sum(prod(bound.sites[name].shape) for name in bound.latent)
         dense = size <= DENSE_UP_TO if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        return KernelSampler(kernel, structure(bound), self.num_warmup)
+        plain = KernelSampler(kernel, structure(bound), self.num_warmup)
+        if not self.statistics:
+            return plain
+        found = find_all(bound)
+        groups = compressible(bound, found)
+        if not groups:
+            reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in found if one.rule is None)
+            why = f" ({reasons})" if reasons else ": there are few of them, or they are labelled by discrete sites"
+            raise ValueError(f"no statistics replace the rows of this program{why}; use NUTS() as it is")
+        rules = tuple(one.rule for one in found if one.rule is not None)
+        return SummarySampler(plain, rules, groups)
 
 
 @dataclass(frozen=True)
@@ -112,10 +129,10 @@ class KernelSampler:
     structure: Any
     num_warmup: int
 
-    def start(self, key: Array, bound: Bound) -> State:
+    def start(self, key: Array, bound: Any) -> State:
         return self.build(evaluate).init(key, self.num_warmup, None, (bound,), {})
 
-    def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
+    def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
         kernel = self._ready(bound)
         state = kernel.sample(state, (bound,), {})
         constrain = kernel.postprocess_fn((bound,), {})
@@ -126,7 +143,7 @@ class KernelSampler:
 
     adapt = advance
 
-    def _ready(self, bound: Bound) -> MCMCKernel:
+    def _ready(self, bound: Any) -> MCMCKernel:
         """A kernel that has seen an `init` on this Bound: some keep its arrays, not only its structure, in closures.
 
         The state of that `init` is never used, so it costs nothing in compiled code.
@@ -134,6 +151,34 @@ class KernelSampler:
         kernel = self.build(evaluate)
         kernel.init(jax.random.PRNGKey(0), self.num_warmup, None, (bound,), {})
         return kernel
+
+
+class Summary(NamedTuple):
+    """state: of the kernel. tables: the sufficient statistics that it works with."""
+
+    state: State
+    tables: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SummarySampler:
+    """A kernel on the program with its rows replaced by statistics. rules: of every site given all others."""
+
+    plain: KernelSampler
+    rules: tuple[Rule, ...]
+    groups: tuple[Group, ...]
+
+    def start(self, key: Array, bound: Bound) -> Summary:
+        here, there, key = jax.random.split(key, 3)
+        values = settled(there, self.rules, bound, somewhere(here, bound))
+        tables = tabulated(self.groups, bound, values)
+        return Summary(self.plain.start(key, Summarised(bound, tables, self.groups)), tables)
+
+    def advance(self, state: Summary, bound: Bound) -> tuple[Summary, Draws]:
+        after, draws = self.plain.advance(state.state, Summarised(bound, state.tables, self.groups))
+        return Summary(after, state.tables), draws
+
+    adapt = advance
 
 
 def kernel_stats(state: Any) -> dict[str, Array]:
