@@ -10,7 +10,7 @@ value of every site, so that nothing is lost to rounding; the law of `bayeslab.p
 refutes it. Afterwards l and the conditionals of its sites cost nothing that depends on the number of rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import prod
@@ -24,9 +24,10 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
+from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, points, spread
+from bayeslab.proof import Found, Point, points, spread
 from bayeslab.statistics import Table, count, direction, framed, normal, weighted
 from bayeslab.sweep import settled
 from bayeslab.terms import Prior, Term, terms, terms_of
@@ -59,11 +60,12 @@ def compressible(bound: Bound, found: Sequence[Found]) -> tuple[Group, ...]:
     if not groups or any(one.rule is None for one in found):
         return ()
     rules = tuple(one.rule for one in found if one.rule is not None)
-    residuals, directions = jax.device_get(_law(groups, rules, points(bound)))
+    checks = [check for point in points(bound) for check in evaluated([_law(groups, rules)], point)]
     passed = []
-    for group, residual, apart in zip(groups, residuals, directions, strict=True):
-        if np.max(residual) <= TOLERANCE:
-            one = tuple(site for site, difference in apart.items() if np.max(difference) <= TOLERANCE)
+    for place, group in enumerate(groups):
+        if all(residuals[place] <= TOLERANCE for residuals, _ in checks):
+            sites = checks[0][1][place]
+            one = tuple(site for site in sites if all(apart[place][site] <= TOLERANCE for _, apart in checks))
             passed.append(group._replace(proportional=one))
     return tuple(passed)
 
@@ -209,16 +211,16 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
     return Term(group.name, frozenset(sites), density, 0, sum(count(r, priors[r.site]) for r in group.rules), read)
 
 
-@partial(jax.jit, static_argnames=("groups", "rules"))
+@lru_cache(maxsize=64)
 def _law(
-    groups: tuple[Group, ...], rules: tuple[Rule, ...], at: tuple[Bound, Values]
-) -> tuple[list[Array], list[dict[str, Array]]]:
-    """The largest relative difference between terms and their tables, for every group at every point.
+    groups: tuple[Group, ...], rules: tuple[Rule, ...]
+) -> Callable[[Point], tuple[list[Array], list[dict[str, Array]]]]:
+    """The largest relative difference between terms and their tables, for every group.
 
     With it, for joint Normal sites, how far their precision matrix is from multiples of one matrix.
     """
 
-    def residuals(point: tuple[Bound, Values]) -> tuple[list[Array], list[dict[str, Array]]]:
+    def residuals(point: Point) -> tuple[list[Array], list[dict[str, Array]]]:
         bound, values = point
         priors, of = terms(bound)
         values = settled(jax.random.PRNGKey(4), rules, bound, values)
@@ -233,7 +235,7 @@ def _law(
             directions.append({site[i]: direction(group.rules[i], i, priors[site[i]], table)[0] for i in joint})
         return [_residual(group, new[group.name], of, bound, values) for group in groups], directions
 
-    return jax.lax.map(residuals, at)
+    return residuals
 
 
 def _residual(group: Group, table: Term, of: Sequence[Term], bound: Bound, values: Values) -> Array:

@@ -102,9 +102,10 @@ def _read_dirichlet(local: Local, at: Array, prior: Distribution) -> Array:
     gx, gy = _gradients(local.density, x, y)
     hx, hy = x * gx, y * gy
     # hx - hy = c x - d y for unknown c, d: least squares over the event
-    basis = jnp.stack([x, -y], axis=-1)
-    normal, right = basis.mT @ basis, basis.mT @ (hx - hy)[..., None]
-    c = jnp.linalg.solve(normal, right)[..., 0, :1] if size > 1 else jnp.zeros_like(at)
+    change = hx - hy
+    xx, xy, yy = ((one * other).sum(-1, keepdims=True) for one, other in ((x, x), (x, y), (y, y)))
+    right_x, right_y = ((change * one).sum(-1, keepdims=True) for one in (x, y))
+    c = (right_x * yy - right_y * xy) / (xx * yy - xy**2) if size > 1 else jnp.zeros_like(at)
     return hx - c * x
 
 

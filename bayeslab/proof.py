@@ -8,9 +8,9 @@ two draws of the other sites. A family that fails is refused, never used.
 A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true Normal with a million rows 1e-11.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -31,9 +31,10 @@ from numpyro.distributions import (
     Wishart,
     biject_to,
 )
-from numpyro.distributions.constraints import Constraint
+from numpyro.distributions.constraints import Constraint, boolean
 from numpyro.handlers import seed, substitute, trace, uncondition
 
+from bayeslab.compilation import evaluated
 from bayeslab.distributions import JointNormal
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional, typical
 from bayeslab.program import Bound, Values, feasible
@@ -41,6 +42,9 @@ from bayeslab.terms import Prior, Term, terms
 
 TOLERANCE = 1e-8
 SPREADS = (1 / 3, 1.0, 10.0)
+
+
+Point = tuple[Bound, Values]
 
 
 class Found(NamedTuple):
@@ -64,8 +68,7 @@ def find(bound: Bound, site: str) -> Found:
 def find_all(bound: Bound, sites: Sequence[str] | None = None) -> list[Found]:
     """For each site, the rule that eliminates it given all others, proven, or the reason why there is none.
 
-    Everything is found with two compilations, whatever the number of sites: which elements of Normal sites are
-    coupled, and whether the law holds.
+    What is compiled for one site serves all others whose densities read the same.
     """
     with jax.enable_x64(True):
         wide = widened(bound)
@@ -89,15 +92,14 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
     families = {name: candidates(priors[name]) for name in names}
     normal = tuple(name for name in names if NORMAL in families[name])
     at = points(bound)
-    first = jax.tree.map(lambda leaf: leaf[0], at)
-    coupled = jax.device_get(_coupled(_Of(of), normal, *first)) if normal else {}
+    coupled = dict(zip(normal, evaluated([_coupled(of, name) for name in normal], at[0]), strict=True))
     rules, children = [], {}
     for name in names:
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
         children[name] = tuple(term.name for term in of if name in term.depends and term.name != name)
         rules += [Rule(name, family, axes, children[name]) for family in families[name]]
-    residuals = jax.device_get(_law(_Of(of), tuple(rules), at)) if rules else []
-    tried = list(zip(rules, (float(np.max(r)) for r in residuals), strict=True))
+    residuals = np.max([evaluated([_law(of, rule) for rule in rules], point) for point in at], axis=0)
+    tried = list(zip(rules, residuals.tolist(), strict=True))
     return [_found(priors[n], children[n], [pair for pair in tried if pair[0].site == n]) for n in names]
 
 
@@ -121,31 +123,19 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "its prior"
 
 
-class _Of:
-    """Terms as a static argument: equal only to themselves, as the functions in them are."""
-
-    def __init__(self, of: tuple[Term, ...]):
-        self.terms = of
-
-    def __hash__(self) -> int:
-        return hash(self.terms)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Of) and self.terms == other.terms
-
-
-@partial(jax.jit, static_argnames=("of", "names"))
-def _coupled(of: _Of, names: tuple[str, ...], bound: Bound, values: Values) -> dict[str, Array]:
+@lru_cache(maxsize=1024)
+def _coupled(of: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
     """For every axis of a site, whether elements at different places on it meet in the log joint.
 
     The gradient of a quadratic function is moved at half of the places, those with a given bit in their number, and
     compared at the others: any two places differ in some bit.
     """
-    found = {}
-    for name in names:
-        mine = [term for term in of.terms if name in term.depends]
+    mine = [term for term in of if name in term.depends]
 
-        def density(x: Array, name: str = name, mine: Sequence[Term] = mine) -> Array:
+    def meetings(point: Point) -> Array:
+        bound, values = point
+
+        def density(x: Array) -> Array:
             return sum((term.density(bound, values | {name: x}).sum() for term in mine), jnp.zeros(()))
 
         at = values[name]
@@ -156,8 +146,9 @@ def _coupled(of: _Of, names: tuple[str, ...], bound: Bound, values: Values) -> d
         own = tuple(range(1, at.ndim + 1))
         scale = change.max(own, keepdims=True) + jnp.abs(slope[0]).max()
         meets = (jnp.where(moved, 0.0, change) > 1e-10 * scale).any(own)
-        found[name] = jnp.array([meets[np.array(axes) == axis].any() for axis in range(at.ndim)], dtype=bool)
-    return found
+        return jnp.array([meets[np.array(axes) == axis].any() for axis in range(at.ndim)], dtype=bool)
+
+    return meetings
 
 
 def _halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
@@ -171,10 +162,10 @@ def _halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
     return axes, np.concatenate(masks)
 
 
-@partial(jax.jit, static_argnames=("of", "rules"))
-def _law(of: _Of, rules: tuple[Rule, ...], points: tuple[Bound, Values]) -> list[Array]:
-    """The residual of the law for every rule at every point; points are stacked, so that code is compiled once."""
-    return jax.lax.map(lambda at: [_residual(of.terms, rule, *at) for rule in rules], points)
+@lru_cache(maxsize=1024)
+def _law(of: tuple[Term, ...], rule: Rule) -> Callable[[Point], Array]:
+    """The residual of the law for a rule at a point; the same function for the same arguments."""
+    return lambda point: _residual(of, rule, *point)
 
 
 def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> Array:
@@ -237,29 +228,28 @@ def _everywhere(prior: Prior) -> Array:
     return choices[jnp.concatenate([ends, mixed])]
 
 
-def points(bound: Bound) -> tuple[Bound, Values]:
-    """The program at two feasible points, with other data and with the data of the fit, stacked."""
+def points(bound: Bound) -> list[Point]:
+    """The program at two feasible points, with other data and with the data of the fit."""
     data, latent = _generic(bound)
-    bounds = [replace(bound, observed=data), bound]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *bounds), latent
+    return list(zip([replace(bound, observed=data), bound], latent, strict=True))
 
 
 @jax.jit
-def _generic(bound: Bound) -> tuple[Values, Values]:
+def _generic(bound: Bound) -> tuple[Values, list[Values]]:
     """Other data, and values of the latent sites at two points, all inside their supports."""
 
-    def run(point: Array) -> dict[str, Array]:
-        seeded = seed(bound.function, jax.random.fold_in(jax.random.PRNGKey(2), point))
+    def run(point: int) -> dict[str, Array]:
+        seeded = seed(bound.function, jax.random.PRNGKey(2 + point))
         model = substitute(uncondition(seeded), substitute_fn=partial(_anywhere, point))
         sites = trace(model).get_trace(**bound.inputs)
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
 
-    found = jax.vmap(run)(jnp.arange(2))
-    data = {name: found[name][0].astype(value.dtype) for name, value in bound.observed.items()}
-    return data, {name: found[name] for name in bound.latent}
+    found = [run(0), run(1)]
+    data = {name: found[0][name].astype(value.dtype) for name, value in bound.observed.items()}
+    return data, [{name: values[name] for name in bound.latent} for values in found]
 
 
-def _anywhere(point: Array, site: dict) -> Any:
+def _anywhere(point: int, site: dict) -> Any:
     """A value inside the support of a site, whatever its distribution there; integers within a few of the least."""
     if site["type"] != "sample" or site["value"] is not None:
         return None
@@ -267,14 +257,28 @@ def _anywhere(point: Array, site: dict) -> Any:
     if not support.is_discrete:
         if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint):
             return feasible(site)
-        transform = biject_to(support)
-        shape = transform.inverse_shape(fn.shape())
-        return transform(jnp.asarray(_noise(site["name"], (2, *shape), 1.0))[point])
+        move = _noise(site["name"], (2, *biject_to(support).inverse_shape(fn.shape())), 1.0)[point]
+        return _moved(support, move)
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+    if support is boolean:
+        low, high = 0, 1
     if low is None or (fn.event_shape and not isinstance(fn, Independent)):
         return None
     top = low + 4 if high is None else high
-    unit = jnp.asarray(_noise(site["name"], (2, *fn.shape()), 0.5) + 0.5)[point]
+    unit = _noise(site["name"], (2, *fn.shape()), 0.5)[point] + 0.5
     return jnp.minimum(low + jnp.floor(unit * (top + 1 - low)), top).astype(int)
+
+
+def _moved(support: Constraint, move: np.ndarray) -> Array:
+    """A value inside a support; computed at once where the support is known, so that nothing is compiled for it."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
+        return biject_to(support)(jnp.asarray(move))
+    with jax.ensure_compile_time_eval():
+        return _inside(support, jnp.asarray(move))
+
+
+@jax.jit
+def _inside(support: Constraint, move: Array) -> Array:
+    return biject_to(support)(move)

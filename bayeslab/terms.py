@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution
 from numpyro.handlers import seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
+from bayeslab.compilation import pruned
 from bayeslab.program import Bound, Plate, Values, blueprint, structure, unwrapped
 
 Slice = Callable[..., list[Array]]
@@ -134,22 +135,14 @@ def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.Sha
 
     Latent sites that do not reach them need no value.
     """
-    outputs = [traced.jaxpr.outvars[place] for place in places]
-    needed = {v for v in outputs if not isinstance(v, Literal)}
-    kept = []
-    for equation in reversed(traced.jaxpr.eqns):
-        if needed & set(equation.outvars):
-            kept.append(equation)
-            needed |= {v for v in equation.invars if not isinstance(v, Literal)}
-    unnamed = traced.jaxpr.debug_info.with_unknown_names()
-    part = traced.jaxpr.replace(eqns=kept[::-1], outvars=outputs, debug_info=unnamed)
-    run = jaxpr_as_fun(ClosedJaxpr(part, traced.consts))
+    part, _ = pruned(traced, places)
+    run = jaxpr_as_fun(part)
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
         given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
         return run(*jax.tree.leaves((bound, given)))
 
-    return sliced, sum(max(_size(v) for v in (*e.invars, *e.outvars)) for e in kept)
+    return sliced, sum(max(_size(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)
 
 
 def _size(variable: Any) -> int:

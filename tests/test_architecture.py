@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 # A module imports only from those before it.
 ORDER = (
-    *("observation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
+    *("observation", "compilation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
     *(
         "distributions.enumerated",
         "distributions.gamma",
