@@ -44,11 +44,8 @@ tests: .venv/.ready
 
 notebooks: .venv/.ready
 	@rm -rf build/notebooks
-	@for notebook in notebooks/*.ipynb; do \
-	    test ! -e "$$notebook" && continue; \
-	    env -u MPLBACKEND .venv/bin/jupyter nbconvert --to notebook --execute \
-	        --ExecutePreprocessor.record_timing=False --output-dir build/notebooks "$$notebook" || exit 1; \
-	done
+	@printf '%s\n' notebooks/*.ipynb | xargs -P 2 -I {} env -u MPLBACKEND .venv/bin/jupyter nbconvert \
+	    --to notebook --execute --ExecutePreprocessor.record_timing=False --output-dir build/notebooks {}
 
 slow: .venv/.ready
 	.venv/bin/pytest -m slow --durations 10

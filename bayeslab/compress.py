@@ -28,7 +28,7 @@ from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import Found, Point, points, spread
-from bayeslab.statistics import Table, count, direction, framed, normal, weighted
+from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled
 from bayeslab.terms import Prior, Term, terms, terms_of
 
@@ -157,8 +157,11 @@ def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bo
     mine = [term for term in of if term.name in group.terms]
     frames = []
     for rule in group.rules:
-        q = conditional(rule, of, bound, values, near=values[rule.site]).distribution
-        frames.append(framed(rule, priors[rule.site], q))
+        prior, near = priors[rule.site], values[rule.site]
+        if rule.family == NORMAL:
+            frames.append(framed_normal(rule, prior, conditional(rule, of, bound, values, near).distribution))
+        else:
+            frames.append(framed(rule, prior, near, prior.distribution(bound, values).support))
 
     def at(index: Array) -> Array:
         places = jnp.unravel_index(index, [len(frame.probes) for frame in frames])

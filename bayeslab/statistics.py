@@ -10,6 +10,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions.constraints import Constraint
 
 from bayeslab.distributions import JointNormal
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, family_of
@@ -51,13 +52,16 @@ def count(rule: Rule, prior: Prior) -> int:
     return 1 + size + size * (block + 1) // 2
 
 
-def framed(rule: Rule, prior: Prior, q: Distribution) -> Frame:
-    if rule.family == NORMAL:
-        scale = _deviations(q)
-        steps, reader = _quadratic_probes(prior.shape, rule.coupled)
-        return Frame(q.mean, scale, q.mean + scale * steps, jnp.asarray(reader))
-    centre = q.sample(jax.random.PRNGKey(3))
-    transform = biject_to(q.support)
+def framed_normal(rule: Rule, prior: Prior, q: Distribution) -> Frame:
+    """q: a conditional of the site."""
+    scale = _deviations(q)
+    steps, reader = _quadratic_probes(prior.shape, rule.coupled)
+    return Frame(q.mean, scale, q.mean + scale * steps, jnp.asarray(reader))
+
+
+def framed(rule: Rule, prior: Prior, centre: Array, support: Constraint) -> Frame:
+    """centre: a likely value of the site."""
+    transform = biject_to(support)
     middle = transform.inv(centre)
     noise = np.random.default_rng(0).normal(size=(2 * count(rule, prior), *middle.shape))
     probes = transform(middle + 0.7 * noise)

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 from jax import Array
+from numpyro.distributions import Distribution
 from numpyro.handlers import seed, substitute, trace
 
-from bayeslab.elimination import Rule, conditional, without
+from bayeslab.distributions import JointNormal
+from bayeslab.elimination import Rule, conditional, typical, without
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import Term, terms
 
@@ -34,13 +37,28 @@ def sweep(key: Array, blocks: Sequence[Block], of: tuple[Term, ...], bound: Boun
 
 
 def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -> Values:
-    """Likely values: those after a few sweeps."""
+    """Likely values: a few times the middle of every conditional, or a draw where the middle is not known."""
     of = terms(bound).terms
 
     def step(values: Values, key: Array) -> tuple[Values, None]:
-        return sweep(key, [(rule,) for rule in rules], of, bound, values), None
+        values = dict(values)
+        for rule, now in zip(rules, jax.random.split(key, len(rules)), strict=True):
+            old = values[rule.site]
+            q = conditional(rule, of, bound, values, near=old).distribution
+            values[rule.site] = _middle(now, q, old).reshape(old.shape).astype(old.dtype)
+        return values, None
 
     return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
+
+
+def _middle(key: Array, q: Distribution, old: Array) -> Array:
+    match q:
+        case dist.Normal() | JointNormal() | dist.Beta() | dist.Dirichlet():
+            return q.mean
+        case dist.Gamma() | dist.InverseGamma() | dist.Wishart() | dist.InverseWishart():
+            return typical(q, old)
+        case _:
+            return q.sample(key)
 
 
 def somewhere(key: Array, bound: Bound) -> Values:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -27,10 +28,10 @@ def bayeslab_fit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     return run
 
 
-def bayeslab_nuts(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+def bayeslab_nuts(problem: str, data: dict[str, Any], statistics: bool = False) -> Callable[[int], Answer]:
     import bayeslab as bl
 
-    return _driven(problem, data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS))
+    return _driven(problem, data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS, statistics=statistics))
 
 
 def bayeslab_gibbs(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
@@ -168,6 +169,7 @@ SETTINGS = {
 
 CONTENDERS = {
     "bayeslab": bayeslab_nuts,
+    "bayeslab, statistics": partial(bayeslab_nuts, statistics=True),
     "bayeslab, Gibbs": bayeslab_gibbs,
     "bayeslab, Exact": bayeslab_exact,
     "NumPy, exact posterior": numpy_exact,

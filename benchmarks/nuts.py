@@ -15,7 +15,10 @@ from problems import PROBLEMS
 from race import HERE, Command, arguments, pin, race, report
 
 RACES = ["linear_regression", "normal_gamma"]
-OURS = ["bayeslab", "bayeslab, whole fit", "NumPyro MCMC.run", "NumPyro, one jit", "NumPyro, one jit, dense"]
+OURS = [
+    *("bayeslab", "bayeslab, statistics", "bayeslab, whole fit"),
+    *("NumPyro MCMC.run", "NumPyro, one jit", "NumPyro, one jit, dense"),
+]
 PEERS = {"nutpie": "nutpie", "nutpie, low rank": "nutpie", "PyMC": "pymc", "JAGS": None}
 
 

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 import xarray as xr
+from compilations import counted_compilations
 
 import bayeslab as bl
 from bayeslab import bind, fit
@@ -26,23 +25,7 @@ SVI = bl.SVI(num_steps=300, num_samples=50)
 DATA = normal_gamma.example()
 
 
-@contextmanager
-def counted_compilations() -> Iterator[list[str]]:
-    """Names of everything that XLA compiles or fetches from a cache inside."""
-    seen: list[str] = []
-
-    def listen(event: str, duration: float, **_: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            seen.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield seen
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-
-
-METHODS = [SHORT, SVI, bl.MAP(), bl.Laplace(), Stated(normal_gamma.posterior)]
+METHODS = [SHORT, SVI, bl.MAP(), bl.Laplace(), Stated(normal_gamma.posterior), bl.Exact(50), bl.Gibbs(10, 50, 2)]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)

@@ -117,9 +117,8 @@ class SweepSampler:
     def start(self, key: Array, bound: Bound) -> Sweep:
         key, here, there = jax.random.split(key, 3)
         values = somewhere(here, bound)
-        if self.groups:
-            values = settled(there, self.rules, bound, values)
-        return Sweep(values, tabulated(self.groups, bound, values), key)
+        likely = settled(there, self.rules, bound, values) if self.groups else values
+        return Sweep(values, tabulated(self.groups, bound, likely), key)
 
     def advance(self, state: Sweep, bound: Bound) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
