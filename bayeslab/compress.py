@@ -29,13 +29,15 @@ from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import Found, Point, points, spread
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
-from bayeslab.sweep import settled
+from bayeslab.sweep import settled, somewhere
 from bayeslab.terms import Prior, Term, terms, terms_of
 
 LARGEST = 4096
 """Entries of a table, at most."""
 LEAST = 2000
 """Numbers that terms read and write, below which a table is not worth its compilation."""
+AT_ONCE = 2**20
+"""Numbers that are read and written at once to fill a table, at most."""
 TOLERANCE = 1e-10
 
 
@@ -85,6 +87,13 @@ def _compressed(groups: tuple[Group, ...], shapes: tuple) -> tuple[Term, ...]:
     return (*(term for term in of if term.name not in replaced), *(_term(group, priors) for group in groups))
 
 
+def summarised(groups: tuple[Group, ...], rules: tuple[Rule, ...], bound: Bound) -> "Summarised":
+    """A Bound with the tables of its data. rules: of every site given all others."""
+    first, second = jax.random.split(jax.random.PRNGKey(5))
+    values = settled(second, rules, bound, somewhere(first, bound)) if groups else {}
+    return Summarised(bound, tabulated(groups, bound, values), groups)
+
+
 def tabulated(groups: tuple[Group, ...], bound: Bound, values: Values) -> dict[str, Any]:
     """The tables of the groups. values: likely ones of all sites; the tables do not depend on them but for rounding."""
     priors, of = terms(bound)
@@ -94,18 +103,22 @@ def tabulated(groups: tuple[Group, ...], bound: Bound, values: Values) -> dict[s
 @partial(jax.tree_util.register_dataclass, data_fields=["bound", "tables"], meta_fields=["groups"])
 @dataclass(frozen=True)
 class Summarised:
-    """A Bound whose program computes with tables in place of rows: the same log joint."""
+    """A Bound with tables in place of rows: of its terms, and of its program, whose log joint is the same."""
 
     bound: Bound
     tables: dict[str, Any]
     groups: tuple[Group, ...]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return compressed(self.groups, self.bound)
 
     def program(self) -> Any:
         """Run the program without the densities that the tables stand for, and add these."""
         run = _Unweighted({name for group in self.groups for name in group.terms})
         with run:
             result = self.bound.program()
-        for term in compressed(self.groups, self.bound):
+        for term in self.terms:
             if term.name in self.tables:
                 numpyro.factor(term.name, term.density(self.bound, run.values | self.tables))
         return result
@@ -163,13 +176,15 @@ def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bo
         else:
             frames.append(framed(rule, prior, near, prior.distribution(bound, values).support))
 
+    sizes = [len(frame.probes) for frame in frames]
+
     def at(index: Array) -> Array:
-        places = jnp.unravel_index(index, [len(frame.probes) for frame in frames])
+        places = jnp.unravel_index(index, sizes)
         given = {r.site: f.probes[p] for r, f, p in zip(group.rules, frames, places, strict=True)}
         return sum((term.density(bound, values | given).sum() for term in mine), jnp.zeros(()))
 
-    sizes = [len(frame.probes) for frame in frames]
-    coefficients = jax.lax.map(at, jnp.arange(prod(sizes))).reshape(sizes)
+    together = jax.vmap(at) if sizes[-1] * sum(term.cost for term in mine) <= AT_ONCE else partial(jax.lax.map, at)
+    coefficients = jax.lax.map(together, jnp.arange(prod(sizes)).reshape(-1, sizes[-1])).reshape(sizes)
     for frame in frames:  # every turn reads the first axis and makes it the last
         coefficients = jnp.moveaxis(jnp.tensordot(frame.reader, coefficients, 1), 0, -1)
     return Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), coefficients)

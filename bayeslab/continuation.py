@@ -3,12 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from bayeslab.draws import Method, Sampler, State, draws_while_adapting
+from bayeslab.draws import Method, Sampler, State, draws_while_adapting, prepared
 from bayeslab.program import Bound
 from bayeslab.tree import same_data
 
@@ -40,7 +41,8 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
     if not same_data(tree, bound):
         raise ValueError("previous is of other data, so it cannot be continued on these")
     key = jax.ShapeDtypeStruct((2,), np.uint32)
-    shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, bound))
+    data = jax.eval_shape(partial(prepared, sampler), bound)
+    shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, data))
     saved = tree["sampler_state"].to_dataset()
     leaves = [saved[name].values for name in sorted(map(str, saved.data_vars))]
     if [leaf.shape[1:] for leaf in leaves] != [shape.shape for shape in shapes]:

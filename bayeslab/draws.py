@@ -25,17 +25,19 @@ class Draws(NamedTuple):
 class Sampler(Protocol):
     """One chain, as pure functions of a Bound.
 
+    A sampler may also have `prepare(bound)`: what all chains share, computed once a fit. The other functions are then
+    given its result in place of the Bound.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """
 
     def __hash__(self) -> int: ...
 
-    def start(self, key: Array, bound: Bound) -> State:
+    def start(self, key: Array, bound: Any) -> State:
         """A state of finite density."""
         ...
 
-    def adapt(self, state: State, bound: Bound) -> tuple[State, Draws]:
+    def adapt(self, state: State, bound: Any) -> tuple[State, Draws]:
         """One step before the first draw: of warm-up or of an optimiser.
 
         `history["converged"]`, where there is one, ends these steps early; from then on they change nothing.
@@ -43,7 +45,7 @@ class Sampler(Protocol):
         """
         ...
 
-    def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
+    def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
         """One draw."""
         ...
 
@@ -69,6 +71,11 @@ class Method(Protocol):
     def plan(self, bound: Bound) -> Sampler:
         """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""
         ...
+
+
+def prepared(sampler: Sampler, bound: Bound) -> Any:
+    """What the functions of a sampler are given for a Bound."""
+    return sampler.prepare(bound) if hasattr(sampler, "prepare") else bound
 
 
 def draws_while_adapting(sampler: Sampler) -> bool:

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting
+from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting, prepared
 from bayeslab.program import Bound, blueprint, precision, structure
 
 CHUNK = 1000
@@ -66,11 +66,11 @@ def drive(
     width = method.num_chains if together else None
     code = compiled(sampler, structure(bound), width)
     keys = np.asarray(jax.random.split(key, method.num_chains))
-    tracks = []
+    started, tracks = time.perf_counter(), []
+    data = code.prepare(bound)
     for chain in range(1 if together else method.num_chains):
         before = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
-        tracks.append(_Track(code, method, sampler, bound, keys if together else keys[chain], before))
-    started = time.perf_counter()
+        tracks.append(_Track(code, method, sampler, data, keys if together else keys[chain], before))
     interrupted = _race(tracks, report)
     draws, history, state = _gather(tracks, together)
     if draws is None:
@@ -80,18 +80,19 @@ def drive(
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
     """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
+    data = prepared(sampler, bound)
 
     def kept(state: State, steps: Array) -> tuple[State, Draws]:
         draw = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(advance, state)[1])
         return jax.lax.fori_loop(0, steps, lambda _, last: advance(last[0]), (state, draw))
 
     def advance(state: State) -> tuple[State, Draws]:
-        state, draw = sampler.advance(state, bound)
+        state, draw = sampler.advance(state, data)
         return _strong(state), draw
 
-    state, warmup = _strong(sampler.start(key, bound)), method.num_warmup
+    state, warmup = _strong(sampler.start(key, data)), method.num_warmup
     if not draws_while_adapting(sampler):
-        state = jax.lax.fori_loop(0, warmup, lambda _, state: _strong(sampler.adapt(state, bound)[0]), state)
+        state = jax.lax.fori_loop(0, warmup, lambda _, state: _strong(sampler.adapt(state, data)[0]), state)
         warmup = 0
     steps: Any = np.full(method.num_samples, method.thinning, np.int32)  # one loop for all: it is compiled once
     steps[0] += warmup
@@ -103,7 +104,8 @@ class Compiled:
     """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call, `first` from the
     first, which is there to be timed."""
 
-    start: Callable[[Array | np.ndarray, Bound], State]
+    prepare: Callable[[Bound], Any]
+    start: Callable[[Array | np.ndarray, Any], State]
     adapt: Callable[..., tuple[State, Draws]]
     advance: Callable[..., tuple[State, Draws]]
     first: int
@@ -121,29 +123,32 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     """Compile a sampler for Bounds of one structure. Tracing stays in this thread: NumPyro's handlers are global."""
     began = time.perf_counter()
     bound = blueprint(shapes)
+    lowered = {"prepare": jax.jit(partial(prepared, sampler)).lower(bound)} if hasattr(sampler, "prepare") else {}
+    data = jax.eval_shape(partial(prepared, sampler), bound)
     key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
 
-    def start(key: Array, bound: Bound) -> State:
-        return _strong(_wide(sampler.start, width)(key, bound))
+    def start(key: Array, data: Any) -> State:
+        return _strong(_wide(sampler.start, width)(key, data))
 
-    lowered = {"start": jax.jit(start).lower(key, bound)}
-    state = jax.eval_shape(start, key, bound)
+    lowered["start"] = jax.jit(start).lower(key, data)
+    state = jax.eval_shape(start, key, data)
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-    one_draw = jax.eval_shape(_wide(sampler.advance, width), state, bound)[1]
+    one_draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
     independent = hasattr(sampler, "batch")
     buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, 4 * CHUNK if independent else CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
     if independent:
         buffer, steps = _in_batches(sampler, width, buffer, size)
-        lowered["advance"] = jax.jit(steps).lower(count, count, state, bound)
+        lowered["advance"] = jax.jit(steps).lower(count, count, state, data)
     else:
         for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
             steps = _steps(getattr(sampler, verb), width, buffer)
-            lowered[verb] = jax.jit(steps).lower(count, count, state, bound)
+            lowered[verb] = jax.jit(steps).lower(count, count, state, data)
     with ThreadPoolExecutor(len(lowered)) as pool:
         code = dict(zip(lowered, pool.map(lambda item: item.compile(), lowered.values()), strict=True))
     code.setdefault("adapt", code["advance"])
+    code.setdefault("prepare", lambda bound: bound)
     return Compiled(**code, first=buffer if independent else 1, buffer=buffer, seconds=time.perf_counter() - began)
 
 
@@ -151,12 +156,12 @@ def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
     """The next `count` draws, one in `thinning`, in a buffer: the numbers are data, so it compiles once."""
     step = _wide(step, width)
 
-    def steps(count: Array, thinning: Array, state: State, bound: Bound) -> tuple[State, Draws]:
-        draw = jax.eval_shape(step, state, bound)[1]
+    def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
+        draw = jax.eval_shape(step, state, data)[1]
         kept = jax.tree.map(lambda leaf: jnp.zeros((buffer, *leaf.shape), leaf.dtype), draw)
 
         def body(i: Array, carry: tuple[State, Draws]) -> tuple[State, Draws]:
-            state, draw = step(carry[0], bound)
+            state, draw = step(carry[0], data)
             return _strong(state), jax.tree.map(lambda to, leaf: to.at[i // thinning].set(leaf), carry[1], draw)
 
         return jax.lax.fori_loop(0, count * thinning, body, (state, kept))
@@ -172,10 +177,10 @@ def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tupl
     batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, buffer))
     buffer = buffer // batch * batch
 
-    def steps(count: Array, thinning: Array, state: State, bound: Bound) -> tuple[State, Draws]:
+    def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
         def drawn(index: Array) -> Draws:
             many = partial(sampler.batch, size=batch)
-            return (jax.vmap(many, (0, None, None), 1) if width else many)(state, bound, index)
+            return (jax.vmap(many, (0, None, None), 1) if width else many)(state, data, index)
 
         shapes = jax.eval_shape(drawn, jnp.zeros((), int))
         kept = jax.tree.map(lambda leaf: jnp.zeros((buffer + batch, *leaf.shape[1:]), leaf.dtype), shapes)
@@ -212,7 +217,7 @@ class _Track:
     code: Compiled
     method: Method
     sampler: Sampler
-    bound: Bound
+    data: Any
     key: np.ndarray
     previous: State | None
     done: int = 0
@@ -233,7 +238,7 @@ class _Track:
     def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
         """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
         warms_up = draws_while_adapting(self.sampler)
-        state = self.code.start(self.key, self.bound) if self.previous is None else self.previous
+        state = self.code.start(self.key, self.data) if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
             state = yield from self._adapt(state, stop)
         if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
@@ -274,7 +279,7 @@ class _Track:
 
     def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
         began = time.perf_counter()
-        state, kept = code(np.int32(count), np.int32(thinning), state, self.bound)
+        state, kept = code(np.int32(count), np.int32(thinning), state, self.data)
         draws = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), kept)
         self.seconds = (time.perf_counter() - began) / count
         return state, draws

@@ -63,7 +63,8 @@ def framed(rule: Rule, prior: Prior, centre: Array, support: Constraint) -> Fram
     """centre: a likely value of the site."""
     transform = biject_to(support)
     middle = transform.inv(centre)
-    noise = np.random.default_rng(0).normal(size=(2 * count(rule, prior), *middle.shape))
+    size = count(rule, prior)
+    noise = np.random.default_rng(0).normal(size=(size + size // 4 + 4, *middle.shape))
     probes = transform(middle + 0.7 * noise)
     ones = jnp.ones(prior.shape)
     at = jax.vmap(lambda x: statistics(rule, prior, ones, ones, x))(probes)

@@ -58,11 +58,11 @@ def bayeslab_sweeps(y: np.ndarray) -> Callable[[int], Answer]:
     bound = bl.bind(mixture, {"num_rows": len(y), "y": y})
     sampler = bl.Gibbs().plan(bound)
 
-    def step(state: Any, bound: Any) -> tuple[Any, Array]:
-        state, draws = sampler.advance(state, bound)
+    def step(state: Any, data: Any) -> tuple[Any, Array]:
+        state, draws = sampler.advance(state, data)
         return state, draws.samples["mu"]
 
-    return _timed(lambda key, bound: sampler.start(key, bound), step, bound)
+    return _timed(sampler.start, step, sampler.prepare(bound))
 
 
 def by_hand(y: np.ndarray) -> Callable[[int], Answer]:

@@ -12,7 +12,8 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.bind import bind
-from bayeslab.compress import Summarised, compressed, compressible, tabulated
+from bayeslab.compress import compressed, compressible, tabulated
+from bayeslab.draws import prepared
 from bayeslab.elimination import conditional
 from bayeslab.models import linear_regression, normal_gamma, normal_wishart
 from bayeslab.program import precision
@@ -164,8 +165,7 @@ def test_nuts_with_statistics_is_nuts_with_rows() -> None:
     with precision():
         bound = bind(case.program, case.data)
         sampler = bl.NUTS(statistics=True).plan(bound)
-        tables = sampler.start(jax.random.PRNGKey(0), bound).tables
-        small = Summarised(bound, tables, sampler.groups)
+        small = prepared(sampler, bound)
         for key in jax.random.split(jax.random.PRNGKey(1), 3):
             values = {n: site["value"] for n, site in bound.prior_draw(key).items() if n in bound.latent}
             joint = numpyro.infer.util.log_density(small.program, (), {}, values)[0]

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.compress import Group, compressed, compressible, tabulated
+from bayeslab.compress import Group, Summarised, compressible, summarised
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, without
 from bayeslab.methods.settings import require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all
-from bayeslab.sweep import computed, settled, somewhere
+from bayeslab.sweep import computed
 from bayeslab.terms import Term
 
 
@@ -62,7 +62,6 @@ class Remaining(NamedTuple):
     key: Array
     made: Array
     last: Distribution
-    tables: dict[str, Any]
     log_evidence: Array
 
 
@@ -75,46 +74,46 @@ class ExactSampler:
     groups: tuple[Group, ...]
     structure: Any
 
-    def start(self, key: Array, bound: Bound) -> Remaining:
-        tables: dict[str, Any] = {}
-        if self.groups:
-            values = settled(jax.random.PRNGKey(5), self.alone, bound, somewhere(jax.random.PRNGKey(6), bound))
-            tables = tabulated(self.groups, bound, values)
-        rule, of = self.rules[-1], self._stages(bound)[-1]
-        last = conditional(rule, of, bound, tables)
-        rest = (term.density(bound, tables).sum() for term in of if not term.depends)
-        log_evidence = sum(rest, last.log_evidence.sum())
-        return Remaining(key, jnp.zeros((), int), last.distribution, tables, log_evidence)
+    def prepare(self, bound: Bound) -> Summarised:
+        return summarised(self.groups, self.alone, bound)
 
-    def advance(self, state: Remaining, bound: Bound) -> tuple[Remaining, Draws]:
-        draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, bound, state.made, 1))
+    def start(self, key: Array, data: Summarised) -> Remaining:
+        rule, of = self.rules[-1], self._stages(data)[-1]
+        last = conditional(rule, of, data.bound, data.tables)
+        rest = (term.density(data.bound, data.tables).sum() for term in of if not term.depends)
+        log_evidence = sum(rest, last.log_evidence.sum())
+        return Remaining(key, jnp.zeros((), int), last.distribution, log_evidence)
+
+    def advance(self, state: Remaining, data: Summarised) -> tuple[Remaining, Draws]:
+        draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, data, state.made, 1))
         return state._replace(made=state.made + 1), draw
 
     adapt = advance
 
-    def batch(self, state: Remaining, bound: Bound, index: Array, size: int) -> Draws:
+    def batch(self, state: Remaining, data: Summarised, index: Array, size: int) -> Draws:
         """Independent draws, all at once: those of the site eliminated last, and for each of them of the others."""
         first, others = jax.random.split(jax.random.fold_in(state.key, index))
         name = self.rules[-1].site
-        last = state.last.sample(first, (size,)).astype(bound.sites[name].dtype)
-        return jax.vmap(lambda key, x: self._completed(key, state, bound, {name: x}))(
+        last = state.last.sample(first, (size,)).astype(data.bound.sites[name].dtype)
+        return jax.vmap(lambda key, x: self._completed(key, state, data, {name: x}))(
             jax.random.split(others, size), last
         )
 
-    def _completed(self, key: Array, state: Remaining, bound: Bound, values: Values) -> Draws:
+    def _completed(self, key: Array, state: Remaining, data: Summarised, values: Values) -> Draws:
         """A draw of all sites, from that of the last."""
+        bound = data.bound
         log_q = state.last.log_prob(values[self.rules[-1].site]).sum()
         keys = jax.random.split(key, len(self.rules) - 1) if len(self.rules) > 2 else [key]
-        for rule, of, now in zip(self.rules[-2::-1], self._stages(bound)[-2::-1], keys, strict=False):
-            q = conditional(rule, of, bound, values | state.tables).distribution
+        for rule, of, now in zip(self.rules[-2::-1], self._stages(data)[-2::-1], keys, strict=False):
+            q = conditional(rule, of, bound, values | data.tables).distribution
             values = values | {rule.site: q.sample(now).astype(bound.sites[rule.site].dtype)}
             log_q += q.log_prob(values[rule.site]).sum()
         stats = {"lp": state.log_evidence + log_q, "log_q": log_q, "log_evidence": state.log_evidence}
         return Draws(values | computed(bound, values), stats)
 
-    def _stages(self, bound: Bound) -> list[tuple[Term, ...]]:
+    def _stages(self, data: Summarised) -> list[tuple[Term, ...]]:
         """The terms before each elimination."""
-        stages = [compressed(self.groups, bound)]
+        stages = [data.terms]
         for rule in self.rules[:-1]:
             stages.append(without(rule, stages[-1]))
         return stages

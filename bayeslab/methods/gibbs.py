@@ -12,7 +12,7 @@ from jax import Array
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, compressed, compressible, tabulated
+from bayeslab.compress import Group, Summarised, compressible, summarised
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
 from bayeslab.methods.mcmc import DENSE_UP_TO, NUTSKernel, kernel_stats
@@ -20,7 +20,7 @@ from bayeslab.methods.settings import require_count, require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, evaluate, structure
 from bayeslab.proof import Found, find_all
-from bayeslab.sweep import Block, computed, settled, somewhere, sweep
+from bayeslab.sweep import Block, computed, somewhere, sweep
 from bayeslab.terms import terms
 
 
@@ -98,10 +98,7 @@ def _in_program_order(joint: Sequence[Block], rules: tuple[Rule, ...]) -> tuple[
 
 
 class Sweep(NamedTuple):
-    """tables: sufficient statistics of the data, where terms are compressed."""
-
     values: Values
-    tables: dict[str, Any]
     key: Array
 
 
@@ -114,19 +111,19 @@ class SweepSampler:
     groups: tuple[Group, ...]
     structure: Any
 
-    def start(self, key: Array, bound: Bound) -> Sweep:
-        key, here, there = jax.random.split(key, 3)
-        values = somewhere(here, bound)
-        likely = settled(there, self.rules, bound, values) if self.groups else values
-        return Sweep(values, tabulated(self.groups, bound, likely), key)
+    def prepare(self, bound: Bound) -> Summarised:
+        return summarised(self.groups, self.rules, bound)
 
-    def advance(self, state: Sweep, bound: Bound) -> tuple[Sweep, Draws]:
+    def start(self, key: Array, data: Summarised) -> Sweep:
+        key, here = jax.random.split(key)
+        return Sweep(somewhere(here, data.bound), key)
+
+    def advance(self, state: Sweep, data: Summarised) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
-        of = compressed(self.groups, bound)
-        known = sweep(now, self.blocks, of, bound, state.values | state.tables)
-        log_p = sum((term.density(bound, known).sum() for term in of), jnp.zeros(()))
+        known = sweep(now, self.blocks, data.terms, data.bound, state.values | data.tables)
+        log_p = sum((term.density(data.bound, known).sum() for term in data.terms), jnp.zeros(()))
         values = {name: known[name] for name in state.values}
-        return Sweep(values, state.tables, key), Draws(values | computed(bound, values), {"lp": log_p})
+        return Sweep(values, key), Draws(values | computed(data.bound, values), {"lp": log_p})
 
     adapt = advance
 

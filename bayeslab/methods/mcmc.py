@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +12,12 @@ from jax import Array
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, Summarised, compressible, tabulated
+from bayeslab.compress import Group, Summarised, compressible, summarised
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
 from bayeslab.methods.settings import require_continuous, require_count, require_positive
 from bayeslab.program import Bound, evaluate, structure
 from bayeslab.proof import find_all
-from bayeslab.sweep import settled, somewhere
 
 DENSE_UP_TO = 50
 """Dimensions up to which a dense mass matrix pays (measured on 25 published posteriors)."""
@@ -74,14 +73,13 @@ class NUTS:
         if not 0 < self.target_accept_prob < 1:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
-    def plan(self, bound: Bound) -> "KernelSampler | SummarySampler":
+    def plan(self, bound: Bound) -> "KernelSampler":
         require_continuous(bound, "NUTS")
         size = sum(prod(bound.sites[name].shape) for name in bound.latent)
         dense = size <= DENSE_UP_TO if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        plain = KernelSampler(kernel, structure(bound), self.num_warmup)
         if not self.statistics:
-            return plain
+            return KernelSampler(kernel, structure(bound), self.num_warmup)
         found = find_all(bound)
         groups = compressible(bound, found)
         if not groups:
@@ -89,7 +87,7 @@ class NUTS:
             why = f" ({reasons})" if reasons else ": there are few of them, or they are labelled by discrete sites"
             raise ValueError(f"no statistics replace the rows of this program{why}; use NUTS() as it is")
         rules = tuple(one.rule for one in found if one.rule is not None)
-        return SummarySampler(plain, rules, groups)
+        return SummarySampler(kernel, structure(bound), self.num_warmup, rules, groups)
 
 
 @dataclass(frozen=True)
@@ -153,32 +151,15 @@ class KernelSampler:
         return kernel
 
 
-class Summary(NamedTuple):
-    """state: of the kernel. tables: the sufficient statistics that it works with."""
-
-    state: State
-    tables: dict[str, Any]
-
-
 @dataclass(frozen=True)
-class SummarySampler:
+class SummarySampler(KernelSampler):
     """A kernel on the program with its rows replaced by statistics. rules: of every site given all others."""
 
-    plain: KernelSampler
     rules: tuple[Rule, ...]
     groups: tuple[Group, ...]
 
-    def start(self, key: Array, bound: Bound) -> Summary:
-        here, there, key = jax.random.split(key, 3)
-        values = settled(there, self.rules, bound, somewhere(here, bound))
-        tables = tabulated(self.groups, bound, values)
-        return Summary(self.plain.start(key, Summarised(bound, tables, self.groups)), tables)
-
-    def advance(self, state: Summary, bound: Bound) -> tuple[Summary, Draws]:
-        after, draws = self.plain.advance(state.state, Summarised(bound, state.tables, self.groups))
-        return Summary(after, state.tables), draws
-
-    adapt = advance
+    def prepare(self, bound: Bound) -> Summarised:
+        return summarised(self.groups, self.rules, bound)
 
 
 def kernel_stats(state: Any) -> dict[str, Array]:
