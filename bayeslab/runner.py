@@ -24,6 +24,8 @@ from bayeslab.program import Bound, blueprint, precision, structure
 
 CHUNK = 1000
 """Draws between two looks at the world, at most."""
+CHUNK_INDEPENDENT = 50_000
+"""The same of draws that do not wait for each other."""
 CHUNK_BYTES = 4 * 2**20
 CHUNK_SECONDS = 0.25
 BATCH_BYTES = 2**18
@@ -136,7 +138,7 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     one_draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
     independent = hasattr(sampler, "batch")
-    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, 4 * CHUNK if independent else CHUNK))
+    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if independent else CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
     if independent:
         buffer, steps = _in_batches(sampler, width, buffer, size)
@@ -280,7 +282,8 @@ class _Track:
     def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
         began = time.perf_counter()
         state, kept = code(np.int32(count), np.int32(thinning), state, self.data)
-        draws = jax.tree.map(lambda leaf: np.array(np.asarray(leaf)[:count]), kept)
+        copied = 2 * count < self.code.buffer  # else little memory is held in vain
+        draws = jax.tree.map(lambda leaf: np.array(leaf[:count]) if copied else leaf[:count], jax.device_get(kept))
         self.seconds = (time.perf_counter() - began) / count
         return state, draws
 
@@ -353,7 +356,7 @@ def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[st
         swap = lambda leaf: np.swapaxes(leaf, 0, 1)  # noqa: E731
         history = jax.tree.map(swap, steps[0].history) if steps[0] else {}
         return jax.tree.map(swap, parts[0]), history, jax.tree.map(np.asarray, states[0])
-    draws = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+    draws = jax.tree.map(lambda *leaves: np.stack(leaves) if len(leaves) > 1 else leaves[0][None], *parts)
     state = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *states)
     return draws, _padded([_until_converged(step.history) if step else {} for step in steps]), state
 

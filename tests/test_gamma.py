@@ -24,6 +24,16 @@ def test_gamma_variates_follow_their_law(concentration: float) -> None:
     assert stats.kstest(draws, stats.loggamma(concentration).cdf).pvalue > LEVEL
 
 
+def test_elements_of_a_large_array_have_their_own_laws() -> None:
+    """Those that are proposed again stay in their places, and what is not a number does too."""
+    concentration = np.array([0.2, 1.5, 40.0, np.nan, -1.0])
+    with precision():
+        draws = np.asarray(log_gamma_variates(jax.random.PRNGKey(7), jnp.asarray(concentration), (7_001, 5)))
+    for own, column in zip(concentration[:3], draws.T[:3], strict=True):
+        assert stats.kstest(column, stats.loggamma(own).cdf).pvalue > LEVEL
+    assert np.isnan(draws[:, 3:]).all()
+
+
 CASES: dict[str, tuple[Any, Any]] = {
     "gamma": (Gamma(0.7, 2.0), stats.gamma(0.7, scale=0.5)),
     "inverse gamma": (InverseGamma(3.0, 2.0), stats.invgamma(3.0, scale=2.0)),

@@ -4,15 +4,21 @@
 by the method of Marsaglia and Tsang (2000), until every one is accepted.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 
+MANY = 1024
+"""Elements from which on those that were not accepted are collected before they are proposed again."""
+
 
 def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...]) -> Array:
     """Logs of Gamma(concentration, 1) variates, exact where the variate itself would underflow to 0."""
-    concentration = jnp.asarray(concentration)
+    concentration = jnp.broadcast_to(concentration, shape).ravel()
+    size = concentration.size
     key, boost = jax.random.split(key)
     raised = jnp.where(concentration < 1, concentration + 1, concentration)
     d = raised - 1 / 3
@@ -21,27 +27,36 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
     def missing(state: tuple[Array, Array, Array]) -> Array:
         return ~state[1].all()
 
-    def propose(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    def propose(state: tuple[Array, Array, Array], at: Any = slice(None)) -> tuple[Array, Array, Array]:
         key, done, log_v = state
         key, first, second = jax.random.split(key, 3)
-        x = jax.random.normal(first, shape, c.dtype)
-        root = 1 + c * x
-        log_new = 3 * jnp.log(jnp.where(root > 0, root, 1.0))
-        log_u = jnp.log1p(-jax.random.uniform(second, shape, c.dtype))
-        accepted = (root > 0) & (log_u < 0.5 * x**2 + d * (1 - jnp.exp(log_new) + log_new))
+        here = d[at]
+        x = jax.random.normal(first, here.shape, c.dtype)
+        root = 1 + c[at] * x
+        positive = jnp.where(root > 0, root, 1.0)
+        log_new = 3 * jnp.log(positive)
+        log_u = jnp.log1p(-jax.random.uniform(second, here.shape, c.dtype))
+        accepted = (root > 0) & (log_u < 0.5 * x**2 + here * (1 - positive**3 + log_new))
         # what is not a number is never accepted, and given back as it is
-        log_v = jnp.where(accepted & ~done, log_new, log_v)
-        return key, done | accepted, log_v
+        log_v = log_v.at[at].set(jnp.where(accepted & ~done[at], log_new, log_v[at]))
+        return key, done.at[at].set(done[at] | accepted), log_v
 
-    invalid = jnp.broadcast_to(~(concentration > 0) | ~jnp.isfinite(concentration), shape)
-    start = (key, invalid, jnp.where(invalid, jnp.nan, jnp.zeros(shape, c.dtype)))
-    log_v = jax.lax.while_loop(missing, propose, start)[2]
+    def propose_missing(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        return propose(state, jnp.nonzero(~state[1], size=size // 16, fill_value=size)[0])
+
+    invalid = ~(concentration > 0) | ~jnp.isfinite(concentration)
+    state = (key, invalid, jnp.where(invalid, jnp.nan, jnp.zeros(size, c.dtype)))
+    if size < MANY:
+        log_v = jax.lax.while_loop(missing, propose, state)[2]
+    else:
+        log_v = jax.lax.while_loop(missing, propose_missing, propose(state))[2]
 
     def lowered(log_v: Array) -> Array:
-        lower = jnp.log1p(-jax.random.uniform(boost, shape, c.dtype)) / concentration
+        lower = jnp.log1p(-jax.random.uniform(boost, (size,), c.dtype)) / concentration
         return log_v + jnp.where(concentration < 1, lower, 0.0)
 
-    return jnp.log(d) + jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
+    log_v = jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
+    return (jnp.log(d) + log_v).reshape(shape)
 
 
 class Gamma(dist.Gamma):
