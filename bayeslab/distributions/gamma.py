@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
@@ -101,11 +102,21 @@ class Dirichlet(dist.Dirichlet):
 def _bartlett(key: Array, wishart: dist.WishartCholesky, sample_shape: tuple[int, ...]) -> Array:
     """Cholesky factors of Wishart variates."""
     size = wishart.event_shape[-1]
-    diagonal, below = jax.random.split(key)
-    shape = (*sample_shape, *wishart.batch_shape, size)
-    chi = jnp.exp(0.5 * log_gamma_variates(diagonal, (wishart.concentration[..., None] - jnp.arange(size)) / 2, shape))
-    noise = jnp.tril(jax.random.normal(below, (*shape, size), chi.dtype), -1)
-    return wishart.scale_tril @ (noise + jnp.sqrt(2.0) * chi[..., None] * jnp.eye(size))
+    first, second = jax.random.split(key)
+    shape = (*sample_shape, *wishart.batch_shape)
+    half = (wishart.concentration[..., None] - jnp.arange(size)) / 2
+    chi = jnp.sqrt(2.0) * jnp.exp(0.5 * log_gamma_variates(first, half, (*shape, size)))
+    below = jax.random.normal(second, (*shape, size * (size - 1) // 2), chi.dtype)
+    entries = jnp.concatenate([chi, below, jnp.zeros((*shape, 1), chi.dtype)], axis=-1)
+    return wishart.scale_tril @ entries[..., _places(size)]
+
+
+def _places(size: int) -> np.ndarray:
+    """Where a lower triangular matrix has its entries: the diagonal, the rows below it, a zero."""
+    places = np.full((size, size), -1)
+    places[np.diag_indices(size)] = np.arange(size)
+    places[np.tril_indices(size, -1)] = np.arange(size, size + size * (size - 1) // 2)
+    return places
 
 
 class WishartCholesky(dist.WishartCholesky):
