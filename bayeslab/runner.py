@@ -212,7 +212,7 @@ def _strong(tree: Any) -> Any:
 class _Track:
     """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
 
-    seconds: of the last chunk, for one step.
+    seconds: of the last chunk, for one step; 0 where there was none of this kind.
     checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
     """
 
@@ -246,6 +246,7 @@ class _Track:
         if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
             return
         self.done = self.method.num_warmup
+        self.seconds = self.seconds if warms_up else 0.0
         self.checkpoints.append((0, state))
         for count in self._counts(self.method.num_samples, stop if warms_up else Event()):
             state, draws = self._call(self.code.advance, count, self.method.thinning, state)
@@ -289,12 +290,13 @@ class _Track:
 
     def _counts(self, number: int, stop: Event) -> Iterator[int]:
         """Chunks that make `number` steps, no more, each of about CHUNK_SECONDS."""
-        left, count = number, self.code.first
+        left = number
         while left > 0 and not stop.is_set():
-            count = min(count, left)
-            yield count
-            left -= count
-            count = int(np.clip(CHUNK_SECONDS / max(self.seconds, 1e-9), 1, self.code.buffer))
+            count = self.code.first
+            if self.seconds:
+                count = int(np.clip(CHUNK_SECONDS / self.seconds, 1, self.code.buffer))
+            yield min(count, left)
+            left -= min(count, left)
 
     def _listen(self, draws: Draws) -> None:
         for name, value in (draws.stats | draws.history).items():
