@@ -271,4 +271,4 @@ def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
 
     depends = frozenset().union(*(term.depends for term in mine)) - {rule.site}
     rest = [term for term in of if rule.site not in term.depends]
-    return (*rest, Term(rule.site, depends, evidence, None))
+    return (*rest, Term(f"evidence of {rule.site}", depends, evidence, None))

@@ -26,7 +26,7 @@ Slice = Callable[..., list[Array]]
 class Term(NamedTuple):
     """A part of the log joint.
 
-    name: of the site whose density it is, or of the site that was integrated out.
+    name: of the site whose density it is, or what it is the evidence of.
     depends: the latent sites that reach it.
     density: (bound, values) -> an array whose sum is the term: the batch of the site, then the parts of its events
     that are independent.
