@@ -27,9 +27,9 @@ from numpyro.distributions.util import validate_sample
 class MarkovChain(Distribution):
     """A path of a discrete Markov chain: z_1 ~ Categorical(initial), z_{t+1} | z_t ~ Categorical(transition[z_t]).
 
-    initial_probs: (*batch, K).
-    transition_probs: (*batch, K, K), a row for every state to move from, shared by all steps; if `time_varying`,
-        (*batch, num_steps - 1, K, K). The attribute always has the axis of steps, of size 1 where they share a matrix.
+    initial_probs: ``(*batch, K)``.
+    transition_probs: ``(*batch, K, K)``, a row for every state to move from, shared by all steps; if `time_varying`,
+        ``(*batch, num_steps - 1, K, K)``. The attribute always has the axis of steps, of size 1 if they share one.
     num_steps: length of the path; needed unless `time_varying`, where the matrices tell.
     time_varying: whether every step has a matrix of its own.
     Probabilities may be 0. A state that the evidence up to its step makes less likely than the smallest float counts as
@@ -87,21 +87,21 @@ class MarkovChain(Distribution):
         return _log(first) + _log(moves).sum(-1)
 
     def marginals(self) -> Array:
-        """The probability of every state at every step, (*batch, num_steps, K)."""
+        """The probability of every state at every step, ``(*batch, num_steps, K)``."""
         nothing = jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
         return _forward(self.initial_probs, self.transition_probs, nothing)[0]
 
     def condition(self, log_likelihood: ArrayLike) -> "MarkovChain":
         """The chain given evidence, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
 
-        log_likelihood: (*batch, num_steps, K), -inf where a state is impossible; its batch may extend the chain's.
+        log_likelihood: ``(*batch, num_steps, K)``, -inf where a state is impossible; its batch may extend the chain's.
         What the evidence leaves without any mass, a row or the whole chain, stays as it was.
         """
         initial, transition = _condition(*self._arguments(log_likelihood))
         return MarkovChain(initial, transition, time_varying=True, validate_args=self._validate_args)
 
     def log_marginal(self, log_likelihood: ArrayLike) -> Array:
-        """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), (*batch,); -inf if it is impossible.
+        """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``; -inf if impossible.
 
         log_likelihood: as for `condition`.
         """
