@@ -54,7 +54,7 @@ test-3.12: .tools/python-3.12/.ready
 	.tools/python-3.12/bin/pytest -m "not slow" $(PARALLEL)
 
 docs: .venv/.docs
-	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
+	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 lock: | $(LOCAL_UV)
 	$(UV) pip compile $(LOCK) pyproject.toml --all-extras --group dev --output-file requirements.lock
