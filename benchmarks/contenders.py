@@ -28,10 +28,10 @@ def bayeslab_fit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     return run
 
 
-def bayeslab_nuts(problem: str, data: dict[str, Any], statistics: bool = False) -> Callable[[int], Answer]:
+def bayeslab_nuts(problem: str, data: dict[str, Any], **settings: bool) -> Callable[[int], Answer]:
     import bayeslab as bl
 
-    return _driven(problem, data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS, statistics=statistics))
+    return _driven(problem, data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS, **settings))
 
 
 def bayeslab_gibbs(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
@@ -170,6 +170,7 @@ SETTINGS = {
 CONTENDERS = {
     "bayeslab": bayeslab_nuts,
     "bayeslab, statistics": partial(bayeslab_nuts, statistics=True),
+    "bayeslab, statistics, diagonal": partial(bayeslab_nuts, statistics=True, dense_mass=False),
     "bayeslab, Gibbs": bayeslab_gibbs,
     "bayeslab, Exact": bayeslab_exact,
     "NumPy, exact posterior": numpy_exact,

@@ -16,7 +16,7 @@ from race import HERE, Command, arguments, pin, race, report
 
 RACES = ["linear_regression", "normal_gamma"]
 OURS = [
-    *("bayeslab", "bayeslab, statistics", "bayeslab, whole fit"),
+    *("bayeslab", "bayeslab, statistics", "bayeslab, statistics, diagonal", "bayeslab, whole fit"),
     *("NumPyro MCMC.run", "NumPyro, one jit", "NumPyro, one jit, dense"),
 ]
 PEERS = {"nutpie": "nutpie", "nutpie, low rank": "nutpie", "PyMC": "pymc", "JAGS": None}
