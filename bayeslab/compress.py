@@ -30,7 +30,7 @@ from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import Found, Point, points, spread
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
-from bayeslab.terms import Prior, Term, terms, terms_of
+from bayeslab.terms import Prior, Term, terms, terms_of, total
 
 LARGEST = 4096
 """Entries of a table, at most."""
@@ -62,7 +62,7 @@ def compressible(bound: Bound, found: Sequence[Found]) -> tuple[Group, ...]:
     if not groups or any(one.rule is None for one in found):
         return ()
     rules = tuple(one.rule for one in found if one.rule is not None)
-    checks = [check for point in points(bound) for check in evaluated([_law(groups, rules)], point)]
+    checks = [evaluated([_law(groups, rules)], point)[0] for point in points(bound)]
     passed = []
     for place, group in enumerate(groups):
         if all(residuals[place] <= TOLERANCE for residuals, _ in checks):
@@ -181,7 +181,7 @@ def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bo
     def at(index: Array) -> Array:
         places = jnp.unravel_index(index, sizes)
         given = {r.site: f.probes[p] for r, f, p in zip(group.rules, frames, places, strict=True)}
-        return sum((term.density(bound, values | given).sum() for term in mine), jnp.zeros(()))
+        return total(mine, bound, values | given)
 
     together = jax.vmap(at) if sizes[-1] * sum(term.cost for term in mine) <= AT_ONCE else partial(jax.lax.map, at)
     coefficients = jax.lax.map(together, jnp.arange(prod(sizes)).reshape(-1, sizes[-1])).reshape(sizes)

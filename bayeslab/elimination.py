@@ -258,6 +258,14 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     return jnp.zeros(prior.shape).at[place].add(part), shared
 
 
+def stages(rules: Sequence[Rule], of: tuple[Term, ...]) -> list[tuple[Term, ...]]:
+    """The terms before each of several eliminations, one after the other."""
+    before = [of]
+    for rule in rules[:-1]:
+        before.append(without(rule, before[-1]))
+    return before
+
+
 @lru_cache(maxsize=256)
 def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
     """The terms with a site integrated out: those it reaches become one, its local evidence.

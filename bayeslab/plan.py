@@ -1,5 +1,6 @@
 """The plan: how every site of a program will be handled, and why. `explain` shows it, `fit` follows it."""
 
+from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
@@ -73,15 +74,13 @@ def _labels_are_shared(bound: Bound) -> bool:
     They depend on each other once that site is eliminated, and make a mixture of it when they go first: `Exact` would
     search in vain.
     """
-    for term in terms(bound).terms:
-        for label in term.depends:
-            site = bound.sites[label]
-            for other in term.depends - {label}:
-                plates = set(bound.sites[other].plates)
-                shared = prod(plate.size for plate in site.plates if plate in plates)
-                if site.is_discrete and prod(site.shape) > shared:
-                    return True
-    return False
+
+    def shared(label: Site, other: Site) -> bool:
+        common = prod(plate.size for plate in label.plates if plate in other.plates)
+        return label.is_discrete and prod(label.shape) > common
+
+    pairs = (pair for term in terms(bound).terms for pair in permutations(term.depends, 2))
+    return any(shared(bound.sites[label], bound.sites[other]) for label, other in pairs)
 
 
 def _row(site: Site, bound: Bound, found: Found | None) -> Row:

@@ -38,7 +38,7 @@ from bayeslab.compilation import evaluated
 from bayeslab.distributions import JointNormal
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional, typical
 from bayeslab.program import Bound, Values, feasible
-from bayeslab.terms import Prior, Term, terms
+from bayeslab.terms import Prior, Term, terms, total
 
 TOLERANCE = 1e-8
 SPREADS = (1 / 3, 1.0, 10.0)
@@ -136,7 +136,7 @@ def _coupled(of: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
         bound, values = point
 
         def density(x: Array) -> Array:
-            return sum((term.density(bound, values | {name: x}).sum() for term in mine), jnp.zeros(()))
+            return total(mine, bound, values | {name: x})
 
         at = values[name]
         axes, moved = _halves(at.shape)

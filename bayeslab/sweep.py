@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.distributions import JointNormal
-from bayeslab.elimination import Rule, conditional, typical, without
+from bayeslab.elimination import Rule, conditional, stages, typical
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import Term, terms
 
@@ -25,11 +25,8 @@ def sweep(key: Array, blocks: Sequence[Block], of: tuple[Term, ...], bound: Boun
     """One draw of every block, each given the newest values of all others."""
     values = dict(values)
     for block, now in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
-        stages = [of]
-        for rule in block[:-1]:
-            stages.append(without(rule, stages[-1]))
         keys = jax.random.split(now, len(block))
-        for rule, stage, here in zip(block[::-1], stages[::-1], keys, strict=True):
+        for rule, stage, here in zip(block[::-1], stages(block, of)[::-1], keys, strict=True):
             old = values[rule.site]
             drawn = conditional(rule, stage, bound, values, near=old).distribution.sample(here)
             values[rule.site] = drawn.reshape(old.shape).astype(old.dtype)

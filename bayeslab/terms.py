@@ -122,6 +122,11 @@ def terms_of(shapes: tuple) -> Terms:
     return Terms(priors, tuple(found))
 
 
+def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:
+    """The sum of some terms, scalar."""
+    return sum((term.density(bound, values).sum() for term in of), jnp.zeros(()))
+
+
 def _one(slice_: Slice) -> Callable[[Bound, Values], Array]:
     return lambda bound, values: slice_(bound, values)[0]
 

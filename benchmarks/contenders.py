@@ -31,29 +31,29 @@ def bayeslab_fit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
 def bayeslab_nuts(problem: str, data: dict[str, Any], **settings: bool) -> Callable[[int], Answer]:
     import bayeslab as bl
 
-    return _driven(problem, data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS, **settings))
+    return driven(model(problem), data, bl.NUTS(NUM_WARMUP, NUM_SAMPLES, NUM_CHAINS, **settings))
 
 
 def bayeslab_gibbs(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     import bayeslab as bl
 
-    return _driven(problem, data, bl.Gibbs(SHORT_WARMUP, NUM_SAMPLES, NUM_CHAINS))
+    return driven(model(problem), data, bl.Gibbs(SHORT_WARMUP, NUM_SAMPLES, NUM_CHAINS))
 
 
 def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     import bayeslab as bl
 
-    return _driven(problem, data, bl.Exact(NUM_INDEPENDENT))
+    return driven(model(problem), data, bl.Exact(NUM_INDEPENDENT))
 
 
-def _driven(problem: str, data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
+def driven(program: Callable[..., None], data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
     """What `bl.fit` does between its checks and the DataTree."""
     import bayeslab as bl
     from bayeslab.program import precision
     from bayeslab.runner import drive
 
     with precision(np.float64):
-        bound = bl.bind(model(problem), data)
+        bound = bl.bind(program, data)
         sampler = method.plan(bound)
 
     def run(seed: int) -> Answer:

@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.infer import CustomGibbs, DiscreteGibbs
 
+from contenders import driven
 from worker import Answer, serve
 
 COMPONENTS = 3
@@ -30,22 +31,15 @@ def mixture(num_rows: int) -> None:
 
 
 def bayeslab_runner(y: np.ndarray) -> Callable[[int], Answer]:
-    """One chain of the runner, which keeps all draws, those of the labels included."""
+    """One chain of the runner, which keeps all draws, those of the labels included; only mu is passed on."""
     import bayeslab as bl
-    from bayeslab.program import precision
-    from bayeslab.runner import drive
 
     method = bl.Gibbs(num_warmup=0, num_samples=SWEEPS, num_chains=1)
-    with precision(np.float64):
-        bound = bl.bind(mixture, {"num_rows": len(y), "y": y})
-        sampler = method.plan(bound)
+    draw = driven(mixture, {"num_rows": len(y), "y": y}, method)
 
     def run(seed: int) -> Answer:
-        with precision(np.float64):
-            key = jax.random.PRNGKey(seed)
-            began = time.process_time()
-            draws = drive(key, method, sampler, bound).draws.samples
-            return time.process_time() - began, {"mu": draws["mu"]}
+        seconds, draws = draw(seed)
+        return seconds, {"mu": draws["mu"]}
 
     return run
 

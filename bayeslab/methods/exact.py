@@ -10,13 +10,12 @@ from numpyro.distributions import Distribution
 
 from bayeslab.compress import Group, Summarised, compressible, summarised
 from bayeslab.draws import Draws
-from bayeslab.elimination import Rule, conditional, without
+from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.methods.settings import require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all
 from bayeslab.sweep import computed
-from bayeslab.terms import Term
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class ExactSampler:
         return summarised(self.groups, self.alone, bound)
 
     def start(self, key: Array, data: Summarised) -> Remaining:
-        rule, of = self.rules[-1], self._stages(data)[-1]
+        rule, of = self.rules[-1], stages(self.rules, data.terms)[-1]
         last = conditional(rule, of, data.bound, data.tables)
         rest = (term.density(data.bound, data.tables).sum() for term in of if not term.depends)
         log_evidence = sum(rest, last.log_evidence.sum())
@@ -104,16 +103,9 @@ class ExactSampler:
         bound = data.bound
         log_q = state.last.log_prob(values[self.rules[-1].site]).sum()
         keys = jax.random.split(key, len(self.rules) - 1) if len(self.rules) > 2 else [key]
-        for rule, of, now in zip(self.rules[-2::-1], self._stages(data)[-2::-1], keys, strict=False):
+        for rule, of, now in zip(self.rules[-2::-1], stages(self.rules, data.terms)[-2::-1], keys, strict=False):
             q = conditional(rule, of, bound, values | data.tables).distribution
             values = values | {rule.site: q.sample(now).astype(bound.sites[rule.site].dtype)}
             log_q += q.log_prob(values[rule.site]).sum()
         stats = {"lp": state.log_evidence + log_q, "log_q": log_q, "log_evidence": state.log_evidence}
         return Draws(values | computed(bound, values), stats)
-
-    def _stages(self, data: Summarised) -> list[tuple[Term, ...]]:
-        """The terms before each elimination."""
-        stages = [data.terms]
-        for rule in self.rules[:-1]:
-            stages.append(without(rule, stages[-1]))
-        return stages

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
 from numpyro.infer import CustomGibbs
@@ -15,13 +14,13 @@ from numpyro.infer.mcmc import MCMCKernel
 from bayeslab.compress import Group, Summarised, compressible, summarised
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
-from bayeslab.methods.mcmc import DENSE_UP_TO, NUTSKernel, kernel_stats
+from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
 from bayeslab.methods.settings import require_count, require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, evaluate, structure
 from bayeslab.proof import Found, find_all
 from bayeslab.sweep import Block, computed, somewhere, sweep
-from bayeslab.terms import terms
+from bayeslab.terms import terms, total
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class SweepSampler:
     def advance(self, state: Sweep, data: Summarised) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
         known = sweep(now, self.blocks, data.terms, data.bound, state.values | data.tables)
-        log_p = sum((term.density(data.bound, known).sum() for term in data.terms), jnp.zeros(()))
+        log_p = total(data.terms, data.bound, known)
         values = {name: known[name] for name in state.values}
         return Sweep(values, key), Draws(values | computed(data.bound, values), {"lp": log_p})
 
@@ -150,7 +149,7 @@ class BlockSampler:
         state = kernel.sample(state, (bound,), {})
         values = kernel.postprocess_fn((bound,), {})(state.z)
         latent = {name: values[name] for name in bound.latent}
-        log_p = sum((term.density(bound, latent).sum() for term in terms(bound).terms), jnp.zeros(()))
+        log_p = total(terms(bound).terms, bound, latent)
         return state, Draws(values, kernel_stats(state.block_states[1]) | {"lp": log_p})
 
     adapt = advance
@@ -164,7 +163,6 @@ class BlockSampler:
             drawn = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
             return {name: drawn[name] for name in self._mine}
 
-        size = sum((bound.sites[name].shape and jnp.zeros(bound.sites[name].shape).size) or 1 for name in self.rest)
-        step = NUTSKernel(size <= DENSE_UP_TO, 0.8, 10)(evaluate)
+        step = NUTSKernel(dense_pays(bound, self.rest), 0.8, 10)(evaluate)
         blocks = [(CustomGibbs(update), self._mine), (step, list(self.rest))]
         return numpyro.infer.Gibbs(blocks)

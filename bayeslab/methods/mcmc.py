@@ -1,6 +1,6 @@
 """Markov chain Monte Carlo with any NumPyro kernel."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -75,8 +75,7 @@ class NUTS:
 
     def plan(self, bound: Bound) -> "KernelSampler":
         require_continuous(bound, "NUTS")
-        size = sum(prod(bound.sites[name].shape) for name in bound.latent)
-        dense = size <= DENSE_UP_TO if self.dense_mass is None else self.dense_mass
+        dense = dense_pays(bound, bound.latent) if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
         if not self.statistics:
             return KernelSampler(kernel, structure(bound), self.num_warmup)
@@ -88,6 +87,11 @@ class NUTS:
             raise ValueError(f"no statistics replace the rows of this program{why}; use NUTS() as it is")
         rules = tuple(one.rule for one in found if one.rule is not None)
         return SummarySampler(kernel, structure(bound), self.num_warmup, rules, groups)
+
+
+def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
+    """Whether a dense mass matrix over some sites is worth its cost."""
+    return sum(prod(bound.sites[name].shape) for name in names) <= DENSE_UP_TO
 
 
 @dataclass(frozen=True)
