@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution
 from numpyro.handlers import seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
@@ -108,6 +109,7 @@ def terms_of(shapes: tuple) -> Terms:
     outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
+    reached = [names & _used(traced, place, latent) for place, names in enumerate(reached)]
     found = []
     for name, place in outputs[0].items():
         slice_, cost = _slice(traced, [place], latent)
@@ -125,6 +127,13 @@ def terms_of(shapes: tuple) -> Terms:
 def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:
     """The sum of some terms, scalar."""
     return sum((term.density(bound, values).sum() for term in of), jnp.zeros(()))
+
+
+def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:
+    """The latent sites that an output needs: a carry of a scan that only passes by is none."""
+    wanted = [other == place for other in range(len(traced.jaxpr.outvars))]
+    used = dce_jaxpr(traced.jaxpr, wanted)[1][-len(latent) :] if latent else []
+    return frozenset(name for name, needed in zip(sorted(latent), used, strict=True) if needed)
 
 
 def _one(slice_: Slice) -> Callable[[Bound, Values], Array]:

@@ -210,6 +210,40 @@ def test_a_site_inside_scan_whose_density_depends_on_itself() -> None:
     np.testing.assert_allclose(tree.attrs["log_evidence"], closed, rtol=1e-10)
 
 
+def carried(mu: Any, tau: Any) -> Any:
+    return jax.lax.scan(lambda carry, _: (carry, carry[0]), (mu, tau), None, length=4)[1]
+
+
+@jax.custom_jvp
+def first(mu: Any, tau: Any) -> Any:
+    return 1.0 * mu
+
+
+@first.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    return first(*primals), tangents[0]
+
+
+@pytest.mark.parametrize(("passes_by", "children"), [(carried, ("u",)), (first, ("u", "y"))], ids=["scan", "custom"])
+def test_a_site_that_only_passes_by_changes_no_answer(passes_by: Any, children: tuple[str, ...]) -> None:
+    """tau goes through what computes the mean of y, which does not need it; a custom derivative hides that."""
+
+    def model() -> None:
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("row", 4):
+            numpyro.sample("y", dist.Normal(passes_by(mu, tau), 1.0))
+            numpyro.sample("u", dist.Normal(0.0, 1 / jnp.sqrt(tau)))
+
+    y, u = np.array([0.3, 1.0, -0.4, 0.8]), np.array([1.0, -0.5, 0.2, 0.6])
+    with precision():
+        assert find(bind(model, {"y": y, "u": u}), "tau").children == children
+    tree = bl.fit(0, model, {"y": y, "u": u}, bl.Exact(10), progress=False)
+    of_y = stats.multivariate_normal(np.zeros(4), np.eye(4) + 1.0).logpdf(y)
+    of_u = special.gammaln(4) - special.gammaln(2) - 4 * np.log(1 + u @ u / 2) - 2 * np.log(2 * np.pi)
+    np.testing.assert_allclose(tree.attrs["log_evidence"], of_y + of_u, rtol=1e-10)
+
+
 def test_missing_rows_change_the_conditional_and_the_evidence() -> None:
     case = CASES["regression_event"]
     y = case.data["y"]
