@@ -3,19 +3,24 @@
 from bayeslab.alignment import align
 from bayeslab.bind import bind
 from bayeslab.calibration import sbc
+from bayeslab.collapse import collapse
 from bayeslab.comparison import compare_posteriors
 from bayeslab.diagnosis import diagnose
 from bayeslab.distributions import MarkovChain
 from bayeslab.explain import explain
 from bayeslab.fit import fit
+from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import MCMC, NUTS
+from bayeslab.methods.mean_field import MeanField
 from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_field_normal, normalising_flow
 from bayeslab.predict import predict, simulate
+from bayeslab.recover import recover
 
 __all__ = [
+    "EM",
     "MAP",
     "MCMC",
     "NUTS",
@@ -24,8 +29,10 @@ __all__ = [
     "Gibbs",
     "Laplace",
     "MarkovChain",
+    "MeanField",
     "align",
     "bind",
+    "collapse",
     "compare_posteriors",
     "diagnose",
     "explain",
@@ -35,6 +42,7 @@ __all__ = [
     "mean_field_normal",
     "normalising_flow",
     "predict",
+    "recover",
     "sbc",
     "simulate",
 ]

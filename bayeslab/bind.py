@@ -15,7 +15,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.entries import Entry, entry, read
 from bayeslab.flow import Fact, Flow, Written, flow
-from bayeslab.program import Argument, Bound, Data, Frozen, Program, Slot, feasible, is_random, unwrapped
+from bayeslab.program import Argument, Bound, Data, Derived, Frozen, Program, Slot, feasible, is_random, unwrapped
 
 _NEEDS_VALUES = (
     jax.errors.ConcretizationTypeError,
@@ -35,6 +35,13 @@ def bind(program: Program, data: Data) -> Bound:
     argument, a wrong shape, a value outside the support of its site, NaN elsewhere, or an invalid hyperparameter.
     """
     function, entries = _unwrap_partial(program, read(data))
+    if isinstance(function, Derived):
+        return function.transformed(_bound(function.model, entries))
+    return _bound(function, entries)
+
+
+def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
+    function, entries = _unwrap_partial(program, entries)
     named = parameters(function)
     arguments = {name: entries[name] for name in entries if name in named}
     bound = _Arguments(function, named, arguments).bound()

@@ -11,7 +11,7 @@ refutes it. Afterwards l and the conditionals of its sites cost nothing that dep
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
@@ -19,15 +19,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 from jax import Array
 from numpyro.distributions import Distribution
-from numpyro.primitives import Messenger
 
 from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import Found, Point, points, spread
+from bayeslab.replacement import run_with
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
 from bayeslab.terms import Prior, Term, terms, terms_of, total
@@ -82,63 +81,43 @@ def compressed(groups: tuple[Group, ...], bound: Bound) -> tuple[Term, ...]:
 
 @lru_cache(maxsize=64)
 def _compressed(groups: tuple[Group, ...], shapes: tuple) -> tuple[Term, ...]:
-    priors, of = terms_of(shapes)
+    priors, of, _ = terms_of(shapes)
     replaced = {name for group in groups for name in group.terms}
     return (*(term for term in of if term.name not in replaced), *(_term(group, priors) for group in groups))
 
 
-def summarised(groups: tuple[Group, ...], rules: tuple[Rule, ...], bound: Bound) -> "Summarised":
-    """A Bound with the tables of its data. rules: of every site given all others."""
+@partial(jax.tree_util.register_dataclass, data_fields=["tables"], meta_fields=["groups"])
+@dataclass(frozen=True)
+class Statistics:
+    """The rows of a program replaced by tables: a transform of its Bound. tables: by the names of the groups."""
+
+    groups: tuple[Group, ...]
+    tables: dict[str, Any]
+
+    def run(self, bound: Bound) -> Any:
+        return run_with(compressed(self.groups, bound), bound, self.tables)
+
+
+def summarised(groups: tuple[Group, ...], rules: tuple[Rule, ...], bound: Bound) -> Bound:
+    """A Bound whose rows are replaced by tables. rules: of every site given all others."""
+    if not groups:
+        return replace(bound, transform=Statistics((), {}))
     first, second = jax.random.split(jax.random.PRNGKey(5))
-    values = settled(second, rules, bound, somewhere(first, bound)) if groups else {}
-    return Summarised(bound, tabulated(groups, bound, values), groups)
+    values = settled(second, rules, bound, somewhere(first, bound))
+    return replace(bound, transform=Statistics(groups, tabulated(groups, bound, values)))
+
+
+def tables_and_terms(bound: Bound) -> tuple[Bound, tuple[Term, ...], dict[str, Any]]:
+    """A summarised Bound taken apart: the plain one, the terms, and the tables that they look for."""
+    plain, statistics = bound.plain, bound.transform
+    assert isinstance(statistics, Statistics)
+    return plain, compressed(statistics.groups, plain), statistics.tables
 
 
 def tabulated(groups: tuple[Group, ...], bound: Bound, values: Values) -> dict[str, Any]:
     """The tables of the groups. values: likely ones of all sites; the tables do not depend on them but for rounding."""
-    priors, of = terms(bound)
+    priors, of, _ = terms(bound)
     return {group.name: _table(group, of, priors, bound, values) for group in groups}
-
-
-@partial(jax.tree_util.register_dataclass, data_fields=["bound", "tables"], meta_fields=["groups"])
-@dataclass(frozen=True)
-class Summarised:
-    """A Bound with tables in place of rows: of its terms, and of its program, whose log joint is the same."""
-
-    bound: Bound
-    tables: dict[str, Any]
-    groups: tuple[Group, ...]
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        return compressed(self.groups, self.bound)
-
-    def program(self) -> Any:
-        """Run the program without the densities that the tables stand for, and add these."""
-        run = _Unweighted({name for group in self.groups for name in group.terms})
-        with run:
-            result = self.bound.program()
-        for term in self.terms:
-            if term.name in self.tables:
-                numpyro.factor(term.name, term.density(self.bound, run.values | self.tables))
-        return result
-
-
-class _Unweighted(Messenger):
-    """Takes away the densities of some sites, and keeps the values of all."""
-
-    def __init__(self, names: set[str]):
-        self.names = names
-        self.values: dict[str, Any] = {}
-        super().__init__(None)
-
-    def process_message(self, msg: dict[str, Any]) -> None:
-        if msg["type"] == "sample" and msg["name"] in self.names:
-            msg["fn"] = msg["fn"].mask(False)
-
-    def postprocess_message(self, msg: dict[str, Any]) -> None:
-        if msg["type"] == "sample":
-            self.values[msg["name"]] = msg["value"]
 
 
 def table_size(group: Group, bound: Bound) -> int:
@@ -149,7 +128,7 @@ def table_size(group: Group, bound: Bound) -> int:
 
 def _groups(bound: Bound, rules: dict[str, Rule]) -> tuple[Group, ...]:
     """The largest sets of sites with statistics that meet in a term, with all terms that they reach, if that pays."""
-    priors, of = terms(bound)
+    priors, of, _ = terms(bound)
     able = {name for name, rule in rules.items() if count(rule, priors[name])}
     sets: list[frozenset[str]] = []
     for term in sorted(of, key=lambda term: -len(term.depends)):
@@ -240,7 +219,7 @@ def _law(
 
     def residuals(point: Point) -> tuple[list[Array], list[dict[str, Array]]]:
         bound, values = point
-        priors, of = terms(bound)
+        priors, of, _ = terms(bound)
         values = settled(jax.random.PRNGKey(4), rules, bound, values)
         tables = tabulated(groups, bound, values)
         values = values | tables

@@ -14,7 +14,7 @@ class Draws(NamedTuple):
 
     stats: scalars by the names that ArviZ knows. `lp` is the log joint density of the draw; approximations add
     `log_q`, their own log density in the same space.
-    history: scalars of one step of an optimiser, for example its `elbo`.
+    history: of one step of an optimiser, for example its `elbo`: scalars, or one for every start.
     """
 
     samples: dict[str, Array]

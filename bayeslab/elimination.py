@@ -25,7 +25,7 @@ from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
 from bayeslab.families import FAMILIES, Eta, Family, Function, Local
-from bayeslab.program import Bound, Values
+from bayeslab.program import Bound, Values, unwrapped
 from bayeslab.terms import Prior, Term, terms
 
 
@@ -117,6 +117,17 @@ def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, ne
     else:
         distribution, at = _of_family(family_of(rule, prior), Local(density, likelihood), drawn, near)
     return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
+
+
+def mode(rule: Rule, prior: Prior, q: Distribution) -> Array | None:
+    """The mode of a conditional, None where its family has none in closed form."""
+    if rule.family == NORMAL:
+        return q.mean
+    if rule.family == ENUMERATED:
+        inner = unwrapped(q)
+        return inner.choices[jnp.argmax(inner.logits, axis=-1)]
+    family = family_of(rule, prior)
+    return None if family.mode is None else family.mode(q)
 
 
 def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
@@ -260,9 +271,10 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
 
 def stages(rules: Sequence[Rule], of: tuple[Term, ...]) -> list[tuple[Term, ...]]:
     """The terms before each of several eliminations, one after the other."""
-    before = [of]
-    for rule in rules[:-1]:
-        before.append(without(rule, before[-1]))
+    before = []
+    for rule in rules:
+        before.append(of)
+        of = without(rule, of)
     return before
 
 
@@ -279,4 +291,5 @@ def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
 
     depends = frozenset().union(*(term.depends for term in mine)) - {rule.site}
     rest = [term for term in of if rule.site not in term.depends]
-    return (*rest, Term(f"evidence of {rule.site}", depends, evidence, None))
+    holds = frozenset().union(*(term.holds or {term.name} for term in mine))
+    return (*rest, Term(f"evidence of {rule.site}", depends, evidence, None, holds=holds))

@@ -17,6 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
+from bayeslab import cubature
 from bayeslab.distributions import Beta, Dirichlet, Gamma, InverseGamma, MarkovChain, Wishart, WishartCholesky
 from bayeslab.program import unwrapped
 
@@ -44,6 +45,9 @@ class Family(NamedTuple):
     build: (coefficients, the prior) -> the conditional.
     priors: distributions whose sites have this family as their conditional, those apart that name it themselves.
     statistics: value -> what the coefficients multiply, in the same tree and shapes; None where they are too many.
+    mode: conditional -> its mode. points: conditional -> a few values whose mean statistics are the expected ones, see
+    `bayeslab.cubature`. EM and MeanField need these; a discrete family has instead
+    expected: (prior, conditional) -> the mean of the log density of the prior; its conditionals have `marginals()`.
     """
 
     name: str
@@ -51,6 +55,9 @@ class Family(NamedTuple):
     build: Callable[[Eta, Distribution], Distribution]
     priors: tuple[type[Distribution], ...] = ()
     statistics: Callable[[Array], Eta] | None = None
+    mode: Callable[[Any], Array] | None = None
+    points: Callable[[Any], Array] | None = None
+    expected: Callable[[Any, Any], Array] | None = None
 
 
 def two(
@@ -58,6 +65,8 @@ def two(
     statistics: Callable[[Array], tuple[Array, Array]],
     build: Callable[[Eta, Distribution], Distribution],
     priors: tuple[type[Distribution], ...] = (),
+    mode: Callable[[Any], Array] | None = None,
+    points: Callable[[Any], Array] | None = None,
 ) -> Family:
     """A family with two scalar statistics: their coefficients are read from gradients at two points."""
 
@@ -70,7 +79,7 @@ def two(
         determinant = ax * by - bx * ay
         return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
 
-    return Family(name, read, build, priors, statistics)
+    return Family(name, read, build, priors, statistics, mode, points)
 
 
 def _read_chain(local: Local, at: Array, prior: Distribution) -> Array:
@@ -182,33 +191,93 @@ def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
     return dist.TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
 
 
+def _gamma_mode(q: Any) -> Array:
+    return jnp.maximum(q.concentration - 1, TINY) / q.rate
+
+
+def _dirichlet_mode(q: Any) -> Array:
+    above = jnp.maximum(q.concentration - 1, TINY)
+    return above / above.sum(-1, keepdims=True)
+
+
+def _beta_mode(q: Any) -> Array:
+    above, below = (jnp.maximum(one - 1, TINY) for one in (q.concentration1, q.concentration0))
+    return above / (above + below)
+
+
+def _wishart_mode(q: Any) -> Array:
+    excess = jnp.maximum(q.concentration - q.event_shape[-1] - 1, TINY)
+    return excess[..., None, None] * q.scale_matrix
+
+
+def _inverse_wishart_mode(q: Any) -> Array:
+    return q.scale_matrix / (q.concentration + q.event_shape[-1] + 1)[..., None, None]
+
+
+def _wishart_cholesky_mode(q: Any) -> Array:
+    """Of the factor itself: by Bartlett's decomposition the maximum is diagonal but for the scale."""
+    powers = jnp.maximum(q.concentration[..., None] - 1 - jnp.arange(q.event_shape[-1]), TINY)
+    return q.scale_tril * jnp.sqrt(powers)[..., None, :]
+
+
+def _truncated_mode(q: Any) -> Array:
+    low, high = (getattr(q.support, name, None) for name in ("lower_bound", "upper_bound"))
+    return jnp.clip(q.base_dist.loc, low, high)
+
+
+TINY = 1e-100
+"""In place of zero, where a mode is at the end of a support."""
+
 FAMILIES = (
     two(
         "Gamma",
         lambda x: (jnp.log(x), -x),
         lambda eta, _: Gamma(eta[0] + 1, eta[1]),
         (dist.Gamma, dist.Exponential, dist.Chi2),
+        _gamma_mode,
+        cubature.of_gamma,
     ),
     two(
         "InverseGamma",
         lambda x: (-jnp.log(x), -1 / x),
         lambda eta, _: InverseGamma(eta[0] - 1, eta[1]),
         (dist.InverseGamma,),
+        lambda q: q.rate / (q.concentration + 1),
+        cubature.of_inverse_gamma,
     ),
-    two("Beta", lambda x: (jnp.log(x), jnp.log1p(-x)), _beta, (dist.Beta, dist.Uniform)),
-    Family("Dirichlet", _read_dirichlet, lambda eta, _: Dirichlet(eta + 1), (dist.Dirichlet,), jnp.log),
+    two(
+        "Beta",
+        lambda x: (jnp.log(x), jnp.log1p(-x)),
+        _beta,
+        (dist.Beta, dist.Uniform),
+        _beta_mode,
+        cubature.of_beta,
+    ),
+    Family(
+        "Dirichlet",
+        _read_dirichlet,
+        lambda eta, _: Dirichlet(eta + 1),
+        (dist.Dirichlet,),
+        jnp.log,
+        _dirichlet_mode,
+        cubature.of_dirichlet,
+    ),
     Family(
         "Wishart",
         _read_wishart,
         lambda eta, _: _wishart(eta, Wishart),
         (dist.Wishart,),
         lambda x: (_log_determinant(x), -x),
+        _wishart_mode,
+        cubature.of_wishart,
     ),
     Family(
         "WishartCholesky",
         _of_cholesky(_read_wishart),
         lambda eta, _: _wishart(eta, WishartCholesky),
         (dist.WishartCholesky,),
+        mode=_wishart_cholesky_mode,
+        points=cubature.of_wishart_cholesky,
     ),
     Family(
         "InverseWishart",
@@ -216,7 +285,16 @@ FAMILIES = (
         lambda eta, _: _inverse_wishart(eta, dist.InverseWishart),
         (dist.InverseWishart,),
         lambda x: (-_log_determinant(x), -jnp.linalg.inv(x)),
+        _inverse_wishart_mode,
+        cubature.of_inverse_wishart,
     ),
-    two("TruncatedNormal", lambda x: (x, x**2), _truncated, TRUNCATED),
-    Family("MarkovChain", _read_chain, lambda eta, prior: unwrapped(prior).condition(eta), (MarkovChain,)),
+    two("TruncatedNormal", lambda x: (x, x**2), _truncated, TRUNCATED, _truncated_mode, cubature.of_truncated_normal),
+    Family(
+        "MarkovChain",
+        _read_chain,
+        lambda eta, prior: unwrapped(prior).condition(eta),
+        (MarkovChain,),
+        mode=lambda q: q.mode(),
+        expected=lambda p, q: p.expected_log_prob(q),
+    ),
 )

@@ -93,10 +93,21 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
         attributes["log_evidence"] = float(stats["log_evidence"].mean())
     elif "log_q" in stats:
         attributes |= _approximation(np.asarray(stats["lp"]), np.asarray(stats["log_q"]))
+    if "evidence_bound" in stats:
+        attributes |= {"elbo": float(stats["evidence_bound"].mean()), "elbo_se": 0.0}
     if "converged" in run.history:
-        last = run.history["converged"]
-        attributes["converged"] = int(np.all(np.nanmax(last, axis=-1)))
+        attributes |= _convergence(run.history)
     return attributes | provenance()
+
+
+def _convergence(history: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Whether every optimisation has ended; of many starts, which was the best, and whether that one has."""
+    converged = np.nanmax(history["converged"], axis=1)
+    if converged.ndim == 1:
+        return {"converged": int(np.all(converged))}
+    [values] = [history[name][0] for name in ("elbo", "log_joint") if name in history]
+    best = int(np.argmax(np.nanmax(np.where(np.isfinite(values), values, -np.inf), axis=0)))
+    return {"best_start": best, "converged": int(converged[0, best])}
 
 
 def _approximation(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
@@ -118,7 +129,8 @@ def _refuse_nothing_observed(bound: Bound) -> None:
 def _refuse_impossible(run: Run, bound: Bound) -> None:
     """Impossible data come back from compiled code as a frozen 'posterior': refuse it, and name the site."""
     for name in ("elbo", "log_joint"):
-        if name in run.history and not np.isfinite(run.history[name][:, :1]).all():
+        first = run.history[name][:, :1] if name in run.history else np.zeros((1, 1))
+        if not np.isfinite(first).reshape(*first.shape[:2], -1).any(-1).all():
             _blame(bound)
     if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
         _blame(bound)

@@ -10,6 +10,40 @@ from bayeslab.program import Bound
 from bayeslab.proof import Found, prove, widened
 from bayeslab.terms import Term, terms
 
+Block = tuple[Rule, ...]
+"""Sites that are taken jointly, in the order in which they are eliminated; often one."""
+
+
+def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, found: Sequence[Found]) -> list[Block]:
+    """Blocks that were asked for by name. found: of every latent site, given all others.
+
+    Raises ValueError for a name that is no latent site or stands twice, and for a block that has no order.
+    """
+    for names in blocks:
+        for name in names:
+            if name not in bound.latent:
+                raise ValueError(f"joint names '{name}', which is not a latent site; these are {list(bound.latent)}")
+            if sum(name in block for block in blocks) > 1 or names.count(name) > 1:
+                raise ValueError(f"joint names site '{name}' twice")
+    return [_joint(names, bound, found) for names in blocks]
+
+
+def _joint(names: tuple[str, ...], bound: Bound, found: Sequence[Found]) -> Block:
+    try:
+        return order(bound, names, found)
+    except ValueError as reasons:
+        raise ValueError(f"{' and '.join(map(repr, names))} cannot be taken jointly ({reasons})") from None
+
+
+def blocked(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
+    """Blocks and the other sites, each a block, where the program draws its first site."""
+    blocks: list[Block] = []
+    for rule in rules:
+        [block] = [block for block in joint if any(one.site == rule.site for one in block)] or [(rule,)]
+        if block not in blocks:
+            blocks.append(block)
+    return tuple(blocks)
+
 
 def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[Rule, ...]:
     """Rules that eliminate some sites, all others given, each proven under the terms that those before it leave.

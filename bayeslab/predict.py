@@ -11,6 +11,7 @@ from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.bind import bind, parameters
 from bayeslab.entries import read
+from bayeslab.likelihood import Likelihood, belongs_to_rows, log_likelihood
 from bayeslab.program import Bound, Data, Program, Values, is_random, precision, raw_key
 from bayeslab.tree import constant_data, observed_data, same_data, to_datatree
 
@@ -48,7 +49,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     """The result with what it predicts for `data`.
 
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included, and
-    log_likelihood, NaN at missing entries. For other data, with or without values of the observed sites:
+    log_likelihood, NaN at missing entries; latent sites that belong to a row, as labels of a mixture do, are integrated
+    out of it where they can be, and its attrs name them. For other data, with or without values of the observed sites:
     predictions, predictions_constant_data and, where there are values, predictions_log_likelihood. Latent sites
     with an entry for every new row (those in all plates of an observed site) are then drawn anew.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit.
@@ -57,7 +59,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     data = _fitted_arguments(model, tree) | dict(data)
     entries = read(data)
     with precision():
-        bound = bind(model, data)
+        bound = bind(model, data).plain
         replicate = same_data(tree, bound)
         latent = _latent_draws(tree, bound, replicate)
         chains, draws = next(iter(latent.values())).shape[:2] if latent else (1, 1)
@@ -65,7 +67,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         keys = jax.random.split(raw_key(key), chains * draws)
         hidden = tuple(flat)
         drawn = jax.device_get(_simulated(keys, bound, flat, hidden))
-        density = jax.device_get(_log_likelihood(bound, flat)) if bound.observed and hidden else {}
+        likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
+        density = jax.device_get(likelihood.values)
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
             return {name: np.asarray(value).reshape(chains, draws, *value.shape[1:]) for name, value in values.items()}
@@ -79,7 +82,10 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
                 "predictions_log_likelihood": stacked(density),
                 "predictions_constant_data": constant_data(bound),
             }
-        added = to_datatree(groups, bound, entries)
+        added = to_datatree(groups, bound, entries, likelihood.like)
+    for name in ("log_likelihood", "predictions_log_likelihood"):
+        if name in added.children:
+            added[name].attrs["integrated_out"] = list(likelihood.integrated_out)
     result = tree.copy()
     for name, group in added.children.items():
         result[name] = group
@@ -114,7 +120,13 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
     ]
-    latent = [n for n in bound.latent if n in kept and (replicate or not _belongs_to_rows(n, observed, bound))]
+    own = {name for name in bound.latent if belongs_to_rows(name, observed, bound)}
+    latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
+    if kept and (lost := [name for name in bound.latent if name not in kept and name not in own]):
+        raise ValueError(
+            f"the result has no draws of {lost}, on which the predictions depend; if they were integrated out, "
+            "recover() draws them"
+        )
     for name in latent:
         if kept[name].shape[2:] != bound.sites[name].shape:
             raise ValueError(
@@ -124,13 +136,6 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
     if not latent:
         raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
     return {name: kept[name] for name in latent}
-
-
-def _belongs_to_rows(name: str, observed: list[str], bound: Bound) -> bool:
-    """Whether a latent site has an entry for every entry of an observed site."""
-    mine = {plate.name for plate in bound.sites[name].plates}
-    rows = [{plate.name for plate in bound.sites[n].plates} for n in observed if n in bound.sites]
-    return any(plates and plates <= mine for plates in rows)
 
 
 @partial(jax.jit, static_argnames="hidden")
@@ -148,23 +153,3 @@ def _simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...
         }
 
     return jax.lax.map(run, (keys, latent), batch_size=BATCH)
-
-
-@jax.jit
-def _log_likelihood(bound: Bound, latent: Values) -> Values:
-    """log p(entry | latent) of every entry (*batch) of the observed sites, NaN where it is missing."""
-
-    def run(values: Values) -> Values:
-        sites = trace(substitute(bound.program, data=values)).get_trace()
-        return {name: _entries_density(bound, name, sites[name]) for name in bound.observed}
-
-    return jax.lax.map(run, latent, batch_size=BATCH)
-
-
-def _entries_density(bound: Bound, name: str, site: dict) -> Array:
-    density = site["fn"].log_prob(site["value"])
-    if name not in bound.present:
-        return density
-    present = bound.present[name]
-    some = present.any(tuple(range(density.ndim, present.ndim)))
-    return jnp.where(some, density, jnp.nan)

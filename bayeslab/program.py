@@ -1,9 +1,9 @@
 """Programs: plain NumPyro functions, and what binding one to data yields."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.tree_util import PyTreeDef
 from numpyro.distributions import Distribution, Unit
-from numpyro.handlers import condition, seed, substitute, trace, uncondition
+from numpyro.handlers import block, condition, seed, substitute, trace, uncondition
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
@@ -36,6 +36,26 @@ class Argument(NamedTuple):
     leaves: tuple[Any, ...]
 
 
+class Transform(Protocol):
+    """Another way to run a program, with the same joint density of the sites that are left. A JAX pytree."""
+
+    def run(self, bound: "Bound") -> Any:
+        """bound: the plain one."""
+        ...
+
+
+@runtime_checkable
+class Derived(Protocol):
+    """A program that is made from another one."""
+
+    @property
+    def model(self) -> Program: ...
+
+    def transformed(self, bound: "Bound") -> "Bound":
+        """bound: of the other program."""
+        ...
+
+
 class Frozen:
     """An array (or an object without a hash) whose value is structure, because the program needs it to run."""
 
@@ -55,7 +75,7 @@ class Frozen:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["arrays", "observed", "present"],
+    data_fields=["arrays", "observed", "present", "transform"],
     meta_fields=["function", "settings", "guarded"],
 )
 @dataclass(frozen=True)
@@ -71,6 +91,7 @@ class Bound:
     observed: values of its observed sites.
     present: for sites with missing entries only, which entries are there.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
+    transform: what runs the program for inference in place of the function, with sites integrated out for example.
     """
 
     function: Program
@@ -79,6 +100,7 @@ class Bound:
     observed: Values
     present: Values
     guarded: tuple[str, ...] = ()
+    transform: "Transform | None" = None
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -87,8 +109,15 @@ class Bound:
 
     def program(self) -> Any:
         """Run the program with its observed sites conditioned and its missing entries masked."""
+        if self.transform is not None:
+            return self.transform.run(self.plain)
         with Observation(self.present, self.guarded), condition(data=self.observed):
             return self.function(**self.inputs)
+
+    @property
+    def plain(self) -> "Bound":
+        """The program as it was written."""
+        return replace(self, transform=None)
 
     def prior_draw(self, key: Array) -> dict[str, Any]:
         """The sample sites of one run, observed sites drawn like all others.
@@ -222,7 +251,7 @@ def _sites(shapes: tuple) -> dict[str, Site]:
                 found[name] = _site(site)
         return values
 
-    with jax.enable_x64(shapes[0]):
+    with jax.enable_x64(shapes[0]), block():
         jax.eval_shape(run, blueprint(shapes))
     return found
 

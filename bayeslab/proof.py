@@ -98,7 +98,7 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
         children[name] = tuple(term.name for term in of if name in term.depends and term.name != name)
         rules += [Rule(name, family, axes, children[name]) for family in families[name]]
-    residuals = np.max([evaluated([_law(of, rule) for rule in rules], point) for point in at], axis=0)
+    residuals = np.max([evaluated([law(of, rule) for rule in rules], point) for point in at], axis=0)
     tried = list(zip(rules, residuals.tolist(), strict=True))
     return [_found(priors[n], children[n], [pair for pair in tried if pair[0].site == n]) for n in names]
 
@@ -163,7 +163,7 @@ def _halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
 
 
 @lru_cache(maxsize=1024)
-def _law(of: tuple[Term, ...], rule: Rule) -> Callable[[Point], Array]:
+def law(of: tuple[Term, ...], rule: Rule) -> Callable[[Point], Array]:
     """The residual of the law for a rule at a point; the same function for the same arguments."""
     return lambda point: _residual(of, rule, *point)
 

@@ -369,16 +369,17 @@ def _joined(parts: list[Draws], length: int | None) -> Draws | None:
 
 def _until_converged(history: Mapping[str, Array | np.ndarray]) -> dict[str, np.ndarray]:
     """The steps up to the first that says it has converged."""
-    after = np.flatnonzero(history.get("converged", np.zeros(0)))
+    converged = np.asarray(history.get("converged", np.zeros(0)))
+    after = np.flatnonzero(converged.all(axis=tuple(range(1, converged.ndim))))
     steps = slice(after[0] + 1 if after.size else None)
     return {name: np.asarray(leaf)[steps] for name, leaf in history.items()}
 
 
 def _padded(histories: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Histories (chain, step) of chains that took different numbers of steps, filled up with NaN."""
+    """Histories (chain, step, ...) of chains that took different numbers of steps, filled up with NaN."""
     length = max((len(leaf) for history in histories for leaf in history.values()), default=0)
 
     def fill(leaf: np.ndarray) -> np.ndarray:
-        return np.concatenate([leaf.astype(float), np.full(length - len(leaf), np.nan)])
+        return np.concatenate([leaf.astype(float), np.full((length - len(leaf), *leaf.shape[1:]), np.nan)])
 
     return {name: np.stack([fill(history[name]) for history in histories]) for name in histories[0]}

@@ -15,7 +15,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
 from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution
-from numpyro.handlers import seed, substitute, trace
+from numpyro.handlers import block, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
 from bayeslab.compilation import pruned
@@ -35,6 +35,7 @@ class Term(NamedTuple):
     cost: numbers that its computation reads and writes, roughly.
     reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
     know it without differentiation.
+    holds: sites whose densities are in it, where it is more than that of the site it is named after.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Term(NamedTuple):
     batch_ndim: int | None
     cost: int = 0
     reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
+    holds: frozenset[str] = frozenset()
 
 
 class Prior(NamedTuple):
@@ -66,10 +68,14 @@ class Prior(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """priors: of the latent sites in program order. terms: of all sites, observed ones and factors included."""
+    """priors: of the latent sites in program order. terms: of all sites, observed ones and factors included.
+
+    computed: for every deterministic site the latent sites that reach it.
+    """
 
     priors: dict[str, Prior]
     terms: tuple[Term, ...]
+    computed: dict[str, frozenset[str]]
 
 
 def terms(bound: Bound) -> Terms:
@@ -88,11 +94,12 @@ def terms_of(shapes: tuple) -> Terms:
     records: dict[str, dict[str, Any]] = {}
     batch: dict[str, int] = {}
 
-    def run(bound: Bound, latent: Values) -> tuple[dict[str, Array], dict[str, list[Any]]]:
+    def run(bound: Bound, latent: Values) -> tuple[dict[str, Array], dict[str, list[Any]], dict[str, Any]]:
         model = substitute(seed(bound.program, jax.random.PRNGKey(0)), data=latent)
         sites = trace(model).get_trace()
         _refuse_subsampling(sites)
         densities, parameters = {}, {}
+        computed = {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
         for name, site in sites.items():
             if site["type"] != "sample":
                 continue
@@ -102,9 +109,9 @@ def terms_of(shapes: tuple) -> Terms:
                 leaves, tree = jax.tree.flatten(site["fn"])
                 parameters[name] = leaves
                 records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": _choices(site["fn"])}
-        return densities, parameters
+        return densities, parameters, computed
 
-    with jax.enable_x64(shapes[0]):
+    with jax.enable_x64(shapes[0]), block():
         traced, shape = jax.make_jaxpr(run, return_shape=True)(bound, latent)
     outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
@@ -121,7 +128,11 @@ def terms_of(shapes: tuple) -> Terms:
         rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
         about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
         priors[name] = Prior(*about, record["choices"], site.is_discrete)
-    return Terms(priors, tuple(found))
+    computed = {
+        name: frozenset().union(*(reached[place] for place in jax.tree.leaves(places)))
+        for name, places in outputs[2].items()
+    }
+    return Terms(priors, tuple(found), computed)
 
 
 def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:

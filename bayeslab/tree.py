@@ -18,16 +18,21 @@ Groups = dict[str, dict[str, np.ndarray]]
 
 
 def to_datatree(
-    groups: Mapping[str, Mapping[str, Array | np.ndarray]], bound: Bound, entries: Mapping[str, Entry]
+    groups: Mapping[str, Mapping[str, Array | np.ndarray]],
+    bound: Bound,
+    entries: Mapping[str, Entry],
+    like: Mapping[str, str] = {},
 ) -> "DataTree":
     """Groups of variables with named dimensions and the coordinates that the data carry.
 
     groups: posterior, prior, predictions and the like (chain, draw, *site); sample_stats (chain, draw);
-    `history` (chain, step); `sampler_state` (chain, ...).
+    `history` (chain, step) or (chain, step, start); `sampler_state` (chain, ...).
+    like: variables that have the dimensions of a site of another name.
     """
     from arviz_base import from_dict
 
     dims = dimensions(bound, entries)
+    dims |= {name: dims[site] for name, site in like.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in _LAYOUTS}
     tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
@@ -124,6 +129,8 @@ def _raw(group: Mapping[str, Array | np.ndarray], layout: tuple[str, ...]) -> An
     from xarray import Dataset
 
     def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
+        if layout == _LAYOUTS["history"] and value.ndim == 3:
+            return (*layout, "start")
         return layout + tuple(f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout)))
 
     return Dataset({name: (dims(name, value), value) for name, value in group.items()})

@@ -11,7 +11,7 @@ import numpyro
 from jax import Array
 from numpyro.distributions import ImproperUniform, biject_to, constraints
 from numpyro.handlers import block, seed, substitute, trace
-from numpyro.infer.util import constrain_fn, potential_energy
+from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
 from bayeslab.program import Bound, Values, blueprint, evaluate, feasible, structure
 
@@ -24,6 +24,11 @@ def log_posterior(bound: Bound, position: Values) -> Array:
 def constrained(bound: Bound, position: Values) -> Values:
     """Values of the latent and deterministic sites at an unconstrained position."""
     return constrain_fn(evaluate, (bound,), {}, position, return_deterministic=True)
+
+
+def position(bound: Bound, values: Values) -> Values:
+    """The unconstrained position of the latent sites at values of them."""
+    return unconstrain_fn(evaluate, (bound,), {}, values)
 
 
 def free(bound: Bound) -> None:

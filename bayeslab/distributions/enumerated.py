@@ -32,8 +32,11 @@ class Enumerated(Distribution):
         return jax.nn.softmax(self.logits, axis=-1)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return self.from_uniform(jax.random.uniform(key, (*sample_shape, *self.batch_shape)))
+
+    def from_uniform(self, uniform: Array) -> Array:
+        """Values where the cumulative distribution is at standard uniform numbers (*sample, *batch)."""
         below = jnp.cumsum(self.probs, axis=-1)
-        uniform = jax.random.uniform(key, (*sample_shape, *self.batch_shape))
         index = (uniform[..., None] * below[..., -1:] > below).sum(-1)
         return jnp.asarray(self.choices)[jnp.minimum(index, len(self.choices) - 1)]
 

@@ -62,9 +62,12 @@ class JointNormal(Distribution):
         return self._whole(1 / jnp.sqrt(self.multiplier * (self.factor**2).sum(-1)))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        noise = jax.random.normal(key, (*sample_shape, *self.loc.shape))
+        return self.from_noise(jax.random.normal(key, (*sample_shape, *self.loc.shape)))
+
+    def from_noise(self, noise: Array) -> Array:
+        """Values for standard noise (*sample, *independent, size)."""
         if self.inverse is None:
-            factor = jnp.broadcast_to(self.factor, (*sample_shape, *self.factor.shape))
+            factor = jnp.broadcast_to(self.factor, (*noise.shape, noise.shape[-1]))
             step = jax.scipy.linalg.solve_triangular(factor, noise[..., None], trans=1, lower=True)[..., 0]
         else:
             step = jnp.einsum("...ji,...j->...i", self.inverse, noise)

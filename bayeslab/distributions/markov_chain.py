@@ -13,6 +13,7 @@ Given the evidence, z is again a Markov chain: initial * r_1 and transition_t * 
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -90,6 +91,17 @@ class MarkovChain(Distribution):
         """The probability of every state at every step, ``(*batch, num_steps, K)``."""
         nothing = jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
         return _forward(self.initial_probs, self.transition_probs, nothing)[0]
+
+    def mode(self) -> Array:
+        """The most probable path, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
+        return _viterbi(self.initial_probs, self.transition_probs, self.num_steps)
+
+    def expected_log_prob(self, other: "MarkovChain") -> Array:
+        """The mean of `log_prob` over the paths of another chain, ``(*batch,)``."""
+        states, moves = other.marginals(), other.transition_probs
+        joint = states[..., :-1, :, None] * moves
+        first = jnp.where(states[..., 0, :] > 0, states[..., 0, :] * _log(self.initial_probs), 0.0).sum(-1)
+        return first + jnp.where(joint > 0, joint * _log(self.transition_probs), 0.0).sum((-3, -2, -1))
 
     def condition(self, log_likelihood: ArrayLike) -> "MarkovChain":
         """The chain given evidence, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
@@ -223,6 +235,27 @@ def _tilt(probs: Array, ratio: Array) -> Array:
     weight = probs * ratio
     total = weight.sum(-1, keepdims=True)
     return jnp.where(total == 0, probs, weight / jnp.where(total == 0, 1, total))
+
+
+@partial(jax.jit, static_argnames="num_steps")
+def _viterbi(initial: Array, transition: Array, num_steps: int) -> Array:
+    """Backwards the log probability of the best rest of the path, forwards the path itself."""
+
+    def back(rest: Array, matrix: Array, _: Array) -> tuple[Array, tuple[Array, Array]]:
+        ways = _log(matrix) + rest[..., None, :]
+        return ways.max(-1), (ways.max(-1), ways.argmax(-1))
+
+    def forth(state: Array, best: Array) -> tuple[Array, Array]:
+        state = jnp.take_along_axis(best, state[..., None], -1)[..., 0]
+        return state, state
+
+    batch = jnp.broadcast_shapes(initial.shape[:-1], transition.shape[:-3])
+    initial = jnp.broadcast_to(initial, (*batch, initial.shape[-1]))
+    rest, best = _scan(back, jnp.zeros_like(initial), transition, jnp.zeros(num_steps - 1), reverse=True)
+    after = rest[0] if num_steps > 1 else jnp.zeros_like(initial)
+    first = jnp.argmax(_log(initial) + after, -1)
+    path = jnp.concatenate([first[None], lax.scan(forth, first, best)[1]])
+    return jnp.moveaxis(path, 0, -1)
 
 
 @jax.custom_jvp

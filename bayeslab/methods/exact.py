@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.compress import Group, Summarised, compressible, summarised
+from bayeslab.compress import Group, compressible, summarised, tables_and_terms
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.methods.settings import require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all
-from bayeslab.sweep import computed
+from bayeslab.sweep import completed, computed
 
 
 @dataclass(frozen=True)
@@ -73,39 +73,38 @@ class ExactSampler:
     groups: tuple[Group, ...]
     structure: Any
 
-    def prepare(self, bound: Bound) -> Summarised:
+    def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.alone, bound)
 
-    def start(self, key: Array, data: Summarised) -> Remaining:
-        rule, of = self.rules[-1], stages(self.rules, data.terms)[-1]
-        last = conditional(rule, of, data.bound, data.tables)
-        rest = (term.density(data.bound, data.tables).sum() for term in of if not term.depends)
+    def start(self, key: Array, data: Bound) -> Remaining:
+        bound, all_terms, tables = tables_and_terms(data)
+        rule, of = self.rules[-1], stages(self.rules, all_terms)[-1]
+        last = conditional(rule, of, bound, tables)
+        rest = (term.density(bound, tables).sum() for term in of if not term.depends)
         log_evidence = sum(rest, last.log_evidence.sum())
         return Remaining(key, jnp.zeros((), int), last.distribution, log_evidence)
 
-    def advance(self, state: Remaining, data: Summarised) -> tuple[Remaining, Draws]:
+    def advance(self, state: Remaining, data: Bound) -> tuple[Remaining, Draws]:
         draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, data, state.made, 1))
         return state._replace(made=state.made + 1), draw
 
     adapt = advance
 
-    def batch(self, state: Remaining, data: Summarised, index: Array, size: int) -> Draws:
+    def batch(self, state: Remaining, data: Bound, index: Array, size: int) -> Draws:
         """Independent draws, all at once: those of the site eliminated last, and for each of them of the others."""
         first, others = jax.random.split(jax.random.fold_in(state.key, index))
         name = self.rules[-1].site
-        last = state.last.sample(first, (size,)).astype(data.bound.sites[name].dtype)
+        last = state.last.sample(first, (size,)).astype(data.sites[name].dtype)
         return jax.vmap(lambda key, x: self._completed(key, state, data, {name: x}))(
             jax.random.split(others, size), last
         )
 
-    def _completed(self, key: Array, state: Remaining, data: Summarised, values: Values) -> Draws:
+    def _completed(self, key: Array, state: Remaining, data: Bound, values: Values) -> Draws:
         """A draw of all sites, from that of the last."""
-        bound = data.bound
+        bound, of, tables = tables_and_terms(data)
         log_q = state.last.log_prob(values[self.rules[-1].site]).sum()
-        keys = jax.random.split(key, len(self.rules) - 1) if len(self.rules) > 2 else [key]
-        for rule, of, now in zip(self.rules[-2::-1], stages(self.rules, data.terms)[-2::-1], keys, strict=False):
-            q = conditional(rule, of, bound, values | data.tables).distribution
-            values = values | {rule.site: q.sample(now).astype(bound.sites[rule.site].dtype)}
-            log_q += q.log_prob(values[rule.site]).sum()
+        drawn, others = completed(key, self.rules[:-1], of, bound, values | tables)
+        log_q += sum((q.log_prob(drawn[name]).sum() for name, q in others.items()), jnp.zeros(()))
+        values = {name: drawn[name] for name in bound.latent}
         stats = {"lp": state.log_evidence + log_q, "log_q": log_q, "log_evidence": state.log_evidence}
         return Draws(values | computed(bound, values), stats)

@@ -1,6 +1,5 @@
 """Gibbs sampling: sites with a conditional in closed form are drawn from it, the others by NUTS."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,15 +10,15 @@ from jax import Array
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, Summarised, compressible, summarised
+from bayeslab.compress import Group, compressible, summarised, tables_and_terms
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
 from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
-from bayeslab.methods.settings import require_count, require_positive
-from bayeslab.order import order
+from bayeslab.methods.settings import require_blocks, require_count, require_positive
+from bayeslab.order import Block, blocked, joint_blocks, order
 from bayeslab.program import Bound, Values, evaluate, structure
-from bayeslab.proof import Found, find_all
-from bayeslab.sweep import Block, computed, somewhere, sweep
+from bayeslab.proof import find_all
+from bayeslab.sweep import computed, somewhere, sweep
 from bayeslab.terms import terms, total
 
 
@@ -43,9 +42,7 @@ class Gibbs:
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
-        if isinstance(self.joint, str) or any(isinstance(block, str) for block in self.joint):
-            raise ValueError(f'joint must be blocks of names such as (("tau", "mu"),), not {self.joint!r}')
-        object.__setattr__(self, "joint", tuple(tuple(block) for block in self.joint))
+        require_blocks(self, "joint")
 
     def plan(self, bound: Bound) -> "SweepSampler | BlockSampler":
         if not bound.latent:
@@ -59,9 +56,9 @@ class Gibbs:
         if not rules:
             reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in rest)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
-        joint = [self._joint(block, bound, found) for block in self.joint]
+        joint = joint_blocks(self.joint, bound, found)
         if rest:
-            blocks = _in_program_order(joint, rules)
+            blocks = blocked(joint, rules)
             return BlockSampler(blocks, tuple(one.site for one in rest), structure(bound), self.num_warmup)
         groups = compressible(bound, found)
         asked = {rule.site for block in joint for rule in block}
@@ -71,29 +68,7 @@ class Gibbs:
             if len(sites) > 1 and scalar and asked.isdisjoint(sites):
                 with suppress(ValueError):
                     joint.append(order(bound, sites, found))
-        return SweepSampler(_in_program_order(joint, rules), rules, groups, structure(bound))
-
-    def _joint(self, names: tuple[str, ...], bound: Bound, found: Sequence[Found]) -> Block:
-        """A block that was asked for."""
-        for name in names:
-            if name not in bound.latent:
-                raise ValueError(f"joint names '{name}', which is not a latent site; these are {list(bound.latent)}")
-            if sum(name in block for block in self.joint) > 1 or names.count(name) > 1:
-                raise ValueError(f"joint names site '{name}' twice")
-        try:
-            return order(bound, names, found)
-        except ValueError as reasons:
-            raise ValueError(f"{' and '.join(map(repr, names))} cannot be drawn jointly ({reasons})") from None
-
-
-def _in_program_order(joint: Sequence[Block], rules: tuple[Rule, ...]) -> tuple[Block, ...]:
-    """Blocks and the other sites, a block where the program draws its first site."""
-    blocks: list[Block] = []
-    for rule in rules:
-        [block] = [block for block in joint if any(one.site == rule.site for one in block)] or [(rule,)]
-        if block not in blocks:
-            blocks.append(block)
-    return tuple(blocks)
+        return SweepSampler(blocked(joint, rules), rules, groups, structure(bound))
 
 
 class Sweep(NamedTuple):
@@ -110,19 +85,20 @@ class SweepSampler:
     groups: tuple[Group, ...]
     structure: Any
 
-    def prepare(self, bound: Bound) -> Summarised:
+    def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.rules, bound)
 
-    def start(self, key: Array, data: Summarised) -> Sweep:
+    def start(self, key: Array, data: Bound) -> Sweep:
         key, here = jax.random.split(key)
-        return Sweep(somewhere(here, data.bound), key)
+        return Sweep(somewhere(here, data.plain), key)
 
-    def advance(self, state: Sweep, data: Summarised) -> tuple[Sweep, Draws]:
+    def advance(self, state: Sweep, data: Bound) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
-        known = sweep(now, self.blocks, data.terms, data.bound, state.values | data.tables)
-        log_p = total(data.terms, data.bound, known)
+        bound, of, tables = tables_and_terms(data)
+        known = sweep(now, self.blocks, of, bound, state.values | tables)
+        log_p = total(of, bound, known)
         values = {name: known[name] for name in state.values}
-        return Sweep(values, key), Draws(values | computed(data.bound, values), {"lp": log_p})
+        return Sweep(values, key), Draws(values | computed(bound, values), {"lp": log_p})
 
     adapt = advance
 

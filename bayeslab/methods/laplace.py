@@ -10,8 +10,11 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from bayeslab import unconstrained
-from bayeslab.draws import Draws
-from bayeslab.methods.settings import require_continuous, require_positive
+from bayeslab.collapse import most_probable
+from bayeslab.draws import Draws, Sampler
+from bayeslab.methods.recovering import continuous, recovering
+from bayeslab.methods.settings import require_names, require_positive
+from bayeslab.methods.starts import best_of
 from bayeslab.program import Bound, Values, structure
 
 
@@ -21,24 +24,31 @@ class MAP:
 
     The mode depends on the parametrisation: that of a precision is not the inverse of that of a variance.
     The result has one chain with one draw; `tree.attrs["converged"]` says whether the gradient vanished.
+    Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
+    have their most probable values given these.
+    num_starts: random starts, run together; the best is the result, group `history` has all.
     """
 
     num_steps: int = 1000
+    num_starts: int = 1
+    collapse: tuple[str, ...] = ()
 
     num_samples = 1
     num_chains = 1
     thinning = 1
 
     def __post_init__(self) -> None:
-        require_positive(self, "num_steps")
+        require_positive(self, "num_steps", "num_starts")
+        require_names(self, "collapse")
 
     @property
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> "PointSampler":
-        require_continuous(bound, "MAP")
-        return PointSampler(structure(bound))
+    def plan(self, bound: Bound) -> Sampler:
+        left = continuous(bound, self)
+        sampler = best_of(PointSampler(structure(left)), self.num_starts, "log_joint")
+        return recovering(sampler, left, bound, most_probable)
 
 
 @dataclass(frozen=True)
@@ -46,24 +56,28 @@ class Laplace:
     """A Normal in the unconstrained space: mean at the mode there, precision the negative Hessian at it.
 
     Its mode is that of the unconstrained density, Jacobian included, so it is not where `MAP` is.
+    Discrete sites are summed over, and so are those of `collapse`, such as ("w",); they are drawn given each draw of
+    the others.
     """
 
     num_steps: int = 1000
     num_samples: int = 1000
+    collapse: tuple[str, ...] = ()
 
     num_chains = 1
     thinning = 1
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_samples")
+        require_names(self, "collapse")
 
     @property
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> "LaplaceSampler":
-        require_continuous(bound, "Laplace")
-        return LaplaceSampler(structure(bound))
+    def plan(self, bound: Bound) -> Sampler:
+        left = continuous(bound, self)
+        return recovering(LaplaceSampler(structure(left)), left, bound)
 
 
 class Climb(NamedTuple):

@@ -12,10 +12,11 @@ from jax import Array
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, Summarised, compressible, summarised
-from bayeslab.draws import Draws, State
+from bayeslab.compress import Group, compressible, summarised
+from bayeslab.draws import Draws, Sampler, State
 from bayeslab.elimination import Rule
-from bayeslab.methods.settings import require_continuous, require_count, require_positive
+from bayeslab.methods.recovering import continuous, recovering
+from bayeslab.methods.settings import require_count, require_names, require_positive
 from bayeslab.program import Bound, evaluate, structure
 from bayeslab.proof import find_all
 
@@ -50,12 +51,14 @@ class MCMC:
 class NUTS:
     """The no-U-turn sampler (Hoffman and Gelman 2014, JMLR 15).
 
+    Discrete sites are summed over, and drawn from their conditionals after every draw of the others.
     thinning: keep one draw in so many.
     dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
     statistics: compute with sufficient statistics in place of rows, where `bayeslab.compress` finds any. To find them
     takes seconds; then a step costs the same with any number of rows.
+    collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     """
 
     num_warmup: int = 1000
@@ -66,27 +69,35 @@ class NUTS:
     target_accept_prob: float = 0.8
     max_tree_depth: int = 10
     statistics: bool = False
+    collapse: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")
+        require_names(self, "collapse")
         require_count(self, "num_warmup")
         if not 0 < self.target_accept_prob < 1:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
-    def plan(self, bound: Bound) -> "KernelSampler":
-        require_continuous(bound, "NUTS")
-        dense = dense_pays(bound, bound.latent) if self.dense_mass is None else self.dense_mass
+    def plan(self, bound: Bound) -> Sampler:
+        left = continuous(bound, self)
+        dense = dense_pays(left, left.latent) if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        if not self.statistics:
-            return KernelSampler(kernel, structure(bound), self.num_warmup)
-        found = find_all(bound)
-        groups = compressible(bound, found)
-        if not groups:
-            reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in found if one.rule is None)
-            why = f" ({reasons})" if reasons else ": there are few of them, or they are labelled by discrete sites"
-            raise ValueError(f"no statistics replace the rows of this program{why}; use NUTS() as it is")
-        rules = tuple(one.rule for one in found if one.rule is not None)
-        return SummarySampler(kernel, structure(bound), self.num_warmup, rules, groups)
+        if self.statistics:
+            return _summary_sampler(kernel, left, self.num_warmup)
+        return recovering(KernelSampler(kernel, structure(left), self.num_warmup), left, bound)
+
+
+def _summary_sampler(kernel: "NUTSKernel", bound: Bound, num_warmup: int) -> "SummarySampler":
+    if bound.transform is not None:
+        raise ValueError("no statistics replace rows where sites are integrated out; use NUTS() as it is")
+    found = find_all(bound)
+    groups = compressible(bound, found)
+    if not groups:
+        reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in found if one.rule is None)
+        why = f" ({reasons})" if reasons else ": there are few of them"
+        raise ValueError(f"no statistics replace the rows of this program{why}; use NUTS() as it is")
+    rules = tuple(one.rule for one in found if one.rule is not None)
+    return SummarySampler(kernel, structure(bound), num_warmup, rules, groups)
 
 
 def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
@@ -162,7 +173,7 @@ class SummarySampler(KernelSampler):
     rules: tuple[Rule, ...]
     groups: tuple[Group, ...]
 
-    def prepare(self, bound: Bound) -> Summarised:
+    def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.rules, bound)
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from bayeslab.program import Bound
-
 
 def require_positive(settings: Any, *names: str) -> None:
     """Raises ValueError for a setting that is not a positive integer."""
@@ -15,16 +13,20 @@ def require_count(settings: Any, *names: str) -> None:
     _require_at_least(0, "zero or a positive integer", settings, names)
 
 
-def require_continuous(bound: Bound, method: str) -> None:
-    """Raises ValueError for a program with a discrete latent site, or with no latent site at all."""
-    if not bound.latent:
-        raise ValueError("every site of the program is observed: there is nothing to infer")
-    for name in bound.latent:
-        if bound.sites[name].is_discrete:
-            raise ValueError(
-                f"{method} needs continuous sites, but site '{name}' is discrete ({bound.sites[name].family}); "
-                "sum over its values in the program, or observe it"
-            )
+def require_names(settings: Any, name: str) -> None:
+    """Makes a tuple of a setting that lists sites; raises ValueError for what is none."""
+    value = getattr(settings, name)
+    if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+        raise ValueError(f'{name} of {type(settings).__name__} must be names of sites such as ("w",), not {value!r}')
+    object.__setattr__(settings, name, tuple(value))
+
+
+def require_blocks(settings: Any, name: str) -> None:
+    """Makes tuples of a setting that lists blocks of sites; raises ValueError for what is none."""
+    value = getattr(settings, name)
+    if isinstance(value, str) or any(isinstance(block, str) for block in value):
+        raise ValueError(f'{name} must be blocks of names such as (("tau", "mu"),), not {value!r}')
+    object.__setattr__(settings, name, tuple(tuple(block) for block in value))
 
 
 def _require_at_least(least: int, wanted: str, settings: Any, names: tuple[str, ...]) -> None:

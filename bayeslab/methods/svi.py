@@ -18,8 +18,9 @@ from numpyro.infer.util import log_density
 
 from bayeslab import unconstrained
 from bayeslab.bind import signature
-from bayeslab.draws import Draws
-from bayeslab.methods.settings import require_continuous, require_positive
+from bayeslab.draws import Draws, Sampler
+from bayeslab.methods.recovering import continuous, recovering
+from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.program import Bound, Values, blueprint, evaluate, structure
 
 
@@ -74,6 +75,8 @@ class SVI:
     `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_particles: draws that estimate the bound and its gradient in a step.
+    collapse: continuous sites to integrate out, such as ("w",), as discrete ones always are; the bound is then that of
+    the other sites, hence closer. They are drawn given each draw of the others.
     """
 
     guide: Any = field(default_factory=mean_field_normal)
@@ -82,33 +85,35 @@ class SVI:
     num_particles: int = 8
     window: int = 200
     num_samples: int = 1000
+    collapse: tuple[str, ...] = ()
 
     num_chains = 1
     thinning = 1
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_particles", "window", "num_samples")
+        require_names(self, "collapse")
 
     @property
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> "GuideSampler":
-        require_continuous(bound, "SVI")
+    def plan(self, bound: Bound) -> Sampler:
+        left = continuous(bound, self)
         guide = _recorded(self.guide)
         if isinstance(guide, Automatic):
-            size = sum(prod(shape) for _, shape in unconstrained.shapes(bound))
+            size = sum(prod(shape) for _, shape in unconstrained.shapes(left))
             if guide.build in _NEEDS_TWO and size < 2:
                 raise ValueError(
                     f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
-                    f"{list(bound.latent)} have {size}; use full_rank_normal()"
+                    f"{list(left.latent)} have {size}; use full_rank_normal()"
                 )
         else:
-            _refuse_other_sites(guide, bound)
+            _refuse_other_sites(guide, left)
         optimizer = self.optimizer or adam(getattr(guide, "learning_rate", 0.02))
-        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, structure(bound))
+        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, structure(left))
         _engine(sampler)
-        return sampler
+        return recovering(sampler, left, bound)
 
 
 class GuideState(NamedTuple):

@@ -1,0 +1,118 @@
+"""Points with equal weights whose averages are expectations.
+
+What a program says of a site is linear in a few statistics of it. So the average over points whose mean statistics are
+the expected ones is an expectation, exactly, and two points are enough for most families. Every function takes a
+distribution and gives points (point, *batch, *event) inside its support; elements of a batch are moved together.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import digamma, logsumexp
+
+
+def of_normal(q: Any) -> Array:
+    """x and x^2."""
+    return q.mean + jnp.stack([-q.scale, q.scale])
+
+
+def of_joint_normal(q: Any) -> Array:
+    """x and x x': the corners of a simplex, as many as dimensions and one more."""
+    size = q.loc.shape[-1]
+    corners = jnp.asarray(_simplex(size)).reshape(size + 1, *(1,) * (q.loc.ndim - 1), size)
+    noise = jnp.broadcast_to(corners, (size + 1, *q.loc.shape))
+    return q.from_noise(noise)
+
+
+def of_gamma(q: Any) -> Array:
+    """log x and x."""
+    low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))
+    return q.concentration / q.rate * jnp.stack([low, high])
+
+
+def of_inverse_gamma(q: Any) -> Array:
+    """log x and 1 / x."""
+    low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))
+    return q.rate / (q.concentration * jnp.stack([low, high]))
+
+
+def of_dirichlet(q: Any) -> Array:
+    """The logs of all probabilities."""
+    alpha = q.concentration
+    return jnp.exp(_log_simplex(digamma(alpha) - digamma(alpha.sum(-1, keepdims=True))))
+
+
+def of_beta(q: Any) -> Array:
+    """log x and log (1 - x)."""
+    alpha = jnp.stack([q.concentration1, q.concentration0], axis=-1)
+    return jnp.exp(_log_simplex(digamma(alpha) - digamma(alpha.sum(-1, keepdims=True))))[..., 0]
+
+
+def of_wishart(q: Any) -> Array:
+    """log |X| and X."""
+    return _outside(_spread_of_wishart(q)) * q.mean
+
+
+def of_inverse_wishart(q: Any) -> Array:
+    """log |X| and the inverse of X."""
+    return q.scale_matrix / (_outside(_spread_of_wishart(q)) * q.concentration[..., None, None])
+
+
+def of_wishart_cholesky(q: Any) -> Array:
+    """log |L| and L L'."""
+    return jnp.sqrt(_outside(_spread_of_wishart(q)) * q.concentration[..., None, None]) * q.scale_tril
+
+
+def of_truncated_normal(q: Any) -> Array:
+    """x and x^2. A density that is log-concave on one side of a bound has no larger deviation than distance to it."""
+    return q.mean + jnp.sqrt(q.variance) * jnp.stack([-jnp.ones(q.batch_shape), jnp.ones(q.batch_shape)])
+
+
+def _about_one(log_gap: Array) -> tuple[Array, Array]:
+    """Two numbers with mean 1 whose logs have a given mean, at most 0."""
+    product = jnp.exp(2 * log_gap)
+    high = 1 + jnp.sqrt(jnp.maximum(1 - product, 0.0))
+    return product / high, high
+
+
+def _spread_of_wishart(q: Any) -> tuple[Array, Array]:
+    size = q.event_shape[-1]
+    halves = (q.concentration[..., None] - jnp.arange(size)) / 2
+    return _about_one(digamma(halves).mean(-1) - jnp.log(q.concentration / 2))
+
+
+def _outside(pair: tuple[Array, Array]) -> Array:
+    return jnp.stack(pair)[..., None, None]
+
+
+def _log_simplex(logs: Array) -> Array:
+    """Two log probability vectors whose mean is given, (2, *batch, K): along one direction, as far as it takes."""
+    size = logs.shape[-1]
+    if size == 1:
+        return jnp.zeros((2, *logs.shape))
+    direction = jnp.asarray(np.where(np.arange(size) % 2, -1.0, 1.0))
+    tops = [jnp.where(direction == sign, logs, -jnp.inf).max(-1, keepdims=True) for sign in (1, -1)]
+
+    def newton(_: int, step: Array) -> Array:
+        """The mean log sum rises convexly with the step, and the first one is too long."""
+        up, down = logs + step * direction, logs - step * direction
+        total = logsumexp(up, -1, keepdims=True) + logsumexp(down, -1, keepdims=True)
+        slope = ((jax.nn.softmax(up) - jax.nn.softmax(down)) * direction).sum(-1, keepdims=True)
+        return step - total / slope
+
+    step = jax.lax.fori_loop(0, 30, newton, -0.5 * (tops[0] + tops[1]))
+    both = jnp.stack([logs + step * direction, logs - step * direction])
+    return jax.nn.log_softmax(both)
+
+
+def _simplex(size: int) -> np.ndarray:
+    """(size + 1, size): mean zero, second moments the identity. The columns of Helmert's matrix."""
+    helmert = np.zeros((size + 1, size))
+    for column in range(size):
+        helmert[: column + 1, column] = 1.0
+        helmert[column + 1, column] = -(column + 1.0)
+        helmert[:, column] *= np.sqrt((size + 1) / ((column + 1.0) * (column + 2.0)))
+    return helmert

@@ -1,0 +1,159 @@
+"""Expectations of the log joint over some sites, exactly.
+
+As a function of a site whose conditional was found, every term of the log joint is linear in a few statistics. So it is
+averaged over the choices of a discrete site, element by element, or over a few points that have the right mean
+statistics (`bayeslab.cubature`). Nothing is integrated by hand, and nothing is drawn.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution
+
+from bayeslab.compilation import evaluated
+from bayeslab.cubature import of_joint_normal, of_normal
+from bayeslab.distributions import JointNormal
+from bayeslab.elimination import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
+from bayeslab.program import Bound, Values, unwrapped
+from bayeslab.proof import TOLERANCE, Point, law
+from bayeslab.terms import Prior, Term, terms
+
+Density = Any
+"""What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or a distribution whose
+elements are neither independent nor continuous."""
+
+
+def has_expectations(rule: Rule, prior: Prior) -> bool:
+    """Whether terms can be averaged over a site."""
+    if rule.family in (ENUMERATED, NORMAL):
+        return True
+    family = family_of(rule, prior)
+    return family.points is not None or family.expected is not None
+
+
+def density(rule: Rule, prior: Prior, q: Distribution) -> Density:
+    """What averages need to know of a conditional."""
+    if rule.family == ENUMERATED:
+        return unwrapped(q).probs
+    if rule.family == NORMAL:
+        return of_joint_normal(q) if isinstance(q, JointNormal) else of_normal(q)
+    family = family_of(rule, prior)
+    return unwrapped(q) if family.points is None else family.points(q)
+
+
+def entropy(rule: Rule, prior: Prior, q: Distribution) -> Array:
+    """Of a conditional, scalar."""
+    known = density(rule, prior, q)
+    if rule.family == ENUMERATED:
+        return -jax.scipy.special.xlogy(known, known).sum()
+    if rule.family != NORMAL and (expected := family_of(rule, prior).expected) is not None:
+        return -expected(known, known).sum()
+    return -jax.vmap(lambda x: q.log_prob(x).sum())(known).mean()
+
+
+def stored(site: str) -> str:
+    """Where the density of a site is looked for among the values."""
+    return f"density of {site}"
+
+
+@lru_cache(maxsize=1024)
+def averaged(rule: Rule, of: tuple[Term, ...], stage: tuple[Term, ...] | None = None) -> tuple[Term, ...]:
+    """The terms with those that a site reaches averaged over it; the same terms for the same arguments.
+
+    stage: the terms under which the site has its density, at the values of the others that "given" has and, of sites
+    drawn after it, at those of the average. Without it the density is among the values.
+    """
+    return tuple(_averaged(rule, term, stage) if rule.site in term.depends else term for term in of)
+
+
+@lru_cache(maxsize=1024)
+def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms averaged over several sites at once, whose points are among the values and belong together."""
+    sites = frozenset(rule.site for rule in block)
+
+    def one(term: Term) -> Term:
+        def mean(bound: Bound, values: Values) -> Array:
+            points = {site: values[stored(site)] for site in sites & term.depends}
+            return jax.vmap(lambda at: term.density(bound, values | at))(points).mean(0)
+
+        return term._replace(density=mean, depends=term.depends - sites, reader=None)
+
+    return tuple(term if sites.isdisjoint(term.depends) else one(term) for term in of)
+
+
+def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[Point]) -> None:
+    """Raises ValueError unless terms can be averaged over several sites, each given those that are eliminated after it.
+
+    For every site the mean over those before it must be linear in its statistics, and their evidence too.
+    at: in double precision. Their values have "given", see `averaged`.
+    """
+    if len(block) == 1:
+        return  # proven already
+    checks, mean = [], of
+    for rule, stage in zip(block, stages(block, of), strict=True):
+        checks += [(rule, law(stage, rule)), (rule, law(mean, rule))]
+        mean = averaged(rule, mean, stage)
+    with jax.enable_x64(True):
+        residuals = np.max([evaluated([one for _, one in checks], point) for point in at], axis=0)
+    for (rule, _), residual in zip(checks, residuals.tolist(), strict=True):
+        if not residual <= TOLERANCE:
+            others = " and ".join(f"'{other.site}'" for other in block if other != rule)
+            raise ValueError(
+                f"the mean of the log joint over {others} given site '{rule.site}' is not linear in statistics of "
+                f"'{rule.site}' ({rule.family}), so it cannot be averaged over them jointly"
+            )
+
+
+def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
+    def mean(bound: Bound, values: Values) -> Array:
+        prior = terms(bound).priors[rule.site]
+        if stage is None:
+            known: Density = values[stored(rule.site)]
+        else:
+            others = {name: values[name] for name in _reaching(stage, rule.site) if name in values}
+            given: Any = values["given"]
+            known = density(rule, prior, conditional(rule, stage, bound, others | given).distribution)
+        return _mean(rule, prior, term, known, bound, values)
+
+    depends = term.depends - {rule.site}
+    if stage is not None:
+        depends |= _reaching(stage, rule.site)
+    return term._replace(density=mean, depends=depends, reader=None)
+
+
+def _reaching(of: Sequence[Term], site: str) -> frozenset[str]:
+    return frozenset().union(*(term.depends for term in of if site in term.depends)) - {site}
+
+
+def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, values: Values) -> Array:
+    """The mean of a term, an array of its own shape."""
+
+    def at(x: Array) -> Array:
+        return term.density(bound, values | {rule.site: x})
+
+    if rule.family == ENUMERATED:
+        return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
+    if rule.family != NORMAL and (expected := family_of(rule, prior).expected) is not None:
+        if term.name == rule.site:
+            own = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
+            return expected(own, known)
+        marginals = known.marginals()
+        return _weighted(at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
+    return jax.vmap(at)(known).mean(0)
+
+
+def _weighted(at: Any, probs: Array, choices: Array, term: Term, prior: Prior) -> Array:
+    """Every element of the site at every choice, all elements at once, weighted where the term has it."""
+    shape = jax.eval_shape(at, jnp.full(prior.shape, choices[0]))
+    place = jax.linear_transpose(lambda part: aligned(part, term, prior)[0], shape)
+
+    def one(choice: Array, weight: Array) -> Array:
+        [weights] = place(weight)
+        return jnp.where(weights == 0, 0.0, weights * at(jnp.full(prior.shape, choice)))
+
+    return jax.vmap(one, (0, -1))(choices, jnp.broadcast_to(probs, (*prior.shape, len(choices)))).sum(0)

@@ -1,0 +1,224 @@
+"""Expectation maximisation from the conditionals of a program."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from numpyro.distributions import biject_to
+
+from bayeslab import unconstrained
+from bayeslab.collapse import Marginal, most_probable
+from bayeslab.draws import Draws, Sampler
+from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
+from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
+from bayeslab.methods.recovering import continuous, recovering
+from bayeslab.methods.settings import require_names, require_positive
+from bayeslab.methods.starts import best_of
+from bayeslab.program import Bound, Values, structure
+from bayeslab.proof import find_all, points, widened
+from bayeslab.sweep import scattered
+from bayeslab.terms import Term, terms, total
+
+INNER = 5
+"""Quasi-Newton steps for sites without a mode in closed form, in every step of EM."""
+
+
+@dataclass(frozen=True)
+class EM:
+    """The maximum of p(others | observed), the others being the sites that are not integrated out.
+
+    Discrete sites are integrated out, and those of `collapse`, such as ("a",). A step takes the expectation of the log
+    joint over them at the current point and maximises it over the others, one after the other: by the mode of the
+    conditional where there is one in closed form, by quasi-Newton steps otherwise (Dempster, Laird and Rubin 1977; Meng
+    and Rubin 1993). Every third step starts where the two before lead, and is kept where the density grows (SQUAREM,
+    Varadhan and Roland 2008, doi:10.1111/j.1467-9469.2007.00585.x). The density never decreases.
+    It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
+    num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
+    num_starts: random starts, run together; the best is the result, group `history` has all.
+    """
+
+    num_steps: int = 1000
+    num_starts: int = 10
+    collapse: tuple[str, ...] = ()
+
+    num_samples = 1
+    num_chains = 1
+    thinning = 1
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_steps", "num_starts")
+        require_names(self, "collapse")
+
+    @property
+    def num_warmup(self) -> int:
+        return self.num_steps
+
+    def plan(self, bound: Bound) -> Sampler:
+        left = continuous(bound, self)
+        if not isinstance(left.transform, Marginal):
+            raise ValueError(
+                "EM takes expectations over discrete sites, and the program has none; name continuous ones, "
+                f"EM(collapse=...), of {list(bound.latent)}, or use MAP()"
+            )
+        plain, expect = bound.plain, left.transform.rules
+        priors = terms(plain).priors
+        for rule in expect:
+            if not has_expectations(rule, priors[rule.site]):
+                raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use MAP()")
+        found = {one.site: one.rule for one in find_all(plain)}
+        closed = [r for n in left.latent if (r := found[n]) is not None and _has_mode(r, plain)]
+        rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
+        alone = tuple(rule for rule in found.values() if rule is not None)
+        sampler = EMSampler(expect, tuple(closed), rest, alone, structure(left))
+        _require_exact(expect, plain)
+        return recovering(best_of(sampler, self.num_starts, "log_joint"), left, bound, most_probable)
+
+
+class Climb(NamedTuple):
+    """values: of the sites that are maximised over. log_joint: there.
+
+    before: flat unconstrained positions one and two steps ago. plain: steps since the last extrapolation.
+    """
+
+    values: Values
+    log_joint: Array
+    converged: Array
+    before: Array
+    plain: Array
+
+
+@dataclass(frozen=True)
+class EMSampler:
+    """expect: sites that are averaged over, in the order of their elimination. closed: sites with a mode.
+
+    rest: sites without. alone: rules of all sites that have one given all others.
+    """
+
+    expect: tuple[Rule, ...]
+    closed: tuple[Rule, ...]
+    rest: tuple[str, ...]
+    alone: tuple[Rule, ...]
+    structure: Any
+
+    def start(self, key: Array, bound: Bound) -> Climb:
+        values = scattered(key, self.alone, bound.plain)
+        values = {name: values[name] for name in bound.latent}
+        flat = ravel_pytree(unconstrained.position(bound, values))[0]
+        before = jnp.stack([flat, flat])
+        return Climb(values, _log_joint(bound, values), jnp.array(False), before, jnp.array(0))
+
+    def adapt(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
+        new = jax.lax.cond(state.converged, lambda state: state, lambda state: self._climbed(state, bound), state)
+        log_joint = jnp.where(state.converged, jnp.nan, new.log_joint)
+        return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
+
+    def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
+        return state, Draws(state.values, {"lp": state.log_joint})
+
+    def _climbed(self, state: Climb, bound: Bound) -> Climb:
+        """One step; every third from where the two before lead if they go on like this."""
+        here, back = ravel_pytree(unconstrained.position(bound, state.values))
+        zero, one = state.before
+        leaps = state.plain == 2
+        far = unconstrained.constrained(bound, back(_extrapolated(zero, one, here)))
+        values = {name: jnp.where(leaps, far[name], value) for name, value in state.values.items()}
+        values = self._step(values, bound)
+        log_joint = _log_joint(bound, values)
+        moved = jnp.abs(ravel_pytree(unconstrained.position(bound, values))[0] - here).max()
+        small = moved <= jnp.sqrt(jnp.finfo(here.dtype).eps) * (1 + jnp.abs(here).max())
+        grown = log_joint > state.log_joint
+        converged = ~leaps & (small | ~grown) & jnp.isfinite(state.log_joint)
+        plain = jnp.where(leaps, 0, state.plain + 1)
+        new = Climb(values, log_joint, converged, jnp.stack([one, here]), plain)
+        return jax.tree.map(lambda a, b: jnp.where(grown, a, b), new, state._replace(converged=converged, plain=plain))
+
+    def _step(self, values: Values, bound: Bound) -> Values:
+        """One step of EM."""
+        plain = bound.plain
+        priors = terms(plain).priors
+        known: dict[str, Any] = {"given": values}
+        for rule, stage in zip(self.expect, stages(self.expect, terms(plain).terms), strict=True):
+            if not _depends(rule, stage, self.expect):
+                q = conditional(rule, stage, plain, values).distribution
+                known[stored(rule.site)] = density(rule, priors[rule.site], q)
+        of, values = self.expected(plain), dict(values)
+        for rule in self.closed:
+            site = plain.sites[rule.site]
+            q = conditional(rule, of, plain, values | known, near=values[rule.site]).distribution
+            found = mode(rule, priors[rule.site], q)
+            assert found is not None
+            values[rule.site] = found.reshape(site.shape).astype(site.dtype)
+        return self._ascended(of, plain, values, known) if self.rest else values
+
+    def expected(self, bound: Bound) -> tuple[Term, ...]:
+        """The terms of the log joint, averaged over the sites that are integrated out. bound: the plain one."""
+        of = terms(bound).terms
+        for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
+            of = averaged(rule, of, stage if _depends(rule, stage, self.expect) else None)
+        return of
+
+    def _ascended(self, of: tuple[Term, ...], bound: Bound, values: Values, known: dict[str, Any]) -> Values:
+        """A few steps of L-BFGS over the sites without a mode, kept where the expectation grows."""
+        priors = terms(bound).priors
+        mine = [term for term in of if not term.depends.isdisjoint(self.rest)]
+
+        def written(position: Values) -> Values:
+            found = dict(values)
+            for name in self.rest:
+                support = priors[name].distribution(bound, found).support
+                found[name] = biject_to(support)(position[name])
+            return found
+
+        def loss(position: Values) -> Array:
+            value = -total(mine, bound, written(position) | known)
+            return jnp.where(jnp.isfinite(value), value, 1e300 if value.dtype == jnp.float64 else 1e30)
+
+        first = {n: biject_to(priors[n].distribution(bound, values).support).inv(values[n]) for n in self.rest}
+        optimizer = optax.lbfgs()
+
+        def step(_: int, state: tuple[Values, Any]) -> tuple[Values, Any]:
+            position, memory = state
+            value, gradient = optax.value_and_grad_from_state(loss)(position, state=memory)
+            updates, memory = optimizer.update(gradient, memory, position, value=value, grad=gradient, value_fn=loss)
+            return optax.apply_updates(position, updates), memory
+
+        last, _ = jax.lax.fori_loop(0, INNER, step, (first, optimizer.init(first)))
+        better = loss(last) < loss(first)
+        return written(jax.tree.map(lambda a, b: jnp.where(better, a, b), last, first))
+
+
+def _extrapolated(zero: Array, one: Array, two: Array) -> Array:
+    """Where steps that change as the last two do would end."""
+    first, change = one - zero, two - 2 * one + zero
+    size = jnp.linalg.norm(change)
+    length = jnp.where(size > 0, jnp.maximum(jnp.linalg.norm(first) / jnp.where(size > 0, size, 1.0), 1.0), 1.0)
+    return zero + 2 * length * first + length**2 * change
+
+
+def _has_mode(rule: Rule, bound: Bound) -> bool:
+    return rule.family == NORMAL or family_of(rule, terms(bound).priors[rule.site]).mode is not None
+
+
+def _depends(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:
+    """Whether a site is averaged over given others of the sites that are."""
+    reached = frozenset().union(*(term.depends for term in stage if rule.site in term.depends)) - {rule.site}
+    return any(other.site in reached for other in rules)
+
+
+def _log_joint(bound: Bound, values: Values) -> Array:
+    """With sites integrated out."""
+    assert isinstance(bound.transform, Marginal)
+    return total(bound.transform.terms(bound.plain), bound.plain, values)
+
+
+def _require_exact(expect: tuple[Rule, ...], bound: Bound) -> None:
+    sites = {rule.site for rule in expect}
+    with jax.enable_x64(True):
+        at: list[Any] = []
+        for here, values in points(widened(bound)):
+            at.append((here, values | {"given": {n: v for n, v in values.items() if n not in sites}}))
+    require_linear(terms(bound).terms, expect, at)

@@ -1,0 +1,92 @@
+"""Sites that a method cannot draw, or was asked not to, integrated out before it and drawn back after it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+
+from bayeslab.collapse import Marginal, marginal, recovered
+from bayeslab.draws import Draws, Sampler, State, draws_while_adapting, prepared
+from bayeslab.program import Bound, Values
+from bayeslab.sweep import computed
+
+Pick = Callable[[Array, Bound, Values], Values]
+"""(key, a program with sites integrated out, values of its other sites) -> values of all."""
+
+
+def continuous(bound: Bound, method: Any) -> Bound:
+    """The program with its discrete sites integrated out, and those that `method.collapse` names.
+
+    Raises ValueError where that cannot be done, and where no latent site is left.
+    """
+    name = type(method).__name__
+    if not bound.latent:
+        raise ValueError("every site of the program is observed: there is nothing to infer")
+    marginal(bound, method.collapse)
+    discrete = [n for n in bound.latent if bound.sites[n].is_discrete and n not in method.collapse]
+    try:
+        left = marginal(bound, (*method.collapse, *discrete))
+    except ValueError as reasons:
+        listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
+        raise ValueError(f"{name} needs continuous sites, but {listed} cannot be summed over: {reasons}") from None
+    if not left.latent:
+        raise ValueError(f"{name} has no site left to draw once {list(bound.latent)} are integrated out; use Exact()")
+    return left
+
+
+def recovering(sampler: Sampler, left: Bound, bound: Bound, pick: Pick = recovered) -> Sampler:
+    """A sampler of `left`, which `continuous` made of `bound`, as a sampler of all sites of `bound`."""
+    if left.transform == bound.transform:
+        return sampler
+    assert isinstance(left.transform, Marginal)
+    return Recovering(sampler, left.transform, tuple(bound.sites), pick)
+
+
+class Both(NamedTuple):
+    """bound: with sites integrated out. inner: what the sampler of it is given."""
+
+    bound: Bound
+    inner: Any
+
+
+class Kept(NamedTuple):
+    inner: State
+    key: Array
+
+
+@dataclass(frozen=True)
+class Recovering:
+    """A sampler of a collapsed program; it draws the eliminated sites after every draw of the others.
+
+    sites: those that a draw has in the end.
+    """
+
+    inner: Sampler
+    transform: Marginal
+    sites: tuple[str, ...]
+    pick: Pick
+
+    def prepare(self, bound: Bound) -> Both:
+        left = replace(bound.plain, transform=self.transform)
+        return Both(left, prepared(self.inner, left))
+
+    def start(self, key: Array, data: Both) -> Kept:
+        key, now = jax.random.split(key)
+        return Kept(self.inner.start(now, data.inner), key)
+
+    def advance(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+        key, now = jax.random.split(state.key)
+        inner, draws = self.inner.advance(state.inner, data.inner)
+        latent = self.pick(now, data.bound, {name: draws.samples[name] for name in data.bound.latent})
+        samples = latent | computed(data.bound.plain, latent)
+        return Kept(inner, key), draws._replace(samples={name: samples[name] for name in self.sites if name in samples})
+
+    @property
+    def adapt(self) -> Callable[[Kept, Both], tuple[Kept, Draws]]:
+        return self.advance if draws_while_adapting(self.inner) else self._adapt
+
+    def _adapt(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+        inner, draws = self.inner.adapt(state.inner, data.inner)
+        return state._replace(inner=inner), draws

@@ -1,0 +1,54 @@
+"""Optimisations from many random starts at once, of which the best is kept."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.draws import Draws, Sampler, State, prepared
+from bayeslab.program import Bound
+
+
+class Starts(NamedTuple):
+    """inner: states of all starts. objective: the last value of each that is a number."""
+
+    inner: State
+    objective: Array
+
+
+@dataclass(frozen=True)
+class BestOf:
+    """An optimiser from `number` starts, all compiled as one; draws are made where the objective ended highest.
+
+    The history has an axis of starts.
+    objective: its name in the history.
+    """
+
+    inner: Sampler
+    number: int
+    objective: str
+
+    def prepare(self, bound: Bound) -> Any:
+        return prepared(self.inner, bound)
+
+    def start(self, key: Array, data: Any) -> Starts:
+        states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)
+        return Starts(states, jnp.full(self.number, -jnp.inf))
+
+    def adapt(self, state: Starts, data: Any) -> tuple[Starts, Draws]:
+        inner, draws = jax.vmap(self.inner.adapt, (0, None))(state.inner, data)
+        now = draws.history[self.objective]
+        return Starts(inner, jnp.where(jnp.isfinite(now), now, state.objective)), draws
+
+    def advance(self, state: Starts, data: Any) -> tuple[Starts, Draws]:
+        best = jnp.argmax(state.objective)
+        inner, draws = self.inner.advance(jax.tree.map(lambda leaf: leaf[best], state.inner), data)
+        kept = jax.tree.map(lambda leaf, new: leaf.at[best].set(new), state.inner, inner)
+        return state._replace(inner=kept), draws
+
+
+def best_of(sampler: Sampler, number: int, objective: str) -> Sampler:
+    """The sampler itself for one start."""
+    return sampler if number == 1 else BestOf(sampler, number, objective)
