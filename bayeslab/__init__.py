@@ -5,6 +5,7 @@ from bayeslab.bind import bind
 from bayeslab.calibration import sbc
 from bayeslab.collapse import collapse
 from bayeslab.comparison import compare_posteriors
+from bayeslab.compress import compress
 from bayeslab.diagnosis import diagnose
 from bayeslab.distributions import MarkovChain
 from bayeslab.explain import explain
@@ -34,6 +35,7 @@ __all__ = [
     "bind",
     "collapse",
     "compare_posteriors",
+    "compress",
     "diagnose",
     "explain",
     "fit",

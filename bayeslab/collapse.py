@@ -15,6 +15,7 @@ from jax import Array
 from numpyro.handlers import block
 
 from bayeslab.bind import bind, nearest, parameters, signature
+from bayeslab.compress import Statistics, pieces
 from bayeslab.elimination import Rule, conditional, mode, stages, without
 from bayeslab.order import order
 from bayeslab.program import Bound, Program, Values
@@ -101,48 +102,55 @@ def marginal(bound: Bound, sites: Sequence[str]) -> Bound:
         rules = order(plain, names, find_all(plain, names))
     except ValueError as reasons:
         raise ValueError(f"{_listed(names)} cannot be integrated out: {reasons}") from None
-    return replace(plain, transform=Marginal(rules))
+    return replace(plain, transform=Marginal(rules, None if bound.transform is None else bound.transform.statistics))
 
 
 def recovered(key: Array, bound: Bound, values: Values) -> Values:
     """The sites of a program, those that are integrated out drawn from their conditionals. values: of the others."""
     rules = bound.transform.rules if isinstance(bound.transform, Marginal) else ()
-    drawn, _ = completed(key, rules, terms(bound.plain).terms, bound.plain, values)
-    return drawn
+    plain, of, tables = pieces(bound)
+    drawn, _ = completed(key, rules, of, plain, values | tables)
+    return {name: drawn[name] for name in plain.latent}
 
 
 def most_probable(key: Array, bound: Bound, values: Values) -> Values:
     """The same with the mode of every conditional in place of a draw. key: not used."""
-    plain, values = bound.plain, dict(values)
     rules = bound.transform.rules if isinstance(bound.transform, Marginal) else ()
-    for rule, stage in zip(rules[::-1], stages(rules, terms(plain).terms)[::-1], strict=True):
+    plain, of, tables = pieces(bound)
+    values = values | tables
+    for rule, stage in zip(rules[::-1], stages(rules, of)[::-1], strict=True):
         site, prior = plain.sites[rule.site], terms(plain).priors[rule.site]
         q = conditional(rule, stage, plain, values).distribution
         found = mode(rule, prior, q)
         values[rule.site] = (q.mean if found is None else found).reshape(site.shape).astype(site.dtype)
-    return values
+    return {name: values[name] for name in plain.latent}
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=["rules"])
+@partial(jax.tree_util.register_dataclass, data_fields=["statistics"], meta_fields=["rules"])
 @dataclass(frozen=True)
 class Marginal:
     """Sites integrated out: a transform of a Bound. rules: in the order of elimination."""
 
     rules: tuple[Rule, ...]
+    statistics: Statistics | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
         return tuple(rule.site for rule in self.rules)
 
+    def with_statistics(self, statistics: Statistics) -> "Marginal":
+        return replace(self, statistics=statistics)
+
     def terms(self, bound: Bound) -> tuple[Term, ...]:
         """What is left of the log joint. bound: the plain one."""
-        of = terms(bound).terms
+        of = pieces(replace(bound, transform=self.statistics)).terms
         for rule in self.rules:
             of = without(rule, of)
         return of
 
     def run(self, bound: Bound) -> Any:
-        return run_with(self.terms(bound), bound, {}, self.sites)
+        tables = {} if self.statistics is None else self.statistics.tables
+        return run_with(self.terms(bound), bound, tables, self.sites)
 
 
 def _require_latent(site: str, before: Sequence[str], bound: Bound) -> None:

@@ -24,8 +24,9 @@ from numpyro.distributions import Distribution
 
 from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
+from bayeslab.labels import SMALLEST, Labelled, candidates, residual, weights_of_columns
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, Point, points, spread
+from bayeslab.proof import Found, Point, find_all, points, spread
 from bayeslab.replacement import run_with
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
@@ -38,6 +39,10 @@ LEAST = 2000
 AT_ONCE = 2**20
 """Numbers that are read and written at once to fill a table, at most."""
 TOLERANCE = 1e-10
+SECONDS_A_NUMBER = 7e-10
+"""That a term reads or writes, with its gradient (measured)."""
+SECONDS = 5.0
+"""That finding statistics takes, about."""
 
 
 class Group(NamedTuple):
@@ -54,13 +59,34 @@ class Group(NamedTuple):
     def name(self) -> str:
         return f"statistics of {', '.join(rule.site for rule in self.rules)}"
 
+    def table(self, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
+        """values: likely ones of all sites."""
+        return _table(self, of, priors, bound, values)
 
-def compressible(bound: Bound, found: Sequence[Found]) -> tuple[Group, ...]:
+    def term(self, priors: dict[str, Prior]) -> Term:
+        """What replaces the terms; it looks for its table among the values."""
+        return _term(self, priors)
+
+    def described(self, bound: Bound, priors: dict[str, Prior]) -> str:
+        return f"{table_size(self, bound)} {self.name}"
+
+
+Groups = tuple[Group | Labelled, ...]
+
+
+def compressible(bound: Bound, found: Sequence[Found]) -> Groups:
     """Groups of terms that a table replaces for less than they cost, proven on the data of the fit."""
-    groups = _groups(bound, {one.site: one.rule for one in found if one.rule is not None})
-    if not groups or any(one.rule is None for one in found):
+    rules = {one.site: one.rule for one in found if one.rule is not None}
+    groups = _groups(bound, rules)
+    taken = {name for group in groups for name in group.terms}
+    priors, of, _ = terms(bound)
+    rest = [term for term in of if term.name not in taken and term.cost >= LEAST]
+    return (*_proven(bound, groups, tuple(rules.values())), *_labelled(bound, candidates(rest, priors, rules), rules))
+
+
+def _proven(bound: Bound, groups: tuple[Group, ...], rules: tuple[Rule, ...]) -> tuple[Group, ...]:
+    if not groups:
         return ()
-    rules = tuple(one.rule for one in found if one.rule is not None)
     checks = [evaluated([_law(groups, rules)], point)[0] for point in points(bound)]
     passed = []
     for place, group in enumerate(groups):
@@ -71,7 +97,33 @@ def compressible(bound: Bound, found: Sequence[Found]) -> tuple[Group, ...]:
     return tuple(passed)
 
 
-def compressed(groups: tuple[Group, ...], bound: Bound) -> tuple[Term, ...]:
+def _labelled(bound: Bound, tried: Sequence[Labelled], rules: dict[str, Rule]) -> tuple[Labelled, ...]:
+    """Those of which the rows have statistics, one for every term, with the columns that are not zero."""
+    passed: dict[str, Labelled] = {}
+    if tried:
+        laws = [_labelled_law(one, tuple(rules.values())) for one in tried]
+        checks = [evaluated(laws, point) for point in points(bound)]
+        for place, one in enumerate(tried):
+            residuals, sizes = zip(*(check[place] for check in checks), strict=True)
+            columns = np.flatnonzero(np.max(sizes, axis=0) > SMALLEST)
+            if max(residuals) <= TOLERANCE and one.replaced not in passed:
+                passed[one.replaced] = one._replace(columns=tuple(columns.tolist()))
+    return tuple(passed.values())
+
+
+@lru_cache(maxsize=64)
+def _labelled_law(one: Labelled, rules: tuple[Rule, ...]) -> Callable[[Point], tuple[Array, Array]]:
+    def check(point: Point) -> tuple[Array, Array]:
+        bound, values = point
+        priors, of, _ = terms(bound)
+        likely = settled(jax.random.PRNGKey(4), rules, bound, values)
+        error = residual(one, of, priors, bound, likely, values)
+        return error, weights_of_columns(one, of, priors, bound, likely)
+
+    return check
+
+
+def compressed(groups: Groups, bound: Bound) -> tuple[Term, ...]:
     """The terms of a program, those of the groups replaced.
 
     The new ones look for their tables among the values, under the name of the group.
@@ -80,10 +132,10 @@ def compressed(groups: tuple[Group, ...], bound: Bound) -> tuple[Term, ...]:
 
 
 @lru_cache(maxsize=64)
-def _compressed(groups: tuple[Group, ...], shapes: tuple) -> tuple[Term, ...]:
+def _compressed(groups: Groups, shapes: tuple) -> tuple[Term, ...]:
     priors, of, _ = terms_of(shapes)
     replaced = {name for group in groups for name in group.terms}
-    return (*(term for term in of if term.name not in replaced), *(_term(group, priors) for group in groups))
+    return (*(term for term in of if term.name not in replaced), *(group.term(priors) for group in groups))
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["tables"], meta_fields=["groups"])
@@ -91,33 +143,81 @@ def _compressed(groups: tuple[Group, ...], shapes: tuple) -> tuple[Term, ...]:
 class Statistics:
     """The rows of a program replaced by tables: a transform of its Bound. tables: by the names of the groups."""
 
-    groups: tuple[Group, ...]
+    groups: Groups
     tables: dict[str, Any]
+
+    @property
+    def statistics(self) -> "Statistics":
+        return self
+
+    def with_statistics(self, statistics: "Statistics") -> "Statistics":
+        return statistics
 
     def run(self, bound: Bound) -> Any:
         return run_with(compressed(self.groups, bound), bound, self.tables)
 
 
-def summarised(groups: tuple[Group, ...], rules: tuple[Rule, ...], bound: Bound) -> Bound:
-    """A Bound whose rows are replaced by tables. rules: of every site given all others."""
+def compress(bound: Bound) -> Bound:
+    """The same posterior with the rows of the data replaced by their sufficient statistics, where these are found.
+
+    It has the same sites and the same log joint to rounding, at a cost that does not grow with the number of rows, or
+    grows less. What needs rows, such as `predict`, takes the Bound that it was made of.
+    Raises ValueError with the reasons where no statistics replace rows.
+    """
+    found = find_all(bound)
+    groups = compressible(bound.plain, found)
     if not groups:
-        return replace(bound, transform=Statistics((), {}))
-    first, second = jax.random.split(jax.random.PRNGKey(5))
-    values = settled(second, rules, bound, somewhere(first, bound))
-    return replace(bound, transform=Statistics(groups, tabulated(groups, bound, values)))
+        raise ValueError(f"no statistics replace the rows of this program{why_not(found)}")
+    return summarised(groups, tuple(one.rule for one in found if one.rule is not None), bound)
 
 
-def tables_and_terms(bound: Bound) -> tuple[Bound, tuple[Term, ...], dict[str, Any]]:
-    """A summarised Bound taken apart: the plain one, the terms, and the tables that they look for."""
-    plain, statistics = bound.plain, bound.transform
-    assert isinstance(statistics, Statistics)
-    return plain, compressed(statistics.groups, plain), statistics.tables
+def pays(bound: Bound, evaluations: int) -> bool:
+    """Whether so many evaluations of the log joint take longer than finding statistics for it."""
+    priors, of, _ = terms(bound.plain)
+
+    def numbers(term: Term) -> int:
+        return term.cost * prod(len(choices) for name in term.depends if (choices := priors[name].choices) is not None)
+
+    return evaluations * sum(map(numbers, of)) * SECONDS_A_NUMBER > SECONDS
 
 
-def tabulated(groups: tuple[Group, ...], bound: Bound, values: Values) -> dict[str, Any]:
+def why_not(found: Sequence[Found]) -> str:
+    """What to say where nothing is compressible."""
+    reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in found if one.rule is None)
+    return f" ({reasons})" if reasons else ": there are few of them, or each says something of its own"
+
+
+def summarised(groups: Groups, rules: tuple[Rule, ...], bound: Bound) -> Bound:
+    """A Bound whose rows are replaced by tables. rules: of every site given all others."""
+    plain, statistics = bound.plain, Statistics((), {})
+    if groups:
+        first, second = jax.random.split(jax.random.PRNGKey(5))
+        values = settled(second, rules, plain, somewhere(first, plain))
+        statistics = Statistics(groups, tabulated(groups, plain, values))
+    before = bound.transform
+    return replace(bound, transform=statistics if before is None else before.with_statistics(statistics))
+
+
+class Pieces(NamedTuple):
+    """A Bound taken apart: the plain one, its terms before any elimination, and the tables that they look for."""
+
+    plain: Bound
+    terms: tuple[Term, ...]
+    tables: dict[str, Any]
+
+
+def pieces(bound: Bound) -> Pieces:
+    plain, transform = bound.plain, bound.transform
+    statistics = None if transform is None else transform.statistics
+    if statistics is None:
+        return Pieces(plain, terms(plain).terms, {})
+    return Pieces(plain, compressed(statistics.groups, plain), statistics.tables)
+
+
+def tabulated(groups: Groups, bound: Bound, values: Values) -> dict[str, Any]:
     """The tables of the groups. values: likely ones of all sites; the tables do not depend on them but for rounding."""
     priors, of, _ = terms(bound)
-    return {group.name: _table(group, of, priors, bound, values) for group in groups}
+    return {group.name: group.table(of, priors, bound, values) for group in groups}
 
 
 def table_size(group: Group, bound: Bound) -> int:

@@ -84,11 +84,19 @@ def _families(prior: Prior) -> list[Family]:
     return [own] if isinstance(own, Family) else [row for row in FAMILIES if prior.kind in row.priors]
 
 
-def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, near: Array | None = None) -> Conditional:
+def conditional(
+    rule: Rule,
+    of: Sequence[Term],
+    bound: Bound,
+    values: Values,
+    near: Array | None = None,
+    drawn: Distribution | None = None,
+) -> Conditional:
     """p(site | values) under the sum of the terms `of`; the value of the site itself is not used.
 
     near: a likely value of the site, a draw of a Markov chain for example: gradients are taken there, once. Without
     it they are taken in the middle of the support, and again around what that gives.
+    drawn: its prior, if not the one at these values.
     """
     prior = terms(bound).priors[rule.site]
     mine = [term for term in of if rule.site in term.depends]
@@ -101,7 +109,8 @@ def conditional(rule: Rule, of: Sequence[Term], bound: Bound, values: Values, ne
     if len(mine) == 1 and mine[0].reader is not None:
         distribution, at = mine[0].reader(rule.site, bound, values)
         return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
-    drawn = prior.distribution(bound, values | {rule.site: _middle(prior, bound, values)})
+    if drawn is None:
+        drawn = prior.distribution(bound, values | {rule.site: _middle(prior, bound, values)})
 
     def density(x: Array) -> Array:
         return sum((jnp.sum(part) for part in parts(x)), jnp.zeros(()))

@@ -56,6 +56,33 @@ def entropy(rule: Rule, prior: Prior, q: Distribution) -> Array:
     return -jax.vmap(lambda x: q.log_prob(x).sum())(known).mean()
 
 
+def mean_prior(
+    rule: Rule, prior: Prior, blocks: Sequence[tuple[Rule, ...]], bound: Bound, values: Values
+) -> Distribution | None:
+    """The prior of a discrete site with structure, its logs averaged over the blocks that reach it.
+
+    None for other sites: their terms say all that their conditionals need. The values have points of the blocks.
+    """
+    row = None if rule.family in (ENUMERATED, NORMAL) else family_of(rule, prior)
+    if row is None or row.logs is None or row.of_logs is None:
+        return None
+    logs, of_logs = row.logs, row.of_logs
+    points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
+    points = [one for one in points if one]
+
+    def fn(at: Values) -> Any:
+        return unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)}))
+
+    def mean(at: Values, rest: list[Values]) -> Any:
+        if not rest:
+            return logs(fn(at))
+        found = jax.vmap(lambda one: mean(at | one, rest[1:]))(rest[0])
+        return jax.tree.map(lambda leaf: leaf.mean(0), found)
+
+    one = {name: value[0] for group in points for name, value in group.items()}
+    return of_logs(mean({}, points), fn(one))
+
+
 def stored(site: str) -> str:
     """Where the density of a site is looked for among the values."""
     return f"density of {site}"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from bayeslab.bind import bind
-from bayeslab.compress import table_size
 from bayeslab.plan import planned, rows
 from bayeslab.program import Bound, Data, Frozen, Program, Slot, precision
+from bayeslab.terms import terms
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
 
@@ -90,5 +90,5 @@ def _notes(bound: Bound) -> list[str]:
             for group in getattr(sampler, "groups", ()):
                 rows = ", ".join(f"'{name}'" for name in group.terms if name in bound.observed)
                 if rows:
-                    notes.append(f"{table_size(group, bound)} {group.name} replace the rows of {rows}")
+                    notes.append(f"{group.described(bound, terms(bound).priors)} replace the rows of {rows}")
     return notes

@@ -129,9 +129,10 @@ def _refuse_nothing_observed(bound: Bound) -> None:
 def _refuse_impossible(run: Run, bound: Bound) -> None:
     """Impossible data come back from compiled code as a frozen 'posterior': refuse it, and name the site."""
     for name in ("elbo", "log_joint"):
-        first = run.history[name][:, :1] if name in run.history else np.zeros((1, 1))
-        if not np.isfinite(first).reshape(*first.shape[:2], -1).any(-1).all():
-            _blame(bound)
+        if name in run.history:
+            well = np.isfinite(run.history[name][:, 0]) | (run.history["converged"][:, 0] == 1)  # before this run
+            if not well.reshape(len(well), -1).any(-1).all():
+                _blame(bound)
     if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
         _blame(bound)
 

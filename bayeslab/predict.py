@@ -122,7 +122,9 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
     ]
     own = {name for name in bound.latent if belongs_to_rows(name, observed, bound)}
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
-    if kept and (lost := [name for name in bound.latent if name not in kept and name not in own]):
+    if any(name in kept for name in bound.latent) and (
+        lost := [name for name in bound.latent if name not in kept and name not in own]
+    ):
         raise ValueError(
             f"the result has no draws of {lost}, on which the predictions depend; if they were integrated out, "
             "recover() draws them"

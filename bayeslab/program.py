@@ -37,7 +37,15 @@ class Argument(NamedTuple):
 
 
 class Transform(Protocol):
-    """Another way to run a program, with the same joint density of the sites that are left. A JAX pytree."""
+    """Another way to run a program, with the same joint density of the sites that are left. A JAX pytree.
+
+    statistics: what replaces rows, None where nothing does.
+    """
+
+    @property
+    def statistics(self) -> Any: ...
+
+    def with_statistics(self, statistics: Any) -> "Transform": ...
 
     def run(self, bound: "Bound") -> Any:
         """bound: the plain one."""

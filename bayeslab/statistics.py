@@ -54,8 +54,8 @@ def count(rule: Rule, prior: Prior) -> int:
 
 def framed_normal(rule: Rule, prior: Prior, q: Distribution) -> Frame:
     """q: a conditional of the site."""
-    scale = _deviations(q)
-    steps, reader = _quadratic_probes(prior.shape, rule.coupled)
+    scale = deviations(q)
+    steps, reader = quadratic_probes(prior.shape, rule.coupled)
     return Frame(q.mean, scale, q.mean + scale * steps, jnp.asarray(reader))
 
 
@@ -72,13 +72,13 @@ def framed(rule: Rule, prior: Prior, centre: Array, support: Constraint) -> Fram
     return Frame(centre, ones, probes, jnp.linalg.pinv(at / largest) / largest[:, None])
 
 
-def _deviations(q: Distribution) -> Array:
+def deviations(q: Distribution) -> Array:
     """The standard deviation of every element given the others."""
     return q.conditional_scale if isinstance(q, JointNormal) else q.scale
 
 
 @lru_cache(maxsize=64)
-def _quadratic_probes(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+def quadratic_probes(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Steps (probe, *shape) that tell all quadratic functions of blocks apart, and the inverse of their statistics."""
     size = prod(shape)
     unit = np.eye(size)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import numpyro
 
+import diagonal_mixture
 from plain_numpy import POSTERIORS
 from problems import NUM_CHAINS, NUM_INDEPENDENT, NUM_SAMPLES, NUM_WARMUP, SHORT_WARMUP
 from worker import Answer, serve
@@ -69,7 +70,7 @@ def driven(program: Callable[..., None], data: dict[str, Any], method: Any) -> C
 def numpyro_run(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     """A later call of `run` on the same `numpyro.infer.MCMC`, as its documentation advises."""
     numpyro.enable_x64()
-    arguments, program = conditioned(problem, data)
+    arguments, program = conditioned(model(problem), data)
     kernel = numpyro.infer.NUTS(program)
     mcmc = numpyro.infer.MCMC(
         kernel,
@@ -91,17 +92,22 @@ def numpyro_run(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
 
 def numpyro_jit(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     """NumPyro's kernel with its defaults, all chains in turn, in one compiled function of key and data."""
-    return _jitted(problem, data, dense_mass=False)
+    return _jitted(model(problem), data, dense_mass=False)
 
 
 def numpyro_jit_dense(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     """The same with a dense mass matrix, which is not NumPyro's default."""
-    return _jitted(problem, data, dense_mass=True)
+    return _jitted(model(problem), data, dense_mass=True)
 
 
-def _jitted(problem: str, data: dict[str, Any], dense_mass: bool) -> Callable[[int], Answer]:
+def numpyro_mixture(problem: str, data: dict[str, Any], dense_mass: bool) -> Callable[[int], Answer]:
+    """The same for the program that has a mixture density in place of labels."""
+    return _jitted(diagonal_mixture.without_labels, data, dense_mass)
+
+
+def _jitted(lecture: Callable[..., None], data: dict[str, Any], dense_mass: bool) -> Callable[[int], Answer]:
     numpyro.enable_x64()
-    arguments, program = conditioned(problem, data)
+    arguments, program = conditioned(lecture, data)
 
     @jax.jit
     def sample(key: jax.Array, arguments: dict[str, Any]) -> dict[str, jax.Array]:
@@ -140,12 +146,13 @@ def numpy_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
 
 
 def model(problem: str) -> Callable[..., None]:
+    if problem == "diagonal_mixture":
+        return diagonal_mixture.with_labels
     return import_module(f"bayeslab.models.{problem}").model
 
 
-def conditioned(problem: str, data: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., Any]]:
+def conditioned(lecture: Callable[..., None], data: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., Any]]:
     """The arguments of the lecture model, and the model given y, which is an argument as well."""
-    lecture = model(problem)
     sizes = {name: value for name, value in data.items() if not isinstance(value, np.ndarray)}
     arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
 
@@ -164,6 +171,7 @@ SETTINGS = {
     "linear_regression": lambda rows: {},
     "normal_gamma": lambda rows: {"num_rows": rows},
     "normal_wishart": lambda rows: {"num_rows": rows, "n0": 7.0},
+    "diagonal_mixture": lambda rows: {"num_rows": rows},
 }
 """Problem -> the arguments of its model that are no arrays."""
 
@@ -171,6 +179,7 @@ CONTENDERS = {
     "bayeslab": bayeslab_nuts,
     "bayeslab, statistics": partial(bayeslab_nuts, statistics=True),
     "bayeslab, statistics, diagonal": partial(bayeslab_nuts, statistics=True, dense_mass=False),
+    "bayeslab, NUTS": bayeslab_nuts,
     "bayeslab, Gibbs": bayeslab_gibbs,
     "bayeslab, Exact": bayeslab_exact,
     "NumPy, exact posterior": numpy_exact,
@@ -178,6 +187,9 @@ CONTENDERS = {
     "NumPyro MCMC.run": numpyro_run,
     "NumPyro, one jit": numpyro_jit,
     "NumPyro, one jit, dense": numpyro_jit_dense,
+    "NumPyro, enumeration": numpyro_jit,
+    "NumPyro, density": partial(numpyro_mixture, dense_mass=False),
+    "NumPyro, density, dense": partial(numpyro_mixture, dense_mass=True),
 }
 
 if __name__ == "__main__":

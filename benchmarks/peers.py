@@ -1,10 +1,14 @@
 """Draws of the samplers of other projects, in an environment of their own (README.md); started by the scripts."""
 
 import os
+import resource
 import subprocess
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +89,42 @@ def pymc_model(problem: str, data: dict[str, np.ndarray]) -> Any:
         if problem == "linear_regression":
             tau = pymc.Gamma("tau", 2.0, 1.0)
             w = pymc.Normal("w", 0.0, tau=0.1 * tau, shape=data["x"].shape[1])
-            mean = data["x"] @ w
-        else:
+            pymc.Normal("y", data["x"] @ w, tau=tau, observed=data["y"])
+        elif problem == "normal_gamma":
             tau = pymc.Gamma("tau", 2.0, 2.0)
             mean = pymc.Normal("mu", 0.0, tau=tau)
-        pymc.Normal("y", mean, tau=tau, observed=data["y"])
+            pymc.Normal("y", mean, tau=tau, observed=data["y"])
+        else:
+            weights = pymc.Dirichlet("weights", np.ones(4))
+            tau = pymc.Gamma("tau", 2.0, 1.0, shape=(4, 2))
+            mu = pymc.Normal("mu", 0.0, tau=0.1 * tau, shape=(4, 2))
+            each = pymc.logp(pymc.Normal.dist(mu, tau=tau), data["y"][:, None, :]).sum(axis=2)
+            pymc.Potential("y", pymc.math.logsumexp(pymc.math.log(weights) + each, axis=1).sum())
     return model
+
+
+def stan(problem: str, data: dict[str, np.ndarray]) -> Callable[[int], Answer]:
+    """Stan's NUTS through PyStan; on the clock is the process that draws, which ends with its run.
+
+    No seed is passed on: PyStan keeps the draws of a seed on disk and would not draw them again.
+    """
+    import stan
+    from httpstan import services_stub
+
+    rows, features = data["y"].shape
+    posterior = stan.build(STAN_MODELS[problem], data | {"n": rows, "d": features})
+
+    def run(seed: int) -> Answer:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        services_stub.executor = ProcessPoolExecutor(1, mp_context=get_context("fork"))
+        fit = posterior.sample(num_chains=NUM_CHAINS, num_warmup=NUM_WARMUP, num_samples=NUM_SAMPLES)
+        services_stub.executor.shutdown()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        draws = {name: fit[name].reshape(*fit[name].shape[:-1], NUM_SAMPLES, NUM_CHAINS) for name in names(problem)}
+        return spent, {name: np.moveaxis(value, (-1, -2), (0, 1)) for name, value in draws.items()}
+
+    return run
 
 
 def jags_long(problem: str, data: dict[str, np.ndarray]) -> Callable[[int], Answer]:
@@ -140,17 +174,32 @@ def _dumped(name: str, value: np.ndarray) -> str:
 
 
 def _coda(folder: Path) -> dict[str, np.ndarray]:
-    """The draws that JAGS has written: a scalar (chain, draw) for every line of the index."""
-    chains = [np.loadtxt(folder / f"CODAchain{chain}.txt")[:, 1] for chain in range(1, NUM_CHAINS + 1)]
-    index = [line.split() for line in (folder / "CODAindex.txt").read_text().splitlines()]
-    return {name: np.stack([c[int(first) - 1 : int(last)] for c in chains]) for name, first, last in index}
+    """The draws (chain, draw, *site) that JAGS has written; the index has a line for every scalar."""
+    chains = np.stack([np.loadtxt(folder / f"CODAchain{chain}.txt")[:, 1] for chain in range(1, NUM_CHAINS + 1)])
+    scalars: dict[str, dict[tuple[int, ...], np.ndarray]] = defaultdict(dict)
+    for line in (folder / "CODAindex.txt").read_text().splitlines():
+        scalar, first, last = line.split()
+        name, _, place = scalar.rstrip("]").partition("[")
+        index = tuple(int(number) - 1 for number in place.split(",") if number)
+        scalars[name][index] = chains[:, int(first) - 1 : int(last)]
+    draws = {}
+    for name, parts in scalars.items():
+        draws[name] = np.empty((NUM_CHAINS, NUM_SAMPLES, *(np.max(list(parts), axis=0) + 1).astype(int)))
+        for index, part in parts.items():
+            draws[name][:, :, *index] = part
+    return draws
 
 
 def names(problem: str) -> list[str]:
     return NAMES[problem]
 
 
-NAMES = {"linear_regression": ["tau", "w"], "normal_gamma": ["tau", "mu"], "normal_wishart": ["precision", "mu"]}
+NAMES = {
+    "linear_regression": ["tau", "w"],
+    "normal_gamma": ["tau", "mu"],
+    "normal_wishart": ["precision", "mu"],
+    "diagonal_mixture": ["weights", "tau", "mu"],
+}
 JAGS_MODELS = {
     "linear_regression": """model {
         tau ~ dgamma(2, 1)
@@ -168,12 +217,53 @@ JAGS_MODELS = {
         mu ~ dmnorm(mu0, precision)
         for (i in 1:n) { y[i, ] ~ dmnorm(mu, precision) }
     }""",
+    "diagonal_mixture": """model {
+        weights ~ ddirch(rep(1, 4))
+        for (j in 1:4) {
+            for (f in 1:2) {
+                tau[j, f] ~ dgamma(2, 1)
+                mu[j, f] ~ dnorm(0, 0.1 * tau[j, f])
+            }
+        }
+        for (i in 1:n) {
+            z[i] ~ dcat(weights)
+            for (f in 1:2) { y[i, f] ~ dnorm(mu[z[i], f], tau[z[i], f]) }
+        }
+    }""",
+}
+STAN_MODELS = {
+    "diagonal_mixture": """
+    data {
+        int n;
+        int d;
+        array[n] vector[d] y;
+    }
+    parameters {
+        simplex[4] weights;
+        array[4] vector<lower=0>[d] tau;
+        array[4] vector[d] mu;
+    }
+    model {
+        vector[4] log_weights = log(weights);
+        array[4] vector[d] sd;
+        for (j in 1:4) {
+            sd[j] = inv_sqrt(tau[j]);
+            tau[j] ~ gamma(2, 1);
+            mu[j] ~ normal(0, sd[j] / sqrt(0.1));
+        }
+        for (i in 1:n) {
+            vector[4] terms = log_weights;
+            for (j in 1:4) terms[j] += normal_lpdf(y[i] | mu[j], sd[j]);
+            target += log_sum_exp(terms);
+        }
+    }""",
 }
 
 PEERS = {
     "nutpie": nutpie_diagonal,
     "nutpie, low rank": nutpie_low_rank,
     "PyMC": pymc,
+    "Stan": stan,
     "JAGS": jags_long,
     "JAGS, 200 + 1,000": jags_short,
 }

@@ -36,4 +36,21 @@ def mixture(rows: int) -> dict[str, np.ndarray]:
     return {"y": rng.normal(np.array([-3.0, 0.0, 4.0])[z], np.array([0.7, 1.0, 1.5])[z])}
 
 
-PROBLEMS = {"linear_regression": diabetes, "normal_gamma": normal_gamma, "normal_wishart": normal_wishart}
+MIXTURE_MU = np.array([[-2.0, -1.5], [2.0, -2.0], [-1.5, 2.0], [2.0, 1.5]])
+MIXTURE_SD = np.array([[0.9, 0.7], [0.8, 1.0], [0.7, 0.9], [1.0, 0.8]])
+"""Means and standard deviations (component, feature) behind `diagonal_mixture`."""
+
+
+def diagonal_mixture() -> dict[str, np.ndarray]:
+    """A thousand draws y (row, feature) from four Normals that touch, with independent features."""
+    rng = np.random.default_rng(3)
+    z = rng.choice(4, 1000, p=[0.15, 0.25, 0.25, 0.35])
+    return {"y": rng.normal(MIXTURE_MU[z], MIXTURE_SD[z])}
+
+
+PROBLEMS = {
+    "linear_regression": diabetes,
+    "normal_gamma": normal_gamma,
+    "normal_wishart": normal_wishart,
+    "diagonal_mixture": diagonal_mixture,
+}

@@ -82,7 +82,7 @@ def start(commands: Iterable[Command], problem: str, arrays: dict[str, np.ndarra
     for name, command in commands:
         try:
             running.append(Contender(name, command, problem, folder))
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             print(f"{name} does not run: {error}")
     return running
 

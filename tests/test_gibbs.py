@@ -82,6 +82,6 @@ def test_a_block_that_cannot_be_drawn_jointly_is_refused() -> None:
         with numpyro.plate("row", n):
             numpyro.sample("y", dist.Normal(mu, tau**-0.5))
 
-    words = "'tau' and 'mu' cannot be drawn jointly .*not Gamma given 'evidence of mu' once 'mu' is eliminated"
+    words = "'tau' and 'mu' cannot be taken jointly .*not Gamma given 'evidence of mu' once 'mu' is eliminated"
     with pytest.raises(ValueError, match=words):
         bl.fit(0, model, {"n": 3, "y": FEW["y"]}, bl.Gibbs(joint=(("tau", "mu"),)), progress=False)

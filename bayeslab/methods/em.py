@@ -12,6 +12,7 @@ from numpyro.distributions import biject_to
 
 from bayeslab import unconstrained
 from bayeslab.collapse import Marginal, most_probable
+from bayeslab.compress import Groups, compressible, pays, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
 from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
@@ -23,6 +24,8 @@ from bayeslab.proof import find_all, points, widened
 from bayeslab.sweep import scattered
 from bayeslab.terms import Term, terms, total
 
+EVALUATIONS = 5000
+"""Of the log joint for one start, roughly."""
 INNER = 5
 """Quasi-Newton steps for sites without a mode in closed form, in every step of EM."""
 
@@ -69,11 +72,12 @@ class EM:
         for rule in expect:
             if not has_expectations(rule, priors[rule.site]):
                 raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use MAP()")
-        found = {one.site: one.rule for one in find_all(plain)}
-        closed = [r for n in left.latent if (r := found[n]) is not None and _has_mode(r, plain)]
+        found = {one.site: one for one in find_all(plain)}
+        closed = [r for n in left.latent if (r := found[n].rule) is not None and _has_mode(r, plain)]
         rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
-        alone = tuple(rule for rule in found.values() if rule is not None)
-        sampler = EMSampler(expect, tuple(closed), rest, alone, structure(left))
+        alone = tuple(one.rule for one in found.values() if one.rule is not None)
+        groups = compressible(plain, list(found.values())) if pays(plain, EVALUATIONS * self.num_starts) else ()
+        sampler = EMSampler(expect, tuple(closed), rest, alone, groups, structure(left))
         _require_exact(expect, plain)
         return recovering(best_of(sampler, self.num_starts, "log_joint"), left, bound, most_probable)
 
@@ -102,7 +106,11 @@ class EMSampler:
     closed: tuple[Rule, ...]
     rest: tuple[str, ...]
     alone: tuple[Rule, ...]
+    groups: Groups
     structure: Any
+
+    def prepare(self, bound: Bound) -> Bound:
+        return summarised(self.groups, self.alone, bound)
 
     def start(self, key: Array, bound: Bound) -> Climb:
         values = scattered(key, self.alone, bound.plain)
@@ -138,14 +146,14 @@ class EMSampler:
 
     def _step(self, values: Values, bound: Bound) -> Values:
         """One step of EM."""
-        plain = bound.plain
+        plain, of, tables = pieces(bound)
         priors = terms(plain).priors
-        known: dict[str, Any] = {"given": values}
-        for rule, stage in zip(self.expect, stages(self.expect, terms(plain).terms), strict=True):
+        known: dict[str, Any] = tables | {"given": values | tables}
+        for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
             if not _depends(rule, stage, self.expect):
-                q = conditional(rule, stage, plain, values).distribution
+                q = conditional(rule, stage, plain, values | tables).distribution
                 known[stored(rule.site)] = density(rule, priors[rule.site], q)
-        of, values = self.expected(plain), dict(values)
+        of, values = self._expected(of), dict(values)
         for rule in self.closed:
             site = plain.sites[rule.site]
             q = conditional(rule, of, plain, values | known, near=values[rule.site]).distribution
@@ -154,9 +162,8 @@ class EMSampler:
             values[rule.site] = found.reshape(site.shape).astype(site.dtype)
         return self._ascended(of, plain, values, known) if self.rest else values
 
-    def expected(self, bound: Bound) -> tuple[Term, ...]:
-        """The terms of the log joint, averaged over the sites that are integrated out. bound: the plain one."""
-        of = terms(bound).terms
+    def _expected(self, of: tuple[Term, ...]) -> tuple[Term, ...]:
+        """Terms averaged over the sites that are integrated out."""
         for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
             of = averaged(rule, of, stage if _depends(rule, stage, self.expect) else None)
         return of
@@ -212,7 +219,8 @@ def _depends(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bo
 def _log_joint(bound: Bound, values: Values) -> Array:
     """With sites integrated out."""
     assert isinstance(bound.transform, Marginal)
-    return total(bound.transform.terms(bound.plain), bound.plain, values)
+    plain, _, tables = pieces(bound)
+    return total(bound.transform.terms(plain), plain, values | tables)
 
 
 def _require_exact(expect: tuple[Rule, ...], bound: Bound) -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.compress import Group, compressible, summarised, tables_and_terms
+from bayeslab.compress import Groups, compressible, pieces, summarised
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.methods.settings import require_positive
@@ -70,14 +70,14 @@ class ExactSampler:
 
     rules: tuple[Rule, ...]
     alone: tuple[Rule, ...]
-    groups: tuple[Group, ...]
+    groups: Groups
     structure: Any
 
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.alone, bound)
 
     def start(self, key: Array, data: Bound) -> Remaining:
-        bound, all_terms, tables = tables_and_terms(data)
+        bound, all_terms, tables = pieces(data)
         rule, of = self.rules[-1], stages(self.rules, all_terms)[-1]
         last = conditional(rule, of, bound, tables)
         rest = (term.density(bound, tables).sum() for term in of if not term.depends)
@@ -101,7 +101,7 @@ class ExactSampler:
 
     def _completed(self, key: Array, state: Remaining, data: Bound, values: Values) -> Draws:
         """A draw of all sites, from that of the last."""
-        bound, of, tables = tables_and_terms(data)
+        bound, of, tables = pieces(data)
         log_q = state.last.log_prob(values[self.rules[-1].site]).sum()
         drawn, others = completed(key, self.rules[:-1], of, bound, values | tables)
         log_q += sum((q.log_prob(drawn[name]).sum() for name, q in others.items()), jnp.zeros(()))

@@ -10,7 +10,7 @@ from jax import Array
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, compressible, summarised, tables_and_terms
+from bayeslab.compress import Group, Groups, compressible, pieces, summarised
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
 from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
@@ -62,7 +62,7 @@ class Gibbs:
             return BlockSampler(blocks, tuple(one.site for one in rest), structure(bound), self.num_warmup)
         groups = compressible(bound, found)
         asked = {rule.site for block in joint for rule in block}
-        for group in groups:
+        for group in (group for group in groups if isinstance(group, Group)):
             sites = [rule.site for rule in group.rules]
             scalar = all(bound.sites[rule.site].event_dim == 0 and not rule.coupled for rule in group.rules)
             if len(sites) > 1 and scalar and asked.isdisjoint(sites):
@@ -82,7 +82,7 @@ class SweepSampler:
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
-    groups: tuple[Group, ...]
+    groups: Groups
     structure: Any
 
     def prepare(self, bound: Bound) -> Bound:
@@ -94,7 +94,7 @@ class SweepSampler:
 
     def advance(self, state: Sweep, data: Bound) -> tuple[Sweep, Draws]:
         key, now = jax.random.split(state.key)
-        bound, of, tables = tables_and_terms(data)
+        bound, of, tables = pieces(data)
         known = sweep(now, self.blocks, of, bound, state.values | tables)
         log_p = total(of, bound, known)
         values = {name: known[name] for name in state.values}

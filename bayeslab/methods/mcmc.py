@@ -12,7 +12,7 @@ from jax import Array
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, compressible, summarised
+from bayeslab.compress import Groups, compressible, pays, summarised, why_not
 from bayeslab.draws import Draws, Sampler, State
 from bayeslab.elimination import Rule
 from bayeslab.methods.recovering import continuous, recovering
@@ -20,6 +20,8 @@ from bayeslab.methods.settings import require_count, require_names, require_posi
 from bayeslab.program import Bound, evaluate, structure
 from bayeslab.proof import find_all
 
+STEPS_A_DRAW = 15
+"""Gradients, roughly."""
 DENSE_UP_TO = 50
 """Dimensions up to which a dense mass matrix pays (measured on 25 published posteriors)."""
 
@@ -56,8 +58,8 @@ class NUTS:
     dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
-    statistics: compute with sufficient statistics in place of rows, where `bayeslab.compress` finds any. To find them
-    takes seconds; then a step costs the same with any number of rows.
+    statistics: compute with sufficient statistics in place of rows (`bayeslab.compress`), True or False; by default
+    where there are any and the fit is long enough to pay for the seconds that it takes to find them.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     """
 
@@ -68,7 +70,7 @@ class NUTS:
     dense_mass: bool | None = None
     target_accept_prob: float = 0.8
     max_tree_depth: int = 10
-    statistics: bool = False
+    statistics: bool | None = None
     collapse: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -82,22 +84,21 @@ class NUTS:
         left = continuous(bound, self)
         dense = dense_pays(left, left.latent) if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
+        sampler = self._with_statistics(kernel, left) or KernelSampler(kernel, structure(left), self.num_warmup)
+        return recovering(sampler, left, bound)
+
+    def _with_statistics(self, kernel: "NUTSKernel", bound: Bound) -> "SummarySampler | None":
+        steps = self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * STEPS_A_DRAW
+        if self.statistics is False or (self.statistics is None and not pays(bound, steps)):
+            return None
+        found = find_all(bound.plain)
+        groups = compressible(bound.plain, found)
+        if groups:
+            rules = tuple(one.rule for one in found if one.rule is not None)
+            return SummarySampler(kernel, structure(bound), self.num_warmup, rules, groups)
         if self.statistics:
-            return _summary_sampler(kernel, left, self.num_warmup)
-        return recovering(KernelSampler(kernel, structure(left), self.num_warmup), left, bound)
-
-
-def _summary_sampler(kernel: "NUTSKernel", bound: Bound, num_warmup: int) -> "SummarySampler":
-    if bound.transform is not None:
-        raise ValueError("no statistics replace rows where sites are integrated out; use NUTS() as it is")
-    found = find_all(bound)
-    groups = compressible(bound, found)
-    if not groups:
-        reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in found if one.rule is None)
-        why = f" ({reasons})" if reasons else ": there are few of them"
-        raise ValueError(f"no statistics replace the rows of this program{why}; use NUTS() as it is")
-    rules = tuple(one.rule for one in found if one.rule is not None)
-    return SummarySampler(kernel, structure(bound), num_warmup, rules, groups)
+            raise ValueError(f"no statistics replace the rows of this program{why_not(found)}; use NUTS() as it is")
+        return None
 
 
 def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
@@ -171,7 +172,7 @@ class SummarySampler(KernelSampler):
     """A kernel on the program with its rows replaced by statistics. rules: of every site given all others."""
 
     rules: tuple[Rule, ...]
-    groups: tuple[Group, ...]
+    groups: Groups
 
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.rules, bound)

@@ -9,10 +9,19 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.compress import Group, compressible, summarised, tables_and_terms
+from bayeslab.compress import Groups, compressible, pays, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import Rule, conditional, stages
-from bayeslab.expectation import averaged, averaged_jointly, density, entropy, has_expectations, require_linear, stored
+from bayeslab.expectation import (
+    averaged,
+    averaged_jointly,
+    density,
+    entropy,
+    has_expectations,
+    mean_prior,
+    require_linear,
+    stored,
+)
 from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.order import Block, blocked, joint_blocks
@@ -20,6 +29,9 @@ from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all, widened
 from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Term, terms, total
+
+EVALUATIONS = 5000
+"""Of the log joint for one start, roughly."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +78,15 @@ class MeanField:
         for rule in rules:
             if not has_expectations(rule, priors[rule.site]):
                 raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use SVI()")
+            labels = [name for name in priors[rule.site].depends if priors[name].discrete]
+            if labels and rule.family == "MarkovChain":
+                raise ValueError(f"site '{rule.site}' is a chain that depends on discrete sites {labels}; use Gibbs()")
         for name in (name for block in self.joint for name in block):
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
         blocks = blocked(joint_blocks(self.joint, bound, found), rules)
-        sampler = FactorSampler(blocks, rules, compressible(bound, found), self.tolerance, structure(bound))
+        groups = compressible(bound, found) if pays(bound, EVALUATIONS * self.num_starts) else ()
+        sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
         return best_of(sampler, self.num_starts, "elbo")
 
@@ -96,7 +112,7 @@ class FactorSampler:
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
-    groups: tuple[Group, ...]
+    groups: Groups
     tolerance: float
     structure: Any
 
@@ -105,7 +121,7 @@ class FactorSampler:
 
     def start(self, key: Array, data: Bound) -> Factors:
         key, now = jax.random.split(key)
-        bound, of, tables = tables_and_terms(data)
+        bound, of, tables = pieces(data)
         values = scattered(now, self.rules, bound)
         of = tuple(term._replace(reader=None) for term in of)  # averages have none, and a state keeps its form
         found = []
@@ -123,7 +139,7 @@ class FactorSampler:
 
     def advance(self, state: Factors, data: Bound) -> tuple[Factors, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
-        bound, of, tables = tables_and_terms(data)
+        bound, of, tables = pieces(data)
         values: Values = {}
         log_q = jnp.zeros(())
         for block in self.blocks:
@@ -140,10 +156,13 @@ class FactorSampler:
 
     def _swept(self, state: Factors, data: Bound) -> Factors:
         """All factors anew, one after the other."""
-        bound, of, tables = tables_and_terms(data)
+        bound, of, tables = pieces(data)
         known, found = dict(state.known), []
         for block in self.blocks:
-            found.append(_factor(block, self._expected(block, of), bound, known | tables))
+            others = [other for other in self.blocks if other != block]
+            rule = block[-1]
+            drawn = mean_prior(rule, terms(bound).priors[rule.site], others, bound, known)
+            found.append(_factor(block, self._expected(block, of), bound, known | tables, drawn))
             known |= found[-1].known
         new = self._with(state, found)
         elbo = found[-1].log_evidence + new.entropies[:-1].sum()
@@ -171,11 +190,13 @@ class Factor(NamedTuple):
     log_evidence: Array
 
 
-def _factor(block: Block, of: tuple[Term, ...], bound: Bound, values: Values) -> Factor:
-    """The conditional of a block under some terms, the site that is eliminated last first."""
+def _factor(
+    block: Block, of: tuple[Term, ...], bound: Bound, values: Values, drawn: Distribution | None = None
+) -> Factor:
+    """The conditional of a block under some terms, the site that is eliminated last first. drawn: its prior."""
     priors, before = terms(bound).priors, stages(block, of)
     rule, stage = block[-1], before[-1]
-    last = conditional(rule, stage, bound, values)
+    last = conditional(rule, stage, bound, values, drawn=drawn)
     rest = total([term for term in stage if rule.site not in term.depends], bound, values)
     known = {rule.site: density(rule, priors[rule.site], last.distribution)}
     total_entropy = entropy(rule, priors[rule.site], last.distribution)
@@ -200,7 +221,7 @@ def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
         return
     data = jax.jit(sampler.prepare)(bound)
     state = jax.jit(sampler.start)(jax.random.PRNGKey(0), data)
-    plain, of, tables = tables_and_terms(widened(data))
+    plain, of, tables = pieces(widened(data))
     known: Any = widened(state.known)
     for block in sampler.blocks:
         values = {rule.site: known[stored(rule.site)][0] for rule in block} if len(block) > 1 else {}

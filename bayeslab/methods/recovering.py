@@ -70,7 +70,8 @@ class Recovering:
 
     def prepare(self, bound: Bound) -> Both:
         left = replace(bound.plain, transform=self.transform)
-        return Both(left, prepared(self.inner, left))
+        inner = prepared(self.inner, left)
+        return Both(inner if isinstance(inner, Bound) else left, inner)
 
     def start(self, key: Array, data: Both) -> Kept:
         key, now = jax.random.split(key)

@@ -1,0 +1,208 @@
+"""Sufficient statistics of rows whose parameters are picked by a label: mixtures, hidden chains, allocations.
+
+Let a row y_i with label z_i depend on sites x_1, ..., x_g through their elements at z_i alone, and in the same way for
+every label. If its log density is multilinear in statistics of these elements,
+
+    log p(y_i | z_i = k, x) = sum over s of A[i, s] T_s(x_1[k], ..., x_g[k]),
+
+then the row is its coefficients A[i]. For all labels at once the density is a product of two small matrices, and so is
+its gradient, where the program would pick the parameters of every row and take every density apart.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional
+from bayeslab.program import Bound, Values
+from bayeslab.statistics import Frame, count, deviations, framed, quadratic_probes, statistics
+from bayeslab.terms import Prior, Term
+
+LARGEST = 200
+"""Statistics of one label, at most."""
+SMALLEST = 1e-12
+"""Share of the largest coefficient below which a column is left out."""
+
+
+class Table(NamedTuple):
+    """centres, scales: of every site at one label. coefficients: (*row, statistic)."""
+
+    centres: tuple[Array, ...]
+    scales: tuple[Array, ...]
+    coefficients: Array
+
+
+class Labelled(NamedTuple):
+    """A term that a table of row statistics replaces.
+
+    axes: of every site, the one that labels pick from.
+    columns: the products of statistics that are there, as places in the array of all; None for all.
+    """
+
+    replaced: str
+    label: str
+    rules: tuple[Rule, ...]
+    axes: tuple[int, ...]
+    columns: tuple[int, ...] | None = None
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        return (self.replaced,)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return (self.label, *(rule.site for rule in self.rules))
+
+    @property
+    def name(self) -> str:
+        return f"statistics of rows of {self.replaced}"
+
+    def table(self, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
+        """values: likely ones of all sites."""
+        [term] = [term for term in of if term.name == self.replaced]
+        frames = [self._frame(i, of, priors, bound, values) for i in range(len(self.rules))]
+        sizes = [len(frame.probes) for frame in frames]
+
+        def rows(index: Array) -> Array:
+            """Densities of all rows where every label has the same parameters."""
+            places = jnp.unravel_index(index, sizes)
+            given = {self.label: jnp.zeros(priors[self.label].shape, int)}
+            for rule, axis, frame, place in zip(self.rules, self.axes, frames, places, strict=True):
+                shape = priors[rule.site].shape
+                given[rule.site] = jnp.broadcast_to(jnp.expand_dims(frame.probes[place], axis), shape)
+            return by_row(term, priors[self.label], term.density(bound, values | given))
+
+        found = jax.lax.map(rows, jnp.arange(prod(sizes)))
+        found = found.reshape(*sizes, *found.shape[1:])
+        for frame in frames:
+            found = jnp.moveaxis(jnp.tensordot(frame.reader, found, 1), 0, len(frames) - 1)
+        flat = jnp.moveaxis(found.reshape(-1, *found.shape[len(frames) :]), 0, -1)
+        kept = flat if self.columns is None else flat[..., np.array(self.columns)]
+        return Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), kept)
+
+    def term(self, priors: dict[str, Prior]) -> Term:
+        """What replaces the term; it looks for its table among the values."""
+        choices = len(priors[self.label].choices)  # type: ignore[arg-type]
+
+        def density(bound: Bound, values: Values) -> Array:
+            table: Any = values[self.name]
+            of_labels = table.coefficients @ self.products(priors, table, values).T
+            chosen = jax.nn.one_hot(values[self.label], choices, dtype=of_labels.dtype)
+            return (of_labels * chosen).sum(-1)
+
+        cost = prod(priors[self.label].shape) * choices
+        return Term(self.name, frozenset(self.sites), density, len(priors[self.label].shape), cost)
+
+    def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
+        """T of the module's formula, (label, statistic)."""
+        total = None
+        for i, (rule, axis) in enumerate(zip(self.rules, self.axes, strict=True)):
+            inner, prior = at_label(rule, priors[rule.site], axis)
+            read = partial(statistics, inner, prior, table.centres[i], table.scales[i])
+            here = jax.vmap(read)(jnp.moveaxis(values[rule.site], axis, 0))
+            total = here if total is None else (total[:, :, None] * here[:, None, :]).reshape(len(here), -1)
+        assert total is not None
+        return total if self.columns is None else total[:, np.array(self.columns)]
+
+    def size(self, bound: Bound, priors: dict[str, Prior]) -> int:
+        """How many statistics a label has."""
+        if self.columns is not None:
+            return len(self.columns)
+        return prod(count(*at_label(r, priors[r.site], axis)) for r, axis in zip(self.rules, self.axes, strict=True))
+
+    def described(self, bound: Bound, priors: dict[str, Prior]) -> str:
+        sites = ", ".join(rule.site for rule in self.rules)
+        return f"{self.size(bound, priors)} statistics of {sites} at each label '{self.label}'"
+
+    def _frame(self, i: int, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Frame:
+        rule, axis = self.rules[i], self.axes[i]
+        inner, prior = at_label(rule, priors[rule.site], axis)
+        near = jnp.moveaxis(values[rule.site], axis, 0)
+        if rule.family == NORMAL:
+            q = conditional(rule, of, bound, values, values[rule.site]).distribution
+            spread = jnp.moveaxis(deviations(q), axis, 0)
+            centre, scale = near.mean(0), jnp.sqrt((spread**2).mean(0) + near.var(0))
+            steps, reader = quadratic_probes(prior.shape, inner.coupled)
+            return Frame(centre, scale, centre + scale * steps, jnp.asarray(reader))
+        support = priors[rule.site].distribution(bound, values).support
+        return framed(inner, prior, near.mean(0), support)
+
+
+def by_row(term: Term, label: Prior, part: Array) -> Array:
+    """A term added up for every row, in the shape of the label."""
+    return part.sum(tuple(range(len(label.shape), part.ndim)))
+
+
+def at_label(rule: Rule, prior: Prior, axis: int) -> tuple[Rule, Prior]:
+    """The same for one element along an axis."""
+    shape = prior.shape[:axis] + prior.shape[axis + 1 :]
+    coupled = tuple(other - (other > axis) for other in rule.coupled)
+    return rule._replace(coupled=coupled), prior._replace(shape=shape)
+
+
+def candidates(of: Sequence[Term], priors: dict[str, Prior], rules: dict[str, Rule]) -> list[Labelled]:
+    """Terms that may be replaced, from shapes alone; `columns` is not known yet."""
+    found = []
+    for term in of:
+        labels = [n for n in term.depends if n in rules and rules[n].family == ENUMERATED]
+        others = [n for n in priors if n in term.depends and n not in labels]
+        if len(labels) != 1 or not others or any(n not in rules for n in others):
+            continue
+        label = priors[labels[0]]
+        choices = [] if label.choices is None else label.choices.tolist()
+        if (
+            label.event_dim
+            or not label.shape
+            or term.batch_ndim != len(label.shape)
+            or choices != [*range(len(choices))]
+        ):
+            continue
+        axes = [_axes(rules[n], priors[n], len(choices)) for n in others]
+        for chosen in product(*axes):
+            one = Labelled(term.name, label.name, tuple(rules[n] for n in others), chosen)
+            counts = [count(*at_label(rules[n], priors[n], axis)) for n, axis in zip(others, chosen, strict=True)]
+            if all(counts) and prod(counts) <= LARGEST:
+                found.append(one)
+    return found
+
+
+def _axes(rule: Rule, prior: Prior, choices: int) -> list[int]:
+    """Axes of independent elements, as many as there are labels."""
+    batch = range(len(prior.shape) - prior.event_dim)
+    return [axis for axis in batch if prior.shape[axis] == choices and axis not in rule.coupled]
+
+
+def residual(
+    one: Labelled, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values, other: Values
+) -> Array:
+    """The largest difference between the term and its replacement, relative to the size of rows, at two points and a
+    mixture of them. values: likely ones. other: more of them."""
+    [term] = [term for term in of if term.name == one.replaced]
+    table: Any = one.table(of, priors, bound, values)
+    new = one.term(priors)
+    shape, choices = priors[one.label].shape, len(priors[one.label].choices)  # type: ignore[arg-type]
+    labels = jnp.asarray(np.random.default_rng(0).integers(0, choices, (3, *shape)))
+    worst = jnp.zeros(())
+    for label, at in zip(labels, (values, other, values | {one.rules[0].site: other[one.rules[0].site]}), strict=True):
+        given: Any = at | {one.label: label}
+        true = by_row(term, priors[one.label], term.density(bound, given))
+        error = jnp.abs(true - new.density(bound, given | {one.name: table}))
+        worst = jnp.maximum(worst, error.max() / jnp.abs(true).max())
+    return worst
+
+
+def weights_of_columns(
+    one: Labelled, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values
+) -> Array:
+    """How much every product of statistics contributes at most, relative to the one that does most."""
+    table = one.table(of, priors, bound, values)
+    size = jnp.abs(table.coefficients).max(tuple(range(table.coefficients.ndim - 1)))
+    size = size * jnp.abs(one.products(priors, table, values)).max(0)
+    return size / size.max()

@@ -1,0 +1,115 @@
+"""MeanField: its bound against the evidence and against its own draws, scikit-learn's optimum, what it refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from arviz_stats import ess
+from sklearn.mixture import BayesianGaussianMixture
+from zoo import CASES
+
+import bayeslab as bl
+from bayeslab.models import linear_regression, multivariate_gaussian_mixture, normal_gamma, normal_wishart
+from bayeslab.program import precision
+
+SAMPLE = ["chain", "draw"]
+
+
+def quick(model: Any, data: Any, joint: tuple[tuple[str, ...], ...] = (), **settings: Any) -> Any:
+    return bl.fit(1, model, data, bl.MeanField(joint=joint, **({"num_starts": 2} | settings)), progress=False)
+
+
+JOINT = {
+    "normal_gamma": (normal_gamma, ("tau", "mu")),
+    "normal_wishart": (normal_wishart, ("precision", "mu")),
+    "linear_regression": (linear_regression, ("tau", "w")),
+}
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_the_bound_is_below_the_evidence_and_equal_to_it_where_the_factors_are_the_posterior(name: str) -> None:
+    lecture, block = JOINT[name]
+    data = lecture.example()
+    evidence = bl.fit(0, lecture.model, data, bl.Exact(10), progress=False).attrs["log_evidence"]
+    apart, together = quick(lecture.model, data), quick(lecture.model, data, (block,))
+    assert apart.attrs["elbo"] < evidence - 1e-3
+    np.testing.assert_allclose(together.attrs["elbo"], evidence, rtol=1e-9)
+    assert together.attrs["k_hat"] < 0.1
+
+
+PROGRAMS = ["mixture", "learned_chain", "switch", "crossed_effects", "two_children", "truncated_mean"]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_bound_is_what_its_draws_say(name: str) -> None:
+    """Law: the ELBO, computed without drawing, is the mean of log p - log q over draws of q. It never falls."""
+    tree = quick(CASES[name].program, CASES[name].data, num_samples=4000)
+    stats = tree["sample_stats"]
+    ratio = (stats["lp"] - stats["log_q"]).values.ravel()
+    assert abs(ratio.mean() - tree.attrs["elbo"]) <= 5 * ratio.std() / np.sqrt(ratio.size) + 1e-9
+    climb = tree["history"]["elbo"].values[0]
+    assert np.nanmin(np.diff(climb, axis=0)) > -1e-10 * np.nanmax(np.abs(climb))
+    assert tree.attrs["converged"] == 1
+
+
+def test_it_finds_the_optimum_of_scikit_learn() -> None:
+    """On the irises, with the same priors: a factor for labels, one for weights, one for means with precisions."""
+    data = multivariate_gaussian_mixture.data()
+    y = np.asarray(data["y"])
+    theirs = BayesianGaussianMixture(
+        n_components=2,
+        n_init=3,
+        tol=1e-9,
+        max_iter=5000,
+        random_state=0,
+        weight_concentration_prior_type="dirichlet_distribution",
+        weight_concentration_prior=1.0,
+        mean_prior=np.asarray(data["mu0"]),
+        mean_precision_prior=0.1,
+        degrees_of_freedom_prior=7.0,
+        covariance_prior=np.linalg.inv(np.asarray(data["scale"])),
+    ).fit(y)
+    ours = quick(multivariate_gaussian_mixture.model, data, (("precision", "mu"),), num_starts=3)
+    posterior = ours["posterior"]
+    order, back = np.argsort(theirs.weights_), np.argsort(posterior["weights"].mean(SAMPLE).values)
+    concentration = theirs.weight_concentration_
+    expected = {"weights": concentration / concentration.sum(), "mu": theirs.means_, "precision": theirs.precisions_}
+    for name, value in expected.items():
+        draws = posterior[name].values[0][:, back]
+        error = draws.std(0) / np.sqrt(len(draws))
+        assert np.all(np.abs(draws.mean(0) - value[order]) < 5 * error), name
+    assert float(ess(posterior["mu"].values[..., 0, 0])) > 800
+
+
+def test_labels_are_independent_of_components_in_the_factors() -> None:
+    """The mean field of a mixture is no better than its joint version, and both are below the sum over labels."""
+    data = multivariate_gaussian_mixture.example()
+    apart = quick(multivariate_gaussian_mixture.model, data)
+    together = quick(multivariate_gaussian_mixture.model, data, (("precision", "mu"),))
+    assert apart.attrs["elbo"] < together.attrs["elbo"] - 0.01
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "not conjugate": (
+        lambda: quick(CASES["student_200"].program, CASES["student_200"].data),
+        r"needs conditionals in closed form \(site 'mu': not Normal given 'y'\); use SVI",
+    ),
+    "a label in a block": (
+        lambda: quick(CASES["mixture"].program, CASES["mixture"].data, (("mu", "z"),)),
+        "joint names site 'z', which is discrete",
+    ),
+    "an unknown site": (
+        lambda: quick(CASES["mixture"].program, CASES["mixture"].data, (("mu", "nu"),)),
+        "joint names 'nu'",
+    ),
+    "no tolerance": (lambda: bl.MeanField(tolerance=0.0), "tolerance of MeanField must be positive"),
+    "names alone": (lambda: bl.MeanField(joint=("tau", "mu")), "joint must be blocks of names"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_say_why(case: str) -> None:
+    call, words = REFUSED[case]
+    with pytest.raises(ValueError, match=words), precision():
+        call()
