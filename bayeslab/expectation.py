@@ -63,24 +63,18 @@ def mean_prior(
 
     None for other sites: their terms say all that their conditionals need. The values have points of the blocks.
     """
-    row = None if rule.family in (ENUMERATED, NORMAL) else family_of(rule, prior)
-    if row is None or row.logs is None or row.of_logs is None:
+    if rule.family in (ENUMERATED, NORMAL) or not family_of(rule, prior).in_logs:
         return None
-    logs, of_logs = row.logs, row.of_logs
     points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
-    points = [one for one in points if one]
 
-    def fn(at: Values) -> Any:
-        return unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)}))
-
-    def mean(at: Values, rest: list[Values]) -> Any:
+    def logs(at: Values, rest: list[Values]) -> Any:
         if not rest:
-            return logs(fn(at))
-        found = jax.vmap(lambda one: mean(at | one, rest[1:]))(rest[0])
+            fn = unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)}))
+            return jax.tree.map(jnp.log, fn)
+        found = jax.vmap(lambda one: logs(at | one, rest[1:]))(rest[0])
         return jax.tree.map(lambda leaf: leaf.mean(0), found)
 
-    one = {name: value[0] for group in points for name, value in group.items()}
-    return of_logs(mean({}, points), fn(one))
+    return jax.tree.map(jnp.exp, logs({}, [one for one in points if one]))
 
 
 def stored(site: str) -> str:

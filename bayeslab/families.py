@@ -48,7 +48,7 @@ class Family(NamedTuple):
     mode: conditional -> its mode. points: conditional -> a few values whose mean statistics are the expected ones, see
     `bayeslab.cubature`. EM and MeanField need these; a discrete family has instead
     expected: (prior, conditional) -> the mean of the log density of the prior; its conditionals have `marginals()`.
-    logs: prior -> logs of its parameters, in which its log density is linear; of_logs: (logs, prior) -> the prior.
+    in_logs: whether the log density of the prior is linear in the logs of its parameters.
     """
 
     name: str
@@ -59,8 +59,7 @@ class Family(NamedTuple):
     mode: Callable[[Any], Array] | None = None
     points: Callable[[Any], Array] | None = None
     expected: Callable[[Any, Any], Array] | None = None
-    logs: Callable[[Any], Any] | None = None
-    of_logs: Callable[[Any, Any], Distribution] | None = None
+    in_logs: bool = False
 
 
 def two(
@@ -299,7 +298,6 @@ FAMILIES = (
         (MarkovChain,),
         mode=lambda q: q.mode(),
         expected=lambda p, q: p.expected_log_prob(q),
-        logs=lambda p: (jnp.log(p.initial_probs), jnp.log(p.transition_probs)),
-        of_logs=lambda logs, p: p.with_probs(*map(jnp.exp, logs)),
+        in_logs=True,
     ),
 )

@@ -92,13 +92,6 @@ class MarkovChain(Distribution):
         nothing = jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
         return _forward(self.initial_probs, self.transition_probs, nothing)[0]
 
-    def with_probs(self, initial: Array, transition: Array) -> "MarkovChain":
-        """The same with other probabilities, of the shapes of the attributes; for `condition` they may sum to less."""
-        varies = transition.shape[-3] != 1 or self.num_steps == 2
-        steps = None if varies else self.num_steps
-        given = transition if varies else transition[..., 0, :, :]
-        return MarkovChain(initial, given, steps, time_varying=varies, validate_args=self._validate_args)
-
     def mode(self) -> Array:
         """The most probable path, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
         return _viterbi(self.initial_probs, self.transition_probs, self.num_steps)
