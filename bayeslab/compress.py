@@ -36,7 +36,7 @@ LARGEST = 4096
 """Entries of a table, at most."""
 LEAST = 2000
 """Numbers that terms read and write, below which a table is not worth its compilation."""
-AT_ONCE = 2**20
+AT_ONCE = 2**24
 """Numbers that are read and written at once to fill a table, at most."""
 TOLERANCE = 1e-10
 SECONDS_A_NUMBER = 7e-10
@@ -262,8 +262,8 @@ def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bo
         given = {r.site: f.probes[p] for r, f, p in zip(group.rules, frames, places, strict=True)}
         return total(mine, bound, values | given)
 
-    together = jax.vmap(at) if sizes[-1] * sum(term.cost for term in mine) <= AT_ONCE else partial(jax.lax.map, at)
-    coefficients = jax.lax.map(together, jnp.arange(prod(sizes)).reshape(-1, sizes[-1])).reshape(sizes)
+    together = int(np.clip(AT_ONCE // max(sum(term.cost for term in mine), 1), 1, prod(sizes)))
+    coefficients = jax.lax.map(at, jnp.arange(prod(sizes)), batch_size=together).reshape(sizes)
     for frame in frames:  # every turn reads the first axis and makes it the last
         coefficients = jnp.moveaxis(jnp.tensordot(frame.reader, coefficients, 1), 0, -1)
     return Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), coefficients)

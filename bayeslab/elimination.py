@@ -105,7 +105,7 @@ def conditional(
         return [term.density(bound, values | {rule.site: x}) for term in mine]
 
     if rule.family == ENUMERATED:
-        return _enumerated(prior, mine, parts)
+        return _enumerated(prior, mine, bound, values)
     if len(mine) == 1 and mine[0].reader is not None:
         distribution, at = mine[0].reader(rule.site, bound, values)
         return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
@@ -230,16 +230,18 @@ def _normal(
     return JointNormal(mean, factor, tuple(coupled), tuple(shape)), unflat(mean)
 
 
-def _enumerated(prior: Prior, mine: Sequence[Term], parts: Parts) -> Conditional:
+def _enumerated(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Conditional:
     """Every element of the site at every choice, all elements at once."""
     choices = jnp.asarray(prior.choices)
+    known = [term.at_choices(bound, values) for term in mine if term.at_choices is not None]
+    others = [term for term in mine if term.at_choices is None]
 
     def at(choice: Array) -> Array:
-        x = jnp.full(prior.shape, choice)
-        arrays = [aligned(part, term, prior)[0] for part, term in zip(parts(x), mine, strict=True)]
+        given = values | {prior.name: jnp.full(prior.shape, choice)}
+        arrays = [aligned(term.density(bound, given), term, prior)[0] for term in others]
         return sum(arrays, jnp.zeros(prior.shape))
 
-    logits = jax.vmap(at, out_axes=-1)(choices)
+    logits = sum(known, jax.vmap(at, out_axes=-1)(choices) if others else jnp.zeros(()))
     evidence = jax.nn.logsumexp(logits, axis=-1)
     event = tuple(range(evidence.ndim - prior.event_dim, evidence.ndim))
     return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), evidence.sum(event))

@@ -102,7 +102,9 @@ def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Ter
             points = {site: values[stored(site)] for site in sites & term.depends}
             return jax.vmap(lambda at: term.density(bound, values | at))(points).mean(0)
 
-        return term._replace(density=mean, depends=term.depends - sites, reader=None)
+        all_choices = None if term.at_choices is None else one(term._replace(density=term.at_choices, at_choices=None))
+        at_choices = None if all_choices is None else all_choices.density
+        return term._replace(density=mean, depends=term.depends - sites, reader=None, at_choices=at_choices)
 
     return tuple(term if sites.isdisjoint(term.depends) else one(term) for term in of)
 
@@ -144,7 +146,15 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
     depends = term.depends - {rule.site}
     if stage is not None:
         depends |= _reaching(stage, rule.site)
-    return term._replace(density=mean, depends=depends, reader=None)
+    return term._replace(density=mean, depends=depends, reader=None, at_choices=_all_choices(rule, term, stage))
+
+
+def _all_choices(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Any:
+    """The mean of what a term knows of all choices of another site, over points among the values."""
+    if term.at_choices is None or stage is not None or rule.family == ENUMERATED:
+        return None
+    of_all = term._replace(density=term.at_choices, at_choices=None, name=f"{term.name} at all choices")
+    return _averaged(rule, of_all, None).density
 
 
 def _reaching(of: Sequence[Term], site: str) -> frozenset[str]:
@@ -157,6 +167,9 @@ def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, va
     def at(x: Array) -> Array:
         return term.density(bound, values | {rule.site: x})
 
+    if rule.family == ENUMERATED and term.at_choices is not None:
+        each = term.at_choices(bound, values)
+        return jnp.where(known == 0, 0.0, known * each).sum(-1)
     if rule.family == ENUMERATED:
         return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
     if rule.family != NORMAL and (expected := family_of(rule, prior).expected) is not None:

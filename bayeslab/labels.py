@@ -91,14 +91,18 @@ class Labelled(NamedTuple):
         """What replaces the term; it looks for its table among the values."""
         choices = len(priors[self.label].choices)  # type: ignore[arg-type]
 
-        def density(bound: Bound, values: Values) -> Array:
+        def at_choices(bound: Bound, values: Values) -> Array:
             table: Any = values[self.name]
-            of_labels = table.coefficients @ self.products(priors, table, values).T
+            return table.coefficients @ self.products(priors, table, values).T
+
+        def density(bound: Bound, values: Values) -> Array:
+            of_labels = at_choices(bound, values)
             chosen = jax.nn.one_hot(values[self.label], choices, dtype=of_labels.dtype)
             return (of_labels * chosen).sum(-1)
 
-        cost = prod(priors[self.label].shape) * choices
-        return Term(self.name, frozenset(self.sites), density, len(priors[self.label].shape), cost)
+        shape = priors[self.label].shape
+        about = (self.name, frozenset(self.sites), density, len(shape), prod(shape) * choices)
+        return Term(*about, at_choices=at_choices)
 
     def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
         """T of the module's formula, (label, statistic)."""

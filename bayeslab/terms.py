@@ -5,7 +5,7 @@ with the square of the number of sites; here it is traced once, and a term is th
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -36,6 +36,8 @@ class Term(NamedTuple):
     reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
     know it without differentiation.
     holds: sites whose densities are in it, where it is more than that of the site it is named after.
+    at_choices: (bound, values) -> the density at every choice of the discrete site that it is elementwise in, of the
+    shape of that site and the choices, for terms that know it for less than one choice after the other.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Term(NamedTuple):
     cost: int = 0
     reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
     holds: frozenset[str] = frozenset()
+    at_choices: Callable[[Bound, Values], Array] | None = None
 
 
 class Prior(NamedTuple):
@@ -108,7 +111,9 @@ def terms_of(shapes: tuple) -> Terms:
             if name in latent:
                 leaves, tree = jax.tree.flatten(site["fn"])
                 parameters[name] = leaves
-                records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": _choices(site["fn"])}
+                choices = _choices(site["fn"])
+                shared = choices is not None and site["scale"] is None and _is_repeated(site["fn"])
+                records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": choices, "shared": shared}
         return densities, parameters, computed
 
     with jax.enable_x64(shapes[0]), block():
@@ -117,10 +122,6 @@ def terms_of(shapes: tuple) -> Terms:
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
     reached = [names & _used(traced, place, latent) for place, names in enumerate(reached)]
-    found = []
-    for name, place in outputs[0].items():
-        slice_, cost = _slice(traced, [place], latent)
-        found.append(Term(name, reached[place], _one(slice_), batch[name], cost))
     priors = {}
     for name in bound.latent:
         places, site, record = outputs[1][name], bound.sites[name], records[name]
@@ -128,6 +129,12 @@ def terms_of(shapes: tuple) -> Terms:
         rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
         about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
         priors[name] = Prior(*about, record["choices"], site.is_discrete)
+    found = []
+    for name, place in outputs[0].items():
+        slice_, cost = _slice(traced, [place], latent)
+        shared = name in records and records[name]["shared"]
+        at_choices = partial(_prior_at_choices, priors[name]) if shared else None
+        found.append(Term(name, reached[place], _one(slice_), batch[name], cost, at_choices=at_choices))
     computed = {
         name: frozenset().union(*(reached[place] for place in jax.tree.leaves(places)))
         for name, places in outputs[2].items()
@@ -138,6 +145,20 @@ def terms_of(shapes: tuple) -> Terms:
 def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:
     """The sum of some terms, scalar."""
     return sum((term.density(bound, values).sum() for term in of), jnp.zeros(()))
+
+
+def _is_repeated(fn: Distribution) -> bool:
+    """Whether a distribution is another one repeated in plates, and nothing else."""
+    return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
+
+
+def _prior_at_choices(prior: Prior, bound: Bound, values: Values) -> Array:
+    """The log probability of every choice, computed once for all elements that share it."""
+    fn = prior.distribution(bound, values)
+    assert prior.choices is not None
+    lone = fn.base_dist.batch_shape
+    one = fn.base_dist.log_prob(prior.choices.reshape(-1, *(1,) * len(lone)))
+    return jnp.broadcast_to(jnp.moveaxis(one, 0, -1), (*prior.shape, len(prior.choices)))
 
 
 def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:

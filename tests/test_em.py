@@ -60,7 +60,6 @@ ROWS = {"n": 30, "y": RNG.normal(size=30) + np.where(np.arange(30) < 10, 2.0, -2
 CASES: dict[str, tuple[Callable[..., None], dict[str, Any], bl.EM, tuple[str, ...]]] = {
     "labels": (gaussian_mixture.model, gaussian_mixture.example(), bl.EM(num_starts=4), ("z",)),
     "a chain, and a site without a mode": (chain, CHAIN, bl.EM(num_starts=2), ("z",)),
-    "effects": (effects, EFFECTS, bl.EM(num_starts=2, collapse=("a",)), ("a",)),
     "two joint Normals": (effects, EFFECTS, bl.EM(num_starts=2, collapse=("a", "w")), ("a", "w")),
     "effects given labels": (labelled_effects, ROWS, bl.EM(num_starts=2, collapse=("effect",)), ("effect", "z")),
 }

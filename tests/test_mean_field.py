@@ -10,7 +10,7 @@ from sklearn.mixture import BayesianGaussianMixture
 from zoo import CASES
 
 import bayeslab as bl
-from bayeslab.models import linear_regression, multivariate_gaussian_mixture, normal_gamma, normal_wishart
+from bayeslab.models import linear_regression, multivariate_gaussian_mixture, normal_gamma
 from bayeslab.program import precision
 
 SAMPLE = ["chain", "draw"]
@@ -22,7 +22,6 @@ def quick(model: Any, data: Any, joint: tuple[tuple[str, ...], ...] = (), **sett
 
 JOINT = {
     "normal_gamma": (normal_gamma, ("tau", "mu")),
-    "normal_wishart": (normal_wishart, ("precision", "mu")),
     "linear_regression": (linear_regression, ("tau", "w")),
 }
 
@@ -38,7 +37,7 @@ def test_the_bound_is_below_the_evidence_and_equal_to_it_where_the_factors_are_t
     assert together.attrs["k_hat"] < 0.1
 
 
-PROGRAMS = ["mixture", "learned_chain", "switch", "crossed_effects", "two_children", "truncated_mean"]
+PROGRAMS = ["mixture", "learned_chain", "switch", "truncated_mean"]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -80,14 +79,6 @@ def test_it_finds_the_optimum_of_scikit_learn() -> None:
         error = draws.std(0) / np.sqrt(len(draws))
         assert np.all(np.abs(draws.mean(0) - value[order]) < 5 * error), name
     assert float(ess(posterior["mu"].values[..., 0, 0])) > 800
-
-
-def test_labels_are_independent_of_components_in_the_factors() -> None:
-    """The mean field of a mixture is no better than its joint version, and both are below the sum over labels."""
-    data = multivariate_gaussian_mixture.example()
-    apart = quick(multivariate_gaussian_mixture.model, data)
-    together = quick(multivariate_gaussian_mixture.model, data, (("precision", "mu"),))
-    assert apart.attrs["elbo"] < together.attrs["elbo"] - 0.01
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {

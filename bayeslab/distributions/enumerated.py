@@ -1,11 +1,15 @@
 """A distribution over finitely many values, drawn with one uniform each."""
 
+from itertools import accumulate
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, constraints
+
+FEW = 16
+"""Choices up to which their sums are written out."""
 
 
 class Enumerated(Distribution):
@@ -36,8 +40,13 @@ class Enumerated(Distribution):
 
     def from_uniform(self, uniform: Array) -> Array:
         """Values where the cumulative distribution is at standard uniform numbers (*sample, *batch)."""
-        below = jnp.cumsum(self.probs, axis=-1)
-        index = (uniform[..., None] * below[..., -1:] > below).sum(-1)
+        weights = jnp.exp(self.logits - self.logits.max(-1, keepdims=True))
+        if len(self.choices) > FEW:
+            below = jnp.cumsum(weights, axis=-1)
+            index = (uniform[..., None] * below[..., -1:] > below).sum(-1)
+        else:  # all in one pass over the elements
+            sums = list(accumulate(weights[..., place] for place in range(len(self.choices))))
+            index = sum(((uniform * sums[-1] > one).astype(int) for one in sums[:-1]), jnp.zeros(uniform.shape, int))
         return jnp.asarray(self.choices)[jnp.minimum(index, len(self.choices) - 1)]
 
     def log_prob(self, value: Any) -> Array:
