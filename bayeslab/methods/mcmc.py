@@ -12,13 +12,11 @@ from jax import Array
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Groups, compressible, pays, summarised, why_not
 from bayeslab.draws import Draws, Sampler, State
-from bayeslab.elimination import Rule
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_count, require_names, require_positive
+from bayeslab.methods.summarising import summary_of
 from bayeslab.program import Bound, evaluate, structure
-from bayeslab.proof import find_all
 
 STEPS_A_DRAW = 15
 """Gradients, roughly."""
@@ -84,21 +82,10 @@ class NUTS:
         left = continuous(bound, self)
         dense = dense_pays(left, left.latent) if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        sampler = self._with_statistics(kernel, left) or KernelSampler(kernel, structure(left), self.num_warmup)
-        return recovering(sampler, left, bound)
-
-    def _with_statistics(self, kernel: "NUTSKernel", bound: Bound) -> "SummarySampler | None":
         steps = self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * STEPS_A_DRAW
-        if self.statistics is False or (self.statistics is None and not pays(bound, steps)):
-            return None
-        found = find_all(bound.plain)
-        groups = compressible(bound.plain, found)
-        if groups:
-            rules = tuple(one.rule for one in found if one.rule is not None)
-            return SummarySampler(kernel, structure(bound), self.num_warmup, rules, groups)
-        if self.statistics:
-            raise ValueError(f"no statistics replace the rows of this program{why_not(found)}; use NUTS() as it is")
-        return None
+        summary = summary_of(left, steps, self.statistics)
+        sampler = KernelSampler(kernel, summary.structure(left), self.num_warmup)
+        return recovering(summary.around(sampler), left, bound)
 
 
 def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
@@ -165,17 +152,6 @@ class KernelSampler:
         kernel = self.build(evaluate)
         kernel.init(jax.random.PRNGKey(0), self.num_warmup, None, (bound,), {})
         return kernel
-
-
-@dataclass(frozen=True)
-class SummarySampler(KernelSampler):
-    """A kernel on the program with its rows replaced by statistics. rules: of every site given all others."""
-
-    rules: tuple[Rule, ...]
-    groups: Groups
-
-    def prepare(self, bound: Bound) -> Bound:
-        return summarised(self.groups, self.rules, bound)
 
 
 def kernel_stats(state: Any) -> dict[str, Array]:

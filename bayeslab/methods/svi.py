@@ -21,7 +21,11 @@ from bayeslab.bind import signature
 from bayeslab.draws import Draws, Sampler
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
-from bayeslab.program import Bound, Values, blueprint, evaluate, structure
+from bayeslab.methods.summarising import summary_of
+from bayeslab.program import Bound, Values, blueprint, evaluate
+
+STEPS = 5000
+"""Of the optimiser until it has converged, roughly."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +115,10 @@ class SVI:
         else:
             _refuse_other_sites(guide, left)
         optimizer = self.optimizer or adam(getattr(guide, "learning_rate", 0.02))
-        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, structure(left))
+        summary = summary_of(left, STEPS * self.num_particles)
+        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, summary.structure(left))
         _engine(sampler)
-        return recovering(sampler, left, bound)
+        return recovering(summary.around(sampler), left, bound)
 
 
 class GuideState(NamedTuple):
