@@ -26,7 +26,7 @@ from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.labels import SMALLEST, Labelled, candidates, residual, weights_of_columns
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, Point, find_all, points, spread
+from bayeslab.proof import Found, Point, find_all, points, spread, widened
 from bayeslab.replacement import run_with
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
@@ -165,7 +165,8 @@ def compress(bound: Bound) -> Bound:
     Raises ValueError with the reasons where no statistics replace rows.
     """
     found = find_all(bound)
-    groups = compressible(bound.plain, found)
+    with jax.enable_x64(True):
+        groups = compressible(widened(bound.plain), found)
     if not groups:
         raise ValueError(f"no statistics replace the rows of this program{why_not(found)}")
     return summarised(groups, tuple(one.rule for one in found if one.rule is not None), bound)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from bayeslab.bind import bind
+from bayeslab.collapse import Marginal
 from bayeslab.plan import planned, rows
-from bayeslab.program import Bound, Data, Frozen, Program, Slot, precision
+from bayeslab.program import Bound, Data, Frozen, Program, Slot, name_of, precision
 from bayeslab.terms import terms
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
@@ -50,10 +51,9 @@ def explain(model: Program, data: Data) -> Explanation:
     """
     with precision():
         bound = bind(model, data)
-        name = getattr(model, "__qualname__", getattr(model, "__name__", type(model).__name__))
-        module = getattr(model, "__module__", "").rpartition(".")[2]
+        module = (getattr(model, "__module__", None) or "").rpartition(".")[2]
         table = tuple(tuple(row) for row in rows(bound))
-        return Explanation(f"{module}.{name}({_inputs(bound)})", table, tuple(_notes(bound)))
+        return Explanation(f"{module}.{name_of(model)}({_inputs(bound)})", table, tuple(_notes(bound)))
 
 
 def _inputs(bound: Bound) -> str:
@@ -79,6 +79,8 @@ def _notes(bound: Bound) -> list[str]:
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
+    rules = bound.transform.rules if isinstance(bound.transform, Marginal) else ()
+    notes += [f"site '{rule.site}' is integrated out: {rule.family}" for rule in rules]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         method = planned(bound)
         try:

@@ -15,7 +15,7 @@ from bayeslab.draws import Method
 from bayeslab.entries import read
 from bayeslab.importance import pareto_tail
 from bayeslab.plan import planned
-from bayeslab.program import Bound, Data, Program, feasible, precision, raw_key
+from bayeslab.program import Bound, Data, Program, feasible, name_of, precision, raw_key
 from bayeslab.progress import bar
 from bayeslab.runner import Run, drive
 from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
@@ -78,7 +78,7 @@ def fit(
 def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
     """Settings, clock and summary of a run, as text and numbers that files can hold."""
     attributes: dict[str, Any] = {
-        "model": f"{getattr(model, '__module__', '')}.{getattr(model, '__qualname__', type(model).__name__)}",
+        "model": f"{getattr(model, '__module__', None) or ''}.{name_of(model)}",
         "method": type(method).__name__,
         "settings": settings(method),
         "key": " ".join(str(int(word)) for word in np.asarray(key)),

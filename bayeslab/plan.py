@@ -89,6 +89,8 @@ def _row(site: Site, bound: Bound, found: Found | None) -> Row:
         present = np.asarray(bound.present[site.name])
         role = f"observed, {int((~present).sum())} of {present.size} missing"
     how = (site.name, role, site.family, site.support, _shape(site))
+    if role == "factor":
+        how = (site.name, role, "", "", " x ".join(map(str, site.shape[:-1])))
     if found is None:
         return Row(*how, "", "", "")
     children = ", ".join(found.children)

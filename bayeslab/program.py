@@ -226,6 +226,11 @@ def feasible(site: Mapping[str, Any] | None = None) -> Any:
     return init_to_uniform(site, radius=1.0)
 
 
+def name_of(program: Program) -> str:
+    """Its name, with the class or function that it is defined in."""
+    return str(getattr(program, "__qualname__", getattr(program, "__name__", type(program).__name__)))
+
+
 def unwrapped(distribution: Distribution) -> Distribution:
     """The distribution inside Independent, Expanded and Masked ones."""
     while hasattr(distribution, "base_dist") and type(distribution).__name__ in _WRAPPERS:
