@@ -118,7 +118,7 @@ def _approximation(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
 
 
 def _refuse_nothing_observed(bound: Bound) -> None:
-    roles = {site.role for site in bound.sites.values()}
+    roles = {site.role for site in bound.plain.sites.values()}
     if not roles & {"observed", "factor"}:
         raise ValueError(
             f"data give no value to any sample site, so there is nothing to learn from; the sites are "

@@ -32,7 +32,7 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
     if num_samples < 1:
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
     with precision():
-        bound = bind(model, data)
+        bound = bind(model, data).plain
         refuse_improper(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
         drawn = {name: value[None] for name, value in jax.device_get(_simulated(keys, bound, {}, ())).items()}
