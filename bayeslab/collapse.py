@@ -86,12 +86,17 @@ class Collapsed:
         return bound.program()
 
 
+def eliminated(bound: Bound) -> tuple[Rule, ...]:
+    """How sites of a program are integrated out, in the order in which they are; nothing where none is."""
+    return bound.transform.rules if isinstance(bound.transform, Marginal) else ()
+
+
 def marginal(bound: Bound, sites: Sequence[str]) -> Bound:
     """The same with some of its latent sites integrated out, besides those that are already.
 
     Raises ValueError for a site that is not latent, and with the reasons where the sites cannot be eliminated.
     """
-    before = bound.transform.sites if isinstance(bound.transform, Marginal) else ()
+    before = tuple(rule.site for rule in eliminated(bound))
     plain = bound.plain
     for site in sites:
         _require_latent(site, before, plain)
@@ -107,7 +112,7 @@ def marginal(bound: Bound, sites: Sequence[str]) -> Bound:
 
 def recovered(key: Array, bound: Bound, values: Values) -> Values:
     """The sites of a program, those that are integrated out drawn from their conditionals. values: of the others."""
-    rules = bound.transform.rules if isinstance(bound.transform, Marginal) else ()
+    rules = eliminated(bound)
     plain, of, tables = pieces(bound)
     drawn, _ = completed(key, rules, of, plain, values | tables)
     return {name: drawn[name] for name in plain.latent}
@@ -115,7 +120,7 @@ def recovered(key: Array, bound: Bound, values: Values) -> Values:
 
 def most_probable(key: Array, bound: Bound, values: Values) -> Values:
     """The same with the mode of every conditional in place of a draw. key: not used."""
-    rules = bound.transform.rules if isinstance(bound.transform, Marginal) else ()
+    rules = eliminated(bound)
     plain, of, tables = pieces(bound)
     values = values | tables
     for rule, stage in zip(rules[::-1], stages(rules, of)[::-1], strict=True):

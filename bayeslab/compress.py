@@ -26,7 +26,7 @@ from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.labels import SMALLEST, Labelled, candidates, residual, weights_of_columns
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, Point, find_all, points, spread, widened
+from bayeslab.proof import Found, Point, find_all, points, rules_of, spread, widened
 from bayeslab.replacement import run_with
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
@@ -169,7 +169,7 @@ def compress(bound: Bound) -> Bound:
         groups = compressible(widened(bound.plain), found)
     if not groups:
         raise ValueError(f"no statistics replace the rows of this program{why_not(found)}")
-    return summarised(groups, tuple(one.rule for one in found if one.rule is not None), bound)
+    return summarised(groups, rules_of(found), bound)
 
 
 def pays(bound: Bound, evaluations: int) -> bool:

@@ -26,7 +26,7 @@ from numpyro.distributions import Distribution, biject_to
 from bayeslab.distributions import Enumerated, JointNormal
 from bayeslab.families import FAMILIES, Eta, Family, Function, Local
 from bayeslab.program import Bound, Values, unwrapped
-from bayeslab.terms import Prior, Term, terms
+from bayeslab.terms import Prior, Term, reaching, terms
 
 
 class Conditional(NamedTuple):
@@ -300,7 +300,6 @@ def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
     def evidence(bound: Bound, values: Values) -> Array:
         return conditional(rule, of, bound, values).log_evidence
 
-    depends = frozenset().union(*(term.depends for term in mine)) - {rule.site}
     rest = [term for term in of if rule.site not in term.depends]
     holds = frozenset().union(*(term.holds or {term.name} for term in mine))
-    return (*rest, Term(f"evidence of {rule.site}", depends, evidence, None, holds=holds))
+    return (*rest, Term(f"evidence of {rule.site}", reaching(mine, rule.site), evidence, None, holds=holds))

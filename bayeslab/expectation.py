@@ -21,7 +21,7 @@ from bayeslab.distributions import JointNormal
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
 from bayeslab.program import Bound, Values, unwrapped
 from bayeslab.proof import TOLERANCE, Point, law
-from bayeslab.terms import Prior, Term, terms
+from bayeslab.terms import Prior, Term, reaching, terms
 
 Density = Any
 """What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or a distribution whose
@@ -138,14 +138,14 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
         if stage is None:
             known: Density = values[stored(rule.site)]
         else:
-            others = {name: values[name] for name in _reaching(stage, rule.site) if name in values}
+            others = {name: values[name] for name in reaching(stage, rule.site) if name in values}
             given: Any = values["given"]
             known = density(rule, prior, conditional(rule, stage, bound, others | given).distribution)
         return _mean(rule, prior, term, known, bound, values)
 
     depends = term.depends - {rule.site}
     if stage is not None:
-        depends |= _reaching(stage, rule.site)
+        depends |= reaching(stage, rule.site)
     return term._replace(density=mean, depends=depends, reader=None, at_choices=_all_choices(rule, term, stage))
 
 
@@ -155,10 +155,6 @@ def _all_choices(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Any:
         return None
     of_all = term._replace(density=term.at_choices, at_choices=None, name=f"{term.name} at all choices")
     return _averaged(rule, of_all, None).density
-
-
-def _reaching(of: Sequence[Term], site: str) -> frozenset[str]:
-    return frozenset().union(*(term.depends for term in of if site in term.depends)) - {site}
 
 
 def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, values: Values) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bayeslab.bind import bind
-from bayeslab.collapse import Marginal
+from bayeslab.collapse import eliminated
 from bayeslab.plan import planned, rows
 from bayeslab.program import Bound, Data, Frozen, Program, Slot, name_of, precision
 from bayeslab.terms import terms
@@ -79,8 +79,7 @@ def _notes(bound: Bound) -> list[str]:
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
-    rules = bound.transform.rules if isinstance(bound.transform, Marginal) else ()
-    notes += [f"site '{rule.site}' is integrated out: {rule.family}" for rule in rules]
+    notes += [f"site '{rule.site}' is integrated out: {rule.family}" for rule in eliminated(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         method = planned(bound)
         try:

@@ -8,7 +8,7 @@ two draws of the other sites. A family that fails is refused, never used.
 A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true Normal with a million rows 1e-11.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -58,6 +58,11 @@ class Found(NamedTuple):
     rule: Rule | None
     residual: float
     reason: str
+
+
+def rules_of(found: Iterable[Found]) -> tuple[Rule, ...]:
+    """The rules of the sites that have one."""
+    return tuple(one.rule for one in found if one.rule is not None)
 
 
 def find(bound: Bound, site: str) -> Found:

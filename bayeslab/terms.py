@@ -142,6 +142,11 @@ def terms_of(shapes: tuple) -> Terms:
     return Terms(priors, tuple(found), computed)
 
 
+def reaching(of: Sequence[Term], site: str) -> frozenset[str]:
+    """The other sites of the terms that a site reaches."""
+    return frozenset().union(*(term.depends for term in of if site in term.depends)) - {site}
+
+
 def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:
     """The sum of some terms, scalar."""
     return sum((term.density(bound, values).sum() for term in of), jnp.zeros(()))

@@ -12,20 +12,19 @@ from numpyro.distributions import biject_to
 
 from bayeslab import unconstrained
 from bayeslab.collapse import Marginal, most_probable
-from bayeslab.compress import Groups, compressible, pays, pieces, summarised
+from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
 from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
+from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, points, widened
+from bayeslab.proof import find_all, points, rules_of, widened
 from bayeslab.sweep import scattered
-from bayeslab.terms import Term, terms, total
+from bayeslab.terms import Term, reaching, terms, total
 
-EVALUATIONS = 5000
-"""Of the log joint for one start, roughly."""
 INNER = 5
 """Quasi-Newton steps for sites without a mode in closed form, in every step of EM."""
 
@@ -75,9 +74,8 @@ class EM:
         found = {one.site: one for one in find_all(plain)}
         closed = [r for n in left.latent if (r := found[n].rule) is not None and _has_mode(r, plain)]
         rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
-        alone = tuple(one.rule for one in found.values() if one.rule is not None)
-        groups = compressible(plain, list(found.values())) if pays(plain, EVALUATIONS * self.num_starts) else ()
-        sampler = EMSampler(expect, tuple(closed), rest, alone, groups, structure(left))
+        groups = groups_for_starts(plain, list(found.values()), self.num_starts)
+        sampler = EMSampler(expect, tuple(closed), rest, rules_of(found.values()), groups, structure(left))
         _require_exact(expect, plain)
         return recovering(best_of(sampler, self.num_starts, "log_joint"), left, bound, most_probable)
 
@@ -212,8 +210,7 @@ def _has_mode(rule: Rule, bound: Bound) -> bool:
 
 def _depends(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:
     """Whether a site is averaged over given others of the sites that are."""
-    reached = frozenset().union(*(term.depends for term in stage if rule.site in term.depends)) - {rule.site}
-    return any(other.site in reached for other in rules)
+    return not reaching(stage, rule.site).isdisjoint(other.site for other in rules)
 
 
 def _log_joint(bound: Bound, values: Values) -> Array:

@@ -14,7 +14,7 @@ from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.methods.settings import require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all
+from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import completed, computed
 
 
@@ -48,7 +48,7 @@ class Exact:
             rules = order(bound, bound.latent, found)
         except ValueError as reasons:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
-        alone = tuple(one.rule for one in found if one.rule is not None)
+        alone = rules_of(found)
         return ExactSampler(rules, alone, compressible(bound, found), structure(bound))
 
 

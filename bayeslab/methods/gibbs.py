@@ -17,7 +17,7 @@ from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
 from bayeslab.methods.settings import require_blocks, require_count, require_positive
 from bayeslab.order import Block, blocked, joint_blocks, order
 from bayeslab.program import Bound, Values, evaluate, structure
-from bayeslab.proof import find_all
+from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import computed, somewhere, sweep
 from bayeslab.terms import terms, total
 
@@ -52,7 +52,7 @@ class Gibbs:
         for one in rest:
             if bound.sites[one.site].is_discrete:
                 raise ValueError(f"site '{one.site}' is discrete and cannot be enumerated: {one.reason}")
-        rules = tuple(one.rule for one in found if one.rule is not None)
+        rules = rules_of(found)
         if not rules:
             reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in rest)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.compress import Groups, compressible, pays, pieces, summarised
+from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.expectation import (
@@ -24,14 +24,12 @@ from bayeslab.expectation import (
 )
 from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
+from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.order import Block, blocked, joint_blocks
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, widened
+from bayeslab.proof import find_all, rules_of, widened
 from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Term, terms, total
-
-EVALUATIONS = 5000
-"""Of the log joint for one start, roughly."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class MeanField:
         found = find_all(bound)
         if reasons := [f"site '{one.site}': {one.reason}" for one in found if one.rule is None]:
             raise ValueError(f"MeanField needs conditionals in closed form ({'; '.join(reasons)}); use SVI()")
-        rules = tuple(one.rule for one in found if one.rule is not None)
+        rules = rules_of(found)
         priors = terms(bound).priors
         for rule in rules:
             if not has_expectations(rule, priors[rule.site]):
@@ -85,7 +83,7 @@ class MeanField:
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
         blocks = blocked(joint_blocks(self.joint, bound, found), rules)
-        groups = compressible(bound, found) if pays(bound, EVALUATIONS * self.num_starts) else ()
+        groups = groups_for_starts(bound, found, self.num_starts)
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
         return best_of(sampler, self.num_starts, "elbo")
@@ -217,13 +215,14 @@ def _factor(
 
 def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
     """Averages over a block must be as exact as those over one site, with the factors that a fit begins with."""
-    if all(len(block) == 1 for block in sampler.blocks):
+    joint = [block for block in sampler.blocks if len(block) > 1]
+    if not joint:
         return
     data = jax.jit(sampler.prepare)(bound)
     state = jax.jit(sampler.start)(jax.random.PRNGKey(0), data)
     plain, of, tables = pieces(widened(data))
     known: Any = widened(state.known)
-    for block in sampler.blocks:
-        values = {rule.site: known[stored(rule.site)][0] for rule in block} if len(block) > 1 else {}
+    for block in joint:
+        values = {rule.site: known[stored(rule.site)][0] for rule in block}
         at = (plain, known | tables | values | {"given": known | tables})
         require_linear(sampler._expected(block, of), block, [at])

@@ -24,10 +24,10 @@ def continuous(bound: Bound, method: Any) -> Bound:
     name = type(method).__name__
     if not bound.latent:
         raise ValueError("every site of the program is observed: there is nothing to infer")
-    marginal(bound, method.collapse)
-    discrete = [n for n in bound.latent if bound.sites[n].is_discrete and n not in method.collapse]
+    left = marginal(bound, method.collapse)
+    discrete = [name for name in left.latent if left.sites[name].is_discrete]
     try:
-        left = marginal(bound, (*method.collapse, *discrete))
+        left = marginal(left, discrete)
     except ValueError as reasons:
         listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
         raise ValueError(f"{name} needs continuous sites, but {listed} cannot be summed over: {reasons}") from None

@@ -1,6 +1,6 @@
 """Samplers on sufficient statistics in place of rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +11,10 @@ from bayeslab.compress import Groups, compressible, pays, summarised, why_not
 from bayeslab.draws import Sampler, prepared
 from bayeslab.elimination import Rule
 from bayeslab.program import Bound, structure
-from bayeslab.proof import find_all
+from bayeslab.proof import Found, find_all, rules_of
+
+EVALUATIONS = 5000
+"""Of the log joint by EM or mean field from one start, roughly."""
 
 
 class Summary(NamedTuple):
@@ -40,7 +43,12 @@ def summary_of(bound: Bound, evaluations: int, wanted: bool | None = None) -> Su
     groups = compressible(bound.plain, found)
     if wanted and not groups:
         raise ValueError(f"no statistics replace the rows of this program{why_not(found)}; leave statistics out")
-    return Summary(groups, tuple(one.rule for one in found if one.rule is not None))
+    return Summary(groups, rules_of(found))
+
+
+def groups_for_starts(bound: Bound, found: Sequence[Found], num_starts: int) -> Groups:
+    """What replaces the rows where optimisations from so many starts pay for finding it."""
+    return compressible(bound, found) if pays(bound, EVALUATIONS * num_starts) else ()
 
 
 @dataclass(frozen=True)
