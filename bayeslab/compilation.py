@@ -15,6 +15,8 @@ import jax
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.stages import Compiled, Lowered
 
+UNOPTIMISED = {"xla_backend_optimization_level": 0}
+"""What runs twice is not worth more: this takes a third off compilation."""
 LARGEST = 1024
 """Functions that are remembered."""
 
@@ -55,7 +57,8 @@ def _compile(keys: Sequence[Any], argument: Any) -> None:
     compiled = {name: found for name in names.values() if (found := _compiled.get(name)) is not None}
     new = {name: lowered[key][0] for key, name in names.items() if name not in compiled}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        compiled |= zip(new, pool.map(Lowered.compile, new.values()), strict=True)
+        built = pool.map(lambda one: one.compile(compiler_options=UNOPTIMISED), new.values())
+        compiled |= zip(new, built, strict=True)
     _compiled.update(compiled)
     for key in keys:
         _pieces[key] = Piece(compiled[names[key]], *lowered[key][1:])

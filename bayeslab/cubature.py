@@ -13,6 +13,9 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import digamma, logsumexp
 
+STEPS = 50
+"""Of Newton's, at most; five are the rule."""
+
 
 def of_normal(q: Any) -> Array:
     """x and x^2."""
@@ -96,14 +99,20 @@ def _log_simplex(logs: Array) -> Array:
     direction = jnp.asarray(np.where(np.arange(size) % 2, -1.0, 1.0))
     tops = [jnp.where(direction == sign, logs, -jnp.inf).max(-1, keepdims=True) for sign in (1, -1)]
 
-    def newton(_: int, step: Array) -> Array:
+    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         """The mean log sum rises convexly with the step, and the first one is too long."""
+        step, _, count = state
         up, down = logs + step * direction, logs - step * direction
         total = logsumexp(up, -1, keepdims=True) + logsumexp(down, -1, keepdims=True)
         slope = ((jax.nn.softmax(up) - jax.nn.softmax(down)) * direction).sum(-1, keepdims=True)
-        return step - total / slope
+        return step - total / slope, step, count + 1
 
-    step = jax.lax.fori_loop(0, 30, newton, -0.5 * (tops[0] + tops[1]))
+    def unsettled(state: tuple[Array, Array, Array]) -> Array:
+        step, before, count = state
+        return (before - step > 4 * jnp.finfo(step.dtype).eps * (1 + jnp.abs(step))).any() & (count < STEPS)
+
+    first = -0.5 * (tops[0] + tops[1])
+    step, _, _ = jax.lax.while_loop(unsettled, newton, newton((first, first, jnp.array(0))))
     both = jnp.stack([logs + step * direction, logs - step * direction])
     return jax.nn.log_softmax(both)
 

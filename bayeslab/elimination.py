@@ -177,9 +177,9 @@ def typical(distribution: Distribution, otherwise: Array) -> Array:
             value = distribution.scale_matrix / (distribution.concentration + size + 1)[..., None, None]
         case _:
             return otherwise
-    event = tuple(range(-distribution.event_dim, 0))
-    inside = jnp.asarray(distribution.support(value))
-    good = inside.reshape(inside.shape + (1,) * distribution.event_dim) & jnp.isfinite(value).all(event, keepdims=True)
+    matrix = distribution.event_dim == 2
+    root = jnp.linalg.cholesky(value) if matrix else jnp.where(value > 0, value, jnp.nan)
+    good = jnp.isfinite(root).all((-2, -1), keepdims=True) if matrix else jnp.isfinite(root)
     return jnp.where(good, value, otherwise)
 
 
@@ -233,8 +233,8 @@ def _normal(
 def _enumerated(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Conditional:
     """Every element of the site at every choice, all elements at once."""
     choices = jnp.asarray(prior.choices)
-    known = [term.at_choices(bound, values) for term in mine if term.at_choices is not None]
-    others = [term for term in mine if term.at_choices is None]
+    known = [c.density(bound, values) for term in mine if (c := term.choices) is not None and c.site == prior.name]
+    others = [term for term in mine if term.choices is None or term.choices.site != prior.name]
 
     def at(choice: Array) -> Array:
         given = values | {prior.name: jnp.full(prior.shape, choice)}

@@ -102,9 +102,11 @@ def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Ter
             points = {site: values[stored(site)] for site in sites & term.depends}
             return jax.vmap(lambda at: term.density(bound, values | at))(points).mean(0)
 
-        all_choices = None if term.at_choices is None else one(term._replace(density=term.at_choices, at_choices=None))
-        at_choices = None if all_choices is None else all_choices.density
-        return term._replace(density=mean, depends=term.depends - sites, reader=None, at_choices=at_choices)
+        choices = None
+        if term.choices is not None:
+            of_all = one(term._replace(density=term.choices.statistics, choices=None))
+            choices = term.choices._replace(statistics=of_all.density)
+        return term._replace(density=mean, depends=term.depends - sites, reader=None, choices=choices)
 
     return tuple(term if sites.isdisjoint(term.depends) else one(term) for term in of)
 
@@ -112,13 +114,15 @@ def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Ter
 def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[Point]) -> None:
     """Raises ValueError unless terms can be averaged over several sites, each given those that are eliminated after it.
 
-    For every site the mean over those before it must be linear in its statistics, and their evidence too.
+    For every site the mean over those before it must be linear in its statistics, and their evidence too; the first has
+    none before it, and averages over the sites of other blocks change nothing about that.
     at: in double precision. Their values have "given", see `averaged`.
     """
     if len(block) == 1:
         return  # proven already
-    checks, mean = [], of
-    for rule, stage in zip(block, stages(block, of), strict=True):
+    before = stages(block, of)
+    checks, mean = [], averaged(block[0], of, before[0])
+    for rule, stage in zip(block[1:], before[1:], strict=True):
         checks += [(rule, law(stage, rule)), (rule, law(mean, rule))]
         mean = averaged(rule, mean, stage)
     with jax.enable_x64(True):
@@ -143,18 +147,15 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
             known = density(rule, prior, conditional(rule, stage, bound, others | given).distribution)
         return _mean(rule, prior, term, known, bound, values)
 
-    depends = term.depends - {rule.site}
+    depends, batch_ndim, choices = term.depends - {rule.site}, term.batch_ndim, None
     if stage is not None:
         depends |= reaching(stage, rule.site)
-    return term._replace(density=mean, depends=depends, reader=None, at_choices=_all_choices(rule, term, stage))
-
-
-def _all_choices(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Any:
-    """The mean of what a term knows of all choices of another site, over points among the values."""
-    if term.at_choices is None or stage is not None or rule.family == ENUMERATED:
-        return None
-    of_all = term._replace(density=term.at_choices, at_choices=None, name=f"{term.name} at all choices")
-    return _averaged(rule, of_all, None).density
+    if term.choices is not None and term.choices.site == rule.site:
+        batch_ndim = term.choices.batch_ndim
+    elif term.choices is not None and stage is None and rule.family not in (ENUMERATED, "MarkovChain"):
+        of_all = term._replace(density=term.choices.statistics, choices=None, name=f"{term.name} at all choices")
+        choices = term.choices._replace(statistics=_averaged(rule, of_all, None).density)
+    return term._replace(density=mean, depends=depends, reader=None, batch_ndim=batch_ndim, choices=choices)
 
 
 def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, values: Values) -> Array:
@@ -163,9 +164,8 @@ def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, va
     def at(x: Array) -> Array:
         return term.density(bound, values | {rule.site: x})
 
-    if rule.family == ENUMERATED and term.at_choices is not None:
-        each = term.at_choices(bound, values)
-        return jnp.where(known == 0, 0.0, known * each).sum(-1)
+    if term.choices is not None and term.choices.site == rule.site:
+        return term.choices.mean(bound, values, known)
     if rule.family == ENUMERATED:
         return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
     if rule.family != NORMAL and (expected := family_of(rule, prior).expected) is not None:

@@ -23,7 +23,7 @@ from jax import Array
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional
 from bayeslab.program import Bound, Values
 from bayeslab.statistics import Frame, count, deviations, framed, quadratic_probes, statistics
-from bayeslab.terms import Prior, Term
+from bayeslab.terms import Choices, Prior, Term
 
 LARGEST = 200
 """Statistics of one label, at most."""
@@ -89,20 +89,25 @@ class Labelled(NamedTuple):
 
     def term(self, priors: dict[str, Prior]) -> Term:
         """What replaces the term; it looks for its table among the values."""
-        choices = len(priors[self.label].choices)  # type: ignore[arg-type]
+        size = len(priors[self.label].choices)  # type: ignore[arg-type]
 
-        def at_choices(bound: Bound, values: Values) -> Array:
+        def of_labels(bound: Bound, values: Values) -> Array:
+            return self.products(priors, values[self.name], values)  # type: ignore[arg-type]
+
+        def spread(bound: Bound, values: Values, products: Array) -> Array:
             table: Any = values[self.name]
-            return table.coefficients @ self.products(priors, table, values).T
+            return table.coefficients @ products.T
+
+        choices = Choices(self.label, of_labels, spread, 0)
 
         def density(bound: Bound, values: Values) -> Array:
-            of_labels = at_choices(bound, values)
-            chosen = jax.nn.one_hot(values[self.label], choices, dtype=of_labels.dtype)
-            return (of_labels * chosen).sum(-1)
+            each = choices.density(bound, values)
+            chosen = jax.nn.one_hot(values[self.label], size, dtype=each.dtype)
+            return (each * chosen).sum(-1)
 
         shape = priors[self.label].shape
-        about = (self.name, frozenset(self.sites), density, len(shape), prod(shape) * choices)
-        return Term(*about, at_choices=at_choices)
+        about = (self.name, frozenset(self.sites), density, len(shape), prod(shape) * size)
+        return Term(*about, choices=choices)
 
     def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
         """T of the module's formula, (label, statistic)."""

@@ -1,7 +1,8 @@
 """Points of a program: somewhere feasible, a sweep of Gibbs further, somewhere likely."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -60,26 +61,29 @@ def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -
     return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
 
 
-def scattered(key: Array, rules: tuple[Rule, ...], bound: Bound) -> Values:
+def scattered(
+    key: Array, rules: tuple[Rule, ...], of: tuple[Term, ...], bound: Bound, tables: Mapping[str, Any]
+) -> Values:
     """A random start for optimisers, about as far from others as the posterior is wide.
 
     From anywhere two sweeps on, in which Normal and discrete sites are drawn and the others take the middle of their
     conditional. Compiling random numbers would take longer than most optimisations, so there is one call for all.
+    of, tables: the terms of the log joint, and what they look for among the values.
     """
-    known = terms(bound)
-    sizes = [prod(prior.shape) for prior in known.priors.values()]
+    priors = terms(bound).priors
+    sizes = [prod(prior.shape) for prior in priors.values()]
     keys = jax.random.split(key)
     uniform = jax.random.uniform(keys[0], (1 + STARTING_SWEEPS, sum(sizes)), minval=1e-6, maxval=1 - 1e-6)
 
     def shaped(row: Array) -> Values:
         parts = jnp.split(row, np.cumsum(sizes)[:-1])
-        return {name: part.reshape(known.priors[name].shape) for name, part in zip(known.priors, parts, strict=True)}
+        return {name: part.reshape(priors[name].shape) for name, part in zip(priors, parts, strict=True)}
 
     def step(values: Values, row: Array) -> tuple[Values, None]:
         values, noise = dict(values), shaped(row)
         for rule in rules:
             old = values[rule.site]
-            q = conditional(rule, known.terms, bound, values, near=old).distribution
+            q = conditional(rule, of, bound, values | tables, near=old).distribution
             new = _at(rule, q, noise[rule.site], keys[1], old)
             values[rule.site] = new.reshape(old.shape).astype(old.dtype)
         return values, None

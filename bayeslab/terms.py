@@ -24,6 +24,30 @@ from bayeslab.program import Bound, Plate, Values, blueprint, structure, unwrapp
 Slice = Callable[..., list[Array]]
 
 
+class Choices(NamedTuple):
+    """A term at every choice of a discrete site that it is elementwise in, for less than one choice after the other.
+
+    statistics: (bound, values) -> (choice, ..., *batch), the same for many elements, with so many axes of a batch.
+    spread: (bound, values, statistics) -> the density at every choice, of the shape of the site and the choices. It is
+    linear in the statistics, so what is averaged over other sites is the statistics.
+    """
+
+    site: str
+    statistics: Callable[[Bound, Values], Array]
+    spread: Callable[[Bound, Values, Array], Array]
+    batch_ndim: int
+
+    def density(self, bound: Bound, values: Values) -> Array:
+        return self.spread(bound, values, self.statistics(bound, values))
+
+    def mean(self, bound: Bound, values: Values, probs: Array) -> Array:
+        """The term averaged over the site, (*batch): probabilities of all elements are added up before all else."""
+        statistics = self.statistics(bound, values)
+        [weights] = jax.linear_transpose(partial(self.spread, bound, values), statistics)(probs)
+        each = jnp.where(weights == 0, 0.0, weights * statistics)
+        return each.sum(tuple(range(each.ndim - self.batch_ndim)))
+
+
 class Term(NamedTuple):
     """A part of the log joint.
 
@@ -36,8 +60,6 @@ class Term(NamedTuple):
     reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
     know it without differentiation.
     holds: sites whose densities are in it, where it is more than that of the site it is named after.
-    at_choices: (bound, values) -> the density at every choice of the discrete site that it is elementwise in, of the
-    shape of that site and the choices, for terms that know it for less than one choice after the other.
     """
 
     name: str
@@ -47,7 +69,7 @@ class Term(NamedTuple):
     cost: int = 0
     reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
     holds: frozenset[str] = frozenset()
-    at_choices: Callable[[Bound, Values], Array] | None = None
+    choices: Choices | None = None
 
 
 class Prior(NamedTuple):
@@ -133,8 +155,8 @@ def terms_of(shapes: tuple) -> Terms:
     for name, place in outputs[0].items():
         slice_, cost = _slice(traced, [place], latent)
         shared = name in records and records[name]["shared"]
-        at_choices = partial(_prior_at_choices, priors[name]) if shared else None
-        found.append(Term(name, reached[place], _one(slice_), batch[name], cost, at_choices=at_choices))
+        choices = _prior_choices(priors[name], batch[name]) if shared else None
+        found.append(Term(name, reached[place], _one(slice_), batch[name], cost, choices=choices))
     computed = {
         name: frozenset().union(*(reached[place] for place in jax.tree.leaves(places)))
         for name, places in outputs[2].items()
@@ -157,13 +179,20 @@ def _is_repeated(fn: Distribution) -> bool:
     return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
 
 
-def _prior_at_choices(prior: Prior, bound: Bound, values: Values) -> Array:
+def _prior_choices(prior: Prior, batch_ndim: int) -> Choices:
     """The log probability of every choice, computed once for all elements that share it."""
-    fn = prior.distribution(bound, values)
     assert prior.choices is not None
-    lone = fn.base_dist.batch_shape
-    one = fn.base_dist.log_prob(prior.choices.reshape(-1, *(1,) * len(lone)))
-    return jnp.broadcast_to(jnp.moveaxis(one, 0, -1), (*prior.shape, len(prior.choices)))
+    choices = prior.choices.reshape(-1, *(1,) * batch_ndim)
+
+    def statistics(bound: Bound, values: Values) -> Array:
+        lone = prior.distribution(bound, values).base_dist
+        found = lone.log_prob(choices.reshape(-1, *(1,) * len(lone.batch_shape)))
+        return found.reshape(len(choices), *(1,) * (choices.ndim - found.ndim), *found.shape[1:])
+
+    def spread(bound: Bound, values: Values, statistics: Array) -> Array:
+        return jnp.broadcast_to(jnp.moveaxis(statistics, 0, -1), (*prior.shape, len(choices)))
+
+    return Choices(prior.name, statistics, spread, batch_ndim)
 
 
 def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:

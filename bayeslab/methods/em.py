@@ -1,7 +1,8 @@
 """Expectation maximisation from the conditionals of a program."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
 from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
+from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
@@ -36,8 +38,8 @@ class EM:
     Discrete sites are integrated out, and those of `collapse`, such as ("a",). A step takes the expectation of the log
     joint over them at the current point and maximises it over the others, one after the other: by the mode of the
     conditional where there is one in closed form, by quasi-Newton steps otherwise (Dempster, Laird and Rubin 1977; Meng
-    and Rubin 1993). Every third step starts where the two before lead, and is kept where the density grows (SQUAREM,
-    Varadhan and Roland 2008, doi:10.1111/j.1467-9469.2007.00585.x). The density never decreases.
+    and Rubin 1993). Steps start where those before lead, and are kept where the density grows, so it never decreases
+    (`bayeslab.methods.acceleration`).
     It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; the best is the result, group `history` has all.
@@ -80,19 +82,6 @@ class EM:
         return recovering(best_of(sampler, self.num_starts, "log_joint"), left, bound, most_probable)
 
 
-class Climb(NamedTuple):
-    """values: of the sites that are maximised over. log_joint: there.
-
-    before: flat unconstrained positions one and two steps ago. plain: steps since the last extrapolation.
-    """
-
-    values: Values
-    log_joint: Array
-    converged: Array
-    before: Array
-    plain: Array
-
-
 @dataclass(frozen=True)
 class EMSampler:
     """expect: sites that are averaged over, in the order of their elimination. closed: sites with a mode.
@@ -110,37 +99,27 @@ class EMSampler:
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.alone, bound)
 
-    def start(self, key: Array, bound: Bound) -> Climb:
-        values = scattered(key, self.alone, bound.plain)
+    def start(self, key: Array, bound: Bound) -> Ascent:
+        plain, of, tables = pieces(bound)
+        values = scattered(key, self.alone, of, plain, tables)
         values = {name: values[name] for name in bound.latent}
-        flat = ravel_pytree(unconstrained.position(bound, values))[0]
-        before = jnp.stack([flat, flat])
-        return Climb(values, _log_joint(bound, values), jnp.array(False), before, jnp.array(0))
+        return ascent(values, ravel_pytree(unconstrained.position(bound, values))[0], _log_joint(bound, values))
 
-    def adapt(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
-        new = jax.lax.cond(state.converged, lambda state: state, lambda state: self._climbed(state, bound), state)
-        log_joint = jnp.where(state.converged, jnp.nan, new.log_joint)
+    def adapt(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
+        new = ascended(
+            state, partial(self._climbed, bound), lambda _, moved: moved <= jnp.sqrt(jnp.finfo(moved.dtype).eps)
+        )
+        log_joint = jnp.where(state.converged, jnp.nan, new.objective)
         return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
 
-    def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
-        return state, Draws(state.values, {"lp": state.log_joint})
+    def advance(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
+        return state, Draws(state.best, {"lp": state.objective})
 
-    def _climbed(self, state: Climb, bound: Bound) -> Climb:
-        """One step; every third from where the two before lead if they go on like this."""
-        here, back = ravel_pytree(unconstrained.position(bound, state.values))
-        zero, one = state.before
-        leaps = state.plain == 2
-        far = unconstrained.constrained(bound, back(_extrapolated(zero, one, here)))
-        values = {name: jnp.where(leaps, far[name], value) for name, value in state.values.items()}
-        values = self._step(values, bound)
-        log_joint = _log_joint(bound, values)
-        moved = jnp.abs(ravel_pytree(unconstrained.position(bound, values))[0] - here).max()
-        small = moved <= jnp.sqrt(jnp.finfo(here.dtype).eps) * (1 + jnp.abs(here).max())
-        grown = log_joint > state.log_joint
-        converged = ~leaps & (small | ~grown) & jnp.isfinite(state.log_joint)
-        plain = jnp.where(leaps, 0, state.plain + 1)
-        new = Climb(values, log_joint, converged, jnp.stack([one, here]), plain)
-        return jax.tree.map(lambda a, b: jnp.where(grown, a, b), new, state._replace(converged=converged, plain=plain))
+    def _climbed(self, bound: Bound, best: Values, at: Array, leapt: Array) -> tuple[Values, Array, Array]:
+        back = ravel_pytree(unconstrained.position(bound, best))[1]
+        far = unconstrained.constrained(bound, back(at))
+        values = self._step({name: jnp.where(leapt, far[name], value) for name, value in best.items()}, bound)
+        return values, ravel_pytree(unconstrained.position(bound, values))[0], _log_joint(bound, values)
 
     def _step(self, values: Values, bound: Bound) -> Values:
         """One step of EM."""
@@ -194,14 +173,6 @@ class EMSampler:
         last, _ = jax.lax.fori_loop(0, INNER, step, (first, optimizer.init(first)))
         better = loss(last) < loss(first)
         return written(jax.tree.map(lambda a, b: jnp.where(better, a, b), last, first))
-
-
-def _extrapolated(zero: Array, one: Array, two: Array) -> Array:
-    """Where steps that change as the last two do would end."""
-    first, change = one - zero, two - 2 * one + zero
-    size = jnp.linalg.norm(change)
-    length = jnp.where(size > 0, jnp.maximum(jnp.linalg.norm(first) / jnp.where(size > 0, size, 1.0), 1.0), 1.0)
-    return zero + 2 * length * first + length**2 * change
 
 
 def _has_mode(rule: Rule, bound: Bound) -> bool:

@@ -1,17 +1,20 @@
 """Mean-field variational inference from the conditionals of a program."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution
+from jax.flatten_util import ravel_pytree
+from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
-from bayeslab.elimination import Rule, conditional, stages
+from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional, stages, typical
 from bayeslab.expectation import (
     averaged,
     averaged_jointly,
@@ -22,14 +25,15 @@ from bayeslab.expectation import (
     require_linear,
     stored,
 )
+from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.order import Block, blocked, joint_blocks
-from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, rules_of, widened
+from bayeslab.program import Bound, Values, structure, unwrapped
+from bayeslab.proof import Point, find_all, points, rules_of, widened
 from bayeslab.sweep import computed, scattered
-from bayeslab.terms import Term, terms, total
+from bayeslab.terms import Prior, Term, terms, total
 
 
 @dataclass(frozen=True)
@@ -83,24 +87,31 @@ class MeanField:
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
         blocks = blocked(joint_blocks(self.joint, bound, found), rules)
+        largest = max(blocks, key=lambda block: sum(prod(bound.sites[rule.site].shape) for rule in block))
+        blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         groups = groups_for_starts(bound, found, self.num_starts)
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
         return best_of(sampler, self.num_starts, "elbo")
 
 
+Move = Callable[[Array], Array]
+
+
 class Factors(NamedTuple):
     """The factor of every block.
 
     last: the distribution of its site that is eliminated last. known: what averages need of its sites.
-    entropies: (block,). elbo: after the last sweep.
+    entropies: (block,).
     """
 
     last: dict[str, Distribution]
     known: dict[str, Any]
     entropies: Array
-    elbo: Array
-    converged: Array
+
+
+class Climb(NamedTuple):
+    ascent: Ascent
     key: Array
 
 
@@ -117,54 +128,59 @@ class FactorSampler:
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.rules, bound)
 
-    def start(self, key: Array, data: Bound) -> Factors:
+    def start(self, key: Array, data: Bound) -> Climb:
         key, now = jax.random.split(key)
         bound, of, tables = pieces(data)
-        values = scattered(now, self.rules, bound)
         of = tuple(term._replace(reader=None) for term in of)  # averages have none, and a state keeps its form
+        values = scattered(now, self.rules, of, bound, tables)
         found = []
         for block in self.blocks:
             mine = {rule.site for rule in block}
             others = {name: value for name, value in values.items() if name not in mine}
-            found.append(_factor(block, of, bound, others | tables))
-        state = Factors({}, {}, jnp.zeros(0), -jnp.inf * jnp.ones(()), jnp.array(False), key)
-        return self._with(state, found)
+            found.append(_factor(block, of, bound, others | tables, values))
+        factors = self._joined(found)
+        return Climb(ascent(factors, self._coordinates(factors, bound)[0], -jnp.inf), key)
 
-    def adapt(self, state: Factors, data: Bound) -> tuple[Factors, Draws]:
-        new = jax.lax.cond(state.converged, lambda state: state, lambda state: self._swept(state, data), state)
-        elbo = jnp.where(state.converged, jnp.nan, new.elbo)
-        return new, Draws({}, {}, {"elbo": elbo, "converged": new.converged})
+    def adapt(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
+        new = ascended(state.ascent, partial(self._swept, data), lambda gain, _: gain < self.tolerance)
+        elbo = jnp.where(state.ascent.converged, jnp.nan, new.objective)
+        return state._replace(ascent=new), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
 
-    def advance(self, state: Factors, data: Bound) -> tuple[Factors, Draws]:
+    def advance(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
         bound, of, tables = pieces(data)
+        factors: Factors = state.ascent.best
         values: Values = {}
         log_q = jnp.zeros(())
         for block in self.blocks:
             mine = self._expected(block, of)
             for rule, stage in zip(block[::-1], stages(block, mine)[::-1], strict=True):
                 site = bound.sites[rule.site]
-                q = state.last.get(rule.site)
+                q = factors.last.get(rule.site)
                 if q is None:
-                    q = conditional(rule, stage, bound, values | state.known | tables).distribution
+                    q = conditional(rule, stage, bound, values | factors.known | tables).distribution
                 values[rule.site] = q.sample(keys.pop()).reshape(site.shape).astype(site.dtype)
                 log_q += q.log_prob(values[rule.site]).sum()
-        stats = {"lp": total(of, bound, values | tables), "log_q": log_q, "evidence_bound": state.elbo}
+        lp = total(of, bound, values | tables)
+        stats = {"lp": lp, "log_q": log_q, "evidence_bound": state.ascent.objective}
         return state._replace(key=key), Draws(values | computed(bound, values), stats)
 
-    def _swept(self, state: Factors, data: Bound) -> Factors:
-        """All factors anew, one after the other."""
+    def _swept(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
+        """All factors anew, one after the other; where they are; the bound."""
         bound, of, tables = pieces(data)
-        known, found = dict(state.known), []
+        known, found = dict(best.known), []
+        for name, far in self._coordinates(best, bound)[1](at).items():
+            known[name] = jnp.where(leapt, far, known[name])
         for block in self.blocks:
             others = [other for other in self.blocks if other != block]
             rule = block[-1]
             drawn = mean_prior(rule, terms(bound).priors[rule.site], others, bound, known)
-            found.append(_factor(block, self._expected(block, of), bound, known | tables, drawn))
+            near = _middles(block, best)
+            found.append(_factor(block, self._expected(block, of), bound, known | tables, near, drawn))
             known |= found[-1].known
-        new = self._with(state, found)
+        new = self._joined(found)
         elbo = found[-1].log_evidence + new.entropies[:-1].sum()
-        return new._replace(elbo=elbo, converged=elbo - state.elbo < self.tolerance)
+        return new, self._coordinates(new, bound)[0], elbo
 
     def _expected(self, block: Block, of: tuple[Term, ...]) -> tuple[Term, ...]:
         """The terms of the log joint, averaged over all other blocks."""
@@ -173,10 +189,25 @@ class FactorSampler:
                 of = averaged_jointly(other, of) if len(other) > 1 else averaged(other[0], of)
         return of
 
-    def _with(self, state: Factors, found: Sequence["Factor"]) -> Factors:
+    def _joined(self, found: Sequence["Factor"]) -> Factors:
         last = {block[-1].site: one.last for block, one in zip(self.blocks, found, strict=True)}
         known = {name: value for one in found for name, value in one.known.items()}
-        return state._replace(last=last, known=known, entropies=jnp.stack([one.entropy for one in found]))
+        return Factors(last, known, jnp.stack([one.entropy for one in found]))
+
+    def _coordinates(self, factors: Factors, bound: Bound) -> tuple[Array, Callable[[Array], dict[str, Array]]]:
+        """Flat coordinates of what a sweep starts from, and the way back.
+
+        The first block is left out, as a sweep begins by replacing it, and so are sites with structure.
+        """
+        free, back = {}, {}
+        for rule in (rule for block in self.blocks[1:] for rule in block):
+            name = stored(rule.site)
+            if isinstance(factors.known[name], jax.Array):
+                out, back[name] = _free(rule, terms(bound).priors[rule.site], bound, factors)
+                free[name] = out(factors.known[name])
+        flat, unflat = ravel_pytree(free)
+        flat = flat.astype(factors.entropies.dtype)  # none are numbers of single precision
+        return flat, lambda at: {name: back[name](value) for name, value in unflat(at).items()}
 
 
 class Factor(NamedTuple):
@@ -189,19 +220,27 @@ class Factor(NamedTuple):
 
 
 def _factor(
-    block: Block, of: tuple[Term, ...], bound: Bound, values: Values, drawn: Distribution | None = None
+    block: Block,
+    of: tuple[Term, ...],
+    bound: Bound,
+    values: Values,
+    near: Values,
+    drawn: Distribution | None = None,
 ) -> Factor:
-    """The conditional of a block under some terms, the site that is eliminated last first. drawn: its prior."""
+    """The conditional of a block under some terms, the site that is eliminated last first.
+
+    near: likely values, see `conditional`. drawn: the prior of the last site.
+    """
     priors, before = terms(bound).priors, stages(block, of)
     rule, stage = block[-1], before[-1]
-    last = conditional(rule, stage, bound, values, drawn=drawn)
+    last = conditional(rule, stage, bound, values, near.get(rule.site), drawn)
     rest = total([term for term in stage if rule.site not in term.depends], bound, values)
     known = {rule.site: density(rule, priors[rule.site], last.distribution)}
     total_entropy = entropy(rule, priors[rule.site], last.distribution)
     for rule, stage in zip(block[-2::-1], before[-2::-1], strict=True):
 
         def given(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
-            q = conditional(rule, stage, bound, values | at).distribution
+            q = conditional(rule, stage, bound, values | at, near.get(rule.site)).distribution
             return density(rule, priors[rule.site], q), entropy(rule, priors[rule.site], q)
 
         points, entropies = jax.vmap(given)(known)
@@ -213,16 +252,49 @@ def _factor(
     return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + rest)
 
 
+def _middles(block: Block, factors: Factors) -> Values:
+    """Likely values of the continuous sites of a block, where they are known."""
+    found = {}
+    for rule in block:
+        points = factors.known[stored(rule.site)]
+        if rule.family == NORMAL:
+            found[rule.site] = points.mean(0)
+        elif rule.site in factors.last and rule.family != ENUMERATED and isinstance(points, jax.Array):
+            found[rule.site] = typical(factors.last[rule.site], points[0])
+    return found
+
+
+def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Move, Move]:
+    """From what is known of a site to real numbers, and back."""
+    if rule.family == ENUMERATED:
+        return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
+    points = {name: factors.known[stored(name)] for name in prior.depends}
+    others = {name: one[0] if isinstance(one, jax.Array) else one.mode() for name, one in points.items()}
+    transform = biject_to(prior.distribution(bound, others).support)
+    return transform.inv, transform
+
+
 def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
-    """Averages over a block must be as exact as those over one site, with the factors that a fit begins with."""
+    """Averages over a block must be as exact as those over one site, whatever is known of the other sites."""
     joint = [block for block in sampler.blocks if len(block) > 1]
     if not joint:
         return
-    data = jax.jit(sampler.prepare)(bound)
-    state = jax.jit(sampler.start)(jax.random.PRNGKey(0), data)
-    plain, of, tables = pieces(widened(data))
-    known: Any = widened(state.known)
-    for block in joint:
-        values = {rule.site: known[stored(rule.site)][0] for rule in block}
-        at = (plain, known | tables | values | {"given": known | tables})
-        require_linear(sampler._expected(block, of), block, [at])
+    with jax.enable_x64(True):
+        here, there = points(widened(bound))
+        known: Any = {stored(rule.site): _any(rule, here, there[1]) for rule in sampler.rules}
+        for block in joint:
+            at = [(plain, known | values | {"given": known}) for plain, values in (here, there)]
+            require_linear(sampler._expected(block, terms(bound).terms), block, at)
+
+
+def _any(rule: Rule, point: Point, other: Values) -> Any:
+    """Something that could be known of a site: two points, or uneven probabilities."""
+    prior, site = terms(point[0]).priors[rule.site], rule.site
+    if rule.family == ENUMERATED:
+        assert prior.choices is not None
+        weights = 1.5 + jnp.cos(jnp.arange(prod(prior.shape) * len(prior.choices)))
+        weights = weights.reshape(*prior.shape, -1)
+        return weights / weights.sum(-1, keepdims=True)
+    if prior.discrete:
+        return unwrapped(prior.distribution(*point))
+    return jnp.stack([point[1][site], other[site]])

@@ -12,10 +12,11 @@ from bayeslab.program import Bound
 
 
 class Starts(NamedTuple):
-    """inner: states of all starts. objective: the last value of each that is a number."""
+    """inner: states of all starts. objective: the last value of each that is a number. converged: all of them."""
 
     inner: State
     objective: Array
+    converged: Array
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,20 @@ class BestOf:
 
     def start(self, key: Array, data: Any) -> Starts:
         states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)
-        return Starts(states, jnp.full(self.number, -jnp.inf))
+        return Starts(states, jnp.full(self.number, -jnp.inf), jnp.array(False))
 
     def adapt(self, state: Starts, data: Any) -> tuple[Starts, Draws]:
-        inner, draws = jax.vmap(self.inner.adapt, (0, None))(state.inner, data)
-        now = draws.history[self.objective]
-        return Starts(inner, jnp.where(jnp.isfinite(now), now, state.objective)), draws
+        def step(state: Starts) -> tuple[Starts, Draws]:
+            inner, draws = jax.vmap(self.inner.adapt, (0, None))(state.inner, data)
+            now = draws.history[self.objective]
+            best = jnp.where(jnp.isfinite(now), now, state.objective)
+            return Starts(inner, best, jnp.all(draws.history.get("converged", jnp.array(False)))), draws
+
+        def rest(state: Starts) -> tuple[Starts, Draws]:
+            same = jax.eval_shape(step, state)[1]
+            return state, jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.array(jnp.nan).astype(leaf.dtype)), same)
+
+        return jax.lax.cond(state.converged, rest, step, state)
 
     def advance(self, state: Starts, data: Any) -> tuple[Starts, Draws]:
         best = jnp.argmax(state.objective)
