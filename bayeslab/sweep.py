@@ -1,6 +1,6 @@
 """Points of a program: somewhere feasible, a sweep of Gibbs further, somewhere likely."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -62,7 +62,7 @@ def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -
 
 
 def scattered(
-    key: Array, rules: tuple[Rule, ...], of: tuple[Term, ...], bound: Bound, tables: Mapping[str, Any]
+    key: Array, rules: tuple[Rule, ...], of: tuple[Term, ...], bound: Bound, tables: dict[str, Any]
 ) -> Values:
     """A random start for optimisers, about as far from others as the posterior is wide.
 

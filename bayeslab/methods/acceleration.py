@@ -27,7 +27,7 @@ class Ascent(NamedTuple):
 
     at: flat coordinates where the next step starts. leapt: whether that is elsewhere than at the best.
     inputs, outputs: coordinates before and after the last steps, (MEMORY + 1, size); the last output is of the best.
-    count: how many of them are one after the other.
+    number: how many of them are one after the other.
     """
 
     best: Any
@@ -36,7 +36,7 @@ class Ascent(NamedTuple):
     leapt: Array
     inputs: Array
     outputs: Array
-    count: Array
+    number: Array
     converged: Array
 
 
@@ -66,21 +66,21 @@ def _stepped(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -
     small = done(gain, jnp.abs(there - state.at).max(initial=0.0) / (1 + jnp.abs(there).max(initial=0.0)))
     inputs = jnp.concatenate([state.inputs[1:], state.at[None]])
     outputs = jnp.concatenate([state.outputs[1:], there[None]])
-    count = jnp.minimum(state.count + 1, MEMORY + 1)
+    number = jnp.minimum(state.number + 1, MEMORY + 1)
     close = gain < CLOSE
-    leaps = grown & ~small & (~close | (count > 1))
-    leap = jnp.where(close, _crossing(inputs, outputs, count), state.at + LENGTH * (there - state.at))
-    if_grown = Ascent(new, objective, jnp.where(leaps, leap, there), leaps, inputs, outputs, count, grown)
+    leaps = grown & ~small & (~close | (number > 1))
+    leap = jnp.where(close, _crossing(inputs, outputs, number), state.at + LENGTH * (there - state.at))
+    if_grown = Ascent(new, objective, jnp.where(leaps, leap, there), leaps, inputs, outputs, number, grown)
     no = jnp.zeros_like(grown)
-    undone = state._replace(at=state.outputs[-1], leapt=no, count=jnp.zeros_like(count))
+    undone = state._replace(at=state.outputs[-1], leapt=no, number=jnp.zeros_like(number))
     kept = jax.tree.map(lambda a, b: jnp.where(grown, a, b), if_grown, undone)
     return kept._replace(converged=~state.leapt & (small | ~grown) & jnp.isfinite(state.objective))
 
 
-def _crossing(inputs: Array, outputs: Array, count: Array) -> Array:
+def _crossing(inputs: Array, outputs: Array, number: Array) -> Array:
     """Where the map, linear through its last values, stays where it is, as nearly as can be."""
     steps = outputs - inputs
-    known = (jnp.arange(MEMORY) >= MEMORY + 1 - count)[:, None]
+    known = (jnp.arange(MEMORY) >= MEMORY + 1 - number)[:, None]
     changes, moves = (jnp.where(known, jnp.diff(one, axis=0), 0.0) for one in (steps, outputs))
     size = jnp.linalg.norm(changes, axis=1, keepdims=True)
     scale = jnp.where(size > 0, size, 1.0)

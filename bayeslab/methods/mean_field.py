@@ -133,12 +133,16 @@ class FactorSampler:
         bound, of, tables = pieces(data)
         of = tuple(term._replace(reader=None) for term in of)  # averages have none, and a state keeps its form
         values = scattered(now, self.rules, of, bound, tables)
-        found = []
-        for block in self.blocks:
-            mine = {rule.site for rule in block}
-            others = {name: value for name, value in values.items() if name not in mine}
-            found.append(_factor(block, of, bound, others | tables, values))
-        factors = self._joined(found)
+
+        def found(values: Values) -> Factors:
+            return self._joined([_factor(block, of, bound, values | tables, values) for block in self.blocks])
+
+        # a sweep needs to know something of every site, and nothing else: it would take as long to compile again
+        shapes = jax.eval_shape(found, values)
+        factors = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        for rule in self.rules:
+            shape = shapes.known[stored(rule.site)]
+            factors.known[stored(rule.site)] = _only(rule, of, bound, values | tables, shape)
         return Climb(ascent(factors, self._coordinates(factors, bound)[0], -jnp.inf), key)
 
     def adapt(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
@@ -250,6 +254,16 @@ def _factor(
         total_entropy += entropies.mean()
     named = {stored(site): value for site, value in known.items()}
     return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + rest)
+
+
+def _only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: Any) -> Any:
+    """What averages need of a site that has one value; of a site with structure, its conditional."""
+    prior, value = terms(bound).priors[rule.site], values[rule.site]
+    if rule.family == ENUMERATED:
+        return (value[..., None] == jnp.asarray(prior.choices)).astype(shape.dtype)
+    if prior.discrete:
+        return density(rule, prior, conditional(rule, of, bound, values).distribution)
+    return jnp.broadcast_to(value, shape.shape).astype(shape.dtype)
 
 
 def _middles(block: Block, factors: Factors) -> Values:
