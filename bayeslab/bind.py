@@ -167,7 +167,7 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
     notes: dict[str, dict[str, Any]] = {}
 
     def run(bound: Bound) -> dict[str, Any]:
-        model = substitute(uncondition(seed(bound.function, jax.random.PRNGKey(0))), substitute_fn=feasible)
+        model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
         sites = {n: s for n, s in trace(model).get_trace(**bound.inputs).items() if is_random(s)}
         for name, site in sites.items():
             family = type(unwrapped(site["fn"])).__name__
@@ -219,7 +219,7 @@ def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, En
 @jax.jit
 def _written(bound: Bound) -> dict[str, Any]:
     """The values that the program itself gives with obs=."""
-    written = Written(bound.function)
+    written = Written(bound.source)
     trace(substitute(seed(written, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
     return written.values
 

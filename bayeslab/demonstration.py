@@ -18,10 +18,12 @@ from bayeslab.diagnosis import diagnose
 from bayeslab.draws import Method
 from bayeslab.explain import explain
 from bayeslab.fit import fit
+from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import NUTS
+from bayeslab.methods.mean_field import MeanField
 from bayeslab.methods.svi import SVI, full_rank_normal
 from bayeslab.plots import plot_comparison, plot_elbo, plot_posteriors
 from bayeslab.predict import predict
@@ -109,7 +111,7 @@ def _methods(lecture: ModuleType, data: Data, draws: int) -> tuple[dict[str, Met
         methods["SVI full rank"] = SVI(full_rank_normal(), num_samples=total)
     else:
         reasons["SVI full rank"] = "with one latent number it is the same as mean field"
-    return methods | {"MAP": MAP()}, reasons
+    return methods | {"MeanField": MeanField(num_samples=total), "MAP": MAP(), "EM": EM()}, reasons
 
 
 def _dimension(lecture: ModuleType, data: Data) -> int:
@@ -204,7 +206,7 @@ def _rank(trees: Mapping[str, DataTree]) -> Figure | None:
 
 
 def _elbo(trees: Mapping[str, DataTree]) -> Figure | None:
-    """The ELBO of every guide, below the log evidence where that is known."""
+    """The ELBO of every variational fit, below the log evidence where that is known."""
     from matplotlib import pyplot
 
     runs = {n: t for n, t in trees.items() if "history" in t.children and "elbo" in t["history"]}

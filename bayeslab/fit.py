@@ -94,7 +94,8 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     elif "log_q" in stats:
         attributes |= _approximation(np.asarray(stats["lp"]), np.asarray(stats["log_q"]))
     if "evidence_bound" in stats:
-        attributes |= {"elbo": float(stats["evidence_bound"].mean()), "elbo_se": 0.0}
+        error = float(np.mean(stats.get("evidence_bound_se", 0.0)))
+        attributes |= {"elbo": float(stats["evidence_bound"].mean()), "elbo_se": error}
     if "converged" in run.history:
         attributes |= _convergence(run.history)
     return attributes | provenance()
@@ -130,7 +131,8 @@ def _refuse_impossible(run: Run, bound: Bound) -> None:
     """Impossible data come back from compiled code as a frozen 'posterior': refuse it, and name the site."""
     for name in ("elbo", "log_joint"):
         if name in run.history:
-            well = np.isfinite(run.history[name][:, 0]) | (run.history["converged"][:, 0] == 1)  # before this run
+            before = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
+            well = np.isfinite(run.history[name][:, 0]) | before
             if not well.reshape(len(well), -1).any(-1).all():
                 _blame(bound)
     if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():

@@ -92,7 +92,7 @@ _CHECKED = ("parameter", "valid", "support", "bound")
 
 
 def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:
-    written = Written(bound.function)
+    written = Written(bound.source)
     model = substitute(condition(written, data=bound.observed), data=latent)
     run = trace(seed(model, jax.random.PRNGKey(0))).get_trace(**bound.inputs)
     for name, site in run.items():

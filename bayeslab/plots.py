@@ -59,13 +59,13 @@ def plot_posteriors(
 
 
 def plot_elbo(tree: DataTree, ax: Axes | None = None) -> Axes:
-    """The ELBO of every step, smoothed on top, with the step at which the optimisation stopped.
+    """The ELBO of every step, smoothed on top, with the step at which the optimisation stopped, for every start.
 
-    Reads variable elbo (chain, step) of group history; the log evidence is drawn where it is known.
-    The early climb may leave the picture below. Raises ValueError where there is no such history.
+    Reads variable elbo (chain, step) or (chain, step, start) of group history; the log evidence is drawn where it is
+    known. The early climb may leave the picture below. Raises ValueError where there is no such history.
     """
     if "history" not in tree.children or "elbo" not in tree["history"]:
-        raise ValueError("The tree has no ELBO in a group 'history'; only SVI records one.")
+        raise ValueError("The tree has no ELBO in a group 'history'; only SVI and MeanField record one.")
     ax = _one_axis() if ax is None else ax
     runs = tree["history"]["elbo"].transpose(..., "step").values
     runs = [run[np.isfinite(run)] for run in runs.reshape(-1, runs.shape[-1])]

@@ -146,7 +146,7 @@ def _simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at
-        model = substitute(uncondition(seed(bound.function, key)), data=values)
+        model = substitute(uncondition(seed(bound.source, key)), data=values)
         sites = trace(model).get_trace(**bound.inputs)
         return {
             name: jnp.asarray(site["value"])

@@ -1,7 +1,7 @@
 """Programs: plain NumPyro functions, and what binding one to data yields."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -16,6 +16,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
 from bayeslab.observation import Observation
+from bayeslab.subsampling import Plates
 
 Program = Callable[..., Any]
 Data = Mapping[str, Any]
@@ -83,7 +84,7 @@ class Frozen:
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["arrays", "observed", "present", "transform"],
+    data_fields=["arrays", "observed", "present", "transform", "batches"],
     meta_fields=["function", "settings", "guarded"],
 )
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Bound:
     present: for sites with missing entries only, which entries are there.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
     transform: what runs the program for inference in place of the function, with sites integrated out for example.
+    batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
     """
 
     function: Program
@@ -109,6 +111,12 @@ class Bound:
     present: Values
     guarded: tuple[str, ...] = ()
     transform: "Transform | None" = None
+    batches: Values = field(default_factory=dict)
+
+    @property
+    def source(self) -> Plates:
+        """The function, with subsampled plates drawn whole or as the batches say."""
+        return Plates(self.function, self.batches)
 
     @property
     def inputs(self) -> dict[str, Any]:
@@ -120,19 +128,19 @@ class Bound:
         if self.transform is not None:
             return self.transform.run(self.plain)
         with Observation(self.present, self.guarded), condition(data=self.observed):
-            return self.function(**self.inputs)
+            return self.source(**self.inputs)
 
     @property
     def plain(self) -> "Bound":
         """The program as it was written."""
         return replace(self, transform=None)
 
-    def prior_draw(self, key: Array) -> dict[str, Any]:
-        """The sample sites of one run, observed sites drawn like all others.
+    def prior_draw(self, key: Array, source: Plates | None = None) -> dict[str, Any]:
+        """The sample sites of one run, observed sites drawn like all others. source: to hear of its plates.
 
         Raises NotImplementedError where a site has no sampler, as improper priors have none.
         """
-        run = trace(uncondition(seed(self.function, key))).get_trace(**self.inputs)
+        run = trace(uncondition(seed(source or self.source, key))).get_trace(**self.inputs)
         return {name: site for name, site in run.items() if is_random(site)}
 
     def log_joint(self, latent: Values) -> Array:

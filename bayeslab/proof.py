@@ -244,7 +244,7 @@ def _generic(bound: Bound) -> tuple[Values, list[Values]]:
     """Other data, and values of the latent sites at two points, all inside their supports."""
 
     def run(point: int) -> dict[str, Array]:
-        seeded = seed(bound.function, jax.random.PRNGKey(2 + point))
+        seeded = seed(bound.source, jax.random.PRNGKey(2 + point))
         model = substitute(uncondition(seeded), substitute_fn=partial(_anywhere, point))
         sites = trace(model).get_trace(**bound.inputs)
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}

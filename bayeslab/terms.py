@@ -104,10 +104,7 @@ class Terms(NamedTuple):
 
 
 def terms(bound: Bound) -> Terms:
-    """The terms of a program, with everything that depends on its structure alone.
-
-    Raises ValueError for a subsampled plate.
-    """
+    """The terms of a program, with everything that depends on its structure alone."""
     return terms_of(structure(bound))
 
 
@@ -122,7 +119,6 @@ def terms_of(shapes: tuple) -> Terms:
     def run(bound: Bound, latent: Values) -> tuple[dict[str, Array], dict[str, list[Any]], dict[str, Any]]:
         model = substitute(seed(bound.program, jax.random.PRNGKey(0)), data=latent)
         sites = trace(model).get_trace()
-        _refuse_subsampling(sites)
         densities, parameters = {}, {}
         computed = {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
         for name, site in sites.items():
@@ -263,12 +259,3 @@ def _choices(fn: Distribution) -> np.ndarray | None:
     except (NotImplementedError, jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
         return None
     return None if isinstance(values, jax.core.Tracer) else np.asarray(values).reshape(-1)
-
-
-def _refuse_subsampling(sites: dict[str, Any]) -> None:
-    for name, site in sites.items():
-        if site["type"] == "plate" and site["args"][1] is not None and site["args"][0] != site["args"][1]:
-            raise ValueError(
-                f"plate '{name}' is subsampled ({site['args'][1]} of {site['args'][0]}), so its sites cannot be "
-                "eliminated; draw it whole"
-            )

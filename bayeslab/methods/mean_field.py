@@ -10,30 +10,23 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions import biject_to
 
 from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
-from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional, stages, typical
-from bayeslab.expectation import (
-    averaged,
-    averaged_jointly,
-    density,
-    entropy,
-    has_expectations,
-    mean_prior,
-    require_linear,
-    stored,
-)
+from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
+from bayeslab.expectation import has_expectations, mean_prior, require_linear, stored
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
+from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
+from bayeslab.methods.minibatches import BatchSampler, Subsample, batch_of, subsamples
 from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.order import Block, blocked, joint_blocks
 from bayeslab.program import Bound, Values, structure, unwrapped
-from bayeslab.proof import Point, find_all, points, rules_of, widened
+from bayeslab.proof import Found, Point, find_all, points, rules_of, widened
 from bayeslab.sweep import computed, scattered
-from bayeslab.terms import Prior, Term, terms, total
+from bayeslab.terms import Prior, terms, total
 
 
 @dataclass(frozen=True)
@@ -48,6 +41,9 @@ class MeanField:
     tolerance: it has converged when a sweep gains less, in nats.
     num_steps: the most sweeps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; draws are of the one with the largest bound, group `history` has all.
+    Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
+    There are num_steps of them, the result has the sites that batches share, and its bound is an average of noisy ones,
+    with its standard error (`bayeslab.methods.minibatches`).
     """
 
     num_steps: int = 2000
@@ -72,17 +68,10 @@ class MeanField:
     def plan(self, bound: Bound) -> Sampler:
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
+        if plates := subsamples(bound):
+            return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")
         found = find_all(bound)
-        if reasons := [f"site '{one.site}': {one.reason}" for one in found if one.rule is None]:
-            raise ValueError(f"MeanField needs conditionals in closed form ({'; '.join(reasons)}); use SVI()")
-        rules = rules_of(found)
-        priors = terms(bound).priors
-        for rule in rules:
-            if not has_expectations(rule, priors[rule.site]):
-                raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use SVI()")
-            labels = [name for name in priors[rule.site].depends if priors[name].discrete]
-            if labels and rule.family == "MarkovChain":
-                raise ValueError(f"site '{rule.site}' is a chain that depends on discrete sites {labels}; use Gibbs()")
+        rules = _averaged(found, bound)
         for name in (name for block in self.joint for name in block):
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
@@ -94,20 +83,40 @@ class MeanField:
         _require_exact(sampler, bound)
         return best_of(sampler, self.num_starts, "elbo")
 
+    def _of_batches(self, bound: Bound, plates: tuple[Subsample, ...]) -> BatchSampler:
+        if self.joint:
+            raise ValueError("MeanField keeps no joint blocks with subsampled plates; draw the plates whole")
+        if bound.transform is not None:
+            raise ValueError("MeanField takes batches of a program as it is written, without sites integrated out")
+        small = batch_of(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
+        rules = _averaged(find_all(small), small)
+        names = {plate.plate for plate in plates}
+        own = [rule for rule in rules if names & {plate.name for plate in small.sites[rule.site].plates}]
+        shared = [rule for rule in rules if rule not in own]
+        if not shared:
+            raise ValueError("every site is inside of a subsampled plate, so there is nothing that batches share")
+        for rule in shared:
+            if rule.family == "MarkovChain":
+                raise ValueError(f"site '{rule.site}' is a chain that batches share; draw the plates whole")
+        return BatchSampler(tuple(shared), tuple(own), plates, structure(bound))
+
+
+def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
+    """The rules of all sites; raises ValueError unless terms can be averaged over every one of them."""
+    if reasons := [f"site '{one.site}': {one.reason}" for one in found if one.rule is None]:
+        raise ValueError(f"MeanField needs conditionals in closed form ({'; '.join(reasons)}); use SVI()")
+    rules = rules_of(found)
+    priors = terms(bound).priors
+    for rule in rules:
+        if not has_expectations(rule, priors[rule.site]):
+            raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use SVI()")
+        labels = [name for name in priors[rule.site].depends if priors[name].discrete]
+        if labels and rule.family == "MarkovChain":
+            raise ValueError(f"site '{rule.site}' is a chain that depends on discrete sites {labels}; use Gibbs()")
+    return rules
+
 
 Move = Callable[[Array], Array]
-
-
-class Factors(NamedTuple):
-    """The factor of every block.
-
-    last: the distribution of its site that is eliminated last. known: what averages need of its sites.
-    entropies: (block,).
-    """
-
-    last: dict[str, Distribution]
-    known: dict[str, Any]
-    entropies: Array
 
 
 class Climb(NamedTuple):
@@ -135,14 +144,14 @@ class FactorSampler:
         values = scattered(now, self.rules, of, bound, tables)
 
         def found(values: Values) -> Factors:
-            return self._joined([_factor(block, of, bound, values | tables, values) for block in self.blocks])
+            return joined(self.blocks, [factor(block, of, bound, values | tables, values) for block in self.blocks])
 
         # a sweep needs to know something of every site, and nothing else: it would take as long to compile again
         shapes = jax.eval_shape(found, values)
         factors = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         for rule in self.rules:
             shape = shapes.known[stored(rule.site)]
-            factors.known[stored(rule.site)] = _only(rule, of, bound, values | tables, shape)
+            factors.known[stored(rule.site)] = only(rule, of, bound, values | tables, shape)
         return Climb(ascent(factors, self._coordinates(factors, bound)[0], -jnp.inf), key)
 
     def adapt(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
@@ -157,7 +166,7 @@ class FactorSampler:
         values: Values = {}
         log_q = jnp.zeros(())
         for block in self.blocks:
-            mine = self._expected(block, of)
+            mine = expected(block, self.blocks, of)
             for rule, stage in zip(block[::-1], stages(block, mine)[::-1], strict=True):
                 site = bound.sites[rule.site]
                 q = factors.last.get(rule.site)
@@ -179,24 +188,12 @@ class FactorSampler:
             others = [other for other in self.blocks if other != block]
             rule = block[-1]
             drawn = mean_prior(rule, terms(bound).priors[rule.site], others, bound, known)
-            near = _middles(block, best)
-            found.append(_factor(block, self._expected(block, of), bound, known | tables, near, drawn))
+            near = middles(block, best)
+            found.append(factor(block, expected(block, self.blocks, of), bound, known | tables, near, drawn))
             known |= found[-1].known
-        new = self._joined(found)
+        new = joined(self.blocks, found)
         elbo = found[-1].log_evidence + new.entropies[:-1].sum()
         return new, self._coordinates(new, bound)[0], elbo
-
-    def _expected(self, block: Block, of: tuple[Term, ...]) -> tuple[Term, ...]:
-        """The terms of the log joint, averaged over all other blocks."""
-        for other in self.blocks:
-            if other != block:
-                of = averaged_jointly(other, of) if len(other) > 1 else averaged(other[0], of)
-        return of
-
-    def _joined(self, found: Sequence["Factor"]) -> Factors:
-        last = {block[-1].site: one.last for block, one in zip(self.blocks, found, strict=True)}
-        known = {name: value for one in found for name, value in one.known.items()}
-        return Factors(last, known, jnp.stack([one.entropy for one in found]))
 
     def _coordinates(self, factors: Factors, bound: Bound) -> tuple[Array, Callable[[Array], dict[str, Array]]]:
         """Flat coordinates of what a sweep starts from, and the way back.
@@ -212,70 +209,6 @@ class FactorSampler:
         flat, unflat = ravel_pytree(free)
         flat = flat.astype(factors.entropies.dtype)  # none are numbers of single precision
         return flat, lambda at: {name: back[name](value) for name, value in unflat(at).items()}
-
-
-class Factor(NamedTuple):
-    """The optimal factor of one block. log_evidence: of all its sites, with the terms that they do not reach."""
-
-    last: Distribution
-    known: dict[str, Any]
-    entropy: Array
-    log_evidence: Array
-
-
-def _factor(
-    block: Block,
-    of: tuple[Term, ...],
-    bound: Bound,
-    values: Values,
-    near: Values,
-    drawn: Distribution | None = None,
-) -> Factor:
-    """The conditional of a block under some terms, the site that is eliminated last first.
-
-    near: likely values, see `conditional`. drawn: the prior of the last site.
-    """
-    priors, before = terms(bound).priors, stages(block, of)
-    rule, stage = block[-1], before[-1]
-    last = conditional(rule, stage, bound, values, near.get(rule.site), drawn)
-    rest = total([term for term in stage if rule.site not in term.depends], bound, values)
-    known = {rule.site: density(rule, priors[rule.site], last.distribution)}
-    total_entropy = entropy(rule, priors[rule.site], last.distribution)
-    for rule, stage in zip(block[-2::-1], before[-2::-1], strict=True):
-
-        def given(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
-            q = conditional(rule, stage, bound, values | at, near.get(rule.site)).distribution
-            return density(rule, priors[rule.site], q), entropy(rule, priors[rule.site], q)
-
-        points, entropies = jax.vmap(given)(known)
-        times = points.shape[1]
-        known = {name: jnp.repeat(value, times, axis=0) for name, value in known.items()}
-        known[rule.site] = points.reshape(-1, *points.shape[2:])
-        total_entropy += entropies.mean()
-    named = {stored(site): value for site, value in known.items()}
-    return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + rest)
-
-
-def _only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: Any) -> Any:
-    """What averages need of a site that has one value; of a site with structure, its conditional."""
-    prior, value = terms(bound).priors[rule.site], values[rule.site]
-    if rule.family == ENUMERATED:
-        return (value[..., None] == jnp.asarray(prior.choices)).astype(shape.dtype)
-    if prior.discrete:
-        return density(rule, prior, conditional(rule, of, bound, values).distribution)
-    return jnp.broadcast_to(value, shape.shape).astype(shape.dtype)
-
-
-def _middles(block: Block, factors: Factors) -> Values:
-    """Likely values of the continuous sites of a block, where they are known."""
-    found = {}
-    for rule in block:
-        points = factors.known[stored(rule.site)]
-        if rule.family == NORMAL:
-            found[rule.site] = points.mean(0)
-        elif rule.site in factors.last and rule.family != ENUMERATED and isinstance(points, jax.Array):
-            found[rule.site] = typical(factors.last[rule.site], points[0])
-    return found
 
 
 def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Move, Move]:
@@ -298,7 +231,7 @@ def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
         known: Any = {stored(rule.site): _any(rule, here, there[1]) for rule in sampler.rules}
         for block in joint:
             at = [(plain, known | values | {"given": known}) for plain, values in (here, there)]
-            require_linear(sampler._expected(block, terms(bound).terms), block, at)
+            require_linear(expected(block, sampler.blocks, terms(bound).terms), block, at)
 
 
 def _any(rule: Rule, point: Point, other: Values) -> Any:

@@ -1,0 +1,237 @@
+"""Mean field from batches of the subsampled plates of a program: natural-gradient steps on what all elements share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.draws import Draws
+from bayeslab.elimination import Rule
+from bayeslab.expectation import mean_prior, stored
+from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
+from bayeslab.program import Bound, Values, blueprint, structure
+from bayeslab.sweep import computed, scattered, somewhere
+from bayeslab.terms import Term, terms, total
+
+DELAY, FORGETTING = 1.0, 0.7
+"""The step of number t goes (t + DELAY)^-FORGETTING of the way."""
+INNER = 10
+"""Sweeps over the sites of a batch, where there are several."""
+
+
+class Subsample(NamedTuple):
+    """A plate with `size` elements, of which the program draws `batch`."""
+
+    plate: str
+    size: int
+    batch: int
+
+
+def subsamples(bound: Bound) -> tuple[Subsample, ...]:
+    """The plates that the program subsamples."""
+    return _subsamples(structure(bound.plain))
+
+
+@lru_cache(maxsize=64)
+def _subsamples(shapes: tuple) -> tuple[Subsample, ...]:
+    bound = blueprint(shapes)
+    found: dict[str, tuple[int, int]] = {}
+
+    def run(bound: Bound) -> None:
+        source = bound.source
+        bound.prior_draw(jax.random.PRNGKey(0), source)
+        found.update(source.asked)
+
+    with jax.enable_x64(shapes[0]):
+        jax.eval_shape(run, bound)
+    return tuple(Subsample(name, *sizes) for name, sizes in found.items())
+
+
+def batch_of(bound: Bound, indices: Mapping[str, Array]) -> Bound:
+    """The program with some elements of its subsampled plates, each of which counts once."""
+
+    def chosen(name: str, value: Array) -> Array:
+        site = bound.sites[name]
+        for plate in site.plates:
+            if plate.name in indices:
+                value = jnp.take(value, indices[plate.name], len(site.shape) - site.event_dim + plate.dim)
+        return value
+
+    observed = {name: chosen(name, value) for name, value in bound.observed.items()}
+    present = {name: chosen(name, value) for name, value in bound.present.items()}
+    return replace(bound, observed=observed, present=present, batches=dict(indices))
+
+
+class Progress(NamedTuple):
+    """factors: of the shared sites. elbo, spread: average of its noisy values, and of their squared deviations."""
+
+    factors: Factors
+    elbo: Array
+    spread: Array
+    step: Array
+    key: Array
+
+
+@dataclass(frozen=True)
+class BatchSampler:
+    """Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055).
+
+    A step draws a batch, finds the factors of its own sites, and moves the factor of every shared site a part of the
+    way to the conditional that the whole data would give if they were like the batch.
+    shared, own: rules of the sites outside and inside of the subsampled plates.
+    """
+
+    shared: tuple[Rule, ...]
+    own: tuple[Rule, ...]
+    plates: tuple[Subsample, ...]
+    structure: Any
+
+    def start(self, key: Array, bound: Bound) -> Progress:
+        key, first, second = jax.random.split(key, 3)
+        small = self._drawn(first, bound)
+        of, values = terms(small).terms, scattered(second, (*self.shared, *self.own), terms(small).terms, small, {})
+        known = self._known(of, small, values, (*self.shared, *self.own))
+        counted = self._counted(of, small)
+        factors = [self._factor(rule, counted, small, known, values) for rule in self.shared]
+        zero = jnp.zeros((), factors[0].entropy.dtype)
+        return Progress(joined(self._blocks(self.shared), factors), zero, zero, jnp.array(0), key)
+
+    def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
+        key, first, second = jax.random.split(state.key, 3)
+        rate = (state.step + DELAY + 1.0) ** -FORGETTING
+        small = self._drawn(first, bound)
+        of = terms(small).terms
+        known: dict[str, Any] = dict(state.factors.known)
+        known, entropies = self._completed(second, of, small, known)
+        counted = self._counted(of, small)
+        averaged = expected((), self._blocks((*self.shared, *self.own)), counted)
+        now = total(averaged, small, known) + state.factors.entropies.sum() + entropies
+        weight = jnp.where(state.step == 0, 1.0, rate)
+        elbo = state.elbo + weight * (now - state.elbo)
+        spread = state.spread + weight * ((now - state.elbo) * (now - elbo) - state.spread)
+        found = []
+        for rule in self.shared:
+            before = {"rate": rate, "before": state.factors.last}
+            near = middles((rule,), state.factors)
+            found.append(self._factor(rule, counted, small, known | before, near, blended=True))
+            known |= found[-1].known
+        new = Progress(joined(self._blocks(self.shared), found), elbo, spread, state.step + 1, key)
+        return new, Draws({}, {}, {"elbo": elbo})
+
+    def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
+        key, *keys = jax.random.split(state.key, 1 + len(self.shared))
+        values: Values = {}
+        for rule, now in zip(self.shared, keys, strict=True):
+            site = bound.sites[rule.site]
+            values[rule.site] = state.factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
+        rate = (state.step + DELAY) ** -FORGETTING
+        stats = {"evidence_bound": state.elbo, "evidence_bound_se": jnp.sqrt(state.spread * rate / (2 - rate))}
+        drawn = values if self.own else values | computed(bound, values)
+        return state._replace(key=key), Draws(drawn, stats)
+
+    def _drawn(self, key: Array, bound: Bound) -> Bound:
+        """A batch, drawn with replacement."""
+        keys = jax.random.split(key, len(self.plates))
+        drawn = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, self.plates, strict=True))
+        indices = {plate.plate: chosen for plate, chosen in zip(self.plates, drawn, strict=True)}
+        return batch_of(bound, indices)
+
+    def _known(self, of: tuple[Term, ...], small: Bound, values: Values, rules: tuple[Rule, ...]) -> dict[str, Any]:
+        """What averages need of sites that have one value."""
+
+        def found(values: Values) -> dict[str, Any]:
+            made = [factor((rule,), of, small, values, values) for rule in rules]
+            return {name: value for one in made for name, value in one.known.items()}
+
+        shapes = jax.eval_shape(found, values)
+        return {stored(rule.site): only(rule, of, small, values, shapes[stored(rule.site)]) for rule in rules}
+
+    def _completed(
+        self, key: Array, of: tuple[Term, ...], small: Bound, known: dict[str, Any]
+    ) -> tuple[dict[str, Any], Array]:
+        """The factors of the sites of a batch added to what is known of the shared ones; the entropy of all rows."""
+        if not self.own:
+            return known, jnp.zeros(())
+
+        def sweep(known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
+            entropy = jnp.zeros(())
+            for rule in self.own:
+                found = self._factor(rule, of, small, known, {})
+                known = known | found.known
+                entropy += self._times(rule.site, small) * found.entropy
+            return known, entropy
+
+        if len(self.own) > 1:
+            known = known | self._known(of, small, somewhere(key, small), self.own)
+            known = jax.lax.fori_loop(0, INNER - 1, lambda _, known: sweep(known)[0], known)
+        return sweep(known)
+
+    def _factor(
+        self,
+        rule: Rule,
+        of: tuple[Term, ...],
+        small: Bound,
+        values: dict[str, Any],
+        near: Values,
+        blended: bool = False,
+    ) -> Any:
+        blocks = self._blocks((*self.shared, *self.own))
+        others = [block for block in blocks if block != (rule,)]
+        mine = expected((rule,), blocks, of)
+        drawn = mean_prior(rule, terms(small).priors[rule.site], others, small, values)
+        return factor((rule,), _blended(mine, rule.site) if blended else mine, small, values, near, drawn)
+
+    def _counted(self, of: tuple[Term, ...], small: Bound) -> tuple[Term, ...]:
+        return _counted(of, tuple(self._times(term.name, small) for term in of))
+
+    def _times(self, site: str, small: Bound) -> float:
+        """How often what is drawn of a site stands for what there is."""
+        sizes = {p.plate: p.size / p.batch for p in self.plates}
+        return prod(sizes.get(plate.name, 1.0) for plate in small.sites[site].plates)
+
+    @staticmethod
+    def _blocks(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
+        return tuple((rule,) for rule in rules)
+
+
+@lru_cache(maxsize=256)
+def _counted(of: tuple[Term, ...], times: tuple[float, ...]) -> tuple[Term, ...]:
+    """Terms, each so many times."""
+
+    def counted(term: Term, times: float) -> Term:
+        choices = term.choices
+        if choices is not None:
+            choices = choices._replace(statistics=partial(_product, times, choices.statistics))
+        return term._replace(density=partial(_product, times, term.density), choices=choices, reader=None)
+
+    return tuple(counted(*pair) if pair[1] != 1 else pair[0] for pair in zip(of, times, strict=True))
+
+
+def _product(times: float, function: Any, bound: Bound, values: Values) -> Array:
+    return times * function(bound, values)
+
+
+@lru_cache(maxsize=256)
+def _blended(of: tuple[Term, ...], site: str) -> tuple[Term, ...]:
+    """Terms of a site at the rate that the values have, and the rest of the factor before.
+
+    Other terms are left out: they say nothing about the site.
+    """
+
+    def part(term: Term) -> Term:
+        def density(bound: Bound, values: Values) -> Array:
+            return values["rate"] * term.density(bound, values)
+
+        return term._replace(density=density, choices=None, reader=None)
+
+    def rest(bound: Bound, values: Values) -> Array:
+        before: Any = values["before"]
+        return (1 - values["rate"]) * before[site].log_prob(values[site])
+
+    mine = tuple(part(term) for term in of if site in term.depends)
+    return (*mine, Term(f"factor of {site} before", frozenset({site}), rest, None))
