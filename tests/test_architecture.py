@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 # A module imports only from those before it.
 ORDER = (
-    *("observation", "compilation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
+    *("observation", "subsampling", "compilation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
     *("distributions.enumerated", "distributions.gamma", "distributions.joint_normal", "distributions.markov_chain"),
     *("distributions", "terms", "replacement", "cubature", "families", "elimination", "proof", "order", "sweep"),
     *("statistics", "labels", "compress", "collapse", "expectation"),
@@ -22,6 +22,8 @@ ORDER = (
         "methods.settings",
         "methods.starts",
         "methods.acceleration",
+        "methods.factors",
+        "methods.minibatches",
         "methods.recovering",
         "methods.summarising",
     ),

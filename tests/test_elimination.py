@@ -301,18 +301,11 @@ def test_a_distribution_that_names_its_own_family() -> None:
     np.testing.assert_allclose(exact("own_distribution").attrs["log_evidence"], other.attrs["log_evidence"], rtol=1e-10)
 
 
-def subsampled(n: int) -> None:
-    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
-    with numpyro.plate("row", n, subsample_size=2):
-        numpyro.sample("y", dist.Normal(mu, 1.0))
-
-
 REFUSED: dict[str, tuple[Case, Any, str]] = {
     "exact, no family": (CASES["logistic"], bl.Exact(), "Exact cannot eliminate all sites .*'w': not Normal given 'y'"),
     "exact, improper": (CASES["flat_mean"], bl.Exact(), "'mu' has an improper prior, so the data have no evidence"),
     "gibbs, nothing": (CASES["logistic"], bl.Gibbs(), "no site has a conditional in closed form"),
     "gibbs, coupled labels": (CASES["coupled_labels"], bl.Gibbs(), "'z' is discrete and cannot be enumerated"),
-    "a subsampled plate": (Case(subsampled, {"n": 5, "y": np.ones(2)}, {}), bl.Gibbs(), "plate 'row' is subsampled"),
 }
 
 

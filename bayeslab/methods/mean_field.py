@@ -93,12 +93,27 @@ class MeanField:
         names = {plate.plate for plate in plates}
         own = [rule for rule in rules if names & {plate.name for plate in small.sites[rule.site].plates}]
         shared = [rule for rule in rules if rule not in own]
+        for rule in own:
+            _require_together(rule.site, names, small)
         if not shared:
             raise ValueError("every site is inside of a subsampled plate, so there is nothing that batches share")
         for rule in shared:
             if rule.family == "MarkovChain":
                 raise ValueError(f"site '{rule.site}' is a chain that batches share; draw the plates whole")
-        return BatchSampler(tuple(shared), tuple(own), plates, structure(bound))
+        return BatchSampler(tuple(shared), tuple(own), plates, self.num_steps, structure(bound))
+
+
+def _require_together(site: str, plates: set[str], bound: Bound) -> None:
+    """Raises ValueError where a batch has a site of an element, but not all that it reaches."""
+    mine = {plate.name for plate in bound.sites[site].plates}
+    for term in terms(bound).terms:
+        if site in term.depends:
+            for plate in bound.sites[term.name].plates:
+                if plate.name in plates - mine:
+                    raise ValueError(
+                        f"site '{site}' of a batch reaches '{term.name}', of which subsampled plate '{plate.name}' "
+                        "leaves out a part; draw that plate whole"
+                    )
 
 
 def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
@@ -215,8 +230,7 @@ def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Mov
     """From what is known of a site to real numbers, and back."""
     if rule.family == ENUMERATED:
         return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
-    points = {name: factors.known[stored(name)] for name in prior.depends}
-    others = {name: one[0] if isinstance(one, jax.Array) else one.mode() for name, one in points.items()}
+    others = {name: factors.known[stored(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete}
     transform = biject_to(prior.distribution(bound, others).support)
     return transform.inv, transform
 

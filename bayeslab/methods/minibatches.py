@@ -15,12 +15,10 @@ from bayeslab.elimination import Rule
 from bayeslab.expectation import mean_prior, stored
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
 from bayeslab.program import Bound, Values, blueprint, structure
-from bayeslab.sweep import computed, scattered, somewhere
+from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Term, terms, total
 
-DELAY, FORGETTING = 1.0, 0.7
-"""The step of number t goes (t + DELAY)^-FORGETTING of the way."""
-INNER = 10
+INNER = 20
 """Sweeps over the sites of a batch, where there are several."""
 
 
@@ -84,11 +82,13 @@ class BatchSampler:
     A step draws a batch, finds the factors of its own sites, and moves the factor of every shared site a part of the
     way to the conditional that the whole data would give if they were like the batch.
     shared, own: rules of the sites outside and inside of the subsampled plates.
+    num_steps: in the first half, steps are long enough to get there; in the second, their average is taken.
     """
 
     shared: tuple[Rule, ...]
     own: tuple[Rule, ...]
     plates: tuple[Subsample, ...]
+    num_steps: int
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> Progress:
@@ -102,18 +102,18 @@ class BatchSampler:
         return Progress(joined(self._blocks(self.shared), factors), zero, zero, jnp.array(0), key)
 
     def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
-        key, first, second = jax.random.split(state.key, 3)
-        rate = (state.step + DELAY + 1.0) ** -FORGETTING
-        small = self._drawn(first, bound)
+        key, now = jax.random.split(state.key)
+        rate = self._rate(state.step)
+        small = self._drawn(now, bound)
         of = terms(small).terms
         known: dict[str, Any] = dict(state.factors.known)
-        known, entropies = self._completed(second, of, small, known)
+        known, entropies = self._completed(of, small, known)
         counted = self._counted(of, small)
         averaged = expected((), self._blocks((*self.shared, *self.own)), counted)
-        now = total(averaged, small, known) + state.factors.entropies.sum() + entropies
+        bounded = total(averaged, small, known) + state.factors.entropies.sum() + entropies
         weight = jnp.where(state.step == 0, 1.0, rate)
-        elbo = state.elbo + weight * (now - state.elbo)
-        spread = state.spread + weight * ((now - state.elbo) * (now - elbo) - state.spread)
+        elbo = state.elbo + weight * (bounded - state.elbo)
+        spread = state.spread + weight * ((bounded - state.elbo) * (bounded - elbo) - state.spread)
         found = []
         for rule in self.shared:
             before = {"rate": rate, "before": state.factors.last}
@@ -129,10 +129,15 @@ class BatchSampler:
         for rule, now in zip(self.shared, keys, strict=True):
             site = bound.sites[rule.site]
             values[rule.site] = state.factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
-        rate = (state.step + DELAY) ** -FORGETTING
+        rate = self._rate(state.step - 1)
         stats = {"evidence_bound": state.elbo, "evidence_bound_se": jnp.sqrt(state.spread * rate / (2 - rate))}
         drawn = values if self.own else values | computed(bound, values)
         return state._replace(key=key), Draws(drawn, stats)
+
+    def _rate(self, step: Array) -> Array:
+        """How far a step goes; the sum of all grows without end, that of their squares does not."""
+        half = self.num_steps / 2
+        return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
 
     def _drawn(self, key: Array, bound: Bound) -> Bound:
         """A batch, drawn with replacement."""
@@ -151,9 +156,7 @@ class BatchSampler:
         shapes = jax.eval_shape(found, values)
         return {stored(rule.site): only(rule, of, small, values, shapes[stored(rule.site)]) for rule in rules}
 
-    def _completed(
-        self, key: Array, of: tuple[Term, ...], small: Bound, known: dict[str, Any]
-    ) -> tuple[dict[str, Any], Array]:
+    def _completed(self, of: tuple[Term, ...], small: Bound, known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
         """The factors of the sites of a batch added to what is known of the shared ones; the entropy of all rows."""
         if not self.own:
             return known, jnp.zeros(())
@@ -167,7 +170,10 @@ class BatchSampler:
             return known, entropy
 
         if len(self.own) > 1:
-            known = known | self._known(of, small, somewhere(key, small), self.own)
+            for place, rule in enumerate(self.own):  # what is said of a site without those that come after it
+                later = {other.site for other in self.own[place + 1 :]}
+                alone = tuple(term for term in of if term.depends.isdisjoint(later))
+                known = known | self._factor(rule, alone, small, known, {}).known
             known = jax.lax.fori_loop(0, INNER - 1, lambda _, known: sweep(known)[0], known)
         return sweep(known)
 
