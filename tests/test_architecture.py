@@ -14,7 +14,13 @@ ROOT = Path(__file__).parents[1]
 # A module imports only from those before it.
 ORDER = (
     *("observation", "subsampling", "compilation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
-    *("distributions.enumerated", "distributions.gamma", "distributions.joint_normal", "distributions.markov_chain"),
+    *(
+        "distributions.enumerated",
+        "distributions.gamma",
+        "distributions.joint_normal",
+        "distributions.markov_chain",
+        "distributions.ordered",
+    ),
     *("distributions", "terms", "replacement", "cubature", "families", "elimination", "proof", "order", "sweep"),
     *("statistics", "labels", "compress", "collapse", "expectation"),
     *(

@@ -24,12 +24,11 @@ STATES = np.cumsum(RNG.random(60) < 0.15) % 2
 
 
 def effects(x: Any, group: Any) -> None:
-    """Regression with effects of groups, whose spread is unknown."""
+    """Regression with effects of groups."""
     tau = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
-    spread = numpyro.sample("spread", dist.Gamma(2.0, 1.0))
     w = numpyro.sample("w", dist.Normal(0.0, 2.0).expand([2]).to_event(1))
     with numpyro.plate("group", 6):
-        a = numpyro.sample("a", dist.Normal(0.0, 1 / jnp.sqrt(spread)))
+        a = numpyro.sample("a", dist.Normal(0.0, 1.5))
     with numpyro.plate("row", len(x)):
         numpyro.sample("y", dist.Normal(x @ w + a[group], 1 / jnp.sqrt(tau)))
 

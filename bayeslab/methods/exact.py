@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution
 
 from bayeslab.compress import Groups, compressible, pieces, summarised
+from bayeslab.distributions.ordered import Ordered
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.methods.settings import require_positive
@@ -60,7 +60,7 @@ class Remaining(NamedTuple):
 
     key: Array
     made: Array
-    last: Distribution
+    last: Ordered
     log_evidence: Array
 
 
@@ -82,7 +82,7 @@ class ExactSampler:
         last = conditional(rule, of, bound, tables)
         rest = (term.density(bound, tables).sum() for term in of if not term.depends)
         log_evidence = sum(rest, last.log_evidence.sum())
-        return Remaining(key, jnp.zeros((), int), last.distribution, log_evidence)
+        return Remaining(key, jnp.zeros((), int), Ordered(last.distribution), log_evidence)
 
     def advance(self, state: Remaining, data: Bound) -> tuple[Remaining, Draws]:
         draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, data, state.made, 1))
@@ -94,7 +94,7 @@ class ExactSampler:
         """Independent draws, all at once: those of the site eliminated last, and for each of them of the others."""
         first, others = jax.random.split(jax.random.fold_in(state.key, index))
         name = self.rules[-1].site
-        last = state.last.sample(first, (size,)).astype(data.sites[name].dtype)
+        last = state.last.distribution.sample(first, (size,)).astype(data.sites[name].dtype)
         return jax.vmap(lambda key, x: self._completed(key, state, data, {name: x}))(
             jax.random.split(others, size), last
         )
@@ -102,7 +102,7 @@ class ExactSampler:
     def _completed(self, key: Array, state: Remaining, data: Bound, values: Values) -> Draws:
         """A draw of all sites, from that of the last."""
         bound, of, tables = pieces(data)
-        log_q = state.last.log_prob(values[self.rules[-1].site]).sum()
+        log_q = state.last.distribution.log_prob(values[self.rules[-1].site]).sum()
         drawn, others = completed(key, self.rules[:-1], of, bound, values | tables)
         log_q += sum((q.log_prob(drawn[name]).sum() for name, q in others.items()), jnp.zeros(()))
         values = {name: drawn[name] for name in bound.latent}

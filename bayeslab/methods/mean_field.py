@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
 from bayeslab.compress import Groups, pieces, summarised
+from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
 from bayeslab.expectation import has_expectations, mean_prior, require_linear, stored
@@ -167,7 +168,7 @@ class FactorSampler:
         for rule in self.rules:
             shape = shapes.known[stored(rule.site)]
             factors.known[stored(rule.site)] = only(rule, of, bound, values | tables, shape)
-        return Climb(ascent(factors, self._coordinates(factors, bound)[0], -jnp.inf), key)
+        return Climb(ascent(ordered(factors), self._coordinates(factors, bound)[0], -jnp.inf), key)
 
     def adapt(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
         new = ascended(state.ascent, partial(self._swept, data), lambda gain, _: gain < self.tolerance)
@@ -177,7 +178,7 @@ class FactorSampler:
     def advance(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
         bound, of, tables = pieces(data)
-        factors: Factors = state.ascent.best
+        factors: Factors = plain(state.ascent.best)
         values: Values = {}
         log_q = jnp.zeros(())
         for block in self.blocks:
@@ -196,6 +197,7 @@ class FactorSampler:
     def _swept(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
         """All factors anew, one after the other; where they are; the bound."""
         bound, of, tables = pieces(data)
+        best = plain(best)
         known, found = dict(best.known), []
         for name, far in self._coordinates(best, bound)[1](at).items():
             known[name] = jnp.where(leapt, far, known[name])
@@ -208,7 +210,7 @@ class FactorSampler:
             known |= found[-1].known
         new = joined(self.blocks, found)
         elbo = found[-1].log_evidence + new.entropies[:-1].sum()
-        return new, self._coordinates(new, bound)[0], elbo
+        return ordered(new), self._coordinates(new, bound)[0], elbo
 
     def _coordinates(self, factors: Factors, bound: Bound) -> tuple[Array, Callable[[Array], dict[str, Array]]]:
         """Flat coordinates of what a sweep starts from, and the way back.

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule
 from bayeslab.expectation import mean_prior, stored
@@ -99,36 +100,38 @@ class BatchSampler:
         counted = self._counted(of, small)
         factors = [self._factor(rule, counted, small, known, values) for rule in self.shared]
         zero = jnp.zeros((), factors[0].entropy.dtype)
-        return Progress(joined(self._blocks(self.shared), factors), zero, zero, jnp.array(0), key)
+        return Progress(ordered(joined(self._blocks(self.shared), factors)), zero, zero, jnp.array(0), key)
 
     def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
         key, now = jax.random.split(state.key)
         rate = self._rate(state.step)
         small = self._drawn(now, bound)
         of = terms(small).terms
-        known: dict[str, Any] = dict(state.factors.known)
+        factors: Factors = plain(state.factors)
+        known: dict[str, Any] = dict(factors.known)
         known, entropies = self._completed(of, small, known)
         counted = self._counted(of, small)
         averaged = expected((), self._blocks((*self.shared, *self.own)), counted)
-        bounded = total(averaged, small, known) + state.factors.entropies.sum() + entropies
+        bounded = total(averaged, small, known) + factors.entropies.sum() + entropies
         weight = jnp.where(state.step == 0, 1.0, rate)
         elbo = state.elbo + weight * (bounded - state.elbo)
         spread = state.spread + weight * ((bounded - state.elbo) * (bounded - elbo) - state.spread)
         found = []
         for rule in self.shared:
-            before = {"rate": rate, "before": state.factors.last}
-            near = middles((rule,), state.factors)
+            before = {"rate": rate, "before": factors.last}
+            near = middles((rule,), factors)
             found.append(self._factor(rule, counted, small, known | before, near, blended=True))
             known |= found[-1].known
-        new = Progress(joined(self._blocks(self.shared), found), elbo, spread, state.step + 1, key)
+        new = Progress(ordered(joined(self._blocks(self.shared), found)), elbo, spread, state.step + 1, key)
         return new, Draws({}, {}, {"elbo": elbo})
 
     def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.shared))
+        factors: Factors = plain(state.factors)
         values: Values = {}
         for rule, now in zip(self.shared, keys, strict=True):
             site = bound.sites[rule.site]
-            values[rule.site] = state.factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
+            values[rule.site] = factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
         rate = self._rate(state.step - 1)
         stats = {"evidence_bound": state.elbo, "evidence_bound_se": jnp.sqrt(state.spread * rate / (2 - rate))}
         drawn = values if self.own else values | computed(bound, values)

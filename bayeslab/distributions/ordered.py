@@ -1,0 +1,49 @@
+"""Distributions in what outlives a process: states of samplers, in files and in compiled code."""
+
+from typing import Any
+
+import jax
+from numpyro.distributions import Distribution
+
+
+@jax.tree_util.register_pytree_node_class
+class Ordered:
+    """A distribution as a JAX pytree whose leaves come by name.
+
+    NumPyro lists the fields of a distribution in an order that changes from process to process. A state that one has
+    saved would be read wrongly by another, and what one has compiled would not be found in a cache.
+    """
+
+    def __init__(self, distribution: Any):
+        self.distribution = distribution
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        kind = type(self.distribution)
+        values, fixed = self.distribution.tree_flatten()
+        named = dict(zip(kind.gather_pytree_data_fields(), values, strict=True))
+        return tuple(ordered(named[name]) for name in sorted(named)), (kind, fixed)
+
+    @classmethod
+    def tree_unflatten(cls, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> "Ordered":
+        kind, rest = fixed
+        names = kind.gather_pytree_data_fields()
+        named = dict(zip(sorted(names), leaves, strict=True))
+        return cls(kind.tree_unflatten(rest, tuple(plain(named[name]) for name in names)))
+
+
+def ordered(tree: Any) -> Any:
+    """The same with every distribution in it as an `Ordered`."""
+
+    def wrap(leaf: Any) -> Any:
+        return Ordered(leaf) if isinstance(leaf, Distribution) else leaf
+
+    return jax.tree.map(wrap, tree, is_leaf=lambda leaf: isinstance(leaf, Distribution))
+
+
+def plain(tree: Any) -> Any:
+    """The same with every `Ordered` as the distribution that it holds."""
+
+    def unwrap(leaf: Any) -> Any:
+        return leaf.distribution if isinstance(leaf, Ordered) else leaf
+
+    return jax.tree.map(unwrap, tree, is_leaf=lambda leaf: isinstance(leaf, Ordered))
