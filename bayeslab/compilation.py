@@ -17,8 +17,8 @@ from jax.stages import Compiled, Lowered
 
 UNOPTIMISED = {"xla_backend_optimization_level": 0}
 """What runs twice is not worth more: this takes a third off compilation."""
-LARGEST = 1024
-"""Functions that are remembered."""
+LARGEST = 256
+"""Functions that are remembered: each holds some of the 65,530 memory maps that Linux gives a process."""
 
 
 class Piece(NamedTuple):

@@ -120,7 +120,7 @@ class Compiled:
         return seconds
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
 def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     """Compile a sampler for Bounds of one structure. Tracing stays in this thread: NumPyro's handlers are global."""
     began = time.perf_counter()

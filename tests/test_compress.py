@@ -1,5 +1,6 @@
 """Sufficient statistics found from programs: the same densities and conditionals as from all rows, or none at all."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from bayeslab.bind import bind
 from bayeslab.compress import compressed, compressible, tabulated
 from bayeslab.draws import prepared
 from bayeslab.elimination import conditional
+from bayeslab.methods.summarising import Summarising
 from bayeslab.models import linear_regression, normal_gamma, normal_wishart
 from bayeslab.program import precision
 from bayeslab.proof import find_all
@@ -178,6 +180,19 @@ def test_nuts_with_statistics_is_nuts_with_rows() -> None:
     for name, expected in (("tau", tau), ("w", mean)):
         draws = tree["posterior"][name]
         assert (abs(draws.mean(SAMPLE) - expected) < 5 * draws.std(SAMPLE) / np.sqrt(1000)).all()
+
+
+@pytest.mark.parametrize("method", [bl.MAP(), bl.Laplace()], ids=lambda method: type(method).__name__)
+def test_modes_are_the_same_with_statistics(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if finding statistics took no time, so that few rows pay for it."""
+    case = CASES["regression"]
+    rows = bl.fit(0, case.program, case.data, method, progress=False)
+    monkeypatch.setattr(sys.modules["bayeslab.compress"], "SECONDS", 0.0)
+    with precision():
+        assert isinstance(method.plan(bind(case.program, case.data)), Summarising)
+    tables = bl.fit(0, case.program, case.data, method, progress=False)
+    for name in ("tau", "w"):
+        np.testing.assert_allclose(tables["posterior"][name].mean(SAMPLE), rows["posterior"][name].mean(SAMPLE), 1e-6)
 
 
 def test_nuts_says_where_there_are_no_statistics() -> None:

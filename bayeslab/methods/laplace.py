@@ -15,7 +15,11 @@ from bayeslab.draws import Draws, Sampler
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
-from bayeslab.program import Bound, Values, structure
+from bayeslab.methods.summarising import summary_of
+from bayeslab.program import Bound, Values
+
+EVALUATIONS = 200
+"""Of the log joint until L-BFGS has converged, roughly."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,9 @@ class MAP:
 
     def plan(self, bound: Bound) -> Sampler:
         left = continuous(bound, self)
-        sampler = best_of(PointSampler(structure(left)), self.num_starts, "log_joint")
-        return recovering(sampler, left, bound, most_probable)
+        summary = summary_of(left, EVALUATIONS * self.num_starts)
+        sampler = best_of(PointSampler(summary.structure(left)), self.num_starts, "log_joint")
+        return recovering(summary.around(sampler), left, bound, most_probable)
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ class Laplace:
 
     def plan(self, bound: Bound) -> Sampler:
         left = continuous(bound, self)
-        return recovering(LaplaceSampler(structure(left)), left, bound)
+        summary = summary_of(left, EVALUATIONS + self.num_samples)
+        return recovering(summary.around(LaplaceSampler(summary.structure(left))), left, bound)
 
 
 class Climb(NamedTuple):
