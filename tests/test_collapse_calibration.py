@@ -47,7 +47,6 @@ CASES_AND_COLLAPSED: dict[str, tuple[Program, dict[str, Any], tuple[str, ...]]] 
     "chain": (chain, {"y": Y}, ()),
     "hierarchical": (unknown_spread, {"y": Y}, ("a",)),
     "effects_of_kinds": (effects_of_kinds, {"n": 5, "y": np.zeros(5)}, ("effect",)),
-    "regression": (*CASES["regression"][:2], ("w",)),
     "change_point": (*CASES["change_point"][:2], ()),
 }
 

@@ -103,7 +103,7 @@ class EMSampler:
         plain, of, tables = pieces(bound)
         values = scattered(key, self.alone, of, plain, tables)
         values = {name: values[name] for name in bound.latent}
-        return ascent(values, ravel_pytree(unconstrained.position(bound, values))[0], _log_joint(bound, values))
+        return ascent(values, ravel_pytree(unconstrained.position(bound, values))[0], -jnp.inf)
 
     def adapt(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
         new = ascended(
