@@ -1,7 +1,7 @@
 """A path of a discrete Markov chain, closed under evidence about its states one by one.
 
 With evidence exp(log_likelihood[t, j]) for state j at step t a chain stays a chain: the forward and backward recursions
-of `markov_recursions` give its initial probabilities, initial * r_1, and its matrices, transition_t * r_{t+1},
+of `markov_inference` give its initial probabilities, initial * r_1, and its matrices, transition_t * r_{t+1},
 normalised. All other services follow from the same messages.
 """
 
@@ -17,7 +17,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.kl import kl_divergence
 from numpyro.distributions.util import validate_sample
 
-from bayeslab.distributions import markov_recursions as recursions
+from bayeslab.distributions import markov_inference as inference
 from bayeslab.distributions.markov_recursions import Moving, log
 
 
@@ -82,7 +82,7 @@ class MarkovChain(Distribution):
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         shape = (self.num_steps, *sample_shape, *self.batch_shape)
         uniform = jax.random.uniform(key, shape, self.initial_probs.dtype)
-        return _draw(self.initial_probs, self.transition_probs, self._moving, uniform)
+        return inference.draw(self.initial_probs, self.transition_probs, self._moving, uniform)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -121,7 +121,7 @@ class MarkovChain(Distribution):
         log_likelihood: ``(*batch, num_steps, K)``, -inf where a state is impossible; its batch may extend the chain's.
         What the evidence leaves without any mass, a row or the whole chain, stays as it was.
         """
-        initial, transition = _condition(*self._arguments(log_likelihood))
+        initial, transition = inference.conditioned(*self._arguments(log_likelihood))
         return MarkovChain(
             initial, transition, time_varying=True, lengths=self.lengths, validate_args=self._validate_args
         )
@@ -131,23 +131,23 @@ class MarkovChain(Distribution):
 
         log_likelihood: as for `condition`.
         """
-        return _log_marginal(*self._arguments(log_likelihood))
+        return inference.log_marginal(*self._arguments(log_likelihood))
 
     def predicted(self, log_likelihood: ArrayLike) -> Array:
         """p(z_t | evidence before step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
-        return _predicted(*self._arguments(log_likelihood))
+        return inference.predicted(*self._arguments(log_likelihood))
 
     def filtered(self, log_likelihood: ArrayLike) -> Array:
         """p(z_t | evidence up to step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
-        return _filtered(*self._arguments(log_likelihood))
+        return inference.filtered(*self._arguments(log_likelihood))
 
     def smoothed(self, log_likelihood: ArrayLike) -> Array:
         """p(z_t | all evidence), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
-        return _smoothed(*self._arguments(log_likelihood))
+        return inference.smoothed(*self._arguments(log_likelihood))
 
     def most_probable_path(self, log_likelihood: ArrayLike) -> Array:
         """The mode of `condition`, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
-        return _best_path(*self._arguments(log_likelihood))
+        return inference.best_path(*self._arguments(log_likelihood))
 
     @property
     def _nothing(self) -> Array:
@@ -216,70 +216,3 @@ def _entries(table: Array, *index: Array) -> Array:
     """table[..., *index]: the leading axes of the table are aligned with the last ones of the index."""
     leading = table.shape[: table.ndim - len(index)]
     return table[(*np.ix_(*map(np.arange, leading)), *index)]
-
-
-@jax.jit
-def _predicted(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    return recursions.forward(initial, transition, evidence, moving)[0]
-
-
-@jax.jit
-def _filtered(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    predicted, weight, _ = recursions.forward(initial, transition, evidence, moving)
-    return predicted * weight
-
-
-@jax.jit
-def _smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    predicted, weight, _ = recursions.forward(initial, transition, evidence, moving)
-    return predicted * recursions.backward(transition, weight, moving)
-
-
-@jax.jit
-def _condition(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
-    _, weight, _ = recursions.forward(initial, transition, evidence, moving)
-    ratio = recursions.backward(transition, weight, moving)
-    return _tilt(initial, ratio[..., 0, :]), _tilt(transition, ratio[..., 1:, None, :])
-
-
-def _tilt(probs: Array, ratio: Array) -> Array:
-    """probs * ratio, normalised; probs where nothing is left."""
-    weight = probs * ratio
-    total = weight.sum(-1, keepdims=True)
-    return jnp.where(total == 0, probs, weight / jnp.where(total == 0, 1, total))
-
-
-@jax.custom_jvp
-@jax.jit
-def _log_marginal(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    return recursions.forward(initial, transition, evidence, moving)[2].sum(-1)
-
-
-@_log_marginal.defjvp
-def _log_marginal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    """Fisher's identity: derivatives are expected counts, cheaper than through the recursion and finite at zeros."""
-    value, (first, moves, states) = _counts(*primals)
-    from_initial = (first * tangents[0]).sum(-1)
-    from_transition = (moves * tangents[1]).sum((-3, -2, -1))
-    return value, from_initial + from_transition + (states * tangents[2]).sum((-2, -1))
-
-
-@jax.jit
-def _counts(
-    initial: Array, transition: Array, evidence: Array, moving: Moving
-) -> tuple[Array, tuple[Array, Array, Array]]:
-    """The evidence, and its derivatives with respect to initial probabilities, matrices and evidence."""
-    predicted, weight, log_scale = recursions.forward(initial, transition, evidence, moving)
-    ratio = recursions.backward(transition, weight, moving)
-    before, after = (predicted * weight)[..., :-1, :], ratio[..., 1:, :]
-    if moving is not None:
-        before = jnp.where(moving[..., None], before, 0.0)
-    if transition.shape[-3] == 1:
-        moves = jnp.einsum("...ti,...tj->...ij", before, after, precision="highest")[..., None, :, :]
-    else:
-        moves = before[..., :, None] * after[..., None, :]
-    return log_scale.sum(-1), (ratio[..., 0, :], moves, predicted * ratio)
-
-
-_best_path = jax.jit(recursions.best_path)
-_draw = jax.jit(recursions.draw)

@@ -26,15 +26,6 @@ Moving = Array | None
 def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array, Array]:
     """a and w of the module's formulas (*batch, T, K), and log s (*batch, T)."""
 
-    def weigh(predicted: Array, evidence: Array) -> tuple[Array, Array, Array]:
-        # Only states that can be reached set the scale: others may be likelier than those by any factor.
-        peak = jnp.where(predicted > 0, evidence, -jnp.inf).max(-1, keepdims=True)
-        peak = lax.stop_gradient(jnp.where(jnp.isneginf(peak), 0, peak))
-        factor = jnp.exp(jnp.minimum(evidence - peak, math.log(_largest(evidence)) / 2))
-        scale = (predicted * factor).sum(-1, keepdims=True)
-        weight = jnp.minimum(factor / jnp.where(scale == 0, 1, scale), _largest(evidence))
-        return predicted * weight, weight, (peak + log(scale))[..., 0]
-
     def step(filtered: Array, matrix: Array, evidence: Array) -> tuple[Array, Any]:
         predicted = (filtered[..., :, None] * matrix).sum(-2)
         filtered, weight, log_scale = weigh(predicted, evidence)
@@ -46,6 +37,17 @@ def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) 
     rest = _scan(step, filtered, transition, moving, steps[1:])
     a, w, log_s = (jnp.concatenate([x[None], y]) for x, y in zip((predicted, weight, log_scale), rest, strict=True))
     return jnp.moveaxis(a, 0, -2), jnp.moveaxis(w, 0, -2), jnp.moveaxis(log_s, 0, -1)
+
+
+def weigh(predicted: Array, evidence: Array) -> tuple[Array, Array, Array]:
+    """What evidence about one state (*batch, K) makes of a prediction: filtered, w and log s of the formulas."""
+    # Only states that can be reached set the scale: others may be likelier than those by any factor.
+    peak = jnp.where(predicted > 0, evidence, -jnp.inf).max(-1, keepdims=True)
+    peak = lax.stop_gradient(jnp.where(jnp.isneginf(peak), 0, peak))
+    factor = jnp.exp(jnp.minimum(evidence - peak, math.log(_largest(evidence)) / 2))
+    scale = (predicted * factor).sum(-1, keepdims=True)
+    weight = jnp.minimum(factor / jnp.where(scale == 0, 1, scale), _largest(evidence))
+    return predicted * weight, weight, (peak + log(scale))[..., 0]
 
 
 def backward(transition: Array, weight: Array, moving: Moving) -> Array:

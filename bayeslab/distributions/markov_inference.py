@@ -1,0 +1,166 @@
+"""What evidence says of a Markov chain: the recursion that suits the processor and the shapes, and its derivatives.
+
+On a CPU that is `markov_lanes` where it pays, and `markov_recursions` elsewhere and where numbers would leave their
+range; on an accelerator `markov_parallel`. All functions take initial (*batch, K), transition (*batch, 1 or T - 1,
+K, K), evidence (*batch, T, K), and moving (*batch, T - 1) or None. They can be mapped: what is mapped becomes a batch.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.custom_batching import custom_vmap
+
+from bayeslab.distributions import markov_lanes, markov_parallel, markov_paths, markov_recursions
+from bayeslab.distributions.markov_recursions import Moving
+
+Counts = tuple[Array, Array, Array]
+"""Derivatives of the log of the evidence with respect to initial probabilities, matrices and evidence."""
+
+
+def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, compiled, whose mapped arguments become one more axis of the batch."""
+
+    @custom_vmap
+    def mapped(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    @mapped.def_vmap
+    def spread(size: int, is_mapped: Any, *arguments: Any) -> Any:
+        lifted = [
+            jax.tree.map(lambda x, own: x if own else x[None], *pair) for pair in zip(arguments, is_mapped, strict=True)
+        ]
+        lifted[2] = jnp.broadcast_to(lifted[2], (size, *lifted[2].shape[1:]))
+        found = mapped(*lifted)
+        return found, jax.tree.map(lambda _: True, found)
+
+    @wraps(function)
+    @jax.jit
+    def call(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Any:
+        batch = evidence.ndim - 2
+
+        def lifted(x: Array, event: int) -> Array:
+            return x.reshape((1,) * (batch + event - x.ndim) + x.shape)
+
+        moving = None if moving is None else lifted(moving, 1)
+        return mapped(lifted(initial, 1), lifted(transition, 3), evidence, moving)
+
+    return call
+
+
+@_batched
+def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+    def stepwise() -> Array:
+        return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
+
+    if not _in_lanes(transition, evidence):
+        return stepwise()
+    found, kept = markov_lanes.log_marginal(initial, transition, evidence, moving)
+    return lax.cond(kept, lambda: found, stepwise)
+
+
+@jax.custom_jvp
+def _counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
+    """The log of the evidence with its derivatives."""
+    return _fast_counts(initial, transition, evidence, moving)
+
+
+@_counts.defjvp
+def _counts_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+    """Second derivatives are those of the plain recursions."""
+    *arguments, moving = primals
+    return jax.jvp(lambda *given: _stepwise_counts(*given, moving), tuple(arguments), tangents[:3])
+
+
+@_batched
+def _fast_counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
+    def stepwise() -> tuple[Array, Counts]:
+        return _stepwise_counts(initial, transition, evidence, moving)
+
+    if not _in_lanes(transition, evidence):
+        return stepwise()
+    found = markov_lanes.counts(initial, transition, evidence, moving)
+    return lax.cond(found.kept, lambda: (found.log_marginal, (found.first, found.moves, found.states)), stepwise)
+
+
+@jax.jit
+def _stepwise_counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
+    predicted, weight, log_scale = _recursions().forward(initial, transition, evidence, moving)
+    ratio = _recursions().backward(transition, weight, moving)
+    before, after = (predicted * weight)[..., :-1, :], ratio[..., 1:, :]
+    if moving is not None:
+        before = jnp.where(moving[..., None], before, 0.0)
+    if transition.shape[-3] == 1:
+        moves = jnp.einsum("...ti,...tj->...ij", before, after, precision="highest")[..., None, :, :]
+    else:
+        moves = before[..., :, None] * after[..., None, :]
+    return log_scale.sum(-1), (ratio[..., 0, :], moves, predicted * ratio)
+
+
+@jax.custom_jvp
+def log_marginal(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+    """The log of the sum over paths of the chain times the evidence."""
+    return _evidence(initial, transition, evidence, moving)
+
+
+@log_marginal.defjvp
+def _log_marginal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """Fisher's identity: derivatives are expected counts, cheaper than through the recursion and finite at zeros."""
+    value, (first, moves, states) = _counts(*primals)
+    from_initial = (first * tangents[0]).sum(-1)
+    from_transition = (moves * tangents[1]).sum((-3, -2, -1))
+    return value, from_initial + from_transition + (states * tangents[2]).sum((-2, -1))
+
+
+def smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+    """p(z_t | all evidence)."""
+    return _counts(initial, transition, evidence, moving)[1][2]
+
+
+@_batched
+def predicted(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+    """p(z_t | evidence before t)."""
+    return _recursions().forward(initial, transition, evidence, moving)[0]
+
+
+@_batched
+def filtered(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+    """p(z_t | evidence up to t)."""
+    predicted, weight, _ = _recursions().forward(initial, transition, evidence, moving)
+    return predicted * weight
+
+
+@_batched
+def conditioned(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+    """Initial probabilities and matrices, one a move, given all evidence."""
+    _, weight, _ = _recursions().forward(initial, transition, evidence, moving)
+    ratio = _recursions().backward(transition, weight, moving)
+    return _tilt(initial, ratio[..., 0, :]), _tilt(transition, ratio[..., 1:, None, :])
+
+
+@_batched
+def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+    """The most probable path given all evidence."""
+    paths = markov_paths if _in_lanes(transition, evidence) else markov_recursions
+    return paths.best_path(initial, transition, evidence, moving)
+
+
+draw = jax.jit(markov_recursions.draw)
+
+
+def _recursions() -> Any:
+    return markov_recursions if jax.default_backend() == "cpu" else markov_parallel
+
+
+def _in_lanes(transition: Array, evidence: Array) -> bool:
+    return jax.default_backend() == "cpu" and markov_lanes.pays(evidence.shape, transition.shape)
+
+
+def _tilt(probs: Array, ratio: Array) -> Array:
+    """probs * ratio, normalised; probs where nothing is left."""
+    weight = probs * ratio
+    total = weight.sum(-1, keepdims=True)
+    return jnp.where(total == 0, probs, weight / jnp.where(total == 0, 1, total))

@@ -1,0 +1,322 @@
+"""The recursions of many steps at once, for processors with vector units: blocks of time as lanes.
+
+The steps of a sequence are cut into blocks that advance together, a block a lane; sequences of a batch are lanes too.
+What a block does to a message is a K x K matrix. A first pass finds the matrices of all blocks, a short recursion over
+blocks the messages that enter and leave each of them, and the ordinary recursions follow inside of all blocks at once.
+Numbers are kept in range by exact powers of two, every few steps, so no logarithm is taken on the way and the evidence
+keeps its digits over a million steps.
+
+Between two of those a number may leave the range of floats. `kept` says whether none came near that: if not, the
+recursions of `markov_recursions`, which look after every step, have the answer.
+
+Steps that do not move leave a message as it is: the first step of a sequence, and what pads it to full blocks.
+"""
+
+from collections.abc import Callable
+from math import log, log2, prod
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayeslab.distributions.markov_recursions import Moving
+
+UNROLLED = 8
+"""Steps between two looks at the range."""
+TILE = 64
+"""Lanes that advance together: what they need stays in the nearest cache."""
+ENOUGH = 16
+"""Sequences that are enough lanes, so that blocks would only add work."""
+STATES = 12
+"""The most states for which the work of the first pass, K times that of the others, pays."""
+STEPS = 64
+"""The fewest steps for which anything of this pays."""
+
+barrier = lax.optimization_barrier  # keeps a step one piece of vector code, instead of several computed again and again
+
+
+class Lanes(NamedTuple):
+    """A batch of sequences as lanes, sequence by sequence and block by block.
+
+    transition: (K, K, lane), or 1 for all. evidence: (lane, chunk, step, K). moves: into a step, (lane, chunk, step).
+    """
+
+    transition: Array
+    evidence: Array
+    moves: Array
+
+
+class Counts(NamedTuple):
+    """Expected counts given all evidence: of first states over their prior (N, K), of moves over their probabilities
+    (N, K, K), of states at every step (N, T, K); the log of the evidence (N,); whether all numbers kept their range."""
+
+    log_marginal: Array
+    first: Array
+    moves: Array
+    states: Array
+    kept: Array
+
+
+def pays(evidence: tuple[int, ...], transition: tuple[int, ...]) -> bool:
+    """Whether arrays of these shapes are worth cutting into lanes: one matrix for all steps, and enough of them."""
+    return transition[-3] == 1 and evidence[-1] <= STATES and evidence[-2] >= STEPS
+
+
+def log_marginal(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+    """(*batch,), and whether all numbers kept their range."""
+    lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
+    if blocks > 1:
+        _, found, kept = _entering(initial, *_transfers(lanes, blocks))
+    else:
+        found, kept = _forward(lanes, initial.T)
+    return found.reshape(evidence.shape[:-2]), kept
+
+
+def counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Counts:
+    """The evidence and its derivatives, see `Counts`, of the batch of the evidence."""
+    batch, steps = evidence.shape[:-2], evidence.shape[-2]
+    lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
+    number, states = initial.shape
+    kept = jnp.array(True)
+    start, end = initial.T, jnp.ones_like(initial.T)
+    if blocks > 1:
+        matrices = _transfers(lanes, blocks)
+        start, found, kept = _entering(initial, *matrices)
+        end = _leaving(*matrices)
+    moved, visited, back, within, safe = _inside(lanes, start, end)
+    first = back.reshape(states, number, blocks)[..., 0].T
+    first = first / (initial * first).sum(-1, keepdims=True)
+    moved = moved.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
+    shaped = first.reshape(*batch, states), moved.reshape(*batch, 1, states, states)
+    found = found if blocks > 1 else within
+    visited = visited.reshape(number, -1, states)[:, :steps].reshape(*batch, steps, states)
+    return Counts(found.reshape(batch), *shaped, visited, kept & safe)
+
+
+def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Lanes, Array, int]:
+    """Lanes, initial probabilities (N, K), blocks a sequence."""
+    *batch, steps, states = evidence.shape
+    number = prod(batch)
+    blocks = 1 if number >= ENOUGH else 1 << round(log2(steps) / 2)
+    chunks = -(-steps // (blocks * UNROLLED))
+    padding = blocks * chunks * UNROLLED - steps
+    evidence = jnp.pad(evidence.reshape(number, steps, states), ((0, 0), (0, padding), (0, 0)))
+    moves = jnp.broadcast_to(True if moving is None else moving, (*batch, steps - 1)).reshape(number, steps - 1)
+    moves = jnp.pad(moves, ((0, 0), (1, padding)))
+    matrix = transition.reshape(-1, states, states)
+    if len(matrix) > 1:
+        matrix = jnp.broadcast_to(transition, (*batch, 1, states, states)).reshape(number, states, states)
+        matrix = jnp.repeat(matrix, blocks, 0)
+    lanes = Lanes(
+        matrix.transpose(1, 2, 0),
+        evidence.reshape(number * blocks, chunks, UNROLLED, states),
+        moves.reshape(number * blocks, chunks, UNROLLED),
+    )
+    return lanes, jnp.broadcast_to(initial, (*batch, states)).reshape(number, states), blocks
+
+
+class Tile(NamedTuple):
+    """Lanes that advance together. transition: (K, K, lane), or 1 for all. number: of chunks.
+
+    at: chunk -> evidence (step, K, lane), moves (step, lane).
+    """
+
+    transition: Array
+    width: int
+    number: int
+    at: Callable[[Array], tuple[Array, Array]]
+
+
+def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
+    """function(tile, *more), a tile after the other, (tile, ...). Lanes are the last axis of `more`."""
+    number, chunks, _, states = lanes.evidence.shape
+    width = TILE if number % TILE == 0 else number
+
+    def one(place: Array) -> Any:
+        def at(chunk: Array) -> tuple[Array, Array]:
+            evidence = lax.dynamic_slice(lanes.evidence, (place, chunk, 0, 0), (width, 1, UNROLLED, states))
+            moves = lax.dynamic_slice(lanes.moves, (place, chunk, 0), (width, 1, UNROLLED))
+            return evidence.reshape(width, -1).T.reshape(UNROLLED, states, width), moves[:, 0].T
+
+        def cut(x: Array) -> Array:
+            return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, place, width, -1)
+
+        return function(Tile(cut(lanes.transition), width, chunks, at), *map(cut, more))
+
+    return lax.map(one, jnp.arange(0, number, width))
+
+
+def joined(x: Array) -> Array:
+    """The lanes of all tiles (tile, ..., lane) on one axis, the last."""
+    return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
+
+
+def _weights(evidence: Array) -> tuple[Array, Array]:
+    """exp(evidence) over a power of two that its largest state has, and the exponents, added up over the steps."""
+    peak = evidence.max(1)
+    exponent = jnp.round(peak / log(2))
+    exponent = jnp.where(jnp.isfinite(exponent), exponent, 0.0)
+    weight = jnp.exp(evidence - (exponent * log(2))[:, None])
+    return barrier(weight), exponent.sum(0).astype(jnp.int32)
+
+
+def _power(x: Array) -> tuple[Array, Array]:
+    """2^-e and e, the exponent of x > 0 as its bits have it."""
+    whole, digits, bias = (jnp.int32, 23, 127) if x.dtype == jnp.float32 else (jnp.int64, 52, 1023)
+    e = jnp.clip((lax.bitcast_convert_type(x, whole) >> digits) - bias, 1 - bias, bias - 1)
+    return lax.bitcast_convert_type((bias - e) << digits, x.dtype), e.astype(jnp.int32)
+
+
+def _safe(x: Array) -> Array:
+    """Whether a number that began near 1 is far from the end of the range, so that others beside it kept theirs."""
+    return x > 2.0 ** (-60 if x.dtype == jnp.float32 else -700)
+
+
+def _times(message: Array, matrix: Array) -> Array:
+    """Messages (..., K, lane) times matrices (K, K, lane), one state to come from after the other."""
+    return sum(
+        (message[..., k, None, :] * matrix[k] for k in range(1, len(matrix))), message[..., 0, None, :] * matrix[0]
+    )
+
+
+def _transfers(lanes: Lanes, blocks: int) -> tuple[Array, Array, Array]:
+    """What a block does to a message that enters it: (block, N, K, K), exponents of rows, whether all is kept."""
+    states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
+
+    def run(tile: Tile) -> tuple[Array, Array, Array]:
+        def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            matrix, exponent, kept = carry
+            evidence, moves = tile.at(place)
+            weight, more = _weights(evidence)
+            for u in range(UNROLLED):
+                matrix = jnp.where(moves[u], _times(matrix, tile.transition), matrix)
+                matrix = barrier(matrix * weight[u])
+            top = matrix.max(1)
+            scale, e = _power(top)
+            return matrix * scale[:, None], exponent + e + more, kept & _safe(top).all(0)
+
+        one = jnp.broadcast_to(jnp.eye(states, dtype=dtype)[..., None], (states, states, tile.width))
+        start = one, jnp.zeros((states, tile.width), jnp.int32), jnp.ones(tile.width, bool)
+        return lax.fori_loop(0, tile.number, chunk, start)
+
+    matrix, exponent, kept = map(joined, tiled(run, lanes))
+    matrix = matrix.reshape(states, states, -1, blocks).transpose(3, 2, 0, 1)
+    return matrix, exponent.reshape(states, -1, blocks).transpose(2, 1, 0), kept.all()
+
+
+def _entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tuple[Array, Array, Array]:
+    """The message that enters every lane (K, lane), the log of the evidence (N,), whether all is kept."""
+
+    def step(carry: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, Array]:
+        (message, before, kept), (matrix, exponent) = carry, given
+        top = jnp.where(message > 0, exponent, jnp.iinfo(jnp.int32).min // 2).max(-1, keepdims=True)
+        new = jnp.einsum("ni,nij->nj", message * _scaled(exponent - top, message.dtype), matrix, precision="highest")
+        peak = new.max(-1)
+        scale, e = _power(peak)
+        return (new * scale[:, None], before + top[:, 0] + e, kept & _safe(peak).all()), message
+
+    start = initial, jnp.zeros(len(initial), jnp.int32), kept
+    (message, total, kept), entering = lax.scan(step, start, (matrix, exponent))
+    return entering.transpose(2, 1, 0).reshape(initial.shape[-1], -1), _log(message.sum(-1), total), kept
+
+
+def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
+    """The message that comes back into the end of every lane (K, lane), up to its scale."""
+
+    def step(message: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
+        matrix, exponent = given
+        new = jnp.einsum("nij,nj->ni", matrix, message, precision="highest")
+        new = new * _scaled(exponent - exponent.max(-1, keepdims=True), message.dtype)
+        return new * _power(new.max(-1))[0][:, None], message
+
+    leaving = lax.scan(step, jnp.ones(matrix.shape[1:3], matrix.dtype), (matrix, exponent), reverse=True)[1]
+    return leaving.transpose(2, 1, 0).reshape(matrix.shape[-1], -1)
+
+
+def _forward(lanes: Lanes, start: Array) -> tuple[Array, Array]:
+    """The log of the evidence of lanes that are whole sequences, and whether all is kept."""
+
+    def run(tile: Tile, start: Array) -> tuple[Array, Array]:
+        def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            message, exponent, kept = carry
+            _, message, exponent, safe = _ahead(tile.transition, message, exponent, *tile.at(place))
+            return message, exponent, kept & safe
+
+        carry = start, jnp.zeros(tile.width, jnp.int32), jnp.ones(tile.width, bool)
+        message, exponent, kept = lax.fori_loop(0, tile.number, chunk, carry)
+        return _log(message.sum(0), exponent), kept
+
+    found, kept = map(joined, tiled(run, lanes, start))
+    return found, kept.all()
+
+
+def _ahead(transition: Array, message: Array, exponent: Array, evidence: Array, moves: Array) -> tuple[Any, ...]:
+    """A few steps forward: messages after each and weights, the last in range, its exponents, whether all is kept."""
+    weight, more = _weights(evidence)
+    after = []
+    for u in range(UNROLLED):
+        message = barrier(jnp.where(moves[u], _times(message, transition), message) * weight[u])
+        after.append(message)
+    top = message.max(0)
+    scale, e = _power(top)
+    return (after, weight), message * scale, exponent + e + more, _safe(top)
+
+
+def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
+    """Both recursions inside of all lanes, given what enters them at both ends (K, lane).
+
+    Expected moves over their probabilities (K, K, lane), states (lane, step, K), the message that leaves at the
+    beginning (K, lane), the log of the evidence of lanes that are whole sequences, and whether all is kept.
+    """
+    states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
+
+    def run(tile: Tile, start: Array, end: Array) -> tuple[Array, ...]:
+        backwards = tile.transition.transpose(1, 0, 2)
+
+        def forth(carry: tuple[Array, Array, Array], place: Array) -> tuple[Any, Any]:
+            before, exponent, kept = carry
+            (after, weight), message, exponent, safe = _ahead(tile.transition, before, exponent, *tile.at(place))
+            return (message, exponent, kept & safe), (jnp.stack([before, *after]), weight)
+
+        def back(carry: tuple[Array, ...], given: tuple[Array, Array, Array]) -> tuple[Any, None]:
+            (message, moved, kept, states), (place, at, weight) = carry, given
+            moves = tile.at(place)[1]
+            found = []
+            for u in reversed(range(UNROLLED)):
+                joint = at[u + 1] * message
+                each = 1 / _sum(joint)
+                kept &= _safe(1 / each)  # messages from both sides agree on states that they keep
+                found.append(joint * each)
+                weighed = barrier(weight[u] * message)
+                moved = moved + jnp.where(moves[u], at[u] * each, 0.0)[:, None] * weighed[None]
+                message = barrier(jnp.where(moves[u], _times(weighed, backwards), weighed))
+            top = message.max(0)
+            visited = jnp.stack(found[::-1]).reshape(-1, tile.width).T
+            states = lax.dynamic_update_slice(states, visited[:, None], (0, place, 0))
+            return (message * _power(top)[0], moved, kept & _safe(top), states), None
+
+        yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
+        carry = start, jnp.zeros(tile.width, jnp.int32), yes
+        (last, exponent, kept), stored = lax.scan(forth, carry, places)
+        none = jnp.zeros((states, states, tile.width), dtype)
+        nowhere = jnp.zeros((tile.width, tile.number, UNROLLED * states), dtype)
+        (message, moved, safe, visited), _ = lax.scan(back, (end, none, yes, nowhere), (places, *stored), reverse=True)
+        return moved, message, _log(last.sum(0), exponent), kept & safe, visited
+
+    *rest, visited = tiled(run, lanes, start, end)
+    moved, message, found, kept = map(joined, rest)
+    return moved, visited.reshape(len(lanes.evidence), -1, states), message, found, kept.all()
+
+
+def _sum(x: Array) -> Array:
+    """Over the states, one after the other."""
+    return sum((x[k] for k in range(1, len(x))), x[0])
+
+
+def _scaled(exponent: Array, dtype: Any) -> Array:
+    """2^exponent for exponents of at most 0."""
+    return jnp.exp2(jnp.maximum(exponent, jnp.finfo(dtype).minexp).astype(dtype))
+
+
+def _log(x: Array, exponent: Array) -> Array:
+    return jnp.log(x) + exponent.astype(x.dtype) * log(2)

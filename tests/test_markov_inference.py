@@ -1,0 +1,189 @@
+"""The recursions of a Markov chain in lanes and in parallel, beside those step by step; sequences of any length."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpyro.distributions import kl_divergence
+from test_markov_chain import CHAINS, all_paths, every_chain, evidence_for
+
+from bayeslab.distributions import MarkovChain, markov_inference, markov_lanes, markov_parallel, markov_paths
+from bayeslab.distributions import markov_recursions as steps
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def float64() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+class Case(NamedTuple):
+    initial: Any
+    transition: Any
+    evidence: Any
+    moving: Any
+
+
+def case(number: int, length: int, states: int, own: bool = False, ragged: bool = False) -> Case:
+    """own: every sequence has a matrix of its own. ragged: sequences of different length."""
+    transition = RNG.dirichlet(np.ones(states), (number, 1, states) if own else (1, states))
+    evidence = 3.0 * RNG.normal(size=(number, length, states))
+    lengths = RNG.integers(1, length + 1, number)
+    moving = jnp.arange(1, length) < lengths[:, None] if ragged else None
+    return Case(RNG.dirichlet(np.ones(states)), transition, evidence, moving)
+
+
+CASES = {
+    "one long": case(1, 1000, 3),
+    "many": case(20, 101, 4, ragged=True),
+    "a few, each with its own matrix": case(3, 2050, 2, own=True, ragged=True),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+@every_case
+def test_lanes_are_steps(name: str) -> None:
+    one = CASES[name]
+    expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
+    found = jax.jit(markov_lanes.counts)(*one)
+    value, kept = jax.jit(markov_lanes.log_marginal)(*one)
+    assert bool(kept)
+    assert bool(found.kept)
+    for log_marginal in (value, found.log_marginal):
+        np.testing.assert_allclose(log_marginal, expected, rtol=1e-12)
+    np.testing.assert_allclose(found.states, states, atol=1e-11)
+    np.testing.assert_allclose(found.moves, moves, rtol=1e-10)
+    np.testing.assert_allclose(found.first, first, rtol=1e-10)
+    np.testing.assert_array_equal(jax.jit(markov_paths.best_path)(*one), steps.best_path(*one))
+
+
+@every_case
+def test_products_are_steps(name: str) -> None:
+    """What runs on accelerators."""
+    one = CASES[name]
+    expected, found = (jax.jit(way.forward)(*one) for way in (steps, markov_parallel))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14)
+    ratios = [jax.jit(way.backward)(one.transition, expected[1], one.moving) for way in (steps, markov_parallel)]
+    np.testing.assert_allclose(*ratios, rtol=1e-10)
+
+
+def test_numbers_out_of_range_are_found_step_by_step() -> None:
+    """The evidence is for states that cannot be reached, by any factor."""
+    chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
+    unlikely = np.tile([-300.0, -200.0, 0.0], (100, 1))
+    one = chain.initial_probs, chain.transition_probs, jnp.asarray(unlikely), None
+    assert not bool(jax.jit(markov_lanes.counts)(*one).kept)
+    np.testing.assert_allclose(chain.log_marginal(unlikely), -300.0 * 100, rtol=1e-12)
+    np.testing.assert_allclose(chain.smoothed(unlikely)[:, 0], 1.0)
+    np.testing.assert_array_equal(chain.most_probable_path(unlikely), 0)
+
+
+def test_a_million_steps() -> None:
+    """Ten digits in double precision, a hundredth of a nat in single."""
+    x = RNG.normal(size=1_000_000)
+    mean, initial, matrix = np.array([-1.0, 0.0, 2.0]), RNG.dirichlet(np.ones(3)), RNG.dirichlet(np.ones(3), 3)
+
+    def log_marginal(dtype: Any) -> Any:
+        wide = [jnp.asarray(one, dtype) for one in (initial, matrix, -((x[:, None] - mean) ** 2) / 2)]
+        return MarkovChain(wide[0], wide[1], len(x)).log_marginal(wide[2])
+
+    exact = log_marginal(np.float64)
+    by_steps = steps.forward(initial, matrix[None], jnp.asarray(-((x[:, None] - mean) ** 2) / 2), None)[2]
+    np.testing.assert_allclose(exact, np.sum(np.asarray(by_steps, np.longdouble)), rtol=1e-10)
+    wide = -((np.float32(x)[:, None] - np.float32(mean)) ** 2) / 2
+    narrow = MarkovChain(jnp.float32(initial), jnp.float32(matrix), len(x)).log_marginal(wide)
+    same = MarkovChain(*(np.float64(np.float32(p)) for p in (initial, matrix)), len(x), validate_args=False)
+    assert abs(float(narrow) - float(same.log_marginal(np.float64(wide)))) < 0.06
+
+
+def test_what_is_mapped_is_a_batch() -> None:
+    """Matrices alone, evidence alone, and both with lengths; derivatives too."""
+    matrices = RNG.dirichlet(np.ones(3), (4, 3))
+    initial, evidence = RNG.dirichlet(np.ones(3)), RNG.normal(size=(4, 2, 80, 3))
+    lengths = np.array([80, 33])
+
+    def value(matrix: Any, evidence: Any) -> Any:
+        return MarkovChain(initial, matrix, 80, lengths=lengths, validate_args=False).log_marginal(evidence).sum()
+
+    run = jax.value_and_grad(value, argnums=(0, 1))
+    one_by_one = [run(m, e) for m, e in zip(matrices, evidence, strict=True)]
+    mapped = jax.jit(jax.vmap(run))(matrices, evidence)
+    for expected, found in zip(
+        jax.tree.leaves(jax.tree.map(lambda *x: np.stack(x), *one_by_one)), jax.tree.leaves(mapped), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+    shared = [value(m, evidence[0]) for m in matrices]
+    np.testing.assert_allclose(jax.vmap(lambda m: value(m, evidence[0]))(matrices), shared, rtol=1e-12)
+    shared = [value(matrices[0], e) for e in evidence]
+    np.testing.assert_allclose(jax.vmap(lambda e: value(matrices[0], e))(evidence), shared, rtol=1e-12)
+
+
+def test_padding_adds_nothing() -> None:
+    """A padded batch is the sequences one by one; evidence after the end would be about the last state."""
+    lengths, initial, matrix = np.array([2, 5, 1, 2]), RNG.dirichlet(np.ones(3)), RNG.dirichlet(np.ones(3), 3)
+    evidence = RNG.normal(size=(4, 5, 3)) * (np.arange(5) < lengths[:, None])[..., None]
+    chain = MarkovChain(initial, matrix, 5, lengths=lengths)
+    posterior = chain.condition(evidence)
+    gradient = jax.grad(
+        lambda m: MarkovChain(initial, m, 5, lengths=lengths, validate_args=False).log_marginal(evidence).sum()
+    )(matrix)
+    alone = np.zeros((3, 3))
+    for n, length in enumerate(lengths):
+        one, mine = MarkovChain(initial, matrix, length), evidence[n, :length]
+        alone += jax.grad(lambda m, e=mine: MarkovChain(initial, m, len(e), validate_args=False).log_marginal(e))(
+            matrix
+        )
+        np.testing.assert_allclose(chain.log_marginal(evidence)[n], one.log_marginal(mine), rtol=1e-12)
+        for states in (chain.filtered, chain.smoothed, chain.predicted):
+            np.testing.assert_allclose(states(evidence)[n, :length], getattr(one, states.__name__)(mine), rtol=1e-12)
+        path = one.most_probable_path(mine)
+        np.testing.assert_array_equal(chain.most_probable_path(evidence)[n], [*path, *[path[-1]] * (5 - length)])
+        np.testing.assert_allclose(posterior.entropy()[n], one.condition(mine).entropy(), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(gradient, alone, rtol=1e-12)
+    paths = posterior.sample(jax.random.key(0), (20,))
+    assert all(
+        np.all(paths[:, n, length - 1 :] == paths[:, n, length - 1 : length]) for n, length in enumerate(lengths)
+    )
+    assert bool(jnp.isfinite(posterior.log_prob(paths)).all())
+    assert bool(jnp.isneginf(chain.log_prob(np.array([0, 1, 2, 0, 0]))[2]))
+
+
+@every_chain
+def test_what_evidence_says_is_a_sum_over_paths(name: str) -> None:
+    chain = CHAINS[name]()
+    paths, evidence = all_paths(chain), evidence_for(chain)
+    posterior = chain.condition(evidence)
+    weights = np.exp(posterior.log_prob(paths))
+    visits = np.eye(chain.num_states)[paths]
+    np.testing.assert_allclose(chain.smoothed(evidence), (weights[..., None, None] * visits).sum(0), atol=1e-12)
+    for t in range(chain.num_steps):
+        for states, given in ((chain.predicted, t), (chain.filtered, t + 1)):
+            part = np.where((np.arange(chain.num_steps) < given)[:, None], evidence, 0.0)
+            np.testing.assert_allclose(states(evidence)[..., t, :], chain.smoothed(part)[..., t, :], atol=1e-12)
+    best = np.asarray(posterior.log_prob(chain.most_probable_path(evidence)))
+    np.testing.assert_allclose(best, np.asarray(posterior.log_prob(paths)).max(0), rtol=1e-10)
+    logs = np.where(weights > 0, np.log(np.where(weights > 0, weights, 1.0)), 0.0)
+    np.testing.assert_allclose(posterior.entropy(), -(weights * logs).sum(0), rtol=1e-10, atol=1e-13)
+    if name != "left_to_right":
+        apart = (weights * np.where(weights > 0, logs - np.asarray(chain.log_prob(paths)), 0.0)).sum(0)
+        np.testing.assert_allclose(kl_divergence(posterior, chain), apart, rtol=1e-9, atol=1e-12)
+
+
+WRONG = {
+    "fractions": (np.array([1.5]), "lengths are integers, not float64"),
+    "nothing": (np.array([3, 0]), r"lengths has 0 at \[1\]; expected 1 to 4 steps"),
+    "too long": (np.array([5]), r"lengths has 5 at \[0\]; expected 1 to 4 steps"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_lengths_that_are_none(name: str) -> None:
+    lengths, words = WRONG[name]
+    with pytest.raises(ValueError, match=words):
+        MarkovChain(np.ones(2) / 2, np.ones((2, 2)) / 2, 4, lengths=lengths)
