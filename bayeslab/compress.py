@@ -177,7 +177,7 @@ def pays(bound: Bound, evaluations: int) -> bool:
     priors, of, _ = terms(bound.plain)
 
     def numbers(term: Term) -> int:
-        return term.cost * prod(len(choices) for name in term.depends if (choices := priors[name].choices) is not None)
+        return term.cost * prod(priors[name].num_labels or 1 for name in term.depends)
 
     return evaluations * sum(map(numbers, of)) * SECONDS_A_NUMBER > SECONDS
 

@@ -30,6 +30,11 @@ def of_joint_normal(q: Any) -> Array:
     return q.from_noise(noise)
 
 
+def of_linear_gaussian_chain(q: Any) -> Array:
+    """Paths: z_t, z_t z_t' and z_t z_{t+1}' of every step."""
+    return q.paths(_simplex(2 * q.event_shape[-1]))
+
+
 def of_gamma(q: Any) -> Array:
     """log x and x."""
     low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))

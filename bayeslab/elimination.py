@@ -23,10 +23,10 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
-from bayeslab.distributions import Enumerated, JointNormal
+from bayeslab.distributions import Enumerated, JointNormal, LinearGaussianChain
 from bayeslab.families import FAMILIES, Eta, Family, Function, Local
 from bayeslab.program import Bound, Values, unwrapped
-from bayeslab.terms import Prior, Term, reaching, terms
+from bayeslab.terms import Choices, Prior, Term, reaching, terms
 
 
 class Conditional(NamedTuple):
@@ -111,21 +111,50 @@ def conditional(
         return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
     if drawn is None:
         drawn = prior.distribution(bound, values | {rule.site: _middle(prior, bound, values)})
+    elif drawn.shape() != prior.shape:  # without the plates it is repeated in
+        drawn = drawn.expand(prior.shape[: len(prior.shape) - prior.event_dim])
+
+    local = _local(rule, prior, mine, bound, values)
+    if rule.family == NORMAL:
+        distribution, at = _normal(rule.coupled, local.density, prior.shape, near)
+    else:
+        family = family_of(rule, prior)
+        if family.evidence is not None:
+            eta = family.read(local, _middle(prior, bound, values), drawn)
+            return Conditional(family.build(eta, drawn), family.evidence(eta, drawn))
+        distribution, at = _of_family(family, local, drawn, near)
+    return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
+
+
+def evidence(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> tuple[Distribution, Eta]:
+    """The prior of a site that has a family, and the coefficients of what its children say of it."""
+    prior = terms(bound).priors[rule.site]
+    mine = [term for term in of if rule.site in term.depends]
+    anywhere = _middle(prior, bound, values)
+    drawn = prior.distribution(bound, values | {rule.site: anywhere})
+    return drawn, family_of(rule, prior).read(_local(rule, prior, mine, bound, values), anywhere, drawn)
+
+
+def _local(rule: Rule, prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Local:
+    """The terms that a site reaches, as functions of its value."""
 
     def density(x: Array) -> Array:
-        return sum((jnp.sum(part) for part in parts(x)), jnp.zeros(()))
+        parts = [term.density(bound, values | {rule.site: x}) for term in mine]
+        return sum((jnp.sum(part) for part in parts), jnp.zeros(()))
+
+    known = [c.density(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
+    others = [term for term in mine if term.name != prior.name and _at_every_value(term, prior) is None]
 
     def likelihood(x: Array) -> Array:
-        children = [
-            aligned(part, term, prior)[0] for part, term in zip(parts(x), mine, strict=True) if term.name != prior.name
-        ]
-        return sum(children, jnp.zeros(prior.shape))
+        given = values | {rule.site: x}
+        return sum((aligned(term.density(bound, given), term, prior)[0] for term in others), jnp.zeros(prior.shape))
 
-    if rule.family == NORMAL:
-        distribution, at = _normal(rule.coupled, density, prior.shape, near)
-    else:
-        distribution, at = _of_family(family_of(rule, prior), Local(density, likelihood), drawn, near)
-    return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
+    return Local(density, likelihood, sum(known, jnp.zeros(())) if known else None)
+
+
+def _at_every_value(term: Term, prior: Prior) -> Choices | None:
+    """What a term says of every value of a discrete site, where it knows that at once."""
+    return term.choices if term.choices is not None and term.choices.site == prior.name else None
 
 
 def mode(rule: Rule, prior: Prior, q: Distribution) -> Array | None:
@@ -170,6 +199,8 @@ def typical(distribution: Distribution, otherwise: Array) -> Array:
             value = distribution.concentration / distribution.rate
         case dist.InverseGamma():
             value = distribution.rate / (distribution.concentration + 1)
+        case LinearGaussianChain():
+            return jnp.where(jnp.isfinite(distribution.mean), distribution.mean, otherwise)
         case dist.Wishart():
             value = distribution.mean
         case dist.InverseWishart():
@@ -233,8 +264,8 @@ def _normal(
 def _enumerated(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Conditional:
     """Every element of the site at every choice, all elements at once."""
     choices = jnp.asarray(prior.choices)
-    known = [c.density(bound, values) for term in mine if (c := term.choices) is not None and c.site == prior.name]
-    others = [term for term in mine if term.choices is None or term.choices.site != prior.name]
+    known = [c.density(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
+    others = [term for term in mine if _at_every_value(term, prior) is None]
 
     def at(choice: Array) -> Array:
         given = values | {prior.name: jnp.full(prior.shape, choice)}
@@ -255,19 +286,24 @@ def _evidence(rule: Rule, drawn: Distribution, at: Array, prior: Prior, mine: Se
         return sum((part.sum() for part in density), jnp.zeros(())) - jnp.sum(drawn.log_prob(at))
     event = tuple(range(len(prior.shape) - prior.event_dim, len(prior.shape)))
     total = sum((array for array, _ in placed), jnp.zeros(prior.shape)).sum(event)
-    return total - drawn.log_prob(at)
+    density_of_all = drawn.log_prob(at)
+    return total - density_of_all.sum(tuple(range(total.ndim, density_of_all.ndim)))
 
 
 def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     """A term added up for every element of a site (*batch, *event), and whether it belongs to several at once.
 
-    Axes of the batch meet axes of the batch, from the right as plates do, and events meet events; where one of the two
-    has no batch, its axes meet whatever the other has. What belongs to several elements goes to the first of them:
-    the site is then not elementwise in this term.
+    Axes of the batch meet axes of the batch, from the right as plates do, and events meet events, or their first axes
+    where the term has more, as features of a step; where one of the two has no batch, its axes meet whatever the other
+    has. What belongs to several elements goes to the first of them: the site is then not elementwise in this term.
     """
     lead = part.ndim if term.batch_ndim is None else term.batch_ndim
     extra, batch = part.ndim - lead, len(prior.shape) - prior.event_dim
-    events = part.shape[lead:] == prior.shape[batch:]
+    event = prior.shape[batch:]
+    more = extra > len(event) > 0 and part.shape[lead:][: len(event)] == event
+    if more and (lead > 0 or part.shape[-len(event) :] != event):
+        part, extra = part.sum(tuple(range(lead + len(event), part.ndim))), len(event)
+    events = part.shape[lead:] == event
     if not (events or lead == 0 or (batch == 0 and extra == 0)):
         part = part.sum(tuple(range(lead, part.ndim)))
         part = part.reshape(part.shape + (1,) * prior.event_dim)
@@ -275,7 +311,7 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     part = part.reshape((1,) * (len(prior.shape) - part.ndim) + part.shape)
     unlike = [i for i, (own, size) in enumerate(zip(part.shape, prior.shape, strict=True)) if own not in (1, size)]
     part = part.sum(unlike, keepdims=True)
-    shared = part.shape != prior.shape
+    shared = part.shape[:batch] != prior.shape[:batch]
     place = tuple(slice(0, own) for own in part.shape)
     return jnp.zeros(prior.shape).at[place].add(part), shared
 

@@ -19,13 +19,16 @@ from bayeslab.compilation import evaluated
 from bayeslab.cubature import of_joint_normal, of_normal
 from bayeslab.distributions import JointNormal
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
+from bayeslab.families import FAMILIES
 from bayeslab.program import Bound, Values, unwrapped
 from bayeslab.proof import TOLERANCE, Point, law
 from bayeslab.terms import Prior, Term, reaching, terms
 
 Density = Any
-"""What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or a distribution whose
-elements are neither independent nor continuous."""
+"""What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or, of a discrete site
+whose elements depend on each other, its distribution."""
+WEIGHTED = frozenset({ENUMERATED, *(row.name for row in FAMILIES if row.expected is not None)})
+"""Families over whose sites terms are averaged by probabilities, element by element, and not by points."""
 
 
 def has_expectations(rule: Rule, prior: Prior) -> bool:
@@ -36,14 +39,27 @@ def has_expectations(rule: Rule, prior: Prior) -> bool:
     return family.points is not None or family.expected is not None
 
 
+def structured(rule: Rule, prior: Prior) -> bool:
+    """Whether a site is discrete and its elements depend on each other."""
+    return rule.family not in (ENUMERATED, NORMAL) and family_of(rule, prior).expected is not None
+
+
+def made_of_prior(rule: Rule, prior: Prior) -> bool:
+    """Whether a conditional is the prior given what children say, and not read from the density of all of them."""
+    return rule.family not in (ENUMERATED, NORMAL) and family_of(rule, prior).linear is not None
+
+
 def density(rule: Rule, prior: Prior, q: Distribution) -> Density:
     """What averages need to know of a conditional."""
     if rule.family == ENUMERATED:
         return unwrapped(q).probs
     if rule.family == NORMAL:
         return of_joint_normal(q) if isinstance(q, JointNormal) else of_normal(q)
-    family = family_of(rule, prior)
-    return unwrapped(q) if family.points is None else family.points(q)
+    if structured(rule, prior):
+        return unwrapped(q)
+    points = family_of(rule, prior).points
+    assert points is not None
+    return points(q)
 
 
 def entropy(rule: Rule, prior: Prior, q: Distribution) -> Array:
@@ -51,30 +67,30 @@ def entropy(rule: Rule, prior: Prior, q: Distribution) -> Array:
     known = density(rule, prior, q)
     if rule.family == ENUMERATED:
         return -jax.scipy.special.xlogy(known, known).sum()
-    if rule.family != NORMAL and (expected := family_of(rule, prior).expected) is not None:
-        return -expected(known, known).sum()
+    if structured(rule, prior):
+        return -family_of(rule, prior).expected(known, known).sum()  # type: ignore[misc]
     return -jax.vmap(lambda x: q.log_prob(x).sum())(known).mean()
 
 
 def mean_prior(
     rule: Rule, prior: Prior, blocks: Sequence[tuple[Rule, ...]], bound: Bound, values: Values
 ) -> Distribution | None:
-    """The prior of a discrete site with structure, its logs averaged over the blocks that reach it.
+    """The prior that a conditional is made of: what its log density is linear in, averaged over blocks that reach it.
 
     None for other sites: their terms say all that their conditionals need. The values have points of the blocks.
     """
-    if rule.family in (ENUMERATED, NORMAL) or not family_of(rule, prior).in_logs:
+    if not made_of_prior(rule, prior):
         return None
+    forth, back = family_of(rule, prior).linear  # type: ignore[misc]
     points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
 
-    def logs(at: Values, rest: list[Values]) -> Any:
+    def mean(at: Values, rest: list[Values]) -> Any:
         if not rest:
-            fn = unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)}))
-            return jax.tree.map(jnp.log, fn)
-        found = jax.vmap(lambda one: logs(at | one, rest[1:]))(rest[0])
-        return jax.tree.map(lambda leaf: leaf.mean(0), found)
+            return forth(unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)})))
+        found = jax.vmap(lambda one: mean(at | one, rest[1:]))(rest[0])
+        return jax.tree.map(lambda leaf: leaf.mean(0) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf[0], found)
 
-    return jax.tree.map(jnp.exp, logs({}, [one for one in points if one]))
+    return back(mean({}, [one for one in points if one]))
 
 
 def stored(site: str) -> str:
@@ -152,7 +168,7 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
         depends |= reaching(stage, rule.site)
     if term.choices is not None and term.choices.site == rule.site:
         batch_ndim = term.choices.batch_ndim
-    elif term.choices is not None and stage is None and rule.family not in (ENUMERATED, "MarkovChain"):
+    elif term.choices is not None and stage is None and rule.family not in WEIGHTED:
         of_all = term._replace(density=term.choices.statistics, choices=None, name=f"{term.name} at all choices")
         choices = term.choices._replace(statistics=_averaged(rule, of_all, None).density)
     return term._replace(density=mean, depends=depends, reader=None, batch_ndim=batch_ndim, choices=choices)
@@ -165,13 +181,13 @@ def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, va
         return term.density(bound, values | {rule.site: x})
 
     if term.choices is not None and term.choices.site == rule.site:
-        return term.choices.mean(bound, values, known)
+        return term.choices.mean(bound, values, known if rule.family == ENUMERATED else known.marginals())
     if rule.family == ENUMERATED:
         return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
-    if rule.family != NORMAL and (expected := family_of(rule, prior).expected) is not None:
+    if structured(rule, prior):
         if term.name == rule.site:
             own = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
-            return expected(own, known)
+            return family_of(rule, prior).expected(own, known)  # type: ignore[misc]
         marginals = known.marginals()
         return _weighted(at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
     return jax.vmap(at)(known).mean(0)

@@ -18,7 +18,16 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab import cubature
-from bayeslab.distributions import Beta, Dirichlet, Gamma, InverseGamma, MarkovChain, Wishart, WishartCholesky
+from bayeslab.distributions import (
+    Beta,
+    Dirichlet,
+    Gamma,
+    InverseGamma,
+    LinearGaussianChain,
+    MarkovChain,
+    Wishart,
+    WishartCholesky,
+)
 from bayeslab.program import unwrapped
 
 Eta = Any
@@ -30,10 +39,12 @@ class Local(NamedTuple):
 
     density: the prior and all children, scalar.
     likelihood: the children alone, added up at the elements of the site that they belong to, of the shape of the site.
+    known: what else children say, of all values of a discrete site (*batch, *event, K).
     """
 
     density: Function
     likelihood: Function
+    known: Array | None = None
 
 
 Read = Callable[[Local, Array, Distribution], Eta]
@@ -48,7 +59,9 @@ class Family(NamedTuple):
     mode: conditional -> its mode. points: conditional -> a few values whose mean statistics are the expected ones, see
     `bayeslab.cubature`. EM and MeanField need these; a discrete family has instead
     expected: (prior, conditional) -> the mean of the log density of the prior; its conditionals have `marginals()`.
-    in_logs: whether the log density of the prior is linear in the logs of its parameters.
+    evidence: (coefficients, the prior) -> the log of the integral of the prior times its children, where the family has
+    a way of its own.
+    linear: from the prior to what its log density is linear in, numbers of any tree, and back.
     """
 
     name: str
@@ -59,7 +72,8 @@ class Family(NamedTuple):
     mode: Callable[[Any], Array] | None = None
     points: Callable[[Any], Array] | None = None
     expected: Callable[[Any, Any], Array] | None = None
-    in_logs: bool = False
+    linear: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    evidence: Callable[[Eta, Any], Array] | None = None
 
 
 def two(
@@ -87,7 +101,21 @@ def two(
 def _read_chain(local: Local, at: Array, prior: Distribution) -> Array:
     """What the children say of every state at every step, (*batch, step, state)."""
     shape, states = prior.shape(), jnp.arange(unwrapped(prior).num_states)
-    return jax.vmap(lambda state: local.likelihood(jnp.full(shape, state)), out_axes=-1)(states)
+    found = jax.vmap(lambda state: local.likelihood(jnp.full(shape, state)), out_axes=-1)(states)
+    return found if local.known is None else found + local.known
+
+
+def _of_probabilities(change: Callable[[Array], Array], chain: Any) -> Any:
+    """A chain with its probabilities changed, and not its integers."""
+    return jax.tree.map(lambda leaf: change(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, chain)
+
+
+def _read_linear_gaussian_chain(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+    """J (*batch, step, d, d) and h (*batch, step, d) of the children: their Hessian has a block for every step."""
+    slope, change = jax.linearize(jax.grad(lambda x: local.likelihood(x).sum()), at)
+    units = jnp.eye(at.shape[-1], dtype=at.dtype)
+    precision = -jax.vmap(lambda unit: change(jnp.broadcast_to(unit, at.shape)), out_axes=-1)(units)
+    return _symmetric(precision), slope + (precision @ at[..., None])[..., 0]
 
 
 def _gradients(density: Function, x: Array, y: Array) -> Array:
@@ -298,6 +326,16 @@ FAMILIES = (
         (MarkovChain,),
         mode=lambda q: q.mode(),
         expected=lambda p, q: p.expected_log_prob(q),
-        in_logs=True,
+        linear=(lambda p: _of_probabilities(jnp.log, p), lambda logs: _of_probabilities(jnp.exp, logs)),
+        evidence=lambda eta, prior: unwrapped(prior).log_marginal(eta),
+    ),
+    Family(
+        "LinearGaussianChain",
+        _read_linear_gaussian_chain,
+        lambda eta, prior: unwrapped(prior).condition(*eta),
+        (LinearGaussianChain,),
+        mode=lambda q: q.mode(),
+        points=cubature.of_linear_gaussian_chain,
+        linear=(lambda p: p.coefficients(), LinearGaussianChain.from_coefficients),
     ),
 )

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional
+from bayeslab.elimination import NORMAL, Rule, conditional
 from bayeslab.program import Bound, Values
 from bayeslab.statistics import Frame, count, deviations, framed, quadratic_probes, statistics
 from bayeslab.terms import Choices, Prior, Term
@@ -89,7 +89,9 @@ class Labelled(NamedTuple):
 
     def term(self, priors: dict[str, Prior]) -> Term:
         """What replaces the term; it looks for its table among the values."""
-        size = len(priors[self.label].choices)  # type: ignore[arg-type]
+        label = priors[self.label]
+        size = label.num_labels
+        assert size is not None
 
         def of_labels(bound: Bound, values: Values) -> Array:
             return self.products(priors, values[self.name], values)  # type: ignore[arg-type]
@@ -105,9 +107,8 @@ class Labelled(NamedTuple):
             chosen = jax.nn.one_hot(values[self.label], size, dtype=each.dtype)
             return (each * chosen).sum(-1)
 
-        shape = priors[self.label].shape
-        about = (self.name, frozenset(self.sites), density, len(shape), prod(shape) * size)
-        return Term(*about, choices=choices)
+        batch_ndim, cost = len(label.shape) - label.event_dim, prod(label.shape) * size
+        return Term(self.name, frozenset(self.sites), density, batch_ndim, cost, choices=choices)
 
     def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
         """T of the module's formula, (label, statistic)."""
@@ -160,20 +161,15 @@ def candidates(of: Sequence[Term], priors: dict[str, Prior], rules: dict[str, Ru
     """Terms that may be replaced, from shapes alone; `columns` is not known yet."""
     found = []
     for term in of:
-        labels = [n for n in term.depends if n in rules and rules[n].family == ENUMERATED]
+        labels = [n for n in term.depends if n in rules and priors[n].num_labels is not None]
         others = [n for n in priors if n in term.depends and n not in labels]
         if len(labels) != 1 or not others or any(n not in rules for n in others):
             continue
         label = priors[labels[0]]
-        choices = [] if label.choices is None else label.choices.tolist()
-        if (
-            label.event_dim
-            or not label.shape
-            or term.batch_ndim != len(label.shape)
-            or choices != [*range(len(choices))]
-        ):
+        lead = (len(label.shape), len(label.shape) - label.event_dim)
+        if not label.shape or label.num_labels is None or term.name == label.name or term.batch_ndim not in lead:
             continue
-        axes = [_axes(rules[n], priors[n], len(choices)) for n in others]
+        axes = [_axes(rules[n], priors[n], label.num_labels) for n in others]
         for chosen in product(*axes):
             one = Labelled(term.name, label.name, tuple(rules[n] for n in others), chosen)
             counts = [count(*at_label(rules[n], priors[n], axis)) for n, axis in zip(others, chosen, strict=True)]
@@ -196,12 +192,14 @@ def residual(
     [term] = [term for term in of if term.name == one.replaced]
     table: Any = one.table(of, priors, bound, values)
     new = one.term(priors)
-    shape, choices = priors[one.label].shape, len(priors[one.label].choices)  # type: ignore[arg-type]
-    labels = jnp.asarray(np.random.default_rng(0).integers(0, choices, (3, *shape)))
+    shape = priors[one.label].shape
+    labels = jnp.asarray(np.random.default_rng(0).integers(0, priors[one.label].num_labels, (3, *shape)))
     worst = jnp.zeros(())
     for label, at in zip(labels, (values, other, values | {one.rules[0].site: other[one.rules[0].site]}), strict=True):
         given: Any = at | {one.label: label}
         true = by_row(term, priors[one.label], term.density(bound, given))
+        if true.shape != shape:
+            return jnp.array(jnp.inf)  # a row has several labels, or a label several rows
         error = jnp.abs(true - new.density(bound, given | {one.name: table}))
         worst = jnp.maximum(worst, error.max() / jnp.abs(true).max())
     return worst

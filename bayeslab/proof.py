@@ -35,7 +35,7 @@ from numpyro.distributions.constraints import Constraint, boolean
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.compilation import evaluated
-from bayeslab.distributions import JointNormal
+from bayeslab.distributions import JointNormal, LinearGaussianChain
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional, typical
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import Prior, Term, terms, total
@@ -190,15 +190,16 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
         return jnp.asarray(sum(d.sum() for d in parts)), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
 
     g, log_q, size = jax.lax.map(densities, at)
-    residuals = jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / (size[1:] + size[0])
+    scale = size[1:] + size[0]  # zero for a simplex of one
+    residuals = jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / jnp.where(scale == 0, 1.0, scale)
     impossible = jnp.isneginf(g[1:]) & jnp.isneginf(log_q[1:])
     return jnp.where(impossible, 0.0, residuals).max()
 
 
 def spread(q: Distribution) -> Array:
     """A likely value of q, and values a third of, once and ten times its spread from it, with fixed noise."""
-    if isinstance(q, Normal | JointNormal):
-        scale = q.conditional_scale if isinstance(q, JointNormal) else q.scale
+    if isinstance(q, Normal | JointNormal | LinearGaussianChain):
+        scale = q.scale if isinstance(q, Normal) else q.conditional_scale
         noise = _noise("spread", (2, *q.shape()), 2.0)
         return q.mean + scale * (noise[0] + jnp.stack([spread * noise[1] for spread in (0.0, *SPREADS)]))
     transform = biject_to(q.support)

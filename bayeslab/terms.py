@@ -79,6 +79,7 @@ class Prior(NamedTuple):
     depends: the latent sites that reach its parameters.
     distribution: (bound, values) -> the NumPyro distribution.
     choices: the values of a site with finitely many, (K,); None where there are more, or they are not known in advance.
+    num_labels: how many values its elements have, where these are 0, 1, ...; those of a path are not independent.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Prior(NamedTuple):
     distribution: Callable[[Bound, Values], Distribution]
     choices: np.ndarray | None
     discrete: bool
+    num_labels: int | None = None
 
 
 class Terms(NamedTuple):
@@ -132,6 +134,7 @@ def terms_of(shapes: tuple) -> Terms:
                 choices = _choices(site["fn"])
                 shared = choices is not None and site["scale"] is None and _is_repeated(site["fn"])
                 records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": choices, "shared": shared}
+                records[name]["labels"] = _num_labels(unwrapped(site["fn"]), choices)
         return densities, parameters, computed
 
     with jax.enable_x64(shapes[0]), block():
@@ -146,7 +149,7 @@ def terms_of(shapes: tuple) -> Terms:
         depends = frozenset().union(*(reached[place] for place in places))
         rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
         about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
-        priors[name] = Prior(*about, record["choices"], site.is_discrete)
+        priors[name] = Prior(*about, record["choices"], site.is_discrete, record["labels"])
     found = []
     for name, place in outputs[0].items():
         slice_, cost = _slice(traced, [place], latent)
@@ -248,6 +251,12 @@ def pointwise(fn: Distribution, value: Array) -> Array:
         spread = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
         return pointwise(spread, value)
     return jnp.asarray(fn.log_prob(value))
+
+
+def _num_labels(fn: Distribution, choices: np.ndarray | None) -> int | None:
+    if choices is None:
+        return getattr(fn, "num_states", None)
+    return len(choices) if choices.tolist() == [*range(len(choices))] else None
 
 
 def _choices(fn: Distribution) -> np.ndarray | None:

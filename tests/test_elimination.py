@@ -164,6 +164,25 @@ def test_evidence_of_normal_hierarchies_is_that_of_one_normal() -> None:
     np.testing.assert_allclose(exact("crossed_effects").attrs["log_evidence"], closed, rtol=1e-10)
 
 
+def vectors(rows: int) -> None:
+    """Vectors of independent elements, given whole or picked from."""
+    with numpyro.plate("row", rows):
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+        numpyro.sample("y", dist.Normal(mu, 0.5).to_event(1))
+    nu = numpyro.sample("nu", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+    numpyro.sample("x", dist.Normal(nu[np.array([0, 1, 1])], 0.5).to_event(1))
+
+
+def test_evidence_of_vectors_of_independent_elements() -> None:
+    y, x = np.array([[0.3, -1.2], [2.0, 0.1], [-0.4, 0.7]]), np.array([1.1, -0.3, 0.2])
+    found = bl.fit(0, vectors, {"rows": 3, "y": y, "x": x}, bl.Exact(5), progress=False).attrs["log_evidence"]
+    covariance = np.array([[1.25, 0.0, 0.0], [0.0, 1.25, 1.0], [0.0, 1.0, 1.25]])
+    closed = stats.norm(0.0, np.sqrt(1.25)).logpdf(y).sum() + stats.multivariate_normal(np.zeros(3), covariance).logpdf(
+        x
+    )
+    np.testing.assert_allclose(found, closed, rtol=1e-10)
+
+
 def known_mixture(n: int) -> None:
     with numpyro.plate("row", n):
         z = numpyro.sample("z", dist.Categorical(jnp.array([0.2, 0.5, 0.3])))

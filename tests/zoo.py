@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import zoo_programs as p
+import zoo_states as s
 from zoo_programs import COUNTS, FLAGS, GROUP, STICKY, Y
 
 __all__ = ["CASES", "STICKY", "Case"]
@@ -75,6 +76,14 @@ CASES = {
     "left_to_right": Case(p.left_to_right, REAL, {"z": "MarkovChain"}),
     "many_chains": Case(p.many_chains, {"y": np.stack([Y, -Y])}, {"z": "MarkovChain"}),
     "coupled_chain": Case(p.coupled_chain, {"y": Y[:4]}, {"z": None}),
+    "learned_states": Case(
+        s.learned_states,
+        {"y": s.LEVELS},
+        {"pull": "Normal", "moves": "Gamma", "z": "LinearGaussianChain", "noise": "Gamma"},
+    ),
+    "many_states": Case(s.many_states, {"y": s.PAIRS}, {"z": "LinearGaussianChain"}),
+    "coupled_states": Case(s.coupled_states, {"y": s.LEVELS}, {"z": None}),
+    "robust_level": Case(s.robust_level, {"y": s.LEVELS}, {"z": None}),
     "own_distribution": Case(p.own_distribution, REAL, {"root": "RootGamma"}),
     "student_200": Case(p.student_200, REAL, {"mu": None}),
     "logistic": Case(p.logistic, {"y": FLAGS}, {"w": None}),

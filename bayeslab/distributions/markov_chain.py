@@ -17,7 +17,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.kl import kl_divergence
 from numpyro.distributions.util import validate_sample
 
-from bayeslab.distributions import markov_inference as inference
+import bayeslab.distributions.markov_inference as inference
 from bayeslab.distributions.markov_recursions import Moving, log
 
 

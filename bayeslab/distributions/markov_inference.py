@@ -2,7 +2,7 @@
 
 On a CPU that is `markov_lanes` where it pays, and `markov_recursions` elsewhere and where numbers would leave their
 range; on an accelerator `markov_parallel`. All functions take initial (*batch, K), transition (*batch, 1 or T - 1,
-K, K), evidence (*batch, T, K), and moving (*batch, T - 1) or None. They can be mapped: what is mapped becomes a batch.
+K, K), evidence (*batch, T, K), and moving (*batch, T - 1) or None.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
-from bayeslab.distributions import markov_lanes, markov_parallel, markov_paths, markov_recursions
+import bayeslab.distributions.markov_lanes as lanes
+import bayeslab.distributions.markov_parallel as parallel
+import bayeslab.distributions.markov_paths as paths
+import bayeslab.distributions.markov_recursions as stepwise
 from bayeslab.distributions.markov_recursions import Moving
 
 Counts = tuple[Array, Array, Array]
@@ -22,7 +25,8 @@ Counts = tuple[Array, Array, Array]
 
 
 def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, compiled, whose mapped arguments become one more axis of the batch."""
+    """The same, compiled, whose mapped arguments become one more axis of the batch: what it decides from numbers, it
+    decides once for all. It has no derivatives."""
 
     @custom_vmap
     def mapped(*arguments: Any) -> Any:
@@ -53,13 +57,13 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_batched
 def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    def stepwise() -> Array:
+    def by_steps() -> Array:
         return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
 
     if not _in_lanes(transition, evidence):
-        return stepwise()
-    found, kept = markov_lanes.log_marginal(initial, transition, evidence, moving)
-    return lax.cond(kept, lambda: found, stepwise)
+        return by_steps()
+    found, kept = lanes.log_marginal(initial, transition, evidence, moving)
+    return lax.cond(kept, lambda: found, by_steps)
 
 
 @jax.custom_jvp
@@ -77,13 +81,13 @@ def _counts_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
 
 @_batched
 def _fast_counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
-    def stepwise() -> tuple[Array, Counts]:
+    def by_steps() -> tuple[Array, Counts]:
         return _stepwise_counts(initial, transition, evidence, moving)
 
     if not _in_lanes(transition, evidence):
-        return stepwise()
-    found = markov_lanes.counts(initial, transition, evidence, moving)
-    return lax.cond(found.kept, lambda: (found.log_marginal, (found.first, found.moves, found.states)), stepwise)
+        return by_steps()
+    found = lanes.counts(initial, transition, evidence, moving)
+    return lax.cond(found.kept, lambda: (found.log_marginal, (found.first, found.moves, found.states)), by_steps)
 
 
 @jax.jit
@@ -120,20 +124,20 @@ def smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving)
     return _counts(initial, transition, evidence, moving)[1][2]
 
 
-@_batched
+@jax.jit
 def predicted(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """p(z_t | evidence before t)."""
     return _recursions().forward(initial, transition, evidence, moving)[0]
 
 
-@_batched
+@jax.jit
 def filtered(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """p(z_t | evidence up to t)."""
     predicted, weight, _ = _recursions().forward(initial, transition, evidence, moving)
     return predicted * weight
 
 
-@_batched
+@jax.jit
 def conditioned(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
     """Initial probabilities and matrices, one a move, given all evidence."""
     _, weight, _ = _recursions().forward(initial, transition, evidence, moving)
@@ -141,22 +145,22 @@ def conditioned(initial: Array, transition: Array, evidence: Array, moving: Movi
     return _tilt(initial, ratio[..., 0, :]), _tilt(transition, ratio[..., 1:, None, :])
 
 
-@_batched
+@jax.jit
 def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """The most probable path given all evidence."""
-    paths = markov_paths if _in_lanes(transition, evidence) else markov_recursions
-    return paths.best_path(initial, transition, evidence, moving)
+    way = paths if _in_lanes(transition, evidence) else stepwise
+    return way.best_path(initial, transition, evidence, moving)
 
 
-draw = jax.jit(markov_recursions.draw)
+draw = jax.jit(stepwise.draw)
 
 
 def _recursions() -> Any:
-    return markov_recursions if jax.default_backend() == "cpu" else markov_parallel
+    return stepwise if jax.default_backend() == "cpu" else parallel
 
 
 def _in_lanes(transition: Array, evidence: Array) -> bool:
-    return jax.default_backend() == "cpu" and markov_lanes.pays(evidence.shape, transition.shape)
+    return jax.default_backend() == "cpu" and lanes.pays(evidence.shape, transition.shape)
 
 
 def _tilt(probs: Array, ratio: Array) -> Array:

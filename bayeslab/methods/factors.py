@@ -9,7 +9,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, conditional, stages, typical
-from bayeslab.expectation import averaged, averaged_jointly, density, entropy, stored
+from bayeslab.expectation import averaged, averaged_jointly, density, entropy, stored, structured
 from bayeslab.order import Block
 from bayeslab.program import Bound, Values
 from bayeslab.terms import Term, terms, total
@@ -89,7 +89,7 @@ def only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: 
     prior, value = terms(bound).priors[rule.site], values[rule.site]
     if rule.family == ENUMERATED:
         return (value[..., None] == jnp.asarray(prior.choices)).astype(shape.dtype)
-    if prior.discrete:
+    if structured(rule, prior):
         return density(rule, prior, conditional(rule, of, bound, values).distribution)
     return jnp.broadcast_to(value, shape.shape).astype(shape.dtype)
 

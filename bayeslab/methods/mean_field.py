@@ -16,7 +16,7 @@ from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
-from bayeslab.expectation import has_expectations, mean_prior, require_linear, stored
+from bayeslab.expectation import has_expectations, made_of_prior, mean_prior, require_linear, stored, structured
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
 from bayeslab.methods.minibatches import BatchSampler, Subsample, batch_of, subsamples
@@ -76,9 +76,14 @@ class MeanField:
         for name in (name for block in self.joint for name in block):
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
+        for rule in (rule for block in self.joint for rule in rules if rule.site in block):
+            if made_of_prior(rule, terms(bound).priors[rule.site]):
+                raise ValueError(f"joint names site '{rule.site}', whose factor is a {rule.family} and nothing larger")
         blocks = blocked(joint_blocks(self.joint, bound, found), rules)
         largest = max(blocks, key=lambda block: sum(prod(bound.sites[rule.site].shape) for rule in block))
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
+        # averages over sites with structure come first, those over the parameters of their priors afterwards
+        blocks = tuple(sorted(blocks, key=lambda block: not structured(block[0], terms(bound).priors[block[0].site])))
         groups = groups_for_starts(bound, found, self.num_starts)
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
@@ -99,7 +104,7 @@ class MeanField:
         if not shared:
             raise ValueError("every site is inside of a subsampled plate, so there is nothing that batches share")
         for rule in shared:
-            if rule.family == "MarkovChain":
+            if made_of_prior(rule, terms(small).priors[rule.site]):
                 raise ValueError(f"site '{rule.site}' is a chain that batches share; draw the plates whole")
         return BatchSampler(tuple(shared), tuple(own), plates, self.num_steps, structure(bound))
 
@@ -127,7 +132,7 @@ def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
         if not has_expectations(rule, priors[rule.site]):
             raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use SVI()")
         labels = [name for name in priors[rule.site].depends if priors[name].discrete]
-        if labels and rule.family == "MarkovChain":
+        if labels and made_of_prior(rule, priors[rule.site]):
             raise ValueError(f"site '{rule.site}' is a chain that depends on discrete sites {labels}; use Gibbs()")
     return rules
 
@@ -258,6 +263,6 @@ def _any(rule: Rule, point: Point, other: Values) -> Any:
         weights = 1.5 + jnp.cos(jnp.arange(prod(prior.shape) * len(prior.choices)))
         weights = weights.reshape(*prior.shape, -1)
         return weights / weights.sum(-1, keepdims=True)
-    if prior.discrete:
+    if structured(rule, prior):
         return unwrapped(prior.distribution(*point))
     return jnp.stack([point[1][site], other[site]])

@@ -13,7 +13,7 @@ from jax import Array
 from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule
-from bayeslab.expectation import mean_prior, stored
+from bayeslab.expectation import mean_prior, stored, structured
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
 from bayeslab.program import Bound, Values, blueprint, structure
 from bayeslab.sweep import computed, scattered
@@ -97,10 +97,9 @@ class BatchSampler:
         small = self._drawn(first, bound)
         of, values = terms(small).terms, scattered(second, (*self.shared, *self.own), terms(small).terms, small, {})
         known = self._known(of, small, values, (*self.shared, *self.own))
-        counted = self._counted(of, small)
-        factors = [self._factor(rule, counted, small, known, values) for rule in self.shared]
+        factors = [self._factor(rule, of, small, known, values, counted=True) for rule in self.shared]
         zero = jnp.zeros((), factors[0].entropy.dtype)
-        return Progress(ordered(joined(self._blocks(self.shared), factors)), zero, zero, jnp.array(0), key)
+        return Progress(ordered(joined(_alone(self.shared), factors)), zero, zero, jnp.array(0), key)
 
     def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
         key, now = jax.random.split(state.key)
@@ -110,8 +109,7 @@ class BatchSampler:
         factors: Factors = plain(state.factors)
         known: dict[str, Any] = dict(factors.known)
         known, entropies = self._completed(of, small, known)
-        counted = self._counted(of, small)
-        averaged = expected((), self._blocks((*self.shared, *self.own)), counted)
+        averaged = self._counted(expected((), self._blocks(small), of), small)
         bounded = total(averaged, small, known) + factors.entropies.sum() + entropies
         weight = jnp.where(state.step == 0, 1.0, rate)
         elbo = state.elbo + weight * (bounded - state.elbo)
@@ -120,9 +118,9 @@ class BatchSampler:
         for rule in self.shared:
             before = {"rate": rate, "before": factors.last}
             near = middles((rule,), factors)
-            found.append(self._factor(rule, counted, small, known | before, near, blended=True))
+            found.append(self._factor(rule, of, small, known | before, near, counted=True, blended=True))
             known |= found[-1].known
-        new = Progress(ordered(joined(self._blocks(self.shared), found)), elbo, spread, state.step + 1, key)
+        new = Progress(ordered(joined(_alone(self.shared), found)), elbo, spread, state.step + 1, key)
         return new, Draws({}, {}, {"elbo": elbo})
 
     def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
@@ -187,11 +185,15 @@ class BatchSampler:
         small: Bound,
         values: dict[str, Any],
         near: Values,
+        counted: bool = False,
         blended: bool = False,
     ) -> Any:
-        blocks = self._blocks((*self.shared, *self.own))
+        """counted: what a batch says stands for all rows."""
+        blocks = self._blocks(small)
         others = [block for block in blocks if block != (rule,)]
         mine = expected((rule,), blocks, of)
+        if counted:
+            mine = self._counted(mine, small)
         drawn = mean_prior(rule, terms(small).priors[rule.site], others, small, values)
         return factor((rule,), _blended(mine, rule.site) if blended else mine, small, values, near, drawn)
 
@@ -203,9 +205,15 @@ class BatchSampler:
         sizes = {p.plate: p.size / p.batch for p in self.plates}
         return prod(sizes.get(plate.name, 1.0) for plate in small.sites[site].plates)
 
-    @staticmethod
-    def _blocks(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
-        return tuple((rule,) for rule in rules)
+    def _blocks(self, small: Bound) -> tuple[tuple[Rule], ...]:
+        """Averages over sites with structure come first, those over the parameters of their priors afterwards."""
+        priors = terms(small).priors
+        rules = sorted((*self.shared, *self.own), key=lambda rule: not structured(rule, priors[rule.site]))
+        return _alone(tuple(rules))
+
+
+def _alone(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
+    return tuple((rule,) for rule in rules)
 
 
 @lru_cache(maxsize=256)
