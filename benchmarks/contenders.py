@@ -11,6 +11,7 @@ import numpy as np
 import numpyro
 
 import diagonal_mixture
+import hidden_chain
 from plain_numpy import POSTERIORS
 from problems import NUM_CHAINS, NUM_INDEPENDENT, NUM_SAMPLES, NUM_WARMUP, SHORT_WARMUP
 from worker import Answer, serve
@@ -105,9 +106,17 @@ def numpyro_mixture(problem: str, data: dict[str, Any], dense_mass: bool) -> Cal
     return _jitted(diagonal_mixture.without_labels, data, dense_mass)
 
 
+def numpyro_chain(problem: str, data: dict[str, Any], log_marginal: Callable[..., Any]) -> Callable[[int], Answer]:
+    """The same for a chain whose states are summed over by a function."""
+    return _compiled({"y": data["y"]}, partial(hidden_chain.without_states, log_marginal), dense_mass=False)
+
+
 def _jitted(lecture: Callable[..., None], data: dict[str, Any], dense_mass: bool) -> Callable[[int], Answer]:
+    return _compiled(*conditioned(lecture, data), dense_mass)
+
+
+def _compiled(arguments: dict[str, Any], program: Callable[..., None], dense_mass: bool) -> Callable[[int], Answer]:
     numpyro.enable_x64()
-    arguments, program = conditioned(lecture, data)
 
     @jax.jit
     def sample(key: jax.Array, arguments: dict[str, Any]) -> dict[str, jax.Array]:
@@ -148,6 +157,8 @@ def numpy_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
 def model(problem: str) -> Callable[..., None]:
     if problem == "diagonal_mixture":
         return diagonal_mixture.with_labels
+    if problem == "hidden_chain":
+        return hidden_chain.with_states
     return import_module(f"bayeslab.models.{problem}").model
 
 
@@ -172,6 +183,7 @@ SETTINGS = {
     "normal_gamma": lambda rows: {"num_rows": rows},
     "normal_wishart": lambda rows: {"num_rows": rows, "n0": 7.0},
     "diagonal_mixture": lambda rows: {"num_rows": rows},
+    "hidden_chain": lambda steps: {"num_steps": steps},
 }
 """Problem -> the arguments of its model that are no arrays."""
 
@@ -189,6 +201,8 @@ CONTENDERS = {
     "NumPyro, one jit, dense": numpyro_jit_dense,
     "NumPyro, enumeration": numpyro_jit,
     "NumPyro, density": partial(numpyro_mixture, dense_mass=False),
+    "NumPyro, scan": partial(numpyro_chain, log_marginal=hidden_chain.by_scan),
+    "NumPyro, dynamax": partial(numpyro_chain, log_marginal=hidden_chain.by_dynamax),
     "NumPyro, density, dense": partial(numpyro_mixture, dense_mass=True),
 }
 

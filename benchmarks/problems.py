@@ -48,9 +48,19 @@ def diagonal_mixture() -> dict[str, np.ndarray]:
     return {"y": rng.normal(MIXTURE_MU[z], MIXTURE_SD[z])}
 
 
+def hidden_chain() -> dict[str, np.ndarray]:
+    """Two thousand steps y (step,) of a chain with three states that stay for twenty steps; their Normals overlap."""
+    rng = np.random.default_rng(4)
+    moves, z = np.array([[0.95, 0.03, 0.02], [0.03, 0.95, 0.02], [0.02, 0.03, 0.95]]), [0]
+    for _ in range(1999):
+        z.append(rng.choice(3, p=moves[z[-1]]))
+    return {"y": rng.normal(np.array([-2.0, 0.0, 2.0])[z], np.array([0.7, 1.0, 0.8])[z])}
+
+
 PROBLEMS = {
     "linear_regression": diabetes,
     "normal_gamma": normal_gamma,
     "normal_wishart": normal_wishart,
     "diagonal_mixture": diagonal_mixture,
+    "hidden_chain": hidden_chain,
 }
