@@ -7,9 +7,11 @@ from bayeslab.collapse import collapse
 from bayeslab.comparison import compare_posteriors
 from bayeslab.compress import compress
 from bayeslab.diagnosis import diagnose
-from bayeslab.distributions import MarkovChain
+from bayeslab.distributions import LinearGaussianChain, MarkovChain
 from bayeslab.explain import explain
 from bayeslab.fit import fit
+from bayeslab.held_out import choose, held_out
+from bayeslab.hidden_states import filtered_states, forecast, most_probable_path, smoothed_states
 from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
@@ -29,22 +31,29 @@ __all__ = [
     "Exact",
     "Gibbs",
     "Laplace",
+    "LinearGaussianChain",
     "MarkovChain",
     "MeanField",
     "align",
     "bind",
+    "choose",
     "collapse",
     "compare_posteriors",
     "compress",
     "diagnose",
     "explain",
+    "filtered_states",
     "fit",
+    "forecast",
     "full_rank_normal",
+    "held_out",
     "low_rank_normal",
     "mean_field_normal",
+    "most_probable_path",
     "normalising_flow",
     "predict",
     "recover",
     "sbc",
     "simulate",
+    "smoothed_states",
 ]

@@ -163,15 +163,17 @@ def _hashable(leaf: Any) -> Any:
 
 
 def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
-    """Shapes of all random sites, nothing conditioned: name -> value, batch_ndim, family."""
+    """Shapes of all random sites, nothing conditioned: name -> value, batch_ndim, parts_ndim (axes before
+    those of dependent elements), family."""
     notes: dict[str, dict[str, Any]] = {}
 
     def run(bound: Bound) -> dict[str, Any]:
         model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
         sites = {n: s for n, s in trace(model).get_trace(**bound.inputs).items() if is_random(s)}
         for name, site in sites.items():
-            family = type(unwrapped(site["fn"])).__name__
-            notes[name] = {"batch_ndim": len(site["fn"].batch_shape), "family": family}
+            fn, inner = site["fn"], unwrapped(site["fn"])
+            parts = len(fn.shape()) - inner.event_dim
+            notes[name] = {"batch_ndim": len(fn.batch_shape), "parts_ndim": parts, "family": type(inner).__name__}
             notes[name]["written"] = "obs" in site["infer"]
         return {name: site["value"] for name, site in sites.items()}
 
@@ -256,13 +258,22 @@ def _value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray |
 
 
 def _event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
-    """Which events are there; for a multivariate Normal also which parts of events."""
-    events = mask.reshape(*mask.shape[: site["batch_ndim"]], -1)
-    if (events.all(-1) == events.any(-1)).all():
-        return events.all(-1)
+    """Which events are there, or which parts of them where some are there in part."""
+    for ndim in (site["batch_ndim"], site["parts_ndim"]):
+        parts = mask.reshape(*mask.shape[:ndim], -1)
+        if (parts.all(-1) == parts.any(-1)).all():
+            return parts.all(-1)
     if site["family"] == "MultivariateNormal":
         return mask
-    partly = events.any(-1) & ~events.all(-1)
+    if site["family"] == "MarkovChain":
+        later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
+        if (later == mask).all():
+            return mask
+        raise ValueError(
+            f"entry '{name}' is missing at position {_first(later & ~mask)}, before the end of its path; states of a "
+            "MarkovChain depend on each other, so only the last may be missing: complete it, or leave all of it latent"
+        )
+    partly = parts.any(-1) & ~parts.all(-1)
     raise ValueError(
         f"entry '{name}' has a partly missing event at position {_first(partly)}, which can be integrated out for a "
         f"MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
@@ -327,7 +338,7 @@ def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bou
     inside = np.asarray(inside)
     if present.ndim > inside.ndim:
         present = present.all(tuple(range(inside.ndim, present.ndim)))
-    wrong = ~inside & present
+    wrong = ~inside & present.reshape(present.shape + (1,) * (inside.ndim - present.ndim))
     if not wrong.any():
         return
     limits = [v for f, v in values.items() if (f.site, f.kind) == (fact.site, "bound")]

@@ -112,7 +112,7 @@ def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:
                     yield Fact(name, "parameter", parameter, expected, family), value
                     yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
         if site["is_observed"]:
-            inside = jnp.asarray(fn.support(site["value"]))
+            inside = jnp.asarray(_of_elements(fn.support)(site["value"]))
             yield Fact(name, "support", "", described(fn.support), family), inside
             for limit, value in _limits(fn.support):
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
@@ -139,9 +139,15 @@ def _parts(fn: Distribution) -> Iterator[Distribution]:
                 yield from _parts(part)
 
 
-def _limits(support: Any) -> Iterator[tuple[str, Any]]:
+def _of_elements(support: Any) -> Any:
+    """The constraint that every element of an event has to satisfy, where there is one."""
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
+    return support
+
+
+def _limits(support: Any) -> Iterator[tuple[str, Any]]:
+    support = _of_elements(support)
     for name in ("lower_bound", "upper_bound"):
         if name in vars(support):
             yield name, vars(support)[name]

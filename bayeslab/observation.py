@@ -4,14 +4,16 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution, MultivariateNormal
+from numpyro.distributions import Distribution, Independent, MultivariateNormal
 from numpyro.primitives import Messenger
+
+from bayeslab.distributions import MarkovChain
 
 
 class Observation(Messenger):
     """Masks the missing entries of observed sites, and gives values outside a moving support probability zero.
 
-    present: site -> which entries are there, (*batch) or, for a partly observed Normal event, (*batch, *event).
+    present: site -> which entries are there: (*batch), or with further axes of the event where parts of it are missing.
     guarded: observed sites whose support depends on latent sites. With NumPyro's validation switched off, the density
     of Uniform(0, theta) at y > theta would be 1 / theta.
     """
@@ -31,12 +33,20 @@ class Observation(Messenger):
 
 
 def masked(fn: Distribution, present: Array) -> Distribution:
-    """`fn` with the entries that are not present integrated out: whole events, or parts of a Normal event."""
-    if present.ndim > len(fn.batch_shape):
-        while not isinstance(fn, MultivariateNormal):
-            fn = fn.base_dist  # expanded by a plate; the mask has the shape of the plate
-        return PartlyObservedNormal(fn, present)
-    return fn.mask(present)
+    """`fn` with the entries that are not present integrated out.
+
+    present: (*batch) for whole events; more axes for independent parts of events, for parts of a Normal event and for
+    the end of a path.
+    """
+    if present.ndim <= len(fn.batch_shape):
+        return fn.mask(present)
+    inner = fn
+    while not isinstance(inner, Independent | MultivariateNormal | MarkovChain):
+        inner = inner.base_dist  # expanded by a plate; the mask has the shape of the plate
+    if isinstance(inner, Independent):
+        parts = inner.expand(fn.batch_shape)
+        return masked(parts.base_dist, present).to_event(parts.reinterpreted_batch_ndims)
+    return (PartlyObservedNormal if isinstance(inner, MultivariateNormal) else PartlyObservedChain)(inner, present)
 
 
 class Guarded(Distribution):
@@ -87,3 +97,30 @@ class PartlyObservedNormal(Distribution):
         missing = (~self.present).sum(-1)
         density = MultivariateNormal(mean, covariance_matrix=covariance).log_prob(filled)
         return density + 0.5 * jnp.log(2 * jnp.pi) * missing
+
+
+class PartlyObservedChain(Distribution):
+    """A path whose log density is that of the states that are present, which are the first ones."""
+
+    pytree_data_fields = ("base_dist", "present")
+
+    def __init__(self, base_dist: MarkovChain, present: Array):
+        self.base_dist, self.present = base_dist, present
+        super().__init__(present.shape[:-1], base_dist.event_shape)
+
+    @property
+    def support(self) -> Any:
+        return self.base_dist.support
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
+
+    def log_prob(self, value: Array) -> Array:
+        chain, length = self.base_dist, jnp.maximum(self.present.sum(-1), 1)
+        last = jnp.take_along_axis(value, jnp.broadcast_to(length - 1, value.shape[:-1])[..., None], -1)
+        if chain.lengths is not None:
+            length = jnp.minimum(length, chain.lengths)
+        moves, varying = chain.transition_probs, chain.transition_probs.shape[-3] > 1
+        moves = moves if varying else moves[..., 0, :, :]
+        seen = MarkovChain(chain.initial_probs, moves, chain.num_steps, time_varying=varying, lengths=length)
+        return jnp.where(self.present.any(-1), seen.log_prob(jnp.where(self.present, value, last)), 0.0)

@@ -35,7 +35,7 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         bound = bind(model, data).plain
         refuse_improper(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
-        drawn = {name: value[None] for name, value in jax.device_get(_simulated(keys, bound, {}, ())).items()}
+        drawn = {name: value[None] for name, value in jax.device_get(simulated(keys, bound, {}, ())).items()}
         groups = {
             "prior": {name: value for name, value in drawn.items() if name not in bound.observed},
             "prior_predictive": {name: value for name, value in drawn.items() if name in bound.observed},
@@ -66,7 +66,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * draws)
         hidden = tuple(flat)
-        drawn = jax.device_get(_simulated(keys, bound, flat, hidden))
+        drawn = jax.device_get(simulated(keys, bound, flat, hidden))
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
 
@@ -141,7 +141,7 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
 
 
 @partial(jax.jit, static_argnames="hidden")
-def _simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
+def simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
     """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others."""
 
     def run(at: tuple[Array, Values]) -> Values:

@@ -8,6 +8,7 @@ two draws of the other sites. A family that fails is refused, never used.
 A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true Normal with a million rows 1e-11.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -192,8 +193,9 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
     g, log_q, size = jax.lax.map(densities, at)
     scale = size[1:] + size[0]  # zero for a simplex of one
     residuals = jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / jnp.where(scale == 0, 1.0, scale)
-    impossible = jnp.isneginf(g[1:]) & jnp.isneginf(log_q[1:])
-    return jnp.where(impossible, 0.0, residuals).max()
+    # q may hold probabilities, as those of a path, which are zero below the smallest float.
+    unlikely = jnp.isneginf(g[1:]) | (g[1:] - g[0] < math.log(jnp.finfo(g.dtype).tiny))
+    return jnp.where(unlikely & jnp.isneginf(log_q[1:]), 0.0, residuals).max()
 
 
 def spread(q: Distribution) -> Array:

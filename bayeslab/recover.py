@@ -46,7 +46,7 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         chains, draws = (posterior.sizes[name] for name in ("chain", "draw"))
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in kept.items()}
         keys = jax.random.split(raw_key(key), chains * draws)
-        drawn = jax.device_get(_completed(keys, left, flat))
+        drawn = jax.device_get(recovered_draws(keys, left, flat))
         shaped = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
         added = to_datatree({"posterior": shaped}, bound, read(data))["posterior"].to_dataset()
     added = added.assign_coords(chain=posterior["chain"], draw=posterior["draw"])
@@ -56,7 +56,9 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
 
 
 @jax.jit
-def _completed(keys: Array, left: Bound, latent: Values) -> Values:
+def recovered_draws(keys: Array, left: Bound, latent: Values) -> Values:
+    """All sites for draws (draw, *site) of those that are not integrated out; what is computed from them as well."""
+
     def run(at: tuple[Array, Values]) -> Values:
         values = recovered(at[0], left, at[1])
         return values | computed(left.plain, values)

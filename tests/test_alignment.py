@@ -137,3 +137,31 @@ def test_wrong_calls_say_what_is_there(site_dims: Any, labels: list[str], words:
 def test_a_tree_without_posterior_is_refused() -> None:
     with pytest.raises(ValueError, match="'posterior'"):
         align(arviz_base.from_dict({"prior": {"mu": np.zeros((1, 5))}}), {"mu": "component"})
+
+
+def test_draws_in_one_order_stay_as_they_are() -> None:
+    """One site tells components apart and many say nothing: the first draw, which all others would be held against,
+    may look like any order."""
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        rate = np.array([38.0, 3.5]) + np.array([2.2, 0.7]) * rng.normal(size=(1, 400, 2))
+        noise = {"pi": rng.dirichlet([2, 2], (1, 400)), "a": rng.dirichlet([3, 3], (1, 400, 2))}
+        dims = {"rate": ["component"], "pi": ["component"], "a": ["component", "component_"]}
+        found = arviz_base.from_dict({"posterior": noise | {"rate": rate}}, dims=dims)
+        aligned = align(found, {"rate": "component", "pi": "component", "a": ("component", "component_")})
+        assert np.ptp(aligned["alignment"]["permutation"].values, axis=1).max() == 0
+
+
+def test_components_may_be_sorted_by_a_site() -> None:
+    switched, _ = mixture(4)
+    aligned = align(switched, DIMS, ["z"], order_by="pi")
+    means = aligned["posterior"]["pi"].mean(["chain", "draw"]).values
+    assert (np.diff(means) > 0).all()
+    assert same_up_to_one_order(aligned, align(switched, DIMS, ["z"]))
+    for arguments, words in (
+        ({"order_by": "mu"}, "needs one number for each component, but 'mu'"),
+        ({"order_by": "tau"}, "'tau', which is not among the sites to permute"),
+        ({"order_by": "pi", "reference": switched}, "not both"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            align(switched, DIMS, **arguments)

@@ -13,15 +13,23 @@ ROOT = Path(__file__).parents[1]
 
 # A module imports only from those before it.
 ORDER = (
-    *("observation", "subsampling", "compilation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
     *(
         "distributions.enumerated",
         "distributions.gamma",
         "distributions.joint_normal",
+        "distributions.kalman",
+        "distributions.linear_gaussian_chain",
+        "distributions.markov_recursions",
+        "distributions.markov_lanes",
+        "distributions.markov_parallel",
+        "distributions.markov_paths",
+        "distributions.markov_inference",
         "distributions.markov_chain",
         "distributions.ordered",
     ),
-    *("distributions", "terms", "replacement", "cubature", "families", "elimination", "proof", "order", "sweep"),
+    "distributions",
+    *("observation", "subsampling", "compilation", "program", "entries", "flow", "bind", "unconstrained", "draws"),
+    *("terms", "replacement", "cubature", "families", "elimination", "proof", "order", "sweep"),
     *("statistics", "labels", "compress", "collapse", "expectation"),
     *(
         "methods",
@@ -36,9 +44,10 @@ ORDER = (
     *("methods.stated", "methods.exact", "methods.mcmc", "methods.gibbs", "methods.svi", "methods.laplace"),
     *("methods.em", "methods.mean_field", "plan", "explain"),
     *("runner", "tree", "progress", "continuation", "importance", "fit"),
-    *("likelihood", "predict", "recover", "calibration"),
-    *("alignment", "comparison", "diagnosis", "plots"),
-    *("datasets.motifs", "datasets.regression", "datasets.tables", "datasets"),
+    *("likelihood", "predict", "recover", "series", "hidden_states", "held_out", "calibration"),
+    *("alignment", "comparison", "diagnosis", "plots", "plots_states"),
+    *("datasets.motifs", "datasets.regression", "datasets.sequences", "datasets.series", "datasets.state_space"),
+    *("datasets.tables", "datasets"),
     *("columns", "saving", "demonstration", "command_line"),
 )
 
@@ -80,11 +89,12 @@ def test_engine_imports_only_what_comes_before(module: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "models").glob("*.py")), ids=lambda path: path.stem)
-def test_lectures_import_the_engine_for_data_only(path: Path) -> None:
-    """A lecture is a NumPyro program; the engine gives it real data, inside its functions."""
+def test_lectures_import_the_engine_for_distributions_and_data_only(path: Path) -> None:
+    """A lecture is a NumPyro program; the engine gives it what NumPyro lacks and, inside its functions, real data."""
     for top_level, name in bayeslab_imports(path, ("bayeslab", "models")):
         package = ".".join(name.split(".")[:2])
-        assert package == "bayeslab.models" or (package == "bayeslab.datasets" and not top_level), name
+        data = package == "bayeslab.datasets" and not top_level
+        assert data or package in ("bayeslab.models", "bayeslab.distributions"), name
 
 
 def bayeslab_imports(path: Path, package: tuple[str, ...]) -> Iterator[tuple[bool, str]]:

@@ -135,7 +135,7 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "empty": (poisson, {"n": 0, "y": np.zeros(0)}, "data are empty: a plate of 'poisson'"),
     "all missing": (poisson, {"n": 3, "y": np.full(3, np.nan)}, "'y' has no value: all 3 are missing"),
     "infinite value": (normal_gamma.model, NORMAL | {"y": NORMAL["y"] * np.inf}, "outside the support"),
-    "missing parent": (chained, {"n": 2, "x": np.array([1.0, np.nan])}, "partly missing event"),
+    "missing parent": (chained, {"n": 2, "x": np.array([1.0, np.nan])}, "but site 'y' depends on them"),
     "part of a count": (
         multinomial,
         {"n": 1, "y": np.array([[5.0, np.nan, 5.0]])},

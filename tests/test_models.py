@@ -16,16 +16,14 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from arviz_base.io_numpyro import infer_dims
+from evidences import ORACLES
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.infer import init_to_uniform
 from numpyro.infer.util import log_density
-from scipy import integrate, special, stats
 
 from bayeslab.datasets import mendel_peas, portland_houses
 from bayeslab.models import (
     LECTURES,
-    beta_binomial,
-    dirichlet_multinomial,
     inverse_gamma,
     linear_regression,
     linear_regression_known_noise,
@@ -33,7 +31,6 @@ from bayeslab.models import (
     normal_known_mean,
     normal_known_variance,
     normal_wishart,
-    weight_matrix,
 )
 
 Values = dict[str, Any]
@@ -80,7 +77,8 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     dims = infer_dims(lecture.model, model_kwargs=arguments)
     assert list(data["y"].dims) == dims["y"]
     labelled = {name for value in data.values() for name in getattr(value, "coords", {})}
-    assert {name for names in dims.values() for name in names} <= labelled | {"component"}  # nobody names those
+    nobody_names = {"component", "state", "state_", "symbol"}
+    assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
 def test_dimensions_are_named() -> None:
@@ -168,88 +166,6 @@ def test_misprinted_rate_is_right_for_a_prior_weight_of_one() -> None:
 
 
 # Evidence by other means.
-
-
-def letter_by_letter(y: Any, alpha: Any, **_: Any) -> float:
-    """Polya's urn: each letter is predicted by the prior counts and the letters before it."""
-    counts, result = np.array(alpha, float), 0.0
-    for letter in y.ravel():
-        result += np.log(counts[letter] / counts.sum())
-        counts[letter] += 1
-    return result
-
-
-def counts_by_position(y: Any, alpha: Any, **_: Any) -> float:
-    """Dirichlet-multinomial probability of the counts over the number of orders of the letters."""
-    counts = np.array([(y == letter).sum(0) for letter in range(4)]).T
-    orders = special.gammaln(len(y) + 1) - special.gammaln(counts + 1).sum(1)
-    return np.sum(stats.dirichlet_multinomial(alpha, [len(y)] * len(counts)).logpmf(counts) - orders)
-
-
-def probability_integrated(trials: Any, y: Any, alpha: float, beta: float) -> float:
-    return integral(lambda p: stats.binom(trials, p).pmf(y).prod() * stats.beta(alpha, beta).pdf(p), 0, 1)
-
-
-def mean_marginalised(y: Any, mu0: float, sigma0: float, sigma: float, **_: Any) -> float:
-    covariance = sigma**2 * np.eye(len(y)) + sigma0**2
-    return stats.multivariate_normal(np.full(len(y), mu0), covariance).logpdf(y)
-
-
-def precision_integrated(y: Any, mu: float, alpha: float, beta: float, **_: Any) -> float:
-    prior = stats.gamma(alpha, scale=1 / beta)
-    return integral(lambda t: stats.norm(mu, 1 / np.sqrt(t)).pdf(y).prod() * prior.pdf(t), 0, np.inf)
-
-
-def variance_integrated(y: Any, mu: float, alpha: float, beta: float, **_: Any) -> float:
-    prior = stats.invgamma(alpha, scale=beta)
-    return integral(lambda v: stats.norm(mu, np.sqrt(v)).pdf(y).prod() * prior.pdf(v), 0, np.inf)
-
-
-def row_by_row(y: Any, mu0: float, kappa0: float, alpha: float, beta: float, **_: Any) -> float:
-    """Each row is Student-t given the rows before it, which are then learned one at a time."""
-    result = 0.0
-    for row in y:
-        width = np.sqrt(beta * (kappa0 + 1) / (alpha * kappa0))
-        result += stats.t(2 * alpha, mu0, width).logpdf(row)
-        beta += kappa0 / (kappa0 + 1) * (row - mu0) ** 2 / 2
-        mu0, kappa0, alpha = (kappa0 * mu0 + row) / (kappa0 + 1), kappa0 + 1, alpha + 0.5
-    return result
-
-
-def vector_by_vector(y: Any, mu0: Any, scale: Any, n0: float, kappa0: float, **_: Any) -> float:
-    result, rate = 0.0, np.linalg.inv(scale)
-    for row in y:
-        degrees = n0 - len(mu0) + 1
-        shape = rate * (kappa0 + 1) / (kappa0 * degrees)
-        result += stats.multivariate_t(mu0, shape, degrees).logpdf(row)
-        rate = rate + kappa0 / (kappa0 + 1) * np.outer(row - mu0, row - mu0)
-        mu0, kappa0, n0 = (kappa0 * mu0 + row) / (kappa0 + 1), kappa0 + 1, n0 + 1
-    return result
-
-
-def coefficients_marginalised(x: Any, y: Any, tau0: float, sigma: float) -> float:
-    return stats.multivariate_normal(cov=sigma**2 * np.eye(len(y)) + tau0**2 * x @ x.T).logpdf(y)
-
-
-def regression_marginalised(
-    x: Any, y: Any, shrinkage: float = 0.1, a: float = 2.0, b: float = 1.0, weights: Any = 1.0
-) -> float:
-    shape = b / a * (np.diag(1 / np.broadcast_to(weights, len(y))) + x @ x.T / shrinkage)
-    return stats.multivariate_t(np.zeros(len(y)), shape, 2 * a).logpdf(y)
-
-
-ORACLES: dict[ModuleType, Callable[..., float]] = {
-    dirichlet_multinomial: letter_by_letter,
-    weight_matrix: counts_by_position,
-    beta_binomial: probability_integrated,
-    normal_known_variance: mean_marginalised,
-    normal_known_mean: precision_integrated,
-    inverse_gamma: variance_integrated,
-    normal_gamma: row_by_row,
-    normal_wishart: vector_by_vector,
-    linear_regression_known_noise: coefficients_marginalised,
-    linear_regression: regression_marginalised,
-}
 
 
 @every_case
@@ -383,7 +299,3 @@ def law(model: Callable[..., Any], posterior: Callable[..., Any], values: Values
         return log_density(joint, (), {}, latent | observed)[0] - log_density(conditional, (), {}, latent)[0]
 
     return np.asarray(jax.jit(jax.vmap(gap))(jax.random.split(jax.random.key(0), 10)))
-
-
-def integral(density: Callable[[float], float], low: float, high: float) -> float:
-    return np.log(integrate.quad(density, low, high, epsabs=0, epsrel=1e-10, limit=200)[0])

@@ -2,16 +2,27 @@
 
 from .motifs import motif_data, rox1_sites
 from .regression import new_rows, original_scale, regression_data
+from .sequences import dishonest_casino, sequences
+from .series import earthquakes, google_days, monthly_returns, onegin_stanza
+from .state_space import nile, simulated_track
 from .tables import diabetes, iris_setosa, mendel_peas, portland_houses
 
 __all__ = [
     "diabetes",
+    "dishonest_casino",
+    "earthquakes",
+    "google_days",
     "iris_setosa",
     "mendel_peas",
+    "monthly_returns",
     "motif_data",
     "new_rows",
+    "nile",
+    "onegin_stanza",
     "original_scale",
     "portland_houses",
     "regression_data",
     "rox1_sites",
+    "sequences",
+    "simulated_track",
 ]

@@ -1,0 +1,308 @@
+"""What a result says of hidden states: filtered, smoothed, decoded and forecast, averaged over its draws.
+
+The program has one site that is a chain, and the result has draws of all others. For each draw the chain given the data
+is again a chain; nothing here needs draws of the states themselves.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.bind import bind
+from bayeslab.collapse import eliminated, marginal
+from bayeslab.distributions import LinearGaussianChain, MarkovChain
+from bayeslab.elimination import Rule, conditional, evidence, mode
+from bayeslab.entries import read
+from bayeslab.predict import simulated
+from bayeslab.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
+from bayeslab.recover import recovered_draws
+from bayeslab.series import longer, longer_part
+from bayeslab.terms import terms
+from bayeslab.tree import constant_data, coordinates, dimensions, same_data, to_datatree
+
+if TYPE_CHECKING:
+    from xarray import Dataset, DataTree
+
+BATCH = 64
+"""Draws that are averaged at once."""
+CANDIDATES = 100
+"""Draws whose most probable paths are compared."""
+
+
+def filtered_states(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
+    """p(z_t | x_1, ..., x_t) of every step, averaged over the draws of a result.
+
+    model, data: those of the fit. tree: what any method returns; draws of the chain are not needed.
+    site: the chain, where the program has several.
+    Returns a Dataset with probability (..., step, state) of a MarkovChain, or mean and sd (..., step, component) of a
+    LinearGaussianChain, the sd with what the draws disagree about; NaN after the end of a shorter sequence.
+    Raises ValueError for a program without chain, or with several and no `site`, and for a result of other data.
+    """
+    return _averaged_states(model, data, tree, site, "filtered")
+
+
+def smoothed_states(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
+    """p(z_t | all x) of every step, averaged over the draws of a result. See `filtered_states`."""
+    return _averaged_states(model, data, tree, site, "smoothed")
+
+
+def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
+    """One path of hidden states: of a single draw, a point estimate, the most probable one (Viterbi 1967).
+
+    With many draws, 100 of them at most, evenly spaced: the most probable path of each is a candidate, and the one with
+    the highest posterior probability, averaged over these draws, is the result, for each sequence on its own. Align
+    draws first where states may be exchanged.
+    Returns a Dataset with path (..., step), for a MarkovChain integers, -1 after the end of a shorter sequence, and
+    log_probability (...), for a LinearGaussianChain the log of a density. Arguments and errors
+    are those of `filtered_states`.
+    """
+    with precision():
+        met = _met(model, data, tree, site)
+        number = next(iter(met.draws.values())).shape[0] if met.draws else 1
+        kept = np.linspace(0, number - 1, min(number, CANDIDATES)).round().astype(int)
+        path, log_probability = jax.device_get(
+            _best_paths(met.left, {name: value[kept] for name, value in met.draws.items()}, len(kept))
+        )
+        if (inside := _within(met)) is not None:
+            path = np.where(inside, path, -1)
+        return _dataset(met, {"path": path, "log_probability": log_probability})
+
+
+def forecast(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    tree: "DataTree",
+    changes: Data,
+    site: str | None = None,
+    num_samples: int = 1,
+) -> "DataTree":
+    """The result with group predictions: states and observations of the steps to come.
+
+    model, data: those of the fit. tree: what any method returns; draws of the chain are not needed.
+    changes: entries with new values, {"num_steps": 112} and longer covariates where the program has some. Observed
+    series that it does not name go on with missing entries.
+    site: the chain, where the program has several. num_samples: series for every draw; many for a point estimate.
+    For each draw the states are drawn given the data, over the longer series, and observations given the states. What
+    predictions hold begins after the last step of `data`; quantiles over draws are intervals.
+    Raises ValueError as `filtered_states` does, where the changes make nothing longer, and for other sites that grow.
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be positive, but is {num_samples}")
+    with precision():
+        met = _met(model, data, tree, site)
+        entries = longer(model, data, changes)
+        bound = bind(model, entries).plain
+        grown = _grown(met, bound)
+        left = marginal(bound, (met.site,))
+        chains, draws = (tree["posterior"].sizes[n] for n in ("chain", "draw")) if met.draws else (1, 1)
+        flat = {name: jnp.repeat(value, num_samples, axis=0) for name, value in met.draws.items()}
+        keys = [jax.random.split(now, chains * draws * num_samples) for now in jax.random.split(raw_key(key))]
+        states = {met.site: recovered_draws(keys[0], left, flat)[met.site]}
+        _refuse_ends(_distribution(left, flat), met.chain.num_steps)
+        drawn = jax.device_get(simulated(keys[1], bound, flat | states, tuple(flat)))
+        shaped = {n: v.reshape(chains, draws * num_samples, *v.shape[1:]) for n, v in drawn.items() if n in grown}
+        groups = {"predictions": shaped, "predictions_constant_data": constant_data(bound)}
+        added = to_datatree(groups, bound, read(entries))
+    result = tree.copy()
+    result["predictions"] = longer_part(added["predictions"].to_dataset(), grown)
+    result["predictions_constant_data"] = added["predictions_constant_data"]
+    return result
+
+
+class Met(NamedTuple):
+    """A chain and the draws of everything else.
+
+    left: the program with the chain integrated out. draws: (draw, *site). chain: as the program draws it, at the first.
+    """
+
+    site: str
+    left: Bound
+    draws: Values
+    chain: Any
+    dims: list[str]
+    coords: Any
+
+
+def _met(model: Program, data: Data, tree: "DataTree", site: str | None) -> Met:
+    """Raises ValueError for a program without such a site, and for a result of other data or without other sites."""
+    if "posterior" not in tree.children:
+        raise ValueError("the result has no group posterior; give what fit() returns")
+    bound = bind(model, data).plain
+    if not same_data(tree, bound):
+        raise ValueError("the result is of other data: give the data of its fit")
+    site = chain_site(bound, site)
+    posterior = tree["posterior"].to_dataset()
+    names = [name for name in bound.latent if name != site]
+    if lost := [name for name in names if name not in posterior]:
+        raise ValueError(
+            f"the result has no draws of {lost}, on which the states depend; if they were integrated out, recover() "
+            "draws them"
+        )
+    draws = {name: jnp.asarray(posterior[name].values) for name in names}
+    draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
+    left, entries = marginal(bound, (site,)), read(data)
+    dims, coords = dimensions(bound, entries)[site], coordinates(bound, entries)
+    return Met(site, left, draws, _distribution(left, draws), dims, coords)
+
+
+def chain_site(bound: Bound, site: str | None = None) -> str:
+    """The latent site that is a chain; raises ValueError where there is none, or several and no name."""
+    kinds = (MarkovChain, LinearGaussianChain)
+    chains = [name for name, prior in terms(bound).priors.items() if prior.kind in kinds]
+    if site is not None and site not in chains:
+        raise ValueError(f"site '{site}' is no latent MarkovChain or LinearGaussianChain; these are {chains}")
+    if not chains:
+        raise ValueError(f"the program has no latent MarkovChain or LinearGaussianChain, only {list(bound.latent)}")
+    if site is None and len(chains) > 1:
+        raise ValueError(f"the program has several chains, {chains}; name one, site='{chains[0]}'")
+    return chains[0] if site is None else site
+
+
+def _distribution(left: Bound, draws: Values) -> Any:
+    """The chain as the program draws it, at the first draw."""
+    [rule] = eliminated(left)
+    prior = terms(left.plain).priors[rule.site]
+    values = {name: value[0] for name, value in draws.items()}
+    return unwrapped(jax.jit(prior.distribution)(left.plain, values))
+
+
+def _averaged_states(model: Program, data: Data, tree: "DataTree", site: str | None, service: str) -> "Dataset":
+    with precision():
+        met = _met(model, data, tree, site)
+        number = next(iter(met.draws.values())).shape[0] if met.draws else 1
+        found = jax.device_get(_states(met.left, met.draws, service, number))
+        if (inside := _within(met)) is not None:
+            found = {name: np.where(inside[..., None], value, np.nan) for name, value in found.items()}
+        return _dataset(met, found)
+
+
+@partial(jax.jit, static_argnames=("service", "number"))
+def _states(left: Bound, draws: Values, service: str, number: int) -> Values:
+    [rule] = eliminated(left)
+    plain = left.plain
+
+    def one(values: Values) -> Any:
+        chain, said = evidence(rule, terms(plain).terms, plain, values)
+        return getattr(unwrapped(chain), service)(*(said if isinstance(said, tuple) else (said,)))
+
+    found, spread = averages(one, draws, number)
+    if isinstance(found, Array):
+        return {"probability": found}
+    return {"mean": found.mean, "sd": jnp.sqrt(jnp.diagonal(found.covariance, axis1=-2, axis2=-1) + spread.mean)}
+
+
+def averages(function: Callable[[Values], Any], draws: Values, number: int) -> tuple[Any, Any]:
+    """Mean and variance of a function over draws (draw, ...), none of whose values is kept."""
+    size = min(BATCH, number)
+    places = np.arange(number + -number % size)
+    weights = jnp.asarray(places < number, jnp.result_type(float)).reshape(-1, size)
+    batches = jax.tree.map(lambda x: x[places % number].reshape(-1, size, *x.shape[1:]), draws)
+
+    def step(carry: Any, batch: Any) -> Any:
+        seen, mean, square = carry
+        weight, values = batch
+        found = jax.vmap(function, axis_size=size)(values) if values else _repeated(function({}), size)
+        own = weight.sum()
+        share = own / (seen + own)
+        each = jax.tree.map(lambda x: jnp.tensordot(weight / own, x, 1), found)
+        inner = jax.tree.map(lambda x, m: jnp.tensordot(weight, (x - m) ** 2, 1), found, each)
+        apart = jax.tree.map(jnp.subtract, each, mean)
+        square = jax.tree.map(lambda s, i, a: s + i + a**2 * seen * share, square, inner, apart)
+        return (seen + own, jax.tree.map(lambda m, a: m + a * share, mean, apart), square), None
+
+    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], draws))
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    (_, mean, square), _ = jax.lax.scan(step, (jnp.zeros(()), nothing, nothing), (weights, batches))
+    return mean, jax.tree.map(lambda s: s / number, square)
+
+
+def _repeated(found: Any, size: int) -> Any:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), found)
+
+
+@partial(jax.jit, static_argnames="number")
+def _best_paths(left: Bound, draws: Values, number: int) -> tuple[Array, Array]:
+    """Of each sequence, the candidate whose probability averaged over draws is largest, and its log."""
+    [rule] = eliminated(left)
+    plain = left.plain
+
+    def given(values: Values) -> Any:
+        return conditional(rule, terms(plain).terms, plain, values).distribution
+
+    def best(at: tuple[Array, Values]) -> Array:
+        return _mode(rule, plain, given(at[1]))
+
+    count = jnp.arange(number)
+    candidates = jax.lax.map(best, (count, draws))
+    logs = jax.lax.map(lambda at: given(at[1]).log_prob(candidates), (count, draws))
+    mean = jax.nn.logsumexp(logs, axis=0) - jnp.log(number)
+    chosen = jnp.argmax(mean, axis=0)[None]
+    events = candidates.ndim - mean.ndim
+    place = chosen.reshape(*chosen.shape, *(1,) * events)
+    return jnp.take_along_axis(candidates, place, 0)[0], jnp.take_along_axis(mean, chosen, 0)[0]
+
+
+def _mode(rule: Rule, bound: Bound, q: Any) -> Array:
+    found = mode(rule, terms(bound).priors[rule.site], q)
+    assert found is not None
+    return found.reshape(bound.sites[rule.site].shape)
+
+
+def _within(met: Met) -> np.ndarray | None:
+    """Which steps each sequence has, (*batch, step); None where all have all."""
+    lengths = getattr(met.chain, "lengths", None)
+    if lengths is None:
+        return None
+    shape = met.left.plain.sites[met.site].shape
+    return np.broadcast_to(np.arange(met.chain.num_steps) < np.asarray(lengths)[..., None], shape)
+
+
+def _dataset(met: Met, found: dict[str, np.ndarray]) -> "Dataset":
+    """Named after plates and events, with the labels that the data carry, numbers where they carry none."""
+    from xarray import Dataset
+
+    batch = len(met.chain.event_shape)
+    axes = [*met.dims, "state"]
+    dims = {
+        "probability": axes,
+        "mean": met.dims,
+        "sd": met.dims,
+        "path": met.dims,
+        "log_probability": met.dims[: len(met.dims) - batch],
+    }
+    sizes = {dim: size for name, value in found.items() for dim, size in zip(dims[name], value.shape, strict=True)}
+    coords = {dim: met.coords.get(dim, np.arange(size)) for dim, size in sizes.items()}
+    return Dataset({name: (dims[name], value) for name, value in found.items()}, coords)
+
+
+def _grown(met: Met, bound: Bound) -> dict[str, tuple[int, ...]]:
+    """Old shapes of the sites that are longer than they were; raises ValueError where these are the wrong ones."""
+    before = met.left.plain.sites
+    for name, site in bound.sites.items():
+        if name not in before or len(site.shape) != len(before[name].shape):
+            raise ValueError(f"changes give the program another site '{name}'; they may only make series longer")
+        shorter = any(new < old for new, old in zip(site.shape, before[name].shape, strict=True))
+        if shorter or (name in met.draws and site.shape != before[name].shape):
+            raise ValueError(
+                f"changes give site '{name}' shape {site.shape} in place of {before[name].shape}; they may only make "
+                f"the series of '{met.site}' longer"
+            )
+    steps = len(before[met.site].shape) - before[met.site].event_dim
+    if bound.sites[met.site].shape[steps] == before[met.site].shape[steps]:
+        raise ValueError(f"changes leave the {before[met.site].shape[steps]} steps of site '{met.site}' as they are")
+    return {name: before[name].shape for name, site in bound.sites.items() if site.shape != before[name].shape}
+
+
+def _refuse_ends(chain: Any, num_steps: int) -> None:
+    lengths = getattr(chain, "lengths", None)
+    if lengths is not None and (np.asarray(lengths) <= num_steps).any():
+        raise ValueError(
+            f"sequences end at lengths {np.asarray(lengths).tolist()}, so there is nothing after step {num_steps}; "
+            "give lengths beyond it in changes"
+        )
