@@ -108,7 +108,7 @@ def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:
         for part in _parts(fn):
             for parameter, constraint in part.arg_constraints.items():
                 if parameter in vars(part) and not is_dependent(constraint):
-                    value, expected = jnp.asarray(vars(part)[parameter]), described(constraint)
+                    value, expected = jnp.asarray(vars(part)[parameter]), _expected(constraint)
                     yield Fact(name, "parameter", parameter, expected, family), value
                     yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
         if site["is_observed"]:
@@ -116,6 +116,12 @@ def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:
             yield Fact(name, "support", "", described(fn.support), family), inside
             for limit, value in _limits(fn.support):
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
+
+
+def _expected(constraint: Any) -> str:
+    low, high = (getattr(constraint, name, None) for name in ("lower_bound", "upper_bound"))
+    whole = isinstance(low, int) and isinstance(high, int)
+    return f"an integer from {low} to {high}" if whole else described(constraint)
 
 
 class Written(Messenger):

@@ -269,6 +269,8 @@ def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | N
         reason = f"needs at least {SEVERAL} sequences that are independent given the parameters"
     if reason:
         return {name: ((), np.nan, {"reason": reason}) for name in ("loo", "loo_se", "loo_k")}
+    if (np.ptp(density, axis=(0, 1)) == 0).all():  # nothing but the states was unknown
+        return {"loo": density[0, 0].sum(), "loo_se": _standard_error(density[0, 0]), "loo_k": -np.inf}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = loo(from_dict({"posterior": {"y": density}, "log_likelihood": {"y": density}}), pointwise=True)

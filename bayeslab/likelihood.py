@@ -36,6 +36,8 @@ def log_likelihood(bound: Bound, latent: Values) -> Likelihood:
     if not joint:
         left, private = bound, ()
     values = _evaluated(left, {name: value for name, value in latent.items() if name not in private})
+    number = len(next(iter(latent.values())))
+    values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
     return Likelihood(values, {names: names.split(", ")[0] for names in joint}, private)
 
 
@@ -87,6 +89,8 @@ def _evaluated(bound: Bound, latent: Values) -> Values:
                 found[name] = _gaps(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
         return found
 
+    if not latent:  # all sites belong to rows
+        return {name: value[None] for name, value in run({}).items()}
     return jax.lax.map(run, latent, batch_size=BATCH)
 
 

@@ -37,6 +37,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "nothing": (example(hmm, y=np.full((2, 5), NAN)), "'y' has no value: all 10 are missing"),
     "one axis": (example(hmm, y=COMPLETE[0]), r"'y' has shape \(5,\), but site 'y' of the program has shape \(2, 5\)"),
+    "length": (example(hmm, lengths=np.array([2, 6])), r"must be an integer from 1 to 5, but is 6 at position \(1,\)"),
     "features": (
         example(diagonal_gaussian_hmm, num_features=3),
         r"'y' has shape \(2, 5, 2\), but .* shape \(2, 5, 3\)",

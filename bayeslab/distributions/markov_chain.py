@@ -60,6 +60,8 @@ class MarkovChain(Distribution):
         self.lengths = None if lengths is None else _require_lengths(lengths, steps)
         if self.lengths is not None:
             batch = _broadcast(batch, self.lengths.shape, "the chain and lengths")
+            limits = constraints.integer_interval(1, steps)
+            self.arg_constraints = type(self).arg_constraints | {"lengths": limits}  # for whoever checks values later
         super().__init__(batch, (steps,), validate_args=validate_args)
 
     @property
