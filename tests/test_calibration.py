@@ -19,7 +19,7 @@ from ranks import LEVEL, smallest_p
 import bayeslab as bl
 from bayeslab import sbc
 from bayeslab.methods.stated import Stated, StatedSampler
-from bayeslab.models import LECTURES, normal_known_variance, normal_wishart, weight_matrix
+from bayeslab.models import LECTURES, linear_regression, normal_known_variance, normal_wishart, weight_matrix
 from bayeslab.program import Bound
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
@@ -86,7 +86,7 @@ def test_the_pattern_of_missing_entries_is_kept() -> None:
 
 
 def test_numbers_of_simulations_and_names_of_dimensions() -> None:
-    lecture = STATED[-1]
+    lecture = linear_regression
     checks = sbc(5, lecture.model, lecture.example(), Stated(lecture.posterior, 9), 23, progress=False)
     assert dict(checks["prior_sbc"].sizes) == {"chain": 1, "draw": 23, "feature": 2}
     assert checks.attrs["num_simulations"] == 23
