@@ -21,6 +21,7 @@ def main() -> None:
     from race import ONE_CORE, arguments
 
     parser = arguments(__doc__)
+    parser.add_argument("--peers", default=".tools/hmm/bin/python", help="Python with dynamax and hmmlearn")
     options = parser.parse_args()
     contenders = {
         "bayeslab": (sys.executable, "float32"),
