@@ -26,7 +26,7 @@ from numpyro.distributions import Distribution, biject_to
 from bayeslab.distributions import Enumerated, JointNormal, LinearGaussianChain
 from bayeslab.families import FAMILIES, Eta, Family, Function, Local
 from bayeslab.program import Bound, Values, unwrapped
-from bayeslab.terms import Choices, Prior, Term, reaching, terms
+from bayeslab.terms import Choices, Prior, Term, reaching, terms, total
 
 
 class Conditional(NamedTuple):
@@ -114,7 +114,7 @@ def conditional(
     elif drawn.shape() != prior.shape:  # without the plates it is repeated in
         drawn = drawn.expand(prior.shape[: len(prior.shape) - prior.event_dim])
 
-    local = _local(rule, prior, mine, bound, values)
+    local = _local(prior, mine, bound, values)
     if rule.family == NORMAL:
         distribution, at = _normal(rule.coupled, local.density, prior.shape, near)
     else:
@@ -132,21 +132,20 @@ def evidence(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> tu
     mine = [term for term in of if rule.site in term.depends]
     anywhere = _middle(prior, bound, values)
     drawn = prior.distribution(bound, values | {rule.site: anywhere})
-    return drawn, family_of(rule, prior).read(_local(rule, prior, mine, bound, values), anywhere, drawn)
+    return drawn, family_of(rule, prior).read(_local(prior, mine, bound, values), anywhere, drawn)
 
 
-def _local(rule: Rule, prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Local:
+def _local(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Local:
     """The terms that a site reaches, as functions of its value."""
 
     def density(x: Array) -> Array:
-        parts = [term.density(bound, values | {rule.site: x}) for term in mine]
-        return sum((jnp.sum(part) for part in parts), jnp.zeros(()))
+        return total(mine, bound, values | {prior.name: x})
 
     known = [c.density(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
     others = [term for term in mine if term.name != prior.name and _at_every_value(term, prior) is None]
 
     def likelihood(x: Array) -> Array:
-        given = values | {rule.site: x}
+        given = values | {prior.name: x}
         return sum((aligned(term.density(bound, given), term, prior)[0] for term in others), jnp.zeros(prior.shape))
 
     return Local(density, likelihood, sum(known, jnp.zeros(())) if known else None)
@@ -200,7 +199,8 @@ def typical(distribution: Distribution, otherwise: Array) -> Array:
         case dist.InverseGamma():
             value = distribution.rate / (distribution.concentration + 1)
         case LinearGaussianChain():
-            return jnp.where(jnp.isfinite(distribution.mean), distribution.mean, otherwise)
+            mean = distribution.mean  # a recursion over all steps
+            return jnp.where(jnp.isfinite(mean), mean, otherwise)
         case dist.Wishart():
             value = distribution.mean
         case dist.InverseWishart():
@@ -285,9 +285,9 @@ def _evidence(rule: Rule, drawn: Distribution, at: Array, prior: Prior, mine: Se
     if rule.coupled or any(shared for _, shared in placed):
         return sum((part.sum() for part in density), jnp.zeros(())) - jnp.sum(drawn.log_prob(at))
     event = tuple(range(len(prior.shape) - prior.event_dim, len(prior.shape)))
-    total = sum((array for array, _ in placed), jnp.zeros(prior.shape)).sum(event)
+    joint = sum((array for array, _ in placed), jnp.zeros(prior.shape)).sum(event)
     density_of_all = drawn.log_prob(at)
-    return total - density_of_all.sum(tuple(range(total.ndim, density_of_all.ndim)))
+    return joint - density_of_all.sum(tuple(range(joint.ndim, density_of_all.ndim)))
 
 
 def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
