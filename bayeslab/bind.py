@@ -183,6 +183,13 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
         if "size of plate" in str(error):
             raise ValueError(f"data are empty: a plate of '{_name(bound.function)}' has no element") from None
         raise
+    except ValueError as error:
+        if "Incompatible shapes for broadcasting" not in str(error):
+            raise
+        arrays = ", ".join(f"{name} {array.shape}" for name, array in bound.arrays.items())
+        raise ValueError(
+            f"shapes of arguments of '{_name(bound.function)}' do not fit together ({error}); the arrays are {arrays}"
+        ) from error
     return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}
 
 

@@ -23,6 +23,7 @@ ORDER = (
         "distributions.markov_lanes",
         "distributions.markov_parallel",
         "distributions.markov_paths",
+        "distributions.markov_draws",
         "distributions.markov_inference",
         "distributions.markov_chain",
         "distributions.ordered",

@@ -15,7 +15,7 @@ import xarray as xr
 from numpyro.handlers import scale
 
 from bayeslab import bind, explain, fit
-from bayeslab.models import linear_regression, normal_gamma, normal_wishart
+from bayeslab.models import linear_regression, markov_chain, normal_gamma, normal_wishart
 from bayeslab.program import Bound, precision
 
 
@@ -132,6 +132,11 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
         "'rate' of the Gamma at site 'tau' must be positive",
     ),
     "not positive definite": (normal_wishart.model, WISHART | {"scale": -np.eye(2)}, "site 'precision' must be"),
+    "lengths of other rows": (
+        markov_chain.model,
+        {"num_sequences": 2, "num_steps": 3, "num_states": 2, "lengths": np.array([3, 2, 1])},
+        r"do not fit together .*\(2,\), \(3,\).* lengths \(3,\)",
+    ),
     "empty": (poisson, {"n": 0, "y": np.zeros(0)}, "data are empty: a plate of 'poisson'"),
     "all missing": (poisson, {"n": 3, "y": np.full(3, np.nan)}, "'y' has no value: all 3 are missing"),
     "infinite value": (normal_gamma.model, NORMAL | {"y": NORMAL["y"] * np.inf}, "outside the support"),

@@ -1,6 +1,7 @@
 """The recursions of a Markov chain in lanes and in parallel, beside those step by step; sequences of any length."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -8,9 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpyro.distributions import kl_divergence
+from scipy.stats import norm
 from test_markov_chain import CHAINS, all_paths, every_chain, evidence_for
 
-from bayeslab.distributions import MarkovChain, markov_inference, markov_lanes, markov_parallel, markov_paths
+from bayeslab.distributions import (
+    MarkovChain,
+    markov_draws,
+    markov_inference,
+    markov_lanes,
+    markov_parallel,
+    markov_paths,
+)
 from bayeslab.distributions import markov_recursions as steps
 
 RNG = np.random.default_rng(0)
@@ -60,6 +69,31 @@ def test_lanes_are_steps(name: str) -> None:
     np.testing.assert_allclose(found.moves, moves, rtol=1e-10)
     np.testing.assert_allclose(found.first, first, rtol=1e-10)
     np.testing.assert_array_equal(jax.jit(markov_paths.best_path)(*one), steps.best_path(*one))
+
+
+@pytest.mark.parametrize(("number", "ragged"), [(2, True), (20, False)])
+def test_paths_in_lanes_have_the_law_of_the_posterior(number: int, ragged: bool) -> None:
+    """States at every step and moves after it, over ten thousand draws; in blocks of time, and whole sequences."""
+    one, draws = case(number, 70, 3, ragged=ragged), 10_000
+    uniform = RNG.random((draws, number, 70))
+    paths, kept = jax.jit(jax.vmap(partial(markov_draws.draw, *one)))(uniform)
+    posterior = MarkovChain(*markov_inference.conditioned(*one), time_varying=True)
+    states = markov_inference.smoothed(*one)
+    moves = states[:, :-1, :, None] * steps.at_rest(posterior.transition_probs, one.moving)
+    assert bool(kept.all())
+    is_state = jax.nn.one_hot(paths, 3)
+    both = jnp.einsum("dnti,dntj->ntij", is_state[:, :, :-1], is_state[:, :, 1:]) / draws
+    for p, share in ((states, is_state.mean(0)), (moves, both)):
+        at = np.asarray(draws * p * (1 - p) > 5)  # else a share is far from Normal
+        z = ((share - p) / jnp.sqrt(p * (1 - p) / draws))[at]
+        assert np.abs(z).max() < norm.isf(1e-5 / at.sum())
+        assert float(jnp.where(p == 0, share, 0.0).max()) == 0
+
+
+def test_a_path_is_drawn_step_by_step_where_numbers_leave_their_range() -> None:
+    chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
+    unlikely = np.tile([-300.0, -200.0, 0.0], (100, 1))
+    np.testing.assert_array_equal(chain.condition(unlikely).sample(jax.random.PRNGKey(0)), 0)
 
 
 @every_case

@@ -39,7 +39,7 @@ class MarkovChain(Distribution):
         "initial_probs": constraints.simplex,
         "transition_probs": constraints.independent(constraints.simplex, 2),
     }
-    pytree_data_fields = ("initial_probs", "transition_probs", "lengths")
+    pytree_data_fields: tuple[str, ...] = ("initial_probs", "transition_probs", "lengths")
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class MarkovChain(Distribution):
         path = jnp.asarray(value, jnp.int32)
         if path.shape[-1:] != self.event_shape:
             raise ValueError(f"a path of shape {path.shape} does not fit; expected (..., {self.num_steps})")
-        moves = _entries(self.transition_probs, path[..., :-1], path[..., 1:])
+        moves = _entries(log(self.transition_probs), path[..., :-1], path[..., 1:])
         if self._moving is not None:
-            moves = jnp.where(self._moving, moves, path[..., :-1] == path[..., 1:])
-        return log(_entries(self.initial_probs, path[..., 0])) + log(moves).sum(-1)
+            moves = jnp.where(self._moving, moves, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
+        return log(_entries(self.initial_probs, path[..., 0])) + moves.sum(-1)
 
     def marginals(self) -> Array:
         """The probability of every state at every step, ``(*batch, num_steps, K)``."""
@@ -123,10 +123,7 @@ class MarkovChain(Distribution):
         log_likelihood: ``(*batch, num_steps, K)``, -inf where a state is impossible; its batch may extend the chain's.
         What the evidence leaves without any mass, a row or the whole chain, stays as it was.
         """
-        initial, transition = inference.conditioned(*self._arguments(log_likelihood))
-        return MarkovChain(
-            initial, transition, time_varying=True, lengths=self.lengths, validate_args=self._validate_args
-        )
+        return _ConditionedMarkovChain(self, log_likelihood)
 
     def log_marginal(self, log_likelihood: ArrayLike) -> Array:
         """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``; -inf if impossible.
@@ -165,6 +162,29 @@ class MarkovChain(Distribution):
         dtype = jnp.result_type(self.initial_probs, evidence)
         evidence = jnp.broadcast_to(evidence, (*batch, *event)).astype(dtype)
         return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), evidence, self._moving
+
+
+class _ConditionedMarkovChain(MarkovChain):
+    """A chain that knows what it was before the evidence: a path is drawn sooner from that than from its matrices."""
+
+    pytree_data_fields = ("_given",)
+
+    def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike):
+        initial, transition, evidence, moving = prior._arguments(log_likelihood)
+        batch = evidence.shape[:-2]
+        initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
+        transition = jnp.broadcast_to(transition, (*batch, *transition.shape[-3:]))
+        self._given = initial, transition, evidence
+        initial, transition = inference.conditioned(initial, transition, evidence, moving)
+        super().__init__(
+            initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
+        )
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        if sample_shape:
+            return super().sample(key, sample_shape)
+        uniform = jax.random.uniform(key, (*self.batch_shape, self.num_steps), self.initial_probs.dtype)
+        return inference.conditioned_draw(*self._given, self._moving, uniform)
 
 
 @kl_divergence.register(MarkovChain, MarkovChain)

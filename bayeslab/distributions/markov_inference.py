@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
+import bayeslab.distributions.markov_draws as draws
 import bayeslab.distributions.markov_lanes as lanes
 import bayeslab.distributions.markov_parallel as parallel
 import bayeslab.distributions.markov_paths as paths
@@ -43,14 +44,15 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     @jax.jit
-    def call(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Any:
+    def call(initial: Array, transition: Array, evidence: Array, moving: Moving, *rows: Array) -> Any:
         batch = evidence.ndim - 2
 
         def lifted(x: Array, event: int) -> Array:
             return x.reshape((1,) * (batch + event - x.ndim) + x.shape)
 
         moving = None if moving is None else lifted(moving, 1)
-        return mapped(lifted(initial, 1), lifted(transition, 3), evidence, moving)
+        rows = tuple(lifted(row, 1) for row in rows)
+        return mapped(lifted(initial, 1), lifted(transition, 3), evidence, moving, *rows)
 
     return call
 
@@ -153,6 +155,21 @@ def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving
 
 
 draw = jax.jit(stepwise.draw)
+
+
+@_batched
+def conditioned_draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uniform: Array) -> Array:
+    """A path (*batch, T) given all evidence, by inverse cumulative distributions at uniform (*batch, T)."""
+
+    def by_steps() -> Array:
+        rows = jnp.moveaxis(jnp.broadcast_to(uniform, evidence.shape[:-1]), -1, 0)
+        initial_probs, matrices = conditioned(initial, transition, evidence, moving)
+        return stepwise.draw(initial_probs, matrices, moving, rows)
+
+    if not _in_lanes(transition, evidence):
+        return by_steps()
+    found, kept = draws.draw(initial, transition, evidence, moving, uniform)
+    return lax.cond(kept, lambda: found, by_steps)
 
 
 def _recursions() -> Any:

@@ -13,10 +13,12 @@ Steps that do not move leave a message as it is: the first step of a sequence, a
 """
 
 from collections.abc import Callable
+from functools import reduce
 from math import log, log2, prod
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from bayeslab.distributions.markov_recursions import Moving
@@ -39,11 +41,14 @@ class Lanes(NamedTuple):
     """A batch of sequences as lanes, sequence by sequence and block by block.
 
     transition: (K, K, lane), or 1 for all. evidence: (lane, chunk, step, K). moves: into a step, (lane, chunk, step).
+    weighed: what `_weights` makes of the evidence, if several passes look for it, (tile, chunk, step, K, lane) and
+    exponents (tile, chunk, lane).
     """
 
     transition: Array
     evidence: Array
     moves: Array
+    weighed: tuple[Array, Array] | None = None
 
 
 class Counts(NamedTuple):
@@ -66,7 +71,8 @@ def log_marginal(initial: Array, transition: Array, evidence: Array, moving: Mov
     """(*batch,), and whether all numbers kept their range."""
     lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
     if blocks > 1:
-        _, found, kept = _entering(initial, *_transfers(lanes, blocks))
+        _, last, exponent, kept = entering(initial, *transfers(lanes, blocks))
+        found, kept = _log(_sum(last), exponent), kept.all()
     else:
         found, kept = _forward(lanes, initial.T)
     return found.reshape(evidence.shape[:-2]), kept
@@ -76,21 +82,23 @@ def counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -
     """The evidence and its derivatives, see `Counts`, of the batch of the evidence."""
     batch, steps = evidence.shape[:-2], evidence.shape[-2]
     lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
+    lanes = weighed(lanes)
     number, states = initial.shape
     kept = jnp.array(True)
     start, end = initial.T, jnp.ones_like(initial.T)
     if blocks > 1:
-        matrices = _transfers(lanes, blocks)
-        start, found, kept = _entering(initial, *matrices)
-        end = _leaving(*matrices)
-    moved, visited, back, within, safe = _inside(lanes, start, end)
+        matrices = transfers(lanes, blocks)
+        messages, last, exponent, kept = entering(initial, *matrices)
+        found, kept = _log(_sum(last), exponent), kept.all()
+        start, end = lanes_from(messages), lanes_from(_leaving(*matrices))
+    moved, visited, back, within, safely = _inside(lanes, start, end)
     first = back.reshape(states, number, blocks)[..., 0].T
     first = first / (initial * first).sum(-1, keepdims=True)
     moved = moved.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
     shaped = first.reshape(*batch, states), moved.reshape(*batch, 1, states, states)
     found = found if blocks > 1 else within
     visited = visited.reshape(number, -1, states)[:, :steps].reshape(*batch, steps, states)
-    return Counts(found.reshape(batch), *shaped, visited, kept & safe)
+    return Counts(found.reshape(batch), *shaped, visited, kept & safely)
 
 
 def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Lanes, Array, int]:
@@ -118,13 +126,17 @@ def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving)
 class Tile(NamedTuple):
     """Lanes that advance together. transition: (K, K, lane), or 1 for all. number: of chunks.
 
-    at: chunk -> evidence (step, K, lane), moves (step, lane).
+    at: chunk -> evidence (step, K, lane).
+    moves: chunk -> whether to move into a step (step, lane).
+    weights: chunk -> see `_weights`.
     """
 
     transition: Array
     width: int
     number: int
-    at: Callable[[Array], tuple[Array, Array]]
+    at: Callable[[Array], Array]
+    moves: Callable[[Array], Array]
+    weights: Callable[[Array], tuple[Array, Array]]
 
 
 def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
@@ -133,17 +145,33 @@ def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
     width = TILE if number % TILE == 0 else number
 
     def one(place: Array) -> Any:
-        def at(chunk: Array) -> tuple[Array, Array]:
+        def at(chunk: Array) -> Array:
             evidence = lax.dynamic_slice(lanes.evidence, (place, chunk, 0, 0), (width, 1, UNROLLED, states))
-            moves = lax.dynamic_slice(lanes.moves, (place, chunk, 0), (width, 1, UNROLLED))
-            return evidence.reshape(width, -1).T.reshape(UNROLLED, states, width), moves[:, 0].T
+            return evidence.reshape(width, -1).T.reshape(UNROLLED, states, width)
+
+        def moves(chunk: Array) -> Array:
+            return lax.dynamic_slice(lanes.moves, (place, chunk, 0), (width, 1, UNROLLED))[:, 0].T
+
+        def weights(chunk: Array) -> tuple[Array, Array]:
+            if lanes.weighed is None:
+                return _weights(at(chunk))
+            return tuple(x[place // width, chunk] for x in lanes.weighed)  # type: ignore[return-value]
 
         def cut(x: Array) -> Array:
             return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, place, width, -1)
 
-        return function(Tile(cut(lanes.transition), width, chunks, at), *map(cut, more))
+        return function(Tile(cut(lanes.transition), width, chunks, at, moves, weights), *map(cut, more))
 
     return lax.map(one, jnp.arange(0, number, width))
+
+
+def weighed(lanes: Lanes) -> Lanes:
+    """Lanes whose weights are found once, for several passes."""
+
+    def run(tile: Tile) -> tuple[Array, Array]:
+        return lax.map(tile.weights, jnp.arange(tile.number))
+
+    return lanes._replace(weighed=tiled(run, lanes))
 
 
 def joined(x: Array) -> Array:
@@ -167,7 +195,7 @@ def _power(x: Array) -> tuple[Array, Array]:
     return lax.bitcast_convert_type((bias - e) << digits, x.dtype), e.astype(jnp.int32)
 
 
-def _safe(x: Array) -> Array:
+def safe(x: Array) -> Array:
     """Whether a number that began near 1 is far from the end of the range, so that others beside it kept theirs."""
     return x > 2.0 ** (-60 if x.dtype == jnp.float32 else -700)
 
@@ -179,58 +207,65 @@ def _times(message: Array, matrix: Array) -> Array:
     )
 
 
-def _transfers(lanes: Lanes, blocks: int) -> tuple[Array, Array, Array]:
-    """What a block does to a message that enters it: (block, N, K, K), exponents of rows, whether all is kept."""
+def transfers(lanes: Lanes, blocks: int) -> tuple[Array, Array, Array]:
+    """What a block does to a message that enters it: (block, K, K, N), exponents of rows (block, K, N), whether all
+    is kept."""
     states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
 
     def run(tile: Tile) -> tuple[Array, Array, Array]:
         def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             matrix, exponent, kept = carry
-            evidence, moves = tile.at(place)
-            weight, more = _weights(evidence)
+            (weight, more), moves = tile.weights(place), tile.moves(place)
             for u in range(UNROLLED):
                 matrix = jnp.where(moves[u], _times(matrix, tile.transition), matrix)
                 matrix = barrier(matrix * weight[u])
             top = matrix.max(1)
             scale, e = _power(top)
-            return matrix * scale[:, None], exponent + e + more, kept & _safe(top).all(0)
+            return matrix * scale[:, None], exponent + e + more, kept & safe(top).all(0)
 
         one = jnp.broadcast_to(jnp.eye(states, dtype=dtype)[..., None], (states, states, tile.width))
         start = one, jnp.zeros((states, tile.width), jnp.int32), jnp.ones(tile.width, bool)
         return lax.fori_loop(0, tile.number, chunk, start)
 
     matrix, exponent, kept = map(joined, tiled(run, lanes))
-    matrix = matrix.reshape(states, states, -1, blocks).transpose(3, 2, 0, 1)
-    return matrix, exponent.reshape(states, -1, blocks).transpose(2, 1, 0), kept.all()
+    matrix = matrix.reshape(states, states, -1, blocks).transpose(3, 0, 1, 2)
+    return matrix, exponent.reshape(states, -1, blocks).transpose(2, 0, 1), kept.all()
 
 
-def _entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tuple[Array, Array, Array]:
-    """The message that enters every lane (K, lane), the log of the evidence (N,), whether all is kept."""
+def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tuple[Array, Array, Array, Array]:
+    """The message that enters every block (block, K, N), the last that leaves one and its exponent, (K, N) and (N,),
+    whether all is kept, (N,)."""
 
     def step(carry: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, Array]:
         (message, before, kept), (matrix, exponent) = carry, given
-        top = jnp.where(message > 0, exponent, jnp.iinfo(jnp.int32).min // 2).max(-1, keepdims=True)
-        new = jnp.einsum("ni,nij->nj", message * _scaled(exponent - top, message.dtype), matrix, precision="highest")
-        peak = new.max(-1)
+        top = _most(jnp.where(message > 0, exponent, jnp.iinfo(jnp.int32).min // 2))
+        new = barrier(_times(barrier(message * scaled(exponent - top, message.dtype)), matrix))
+        peak = _most(new)
         scale, e = _power(peak)
-        return (new * scale[:, None], before + top[:, 0] + e, kept & _safe(peak).all()), message
+        return (new * scale, before + top + e, kept & safe(peak)), message
 
-    start = initial, jnp.zeros(len(initial), jnp.int32), kept
-    (message, total, kept), entering = lax.scan(step, start, (matrix, exponent))
-    return entering.transpose(2, 1, 0).reshape(initial.shape[-1], -1), _log(message.sum(-1), total), kept
+    number = len(initial)
+    start = initial.T, jnp.zeros(number, jnp.int32), jnp.broadcast_to(kept, number)
+    (last, total, kept), messages = lax.scan(step, start, (matrix, exponent), unroll=UNROLLED)
+    return messages, last, total, kept
 
 
 def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
-    """The message that comes back into the end of every lane (K, lane), up to its scale."""
+    """The message that comes back into the end of every block (block, K, N), up to its scale."""
 
     def step(message: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
         matrix, exponent = given
-        new = jnp.einsum("nij,nj->ni", matrix, message, precision="highest")
-        new = new * _scaled(exponent - exponent.max(-1, keepdims=True), message.dtype)
-        return new * _power(new.max(-1))[0][:, None], message
+        new = _times(message, jnp.swapaxes(matrix, 0, 1)) * scaled(exponent - _most(exponent), message.dtype)
+        new = barrier(new)
+        return new * _power(_most(new))[0], message
 
-    leaving = lax.scan(step, jnp.ones(matrix.shape[1:3], matrix.dtype), (matrix, exponent), reverse=True)[1]
-    return leaving.transpose(2, 1, 0).reshape(matrix.shape[-1], -1)
+    start = jnp.ones(matrix.shape[2:], matrix.dtype)
+    return lax.scan(step, start, (matrix, exponent), reverse=True, unroll=UNROLLED)[1]
+
+
+def lanes_from(blocks: Array) -> Array:
+    """(block, K, N) as (K, lane)."""
+    return blocks.transpose(1, 2, 0).reshape(blocks.shape[1], -1)
 
 
 def _forward(lanes: Lanes, start: Array) -> tuple[Array, Array]:
@@ -239,8 +274,8 @@ def _forward(lanes: Lanes, start: Array) -> tuple[Array, Array]:
     def run(tile: Tile, start: Array) -> tuple[Array, Array]:
         def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             message, exponent, kept = carry
-            _, message, exponent, safe = _ahead(tile.transition, message, exponent, *tile.at(place))
-            return message, exponent, kept & safe
+            _, message, exponent, safely = ahead(tile, place, message, exponent)
+            return message, exponent, kept & safely
 
         carry = start, jnp.zeros(tile.width, jnp.int32), jnp.ones(tile.width, bool)
         message, exponent, kept = lax.fori_loop(0, tile.number, chunk, carry)
@@ -250,16 +285,16 @@ def _forward(lanes: Lanes, start: Array) -> tuple[Array, Array]:
     return found, kept.all()
 
 
-def _ahead(transition: Array, message: Array, exponent: Array, evidence: Array, moves: Array) -> tuple[Any, ...]:
-    """A few steps forward: messages after each and weights, the last in range, its exponents, whether all is kept."""
-    weight, more = _weights(evidence)
+def ahead(tile: Tile, place: Array, message: Array, exponent: Array) -> tuple[list[Array], Array, Array, Array]:
+    """A chunk forward: messages after every step, the last in range, its exponents, whether all is kept."""
+    (weight, more), moves = tile.weights(place), tile.moves(place)
     after = []
     for u in range(UNROLLED):
-        message = barrier(jnp.where(moves[u], _times(message, transition), message) * weight[u])
+        message = barrier(jnp.where(moves[u], _times(message, tile.transition), message) * weight[u])
         after.append(message)
     top = message.max(0)
     scale, e = _power(top)
-    return (after, weight), message * scale, exponent + e + more, _safe(top)
+    return after, message * scale, exponent + e + more, safe(top)
 
 
 def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
@@ -275,17 +310,16 @@ def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
 
         def forth(carry: tuple[Array, Array, Array], place: Array) -> tuple[Any, Any]:
             before, exponent, kept = carry
-            (after, weight), message, exponent, safe = _ahead(tile.transition, before, exponent, *tile.at(place))
-            return (message, exponent, kept & safe), (jnp.stack([before, *after]), weight)
+            after, message, exponent, safely = ahead(tile, place, before, exponent)
+            return (message, exponent, kept & safely), jnp.stack([before, *after])
 
-        def back(carry: tuple[Array, ...], given: tuple[Array, Array, Array]) -> tuple[Any, None]:
-            (message, moved, kept, states), (place, at, weight) = carry, given
-            moves = tile.at(place)[1]
-            found = []
+        def back(carry: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[Any, None]:
+            (message, moved, kept, states), (place, at) = carry, given
+            weight, moves, found = tile.weights(place)[0], tile.moves(place), []
             for u in reversed(range(UNROLLED)):
                 joint = at[u + 1] * message
                 each = 1 / _sum(joint)
-                kept &= _safe(1 / each)  # messages from both sides agree on states that they keep
+                kept &= safe(1 / each)  # messages from both sides agree on states that they keep
                 found.append(joint * each)
                 weighed = barrier(weight[u] * message)
                 moved = moved + jnp.where(moves[u], at[u] * each, 0.0)[:, None] * weighed[None]
@@ -293,19 +327,32 @@ def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
             top = message.max(0)
             visited = jnp.stack(found[::-1]).reshape(-1, tile.width).T
             states = lax.dynamic_update_slice(states, visited[:, None], (0, place, 0))
-            return (message * _power(top)[0], moved, kept & _safe(top), states), None
+            return (message * _power(top)[0], moved, kept & safe(top), states), None
 
         yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
         carry = start, jnp.zeros(tile.width, jnp.int32), yes
         (last, exponent, kept), stored = lax.scan(forth, carry, places)
         none = jnp.zeros((states, states, tile.width), dtype)
         nowhere = jnp.zeros((tile.width, tile.number, UNROLLED * states), dtype)
-        (message, moved, safe, visited), _ = lax.scan(back, (end, none, yes, nowhere), (places, *stored), reverse=True)
-        return moved, message, _log(last.sum(0), exponent), kept & safe, visited
+        (message, moved, safely, visited), _ = lax.scan(back, (end, none, yes, nowhere), (places, stored), reverse=True)
+        return moved, message, _log(last.sum(0), exponent), kept & safely, visited
 
     *rest, visited = tiled(run, lanes, start, end)
     moved, message, found, kept = map(joined, rest)
     return moved, visited.reshape(len(lanes.evidence), -1, states), message, found, kept.all()
+
+
+def picked(values: Array, state: Array) -> Array:
+    """values[state], an axis of few states, one after the other."""
+    found = jnp.broadcast_to(values[0], np.broadcast_shapes(values.shape[1:], state.shape))
+    for k in range(1, len(values)):
+        found = jnp.where(state == k, values[k], found)
+    return found
+
+
+def _most(x: Array) -> Array:
+    """Of the states, one after the other."""
+    return reduce(jnp.maximum, x[1:], x[0])
 
 
 def _sum(x: Array) -> Array:
@@ -313,7 +360,7 @@ def _sum(x: Array) -> Array:
     return sum((x[k] for k in range(1, len(x))), x[0])
 
 
-def _scaled(exponent: Array, dtype: Any) -> Array:
+def scaled(exponent: Array, dtype: Any) -> Array:
     """2^exponent for exponents of at most 0."""
     return jnp.exp2(jnp.maximum(exponent, jnp.finfo(dtype).minexp).astype(dtype))
 

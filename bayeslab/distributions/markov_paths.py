@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.distributions.markov_lanes import UNROLLED, Lanes, Tile, barrier, joined, lanes_of, tiled
+from bayeslab.distributions.markov_lanes import UNROLLED, Lanes, Tile, barrier, joined, lanes_of, picked, tiled
 from bayeslab.distributions.markov_recursions import Moving, log
 
 
@@ -32,7 +32,7 @@ def _transfers(lanes: Lanes, blocks: int) -> Array:
 
     def run(tile: Tile) -> Array:
         def chunk(place: Array, matrix: Array) -> Array:
-            evidence, moves = tile.at(place)
+            evidence, moves = tile.at(place), tile.moves(place)
             for u in range(UNROLLED):
                 ways = matrix[:, 0, None] + tile.transition[0]
                 for k in range(1, states):
@@ -68,7 +68,7 @@ def _inside(lanes: Lanes, start: Array) -> tuple[Array, Array, Array]:
 
         def chunk(carry: tuple[Array, Array], place: Array) -> tuple[Any, Array]:
             best, origin = carry
-            evidence, moves = tile.at(place)
+            evidence, moves = tile.at(place), tile.moves(place)
             found = []
             for u in range(UNROLLED):
                 ways, pointer = best[0] + tile.transition[0], jnp.zeros_like(stay)
@@ -78,7 +78,7 @@ def _inside(lanes: Lanes, start: Array) -> tuple[Array, Array, Array]:
                     ways = jnp.maximum(ways, way)
                 pointer = jnp.where(moves[u], pointer, stay)
                 best = barrier(jnp.where(moves[u], ways, best) + evidence[u])
-                origin = barrier(_picked(origin, pointer))
+                origin = barrier(picked(origin, pointer))
                 found.append(pointer.astype(jnp.int8))
             return (best - _finite(best.max(0)), origin), jnp.stack(found)
 
@@ -108,20 +108,12 @@ def _back(lanes: Lanes, ends: Array, pointers: Array) -> Array:
             path = []
             for u in reversed(range(UNROLLED)):
                 path.append(state)
-                state = barrier(_picked(pointer[u].astype(jnp.int32), state))
+                state = barrier(picked(pointer[u].astype(jnp.int32), state))
             return state, jnp.stack(path[::-1])
 
         return lax.scan(chunk, *at, reverse=True)[1].reshape(-1, width).T
 
     return lax.map(run, (ends.reshape(-1, width), pointers)).reshape(len(lanes.evidence), -1)
-
-
-def _picked(values: Array, state: Array) -> Array:
-    """values[state], an axis of few states, one after the other."""
-    found = jnp.broadcast_to(values[0], state.shape)
-    for k in range(1, len(values)):
-        found = jnp.where(state == k, values[k], found)
-    return found
 
 
 def _finite(x: Array) -> Array:

@@ -1,0 +1,109 @@
+"""A path of a Markov chain given evidence in lanes (`markov_lanes`): filter forwards, draw backwards (Carter and Kohn
+1994, doi:10.1093/biomet/81.3.541).
+
+Four passes: what a block does to a message; the last states of all blocks, drawn one given the next; inside of all
+blocks at once the messages given the state before the block; and back along them.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayeslab.distributions.markov_lanes import (
+    UNROLLED,
+    Lanes,
+    Tile,
+    ahead,
+    barrier,
+    entering,
+    joined,
+    lanes_of,
+    picked,
+    safe,
+    scaled,
+    tiled,
+    transfers,
+    weighed,
+)
+from bayeslab.distributions.markov_recursions import Moving
+
+
+def draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uniform: Array) -> tuple[Array, Array]:
+    """(*batch, T), by inverse cumulative distributions at uniform (*batch, T), and whether all numbers kept their
+    range."""
+    lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
+    lanes = weighed(lanes)
+    steps, number = evidence.shape[-2], len(initial)
+    # At every step the number that draws the state before it; at the first the one that draws the last state of all.
+    before = jnp.roll(jnp.broadcast_to(uniform, evidence.shape[:-1]), 1, -1).reshape(number, steps)
+    before = jnp.pad(before, ((0, 0), (0, lanes.moves.size // number - steps))).reshape(lanes.moves.shape)
+    start, ends, kept = initial.T, None, jnp.array(True)
+    if blocks > 1:
+        start, ends, kept = _ends(initial, *transfers(lanes, blocks), before[:, 0, 0].reshape(number, blocks).T)
+    path, safely = _inside(lanes, start, before, ends)
+    return path.reshape(number, -1)[:, :steps].reshape(evidence.shape[:-1]), kept & safely.all()
+
+
+def _ends(initial: Array, matrix: Array, exponent: Array, kept: Array, uniform: Array) -> tuple[Array, Array, Array]:
+    """The message with which every lane begins (K, lane), all on the state before it except where a sequence begins,
+    the last state of every lane (lane,), and whether all is kept. uniform: (block, N)."""
+    states = initial.shape[-1]
+    messages, last, _, kept = entering(initial, matrix, exponent, kept)
+
+    def step(carry: tuple[Array, Array], given: tuple[Array, ...]) -> tuple[Any, Array]:
+        (state, kept), (message, matrix, exponent, uniform) = carry, given
+        ways = message * picked(jnp.moveaxis(matrix, 1, 0), state)
+        top = jnp.where(ways > 0, exponent, jnp.iinfo(jnp.int32).min // 2).max(0)
+        before, total = _inverted(ways * scaled(exponent - top, message.dtype), uniform)
+        return (before, kept & safe(total)), state
+
+    final, total = _inverted(last, uniform[0])
+    given = messages[1:], matrix[1:], exponent[1:], uniform[1:]
+    (first, kept), rest = lax.scan(step, (final, kept & safe(total)), given, reverse=True, unroll=4)
+    ends = jnp.concatenate([first[None], rest])
+    known = jnp.arange(states)[:, None, None] == ends[:-1]
+    start = jnp.concatenate([initial.T[:, None], known.astype(initial.dtype)], 1)
+    return start.transpose(0, 2, 1).reshape(states, -1), ends.T.reshape(-1), kept.all()
+
+
+def _inside(lanes: Lanes, start: Array, uniform: Array, ends: Array | None) -> tuple[Array, Array]:
+    """The states of every lane (lane, step) given the last, or drawn from the last message, and what is kept."""
+
+    def run(tile: Tile, start: Array, uniform: Array, *ends: Array) -> tuple[Array, Array]:
+        def forth(carry: tuple[Array, Array], place: Array) -> tuple[Any, Array]:
+            before, kept = carry
+            after, message, _, safely = ahead(tile, place, before, jnp.int32(0))
+            return (message, kept & safely), jnp.stack([before, *after[:-1]])
+
+        def back(carry: tuple[Array, Array], given: tuple[Array, Array, Array]) -> tuple[Any, Array]:
+            (state, kept), (place, before, uniform) = carry, given
+            moves, path = tile.moves(place), []
+            for u in reversed(range(UNROLLED)):
+                path.append(state)
+                drawn, total = _inverted(before[u] * picked(jnp.moveaxis(tile.transition, 1, 0), state), uniform[u])
+                state = barrier(jnp.where(moves[u], drawn, state))
+                kept &= safe(total) | ~moves[u]
+            return (state, kept), jnp.stack(path[::-1])
+
+        yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
+        (last, kept), messages = lax.scan(forth, (start, yes), places)
+        uniform = uniform.reshape(tile.number, UNROLLED, tile.width)
+        end, total = (ends[0], last.max(0)) if ends else _inverted(last, uniform[0, 0])
+        (_, kept), path = lax.scan(back, (end, kept & safe(total)), (places, messages, uniform), reverse=True)
+        return path.reshape(-1, tile.width), kept
+
+    number = len(lanes.evidence)
+    path, kept = map(
+        joined, tiled(run, lanes, start, uniform.reshape(number, -1).T, *(() if ends is None else (ends,)))
+    )
+    return path.T, kept
+
+
+def _inverted(weight: Array, uniform: Array) -> tuple[Array, Array]:
+    """The state at which the cumulative weight (K, lane) passes uniform times the total, and the total."""
+    below = [weight[0]]
+    for w in weight[1:]:
+        below.append(below[-1] + w)
+    total = below[-1]
+    return sum(((w <= uniform * total).astype(jnp.int32) for w in below[:-1]), jnp.zeros(total.shape, jnp.int32)), total
