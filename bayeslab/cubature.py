@@ -49,8 +49,9 @@ def of_inverse_gamma(q: Any) -> Array:
 
 def of_dirichlet(q: Any) -> Array:
     """The logs of all probabilities."""
-    alpha = q.concentration
-    return jnp.exp(_log_simplex(digamma(alpha) - digamma(alpha.sum(-1, keepdims=True))))
+    real, alpha = q.concentration > 0, q.concentration
+    mean = digamma(jnp.where(real, alpha, 1.0)) - digamma(alpha.sum(-1, keepdims=True))
+    return jnp.exp(_log_simplex(jnp.where(real, mean, -jnp.inf)))
 
 
 def of_beta(q: Any) -> Array:
@@ -110,13 +111,14 @@ def _log_simplex(logs: Array) -> Array:
         up, down = logs + step * direction, logs - step * direction
         total = logsumexp(up, -1, keepdims=True) + logsumexp(down, -1, keepdims=True)
         slope = ((jax.nn.softmax(up) - jax.nn.softmax(down)) * direction).sum(-1, keepdims=True)
-        return step - total / slope, step, count + 1
+        return step - total / jnp.where(slope == 0, 1.0, slope), step, count + 1
 
     def unsettled(state: tuple[Array, Array, Array]) -> Array:
         step, before, count = state
         return (before - step > 4 * jnp.finfo(step.dtype).eps * (1 + jnp.abs(step))).any() & (count < STEPS)
 
     first = -0.5 * (tops[0] + tops[1])
+    first = jnp.where(jnp.isfinite(first), first, 0.0)  # one probability alone
     step, _, _ = jax.lax.while_loop(unsettled, newton, newton((first, first, jnp.array(0))))
     both = jnp.stack([logs + step * direction, logs - step * direction])
     return jax.nn.log_softmax(both)

@@ -25,6 +25,7 @@ from bayeslab.distributions import (
     InverseGamma,
     LinearGaussianChain,
     MarkovChain,
+    PaddedDirichlet,
     Wishart,
     WishartCholesky,
 )
@@ -134,10 +135,10 @@ TRUNCATED = (
 
 def _read_dirichlet(local: Local, at: Array, prior: Distribution) -> Array:
     """x_j dg/dx_j = eta_j + c x_j, where c is what the program does off the simplex; two points give c."""
-    size = at.shape[-1]
-    tilt = 1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size)
-    x = jnp.full_like(at, 1 / size)
-    y = jnp.broadcast_to(tilt / tilt.sum(), at.shape)
+    size, inner = at.shape[-1], unwrapped(prior)
+    real = inner.concentration > 0 if isinstance(inner, PaddedDirichlet) else jnp.ones(size)
+    tilt = real * (1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size))
+    x, y = (jnp.broadcast_to(one / one.sum(-1, keepdims=True), at.shape) for one in (real, tilt))
     gx, gy = _gradients(local.density, x, y)
     hx, hy = x * gx, y * gy
     # hx - hy = c x - d y for unknown c, d: least squares over the event
@@ -225,8 +226,13 @@ def _gamma_mode(q: Any) -> Array:
     return jnp.maximum(q.concentration - 1, TINY) / q.rate
 
 
+def _dirichlet(eta: Any, prior: Distribution) -> Dirichlet:
+    inner = unwrapped(prior)
+    return PaddedDirichlet(eta + 1, inner.sizes) if isinstance(inner, PaddedDirichlet) else Dirichlet(eta + 1)
+
+
 def _dirichlet_mode(q: Any) -> Array:
-    above = jnp.maximum(q.concentration - 1, TINY)
+    above = jnp.where(q.concentration > 0, jnp.maximum(q.concentration - 1, TINY), 0.0)
     return above / above.sum(-1, keepdims=True)
 
 
@@ -286,9 +292,9 @@ FAMILIES = (
     Family(
         "Dirichlet",
         _read_dirichlet,
-        lambda eta, _: Dirichlet(eta + 1),
-        (dist.Dirichlet,),
-        jnp.log,
+        _dirichlet,
+        (dist.Dirichlet, PaddedDirichlet),
+        lambda x: jnp.log(jnp.where(x > 0, x, 1.0)),
         _dirichlet_mode,
         cubature.of_dirichlet,
     ),

@@ -20,6 +20,9 @@ from . import (
     normal_known_variance,
     normal_wishart,
     poisson_hmm,
+    structure,
+    structure_admixture,
+    structure_correlated,
     tied_gaussian_hmm,
     weight_matrix,
 )
@@ -46,4 +49,7 @@ LECTURES = (
     poisson_hmm,
     linear_dynamical_system,
     local_level,
+    structure,
+    structure_admixture,
+    structure_correlated,
 )

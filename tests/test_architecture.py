@@ -26,6 +26,7 @@ ORDER = (
         "distributions.markov_draws",
         "distributions.markov_inference",
         "distributions.markov_chain",
+        "distributions.padded_dirichlet",
         "distributions.ordered",
     ),
     "distributions",
@@ -47,8 +48,8 @@ ORDER = (
     *("runner", "tree", "progress", "continuation", "importance", "fit"),
     *("likelihood", "predict", "recover", "series", "hidden_states", "held_out", "calibration"),
     *("alignment", "comparison", "diagnosis", "plots", "plots_states"),
-    *("datasets.motifs", "datasets.regression", "datasets.sequences", "datasets.series", "datasets.state_space"),
-    *("datasets.tables", "datasets"),
+    *("datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences", "datasets.series"),
+    *("datasets.state_space", "datasets.tables", "datasets"),
     *("columns", "saving", "demonstration", "command_line"),
 )
 

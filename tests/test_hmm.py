@@ -331,7 +331,7 @@ UNEQUAL = {"lengths": np.array([4, 1, 3]), "y": np.array([[0, 0, NAN, 0], [0, NA
     ("method", "simulations"),
     [
         (bl.Gibbs(num_warmup=24, num_samples=39, num_chains=1, thinning=4), 500),
-        (bl.NUTS(num_warmup=200, num_samples=39, num_chains=1, thinning=3), 300),
+        pytest.param(bl.NUTS(num_warmup=200, num_samples=39, num_chains=1, thinning=3), 300, marks=pytest.mark.slow),
     ],
     ids=["Gibbs", "NUTS"],
 )

@@ -77,7 +77,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     dims = infer_dims(lecture.model, model_kwargs=arguments)
     assert list(data["y"].dims) == dims["y"]
     labelled = {name for value in data.values() for name in getattr(value, "coords", {})}
-    nobody_names = {"component", "state", "state_", "symbol"}
+    nobody_names = {"component", "state", "state_", "symbol", "population", "allele"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 

@@ -1,5 +1,6 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
+from .genotypes import genotypes, simulated_genotypes
 from .motifs import motif_data, rox1_sites
 from .regression import new_rows, original_scale, regression_data
 from .sequences import dishonest_casino, sequences
@@ -11,6 +12,7 @@ __all__ = [
     "diabetes",
     "dishonest_casino",
     "earthquakes",
+    "genotypes",
     "google_days",
     "iris_setosa",
     "mendel_peas",
@@ -24,5 +26,6 @@ __all__ = [
     "regression_data",
     "rox1_sites",
     "sequences",
+    "simulated_genotypes",
     "simulated_track",
 ]

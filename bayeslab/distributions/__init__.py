@@ -5,6 +5,7 @@ from bayeslab.distributions.gamma import Beta, Dirichlet, Gamma, InverseGamma, W
 from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov_chain import MarkovChain
+from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
 
 __all__ = [
     "Beta",
@@ -15,6 +16,8 @@ __all__ = [
     "JointNormal",
     "LinearGaussianChain",
     "MarkovChain",
+    "PaddedCategorical",
+    "PaddedDirichlet",
     "Wishart",
     "WishartCholesky",
 ]

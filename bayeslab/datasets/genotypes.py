@@ -1,0 +1,112 @@
+"""Genotypes as the data of a model of populations, and genotypes simulated from one."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+
+def genotypes(y: ArrayLike | xr.DataArray, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
+    """The data of a model of populations: num_individuals, num_alleles (locus,), ploidy and y.
+
+    y: (individual, locus, copy), alleles counted from 0 at every locus; NaN or masked where a copy was not read.
+    num_alleles: (locus,); by default up to the largest allele that is there.
+    Loci where all that was read is one allele say nothing of populations: they are dropped, with a warning that counts
+    them. Raises ValueError for another shape, for an allele that is no integer from 0 to its number less one, and for
+    an individual without any data, and says where.
+    """
+    given = y if isinstance(y, xr.DataArray) else xr.DataArray(_plain(y))
+    if given.ndim != 3 or not given.size:
+        raise ValueError(f"y has shape {given.shape}; expected (individual, locus, copy), none of them empty.")
+    found = given.astype(float)
+    found = found.rename(dict(zip(found.dims, ("individual", "locus", "copy"), strict=True)))
+    unnamed = {dim: np.arange(size) for dim, size in found.sizes.items() if dim not in found.coords}
+    found = found.assign_coords(unnamed)
+    values = found.values
+    seen = ~np.isnan(values)
+    _refuse(seen & ((values < 0) | (values != np.floor(values))), values, "which is no allele; they count from 0")
+    empty = np.flatnonzero(~seen.any((1, 2)))
+    if empty.size:
+        name = found["individual"].values[empty[0]].item()
+        raise ValueError(f"individual {name!r} has no data: all of its copies are missing.")
+
+    largest = np.where(seen, values, -1).max((0, 2)).astype(int)
+    alleles = largest + 1 if num_alleles is None else np.asarray(num_alleles)
+    if alleles.shape != largest.shape:
+        raise ValueError(f"num_alleles has shape {alleles.shape}, but y has {len(largest)} loci.")
+    _refuse(seen & (values >= alleles[:, None]), values, "which num_alleles does not allow at this locus")
+    smallest = np.where(seen, values, np.inf).min((0, 2))
+    varies = largest > smallest
+    if not varies.all():
+        warnings.warn(f"{(~varies).sum()} of {varies.size} loci have a single allele and are dropped.", stacklevel=2)
+    if not varies.any():
+        raise ValueError("no locus has two alleles, so there is nothing to tell populations by.")
+    found = found[:, varies]
+    return {
+        "num_individuals": found.shape[0],
+        "num_alleles": alleles[varies],
+        "ploidy": found.shape[2],
+        "y": found if not seen[:, varies].all() else found.astype(int),
+    }
+
+
+def simulated_genotypes(
+    num_individuals: int,
+    num_loci: int,
+    num_populations: int,
+    *,
+    seed: int = 0,
+    fst: float = 0.1,
+    admixture: float | None = 0.5,
+    num_alleles: int = 2,
+    ploidy: int = 2,
+    missing: float = 0.0,
+) -> xr.Dataset:
+    """Simulated genotypes y (individual, locus, copy), with the frequencies (population, locus, allele) and the
+    ancestry (individual, population) behind them.
+
+    fst: how far populations have drifted from the one that they come from: frequencies are Dirichlet about its own,
+        with concentration (1 - fst) / fst (D. Balding and R. Nichols 1995, Genetica 96:3).
+    admixture: of the Dirichlet that shares come from; None for individuals of one population each, in equal numbers.
+    missing: the share of copies that were not read, NaN in y.
+    Raises ValueError for numbers below 1 and shares outside of their range.
+    """
+    sizes = {"num_individuals": num_individuals, "num_loci": num_loci, "num_populations": num_populations}
+    for name, number in (sizes | {"num_alleles - 1": num_alleles - 1, "ploidy": ploidy}).items():
+        if number < 1:
+            raise ValueError(f"{name} is {number}; expected at least 1.")
+    if not 0 < fst < 1 or not 0 <= missing < 1:
+        raise ValueError(f"fst is {fst} and missing {missing}; expected shares below 1, and fst above 0.")
+    rng = np.random.default_rng(seed)
+    origin = rng.uniform(0.05, 0.95, (num_loci, num_alleles))
+    origin /= origin.sum(-1, keepdims=True)
+    drifted = rng.gamma(np.tile(origin * (1 - fst) / fst, (num_populations, 1, 1)))
+    frequencies = np.maximum(drifted, 1e-12) / np.maximum(drifted, 1e-12).sum(-1, keepdims=True)
+    if admixture is None:
+        ancestry = np.eye(num_populations)[np.arange(num_individuals) % num_populations]
+    else:
+        ancestry = rng.dirichlet(np.full(num_populations, admixture), num_individuals)
+    below = np.cumsum(np.einsum("ik,klj->ilj", ancestry, frequencies), -1)[:, :, None]
+    y = (rng.random((num_individuals, num_loci, ploidy, 1)) * below[..., -1:] > below[..., :-1]).sum(-1)
+    y = np.where(rng.random(y.shape) < missing, np.nan, y)
+    return xr.Dataset(
+        {
+            "y": (("individual", "locus", "copy"), y),
+            "frequencies": (("population", "locus", "allele"), frequencies),
+            "ancestry": (("individual", "population"), ancestry),
+        }
+    )
+
+
+def _plain(y: ArrayLike) -> np.ndarray:
+    """Numbers, NaN where they are masked."""
+    return np.ma.filled(np.ma.asarray(y).astype(float), np.nan)
+
+
+def _refuse(wrong: np.ndarray, values: np.ndarray, why: str) -> None:
+    """Raise ValueError that names the first wrong copy."""
+    for individual, locus, copy in np.argwhere(wrong)[:1]:
+        found = f"{values[individual, locus, copy]:g} for individual {individual} at locus {locus}, copy {copy}"
+        raise ValueError(f"y is {found}, {why}.")

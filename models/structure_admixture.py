@@ -1,0 +1,77 @@
+"""STRUCTURE with admixture: every copy of every locus of an individual has an origin of its own.
+
+    p_kl    ~ Dirichlet(concentration, ..., concentration) over the J_l alleles,    population k = 1..K, locus l = 1..L
+    q_i     ~ Dirichlet(alpha, ..., alpha) over the K populations,                  individual i = 1..n
+    z_ila   ~ Categorical(q_i),                                                     copy a = 1..ploidy of every locus
+    y_ila   ~ Categorical(p_{z_ila, l})
+
+Mukherjee, Probabilistic Machine Learning, 14; Pritchard, Stephens and Donnelly (2000), Genetics 155:945. The sites are
+frequencies (p) and ancestry (q). Where alpha is not given it is drawn too, as STRUCTURE does:
+
+    alpha   ~ Uniform(0, 10)
+
+Given the origins z both kinds of probabilities are Dirichlet, the frequencies with the counts of alleles (the lecture's
+sampler prints the counts of another index) and the ancestry with the counts of origins. With z summed out a copy has
+the probabilities sum_k q_ik p_kl. `align(tree, SITE_DIMS, LABELS)` gives the populations of all draws one order.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax import Array
+
+from bayeslab.distributions import PaddedCategorical
+from bayeslab.models.structure import allele_frequencies, require_individuals
+
+SITE_DIMS = {"frequencies": "population", "ancestry": "population"}
+LABELS = ("z",)
+
+
+def model(
+    num_individuals: int,
+    num_alleles: Array,
+    num_populations: int,
+    ploidy: int = 2,
+    alpha: float | None = 1.0,
+    concentration: float = 1.0,
+) -> None:
+    """Draw frequencies (population, locus, allele), ancestry (individual, population), origins z and genotypes y
+    (individual, locus, copy), and alpha if it is None.
+
+    num_alleles: (locus,), the number of alleles of every locus; y counts them from 0.
+    """
+    frequencies = allele_frequencies(num_populations, num_alleles, concentration)
+    admixed(frequencies, num_individuals, num_alleles, ploidy, alpha)
+
+
+def admixed(frequencies: Array, num_individuals: int, num_alleles: Array, ploidy: int, alpha: float | None) -> None:
+    """Draw what individuals are made of, and what they show."""
+    require_individuals(num_individuals, len(frequencies))
+    alleles = np.asarray(num_alleles)
+    if alpha is None:
+        alpha = numpyro.sample("alpha", dist.Uniform(0.0, 10.0))
+    with numpyro.plate("individual", num_individuals):
+        share = dist.Dirichlet(jnp.full(frequencies.shape[0], alpha))
+        ancestry = numpyro.sample("ancestry", share, infer={"event_dims": ["population"]})
+    individuals = numpyro.plate("individual", num_individuals, dim=-3)
+    with individuals, numpyro.plate("locus", len(alleles), dim=-2), numpyro.plate("copy", ploidy, dim=-1):
+        z = numpyro.sample("z", dist.Categorical(ancestry[:, None, None]))
+        here = np.arange(len(alleles))[:, None]
+        numpyro.sample("y", PaddedCategorical(frequencies[z, here], alleles[:, None]))
+
+
+def example() -> dict[str, Any]:
+    """Three individuals at three loci of two, three and two alleles, with one copy missing."""
+    y = [[[0, 1], [2, 2], [0, 0]], [[0, 0], [2, 1], [0, -1]], [[1, 1], [0, 0], [1, 1]]]
+    sizes = {"num_individuals": 3, "num_alleles": np.array([2, 3, 2]), "num_populations": 2}
+    return {**sizes, "alpha": 0.7, "concentration": 0.5, "y": np.ma.masked_less(y, 0)}
+
+
+def data() -> dict[str, Any]:
+    """Thirty simulated individuals of two populations and between them, at thirty loci (the lecture has no data)."""
+    from bayeslab.datasets import genotypes, simulated_genotypes
+
+    return {**genotypes(simulated_genotypes(30, 30, 2)["y"]), "num_populations": 2}
