@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
 from numpyro.infer import CustomGibbs
@@ -21,6 +22,9 @@ from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import computed, somewhere, sweep
 from bayeslab.terms import terms, total
 
+TRIALS, TRIAL_SWEEPS = 4, 10
+"""Short chains to choose a start from. Without them 13 of 60 chains of a hidden Markov model stayed in a poor mode."""
+
 
 @dataclass(frozen=True)
 class Gibbs:
@@ -28,7 +32,9 @@ class Gibbs:
 
     The conditionals are found and proven by the laboratory; `explain` shows them. Discrete sites are enumerated, all
     elements of a plate at once. Scalar sites whose terms are replaced by sufficient statistics are drawn jointly where
-    they can be, the last eliminated first, and then the others given it.
+    they can be, the last eliminated first, and then the others given it. With discrete sites, which are drawn first, a
+    chain starts where the best of a few short ones has come: in mixtures and hidden chains many points lead to poor
+    modes.
     thinning: keep one draw in so many.
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
     """
@@ -68,7 +74,9 @@ class Gibbs:
             if len(sites) > 1 and scalar and asked.isdisjoint(sites):
                 with suppress(ValueError):
                     joint.append(order(bound, sites, found))
-        return SweepSampler(blocked(joint, rules), rules, groups, structure(bound))
+        blocks = blocked(joint, rules)
+        blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.site].is_discrete for rule in block)))
+        return SweepSampler(blocks, rules, groups, structure(bound))
 
 
 class Sweep(NamedTuple):
@@ -89,6 +97,22 @@ class SweepSampler:
         return summarised(self.groups, self.rules, bound)
 
     def start(self, key: Array, data: Bound) -> Sweep:
+        """Anywhere, or with discrete sites where the best of a few short chains has come."""
+        if not any(data.plain.sites[name].is_discrete for name in data.plain.latent):
+            return self._anywhere(key, data)
+
+        def step(state: Sweep, _: None) -> tuple[Sweep, Array]:
+            state, draws = self.advance(state, data)
+            return state, draws.stats["lp"]
+
+        def trial(key: Array) -> tuple[Sweep, Array]:
+            state, log_joint = jax.lax.scan(step, self._anywhere(key, data), None, TRIAL_SWEEPS)
+            return state, jnp.nan_to_num(log_joint[-1], nan=-jnp.inf)
+
+        states, log_joint = jax.lax.map(trial, jax.random.split(key, TRIALS))
+        return jax.tree.map(lambda leaf: leaf[jnp.argmax(log_joint)], states)
+
+    def _anywhere(self, key: Array, data: Bound) -> Sweep:
         key, here = jax.random.split(key)
         return Sweep(somewhere(here, data.plain), key)
 
