@@ -178,7 +178,9 @@ def test_methods_sum_over_labels_and_draw_them_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [bl.Laplace(), bl.MAP(), bl.SVI(bl.full_rank_normal())], ids=lambda m: type(m).__name__
+    "method",
+    [pytest.param(bl.Laplace(), marks=pytest.mark.slow), bl.MAP(), bl.SVI(bl.full_rank_normal())],
+    ids=["Laplace", "MAP", "SVI"],
 )
 def test_every_continuous_method_takes_labels(method: Any) -> None:
     tree = bl.fit(0, gaussian_mixture.model, MIXTURE, method, progress=False)

@@ -182,7 +182,9 @@ def test_nuts_with_statistics_is_nuts_with_rows() -> None:
         assert (abs(draws.mean(SAMPLE) - expected) < 5 * draws.std(SAMPLE) / np.sqrt(1000)).all()
 
 
-@pytest.mark.parametrize("method", [bl.MAP(), bl.Laplace()], ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize(
+    "method", [bl.MAP(), pytest.param(bl.Laplace(), marks=pytest.mark.slow)], ids=["MAP", "Laplace"]
+)
 def test_modes_are_the_same_with_statistics(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if finding statistics took no time, so that few rows pay for it."""
     case = CASES["regression"]

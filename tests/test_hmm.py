@@ -37,6 +37,7 @@ from bayeslab.proof import find_all
 Array = np.ndarray[Any, Any]
 sample, plate = numpyro.sample, numpyro.plate
 HIDDEN = (hmm, gaussian_hmm, multivariate_gaussian_hmm, diagonal_gaussian_hmm, tied_gaussian_hmm, poisson_hmm)
+SLOW = {"pairs", "outliers"}
 every_hmm = pytest.mark.parametrize("lecture", HIDDEN, ids=lambda one: one.__name__.split(".")[-1])
 
 INITIAL = np.array([0.5, 0.3, 0.2])
@@ -124,7 +125,7 @@ def all_paths(initial: Array, moves: Array, evidence: Array) -> dict[tuple[int, 
     return {path: density(path) for path in product(range(len(initial)), repeat=len(evidence))}
 
 
-@pytest.mark.parametrize("case", EMISSIONS)
+@pytest.mark.parametrize("case", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in EMISSIONS])
 def test_states_and_evidence_are_those_of_all_paths(case: str) -> None:
     """Any emission, with missing entries, and a sequence that ends early."""
     emission, log_p, values = EMISSIONS[case]
@@ -282,11 +283,8 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize(
-    "lecture",
-    [one if one is poisson_hmm else pytest.param(one, marks=pytest.mark.slow) for one in HIDDEN],
-    ids=lambda one: one.__name__.split(".")[-1],
-)
+@pytest.mark.slow
+@every_hmm
 def test_methods_agree(lecture: ModuleType) -> None:
     """NUTS has the means of Gibbs but for Monte Carlo error; approximations are near, in standard deviations."""
     data = separated(lecture)
