@@ -22,7 +22,7 @@ from jax import Array
 
 from bayeslab.elimination import NORMAL, Rule, conditional
 from bayeslab.program import Bound, Values
-from bayeslab.statistics import Frame, count, deviations, framed, quadratic_probes, statistics
+from bayeslab.statistics import Frame, count, deviations, framed, probes_like, statistics
 from bayeslab.terms import Choices, Prior, Term
 
 LARGEST = 200
@@ -139,8 +139,8 @@ class Labelled(NamedTuple):
             q = conditional(rule, of, bound, values, values[rule.site]).distribution
             spread = jnp.moveaxis(deviations(q), axis, 0)
             centre, scale = near.mean(0), jnp.sqrt((spread**2).mean(0) + near.var(0))
-            steps, reader = quadratic_probes(prior.shape, inner.coupled)
-            return Frame(centre, scale, centre + scale * steps, jnp.asarray(reader))
+            steps, reader = probes_like(centre, prior.shape, inner.coupled)
+            return Frame(centre, scale, centre + scale * steps, reader)
         support = priors[rule.site].distribution(bound, values).support
         return framed(inner, prior, near.mean(0), support)
 

@@ -43,7 +43,7 @@ def count(rule: Rule, prior: Prior) -> int:
     if rule.family == ENUMERATED:
         return 0
     if rule.family != NORMAL:
-        shape = jax.ShapeDtypeStruct(prior.shape, float)
+        shape = jax.ShapeDtypeStruct(prior.shape, jnp.result_type(float))
         statistics = family_of(rule, prior).statistics
         if statistics is None:
             return 0
@@ -55,8 +55,8 @@ def count(rule: Rule, prior: Prior) -> int:
 def framed_normal(rule: Rule, prior: Prior, q: Distribution) -> Frame:
     """q: a conditional of the site."""
     scale = deviations(q)
-    steps, reader = quadratic_probes(prior.shape, rule.coupled)
-    return Frame(q.mean, scale, q.mean + scale * steps, jnp.asarray(reader))
+    steps, reader = probes_like(q.mean, prior.shape, rule.coupled)
+    return Frame(q.mean, scale, q.mean + scale * steps, reader)
 
 
 def framed(rule: Rule, prior: Prior, centre: Array, support: Constraint) -> Frame:
@@ -77,6 +77,12 @@ def deviations(q: Distribution) -> Array:
     return q.conditional_scale if isinstance(q, JointNormal) else q.scale
 
 
+def probes_like(x: Array, shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[Array, Array]:
+    """`quadratic_probes` in the precision of an array."""
+    steps, reader = quadratic_probes(shape, coupled)
+    return jnp.array(steps, x.dtype), jnp.array(reader, x.dtype)
+
+
 @lru_cache(maxsize=64)
 def quadratic_probes(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Steps (probe, *shape) that tell all quadratic functions of blocks apart, and the inverse of their statistics."""
@@ -94,7 +100,7 @@ def _blocks(shape: tuple[int, ...], coupled: tuple[int, ...]) -> np.ndarray:
     """Places in the flat array, a row for every block of elements that are joint."""
     apart = [axis for axis in range(len(shape)) if axis not in coupled]
     block = prod(shape[axis] for axis in coupled)
-    return np.arange(prod(shape)).reshape(shape).transpose(*apart, *coupled).reshape(-1, block)
+    return np.arange(prod(shape), dtype=np.int32).reshape(shape).transpose(*apart, *coupled).reshape(-1, block)
 
 
 def _pairs(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -127,7 +133,7 @@ def weighted(coefficients: Array, rule: Rule, prior: Prior, centre: Array, scale
     index, place, weight = _matrices(prior.shape, rule.coupled)
     blocks = u.reshape(index.shape) if (index.ravel() == np.arange(size)).all() else u[index]
     outer = (blocks[:, :, None] * blocks[:, None, :]).ravel()
-    return constant[..., 0] + linear @ u + (products[..., place] * weight) @ outer
+    return constant[..., 0] + linear @ u + (products[..., place] * jnp.array(weight, u.dtype)) @ outer
 
 
 @lru_cache(maxsize=64)
@@ -139,7 +145,7 @@ def _matrices(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndar
     place = np.zeros((block, block), int)
     place[rows, columns] = place[columns, rows] = np.arange(len(rows))
     places = (np.arange(count)[:, None, None] * len(rows) + place).ravel()
-    return index, places, np.tile(np.where(np.eye(block) == 1, 1.0, 0.5).ravel(), count)
+    return index, places.astype(np.int32), np.tile(np.where(np.eye(block) == 1, 1.0, 0.5).ravel(), count)
 
 
 def direction(rule: Rule, place: int, prior: Prior, table: Table) -> tuple[Array, Array]:

@@ -147,6 +147,16 @@ def test_a_table_is_proven_on_the_data_of_the_fit() -> None:
         assert len(compressible(bind(curved, data), find_all(bind(curved, data)))) == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_bound_in_single_precision_gives_one() -> None:
+    """Outside of any scope, after the law was checked in double precision."""
+    bound = bind(linear_regression.model, {"x": X, "y": Y})
+    small = bl.compress(bound)
+    values = {"tau": jnp.array(1.2), "w": jnp.array([0.9, -2.0, 0.6])}
+    assert small.log_joint(values).dtype == jnp.float32
+    np.testing.assert_allclose(small.log_joint(values), bound.log_joint(values), rtol=1e-5)
+
+
 def test_few_rows_are_not_worth_a_table() -> None:
     with precision():
         bound = bind(linear_regression.model, linear_regression.example())
