@@ -136,7 +136,7 @@ TRUNCATED = (
 def _read_dirichlet(local: Local, at: Array, prior: Distribution) -> Array:
     """x_j dg/dx_j = eta_j + c x_j, where c is what the program does off the simplex; two points give c."""
     size, inner = at.shape[-1], unwrapped(prior)
-    real = inner.concentration > 0 if isinstance(inner, PaddedDirichlet) else jnp.ones(size)
+    real = inner.real if isinstance(inner, PaddedDirichlet) else jnp.ones(size)
     tilt = real * (1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size))
     x, y = (jnp.broadcast_to(one / one.sum(-1, keepdims=True), at.shape) for one in (real, tilt))
     gx, gy = _gradients(local.density, x, y)

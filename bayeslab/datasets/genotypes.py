@@ -22,11 +22,14 @@ def genotypes(y: ArrayLike | xr.DataArray, num_alleles: ArrayLike | None = None)
         raise ValueError(f"y has shape {given.shape}; expected (individual, locus, copy), none of them empty.")
     found = given.astype(float)
     found = found.rename(dict(zip(found.dims, ("individual", "locus", "copy"), strict=True)))
-    unnamed = {dim: np.arange(size) for dim, size in found.sizes.items() if dim not in found.coords}
-    found = found.assign_coords(unnamed)
+    found = found.assign_coords({dim: found[dim] for dim in found.dims})  # numbers, where there are no names
     values = found.values
     seen = ~np.isnan(values)
-    _refuse(seen & ((values < 0) | (values != np.floor(values))), values, "which is no allele; they count from 0")
+    _refuse(
+        seen & ((values < 0) | (values != np.floor(values)) | np.isinf(values)),
+        values,
+        "which is no allele; they count from 0",
+    )
     empty = np.flatnonzero(~seen.any((1, 2)))
     if empty.size:
         name = found["individual"].values[empty[0]].item()
@@ -48,7 +51,7 @@ def genotypes(y: ArrayLike | xr.DataArray, num_alleles: ArrayLike | None = None)
         "num_individuals": found.shape[0],
         "num_alleles": alleles[varies],
         "ploidy": found.shape[2],
-        "y": found if not seen[:, varies].all() else found.astype(int),
+        "y": found.astype(int) if seen[:, varies].all() else found,
     }
 
 
@@ -82,8 +85,8 @@ def simulated_genotypes(
     rng = np.random.default_rng(seed)
     origin = rng.uniform(0.05, 0.95, (num_loci, num_alleles))
     origin /= origin.sum(-1, keepdims=True)
-    drifted = rng.gamma(np.tile(origin * (1 - fst) / fst, (num_populations, 1, 1)))
-    frequencies = np.maximum(drifted, 1e-12) / np.maximum(drifted, 1e-12).sum(-1, keepdims=True)
+    drifted = np.maximum(rng.gamma(np.tile(origin * (1 - fst) / fst, (num_populations, 1, 1))), 1e-12)
+    frequencies = drifted / drifted.sum(-1, keepdims=True)
     if admixture is None:
         ancestry = np.eye(num_populations)[np.arange(num_individuals) % num_populations]
     else:

@@ -1,5 +1,6 @@
 """A distribution over finitely many values, drawn with one uniform each."""
 
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -10,6 +11,13 @@ from numpyro.distributions import Distribution, constraints
 
 FEW = 16
 """Choices up to which their sums are written out."""
+
+
+def inverted(weights: Iterable[Array], uniform: Array) -> tuple[Array, Array]:
+    """Where sums of weights, each an array, pass uniform times the total; the total. No weight of zero is chosen."""
+    *sums, total = accumulate(weights)
+    passed = ((below <= uniform * total).astype(jnp.int32) for below in sums)
+    return sum(passed, jnp.zeros(jnp.broadcast_shapes(uniform.shape, total.shape), jnp.int32)), total
 
 
 class Enumerated(Distribution):
@@ -43,10 +51,9 @@ class Enumerated(Distribution):
         weights = jnp.exp(self.logits - self.logits.max(-1, keepdims=True))
         if len(self.choices) > FEW:
             below = jnp.cumsum(weights, axis=-1)
-            index = (uniform[..., None] * below[..., -1:] > below).sum(-1)
+            index = (uniform[..., None] * below[..., -1:] >= below).sum(-1)
         else:  # all in one pass over the elements
-            sums = list(accumulate(weights[..., place] for place in range(len(self.choices))))
-            index = sum(((uniform * sums[-1] > one).astype(int) for one in sums[:-1]), jnp.zeros(uniform.shape, int))
+            index, _ = inverted([weights[..., place] for place in range(len(self.choices))], uniform)
         return jnp.asarray(self.choices)[jnp.minimum(index, len(self.choices) - 1)]
 
     def log_prob(self, value: Any) -> Array:

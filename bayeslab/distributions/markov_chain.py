@@ -91,7 +91,11 @@ class MarkovChain(Distribution):
         path = jnp.asarray(value, jnp.int32)
         if path.shape[-1:] != self.event_shape:
             raise ValueError(f"a path of shape {path.shape} does not fit; expected (..., {self.num_steps})")
-        moves = _entries(log(self.transition_probs), path[..., :-1], path[..., 1:])
+        steps = path[..., :-1], path[..., 1:]
+        if self.transition_probs.shape[-3] == 1:
+            moves = _entries(log(self.transition_probs), *steps)
+        else:
+            moves = log(_entries(self.transition_probs, *steps))
         if self._moving is not None:
             moves = jnp.where(self._moving, moves, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
         return log(_entries(self.initial_probs, path[..., 0])) + moves.sum(-1)
@@ -181,7 +185,7 @@ class _ConditionedMarkovChain(MarkovChain):
         )
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        if sample_shape:
+        if sample_shape or not inference.in_lanes(*self._given[1:]):
             return super().sample(key, sample_shape)
         uniform = jax.random.uniform(key, (*self.batch_shape, self.num_steps), self.initial_probs.dtype)
         return inference.conditioned_draw(*self._given, self._moving, uniform)

@@ -10,6 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.distributions.enumerated import inverted
 from bayeslab.distributions.markov_lanes import (
     UNROLLED,
     Lanes,
@@ -18,13 +19,14 @@ from bayeslab.distributions.markov_lanes import (
     barrier,
     entering,
     joined,
+    lanes_from,
     lanes_of,
     picked,
+    ranged,
     safe,
-    scaled,
     tiled,
     transfers,
-    weighed,
+    with_weights,
 )
 from bayeslab.distributions.markov_recursions import Moving
 
@@ -33,15 +35,17 @@ def draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uni
     """(*batch, T), by inverse cumulative distributions at uniform (*batch, T), and whether all numbers kept their
     range."""
     lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
-    lanes = weighed(lanes)
     steps, number = evidence.shape[-2], len(initial)
     # At every step the number that draws the state before it; at the first the one that draws the last state of all.
     before = jnp.roll(jnp.broadcast_to(uniform, evidence.shape[:-1]), 1, -1).reshape(number, steps)
     before = jnp.pad(before, ((0, 0), (0, lanes.moves.size // number - steps))).reshape(lanes.moves.shape)
-    start, ends, kept = initial.T, None, jnp.array(True)
     if blocks > 1:
-        start, ends, kept = _ends(initial, *transfers(lanes, blocks), before[:, 0, 0].reshape(number, blocks).T)
-    path, safely = _inside(lanes, start, before, ends)
+        lanes = with_weights(lanes)
+        start, end, kept = _ends(initial, *transfers(lanes, blocks), before[:, 0, 0].reshape(number, blocks).T)
+        path, safely = _inside(lanes, start, before, end)
+    else:
+        path, safely = _inside(lanes, initial.T, before)
+        kept = jnp.array(True)
     return path.reshape(number, -1)[:, :steps].reshape(evidence.shape[:-1]), kept & safely.all()
 
 
@@ -53,24 +57,24 @@ def _ends(initial: Array, matrix: Array, exponent: Array, kept: Array, uniform: 
 
     def step(carry: tuple[Array, Array], given: tuple[Array, ...]) -> tuple[Any, Array]:
         (state, kept), (message, matrix, exponent, uniform) = carry, given
-        ways = message * picked(jnp.moveaxis(matrix, 1, 0), state)
-        top = jnp.where(ways > 0, exponent, jnp.iinfo(jnp.int32).min // 2).max(0)
-        before, total = _inverted(ways * scaled(exponent - top, message.dtype), uniform)
+        ways, _ = ranged(message * picked(jnp.moveaxis(matrix, 1, 0), state), exponent)
+        before, total = inverted(ways, uniform)
         return (before, kept & safe(total)), state
 
-    final, total = _inverted(last, uniform[0])
+    final, total = inverted(last, uniform[0])
     given = messages[1:], matrix[1:], exponent[1:], uniform[1:]
     (first, kept), rest = lax.scan(step, (final, kept & safe(total)), given, reverse=True, unroll=4)
     ends = jnp.concatenate([first[None], rest])
-    known = jnp.arange(states)[:, None, None] == ends[:-1]
-    start = jnp.concatenate([initial.T[:, None], known.astype(initial.dtype)], 1)
-    return start.transpose(0, 2, 1).reshape(states, -1), ends.T.reshape(-1), kept.all()
+    known = jnp.arange(states)[:, None] == ends[:-1, None]
+    start = jnp.concatenate([initial.T[None], known.astype(initial.dtype)])
+    return lanes_from(start), ends.T.reshape(-1), kept.all()
 
 
-def _inside(lanes: Lanes, start: Array, uniform: Array, ends: Array | None) -> tuple[Array, Array]:
-    """The states of every lane (lane, step) given the last, or drawn from the last message, and what is kept."""
+def _inside(lanes: Lanes, start: Array, uniform: Array, *end: Array) -> tuple[Array, Array]:
+    """The states of every lane (lane, step) given the last, else with the last drawn from its message, and what is
+    kept."""
 
-    def run(tile: Tile, start: Array, uniform: Array, *ends: Array) -> tuple[Array, Array]:
+    def run(tile: Tile, start: Array, uniform: Array, *end: Array) -> tuple[Array, Array]:
         def forth(carry: tuple[Array, Array], place: Array) -> tuple[Any, Array]:
             before, kept = carry
             after, message, _, safely = ahead(tile, place, before, jnp.int32(0))
@@ -81,7 +85,7 @@ def _inside(lanes: Lanes, start: Array, uniform: Array, ends: Array | None) -> t
             moves, path = tile.moves(place), []
             for u in reversed(range(UNROLLED)):
                 path.append(state)
-                drawn, total = _inverted(before[u] * picked(jnp.moveaxis(tile.transition, 1, 0), state), uniform[u])
+                drawn, total = inverted(before[u] * picked(jnp.moveaxis(tile.transition, 1, 0), state), uniform[u])
                 state = barrier(jnp.where(moves[u], drawn, state))
                 kept &= safe(total) | ~moves[u]
             return (state, kept), jnp.stack(path[::-1])
@@ -89,21 +93,10 @@ def _inside(lanes: Lanes, start: Array, uniform: Array, ends: Array | None) -> t
         yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
         (last, kept), messages = lax.scan(forth, (start, yes), places)
         uniform = uniform.reshape(tile.number, UNROLLED, tile.width)
-        end, total = (ends[0], last.max(0)) if ends else _inverted(last, uniform[0, 0])
-        (_, kept), path = lax.scan(back, (end, kept & safe(total)), (places, messages, uniform), reverse=True)
+        final, total = (*end, last.max(0)) if end else inverted(last, uniform[0, 0])
+        (_, kept), path = lax.scan(back, (final, kept & safe(total)), (places, messages, uniform), reverse=True)
         return path.reshape(-1, tile.width), kept
 
     number = len(lanes.evidence)
-    path, kept = map(
-        joined, tiled(run, lanes, start, uniform.reshape(number, -1).T, *(() if ends is None else (ends,)))
-    )
+    path, kept = map(joined, tiled(run, lanes, start, uniform.reshape(number, -1).T, *end))
     return path.T, kept
-
-
-def _inverted(weight: Array, uniform: Array) -> tuple[Array, Array]:
-    """The state at which the cumulative weight (K, lane) passes uniform times the total, and the total."""
-    below = [weight[0]]
-    for w in weight[1:]:
-        below.append(below[-1] + w)
-    total = below[-1]
-    return sum(((w <= uniform * total).astype(jnp.int32) for w in below[:-1]), jnp.zeros(total.shape, jnp.int32)), total

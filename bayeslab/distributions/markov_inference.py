@@ -62,7 +62,7 @@ def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving
     def by_steps() -> Array:
         return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
 
-    if not _in_lanes(transition, evidence):
+    if not in_lanes(transition, evidence):
         return by_steps()
     found, kept = lanes.log_marginal(initial, transition, evidence, moving)
     return lax.cond(kept, lambda: found, by_steps)
@@ -86,7 +86,7 @@ def _fast_counts(initial: Array, transition: Array, evidence: Array, moving: Mov
     def by_steps() -> tuple[Array, Counts]:
         return _stepwise_counts(initial, transition, evidence, moving)
 
-    if not _in_lanes(transition, evidence):
+    if not in_lanes(transition, evidence):
         return by_steps()
     found = lanes.counts(initial, transition, evidence, moving)
     return lax.cond(found.kept, lambda: (found.log_marginal, (found.first, found.moves, found.states)), by_steps)
@@ -150,7 +150,7 @@ def conditioned(initial: Array, transition: Array, evidence: Array, moving: Movi
 @jax.jit
 def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """The most probable path given all evidence."""
-    way = paths if _in_lanes(transition, evidence) else stepwise
+    way = paths if in_lanes(transition, evidence) else stepwise
     return way.best_path(initial, transition, evidence, moving)
 
 
@@ -159,15 +159,13 @@ draw = jax.jit(stepwise.draw)
 
 @_batched
 def conditioned_draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uniform: Array) -> Array:
-    """A path (*batch, T) given all evidence, by inverse cumulative distributions at uniform (*batch, T)."""
+    """A path (*batch, T) given all evidence, by inverse cumulative distributions at uniform (*batch, T), in lanes."""
 
     def by_steps() -> Array:
         rows = jnp.moveaxis(jnp.broadcast_to(uniform, evidence.shape[:-1]), -1, 0)
         initial_probs, matrices = conditioned(initial, transition, evidence, moving)
         return stepwise.draw(initial_probs, matrices, moving, rows)
 
-    if not _in_lanes(transition, evidence):
-        return by_steps()
     found, kept = draws.draw(initial, transition, evidence, moving, uniform)
     return lax.cond(kept, lambda: found, by_steps)
 
@@ -176,7 +174,7 @@ def _recursions() -> Any:
     return stepwise if jax.default_backend() == "cpu" else parallel
 
 
-def _in_lanes(transition: Array, evidence: Array) -> bool:
+def in_lanes(transition: Array, evidence: Array) -> bool:
     return jax.default_backend() == "cpu" and lanes.pays(evidence.shape, transition.shape)
 
 

@@ -41,14 +41,14 @@ class Lanes(NamedTuple):
     """A batch of sequences as lanes, sequence by sequence and block by block.
 
     transition: (K, K, lane), or 1 for all. evidence: (lane, chunk, step, K). moves: into a step, (lane, chunk, step).
-    weighed: what `_weights` makes of the evidence, if several passes look for it, (tile, chunk, step, K, lane) and
+    weights: what `_weights` makes of the evidence, if several passes look for it, (tile, chunk, step, K, lane) and
     exponents (tile, chunk, lane).
     """
 
     transition: Array
     evidence: Array
     moves: Array
-    weighed: tuple[Array, Array] | None = None
+    weights: tuple[Array, Array] | None = None
 
 
 class Counts(NamedTuple):
@@ -82,7 +82,7 @@ def counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -
     """The evidence and its derivatives, see `Counts`, of the batch of the evidence."""
     batch, steps = evidence.shape[:-2], evidence.shape[-2]
     lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
-    lanes = weighed(lanes)
+    lanes = with_weights(lanes)
     number, states = initial.shape
     kept = jnp.array(True)
     start, end = initial.T, jnp.ones_like(initial.T)
@@ -153,9 +153,10 @@ def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
             return lax.dynamic_slice(lanes.moves, (place, chunk, 0), (width, 1, UNROLLED))[:, 0].T
 
         def weights(chunk: Array) -> tuple[Array, Array]:
-            if lanes.weighed is None:
+            if lanes.weights is None:
                 return _weights(at(chunk))
-            return tuple(x[place // width, chunk] for x in lanes.weighed)  # type: ignore[return-value]
+            weight, exponent = lanes.weights
+            return weight[place // width, chunk], exponent[place // width, chunk]
 
         def cut(x: Array) -> Array:
             return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, place, width, -1)
@@ -165,13 +166,13 @@ def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
     return lax.map(one, jnp.arange(0, number, width))
 
 
-def weighed(lanes: Lanes) -> Lanes:
+def with_weights(lanes: Lanes) -> Lanes:
     """Lanes whose weights are found once, for several passes."""
 
     def run(tile: Tile) -> tuple[Array, Array]:
         return lax.map(tile.weights, jnp.arange(tile.number))
 
-    return lanes._replace(weighed=tiled(run, lanes))
+    return lanes._replace(weights=tiled(run, lanes))
 
 
 def joined(x: Array) -> Array:
@@ -238,8 +239,8 @@ def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tup
 
     def step(carry: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, Array]:
         (message, before, kept), (matrix, exponent) = carry, given
-        top = _most(jnp.where(message > 0, exponent, jnp.iinfo(jnp.int32).min // 2))
-        new = barrier(_times(barrier(message * scaled(exponent - top, message.dtype)), matrix))
+        in_range, top = ranged(message, exponent)
+        new = barrier(_times(barrier(in_range), matrix))
         peak = _most(new)
         scale, e = _power(peak)
         return (new * scale, before + top + e, kept & safe(peak)), message
@@ -255,7 +256,7 @@ def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
 
     def step(message: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
         matrix, exponent = given
-        new = _times(message, jnp.swapaxes(matrix, 0, 1)) * scaled(exponent - _most(exponent), message.dtype)
+        new = _times(message, jnp.swapaxes(matrix, 0, 1)) * _scaled(exponent - _most(exponent), message.dtype)
         new = barrier(new)
         return new * _power(_most(new))[0], message
 
@@ -360,7 +361,13 @@ def _sum(x: Array) -> Array:
     return sum((x[k] for k in range(1, len(x))), x[0])
 
 
-def scaled(exponent: Array, dtype: Any) -> Array:
+def ranged(x: Array, exponent: Array) -> tuple[Array, Array]:
+    """x 2^exponent (K, lane) over 2^top, and top, the largest exponent of those that are not zero."""
+    top = _most(jnp.where(x > 0, exponent, jnp.iinfo(jnp.int32).min // 2))
+    return x * _scaled(exponent - top, x.dtype), top
+
+
+def _scaled(exponent: Array, dtype: Any) -> Array:
     """2^exponent for exponents of at most 0."""
     return jnp.exp2(jnp.maximum(exponent, jnp.finfo(dtype).minexp).astype(dtype))
 

@@ -130,16 +130,20 @@ class PaddedDirichlet(Dirichlet):
     def support(self) -> Any:
         return PaddedSimplex(self.sizes)
 
+    @property
+    def real(self) -> Array:
+        """Whether an entry is one, or padding, ``(*batch, K)``."""
+        return _real(self.sizes, self.event_shape[0])
+
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        shape = (*sample_shape, *self.batch_shape, *self.event_shape)
-        real = _real(self.sizes, shape[-1])
+        real, shape = self.real, (*sample_shape, *self.batch_shape, *self.event_shape)
         logs = log_gamma_variates(key, jnp.where(real, self.concentration, 1.0), shape)
         value = jax.nn.softmax(jnp.where(real, logs, -jnp.inf), axis=-1)
         return jnp.where(real, jnp.maximum(value, jnp.finfo(value.dtype).tiny), 0.0)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
-        real, alpha = _real(self.sizes, self.event_shape[0]), self.concentration
+        real, alpha = self.real, self.concentration
         powers = jnp.where(real, (alpha - 1) * jnp.log(jnp.where(real, value, 1.0)), 0.0)
         normaliser = jnp.where(real, gammaln(jnp.where(real, alpha, 1.0)), 0.0).sum(-1) - gammaln(alpha.sum(-1))
         return powers.sum(-1) - normaliser
