@@ -70,6 +70,9 @@ def fit(
             "constant_data": constant_data(bound),
             "sampler_state": saved_state(run.state),
         }
+        moments = sampler.moments(run.state, bound) if hasattr(sampler, "moments") else {}
+        groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
+        groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
         tree = to_datatree(groups, bound, read(data))
     tree.attrs = _attributes(model, method, random, run)
     return tree if previous is None else joined(previous, tree, sampler)

@@ -147,8 +147,9 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
         for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
             steps = _steps(getattr(sampler, verb), width, buffer)
             lowered[verb] = jax.jit(steps).lower(count, count, state, data)
+    options = dict(getattr(sampler, "compiler_options", ())) if jax.default_backend() == "cpu" else {}
     with ThreadPoolExecutor(len(lowered)) as pool:
-        code = dict(zip(lowered, pool.map(lambda item: item.compile(), lowered.values()), strict=True))
+        code = dict(zip(lowered, pool.map(lambda item: item.compile(options), lowered.values()), strict=True))
     code.setdefault("adapt", code["advance"])
     code.setdefault("prepare", lambda bound: bound)
     return Compiled(**code, first=buffer if independent else 1, buffer=buffer, seconds=time.perf_counter() - began)

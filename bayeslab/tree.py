@@ -26,7 +26,8 @@ def to_datatree(
     """Groups of variables with named dimensions and the coordinates that the data carry.
 
     groups: posterior, prior, predictions and the like (chain, draw, *site); sample_stats (chain, draw);
-    `history` (chain, step) or (chain, step, start); `sampler_state` (chain, ...).
+    `history` (chain, step) or (chain, step, start); `sampler_state` (chain, ...); `posterior_mean` and `posterior_sd`
+    (chain, *site).
     like: variables that have the dimensions of a site of another name.
     """
     from arviz_base import from_dict
@@ -38,7 +39,7 @@ def to_datatree(
     tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
     for name, layout in _LAYOUTS.items():
         if groups.get(name):
-            tree[name] = _raw(groups[name], layout)
+            tree[name] = _raw(groups[name], layout, dims)
     for name, entry in entries.items():
         if entry.categories and "observed_data" in tree.children and name in tree["observed_data"]:
             tree["observed_data"][name].attrs["categories"] = [str(label) for label in entry.categories]
@@ -121,16 +122,22 @@ def _axes(site: Site) -> list[str]:
     return names
 
 
-_LAYOUTS = {"history": ("chain", "step"), "sampler_state": ("chain",)}
+_LAYOUTS: dict[str, tuple[str, ...]] = {
+    "history": ("chain", "step"),
+    "sampler_state": ("chain",),
+    "posterior_mean": ("chain",),
+    "posterior_sd": ("chain",),
+}
 
 
-def _raw(group: Mapping[str, Array | np.ndarray], layout: tuple[str, ...]) -> Any:
-    """Variables whose leading dimensions are fixed and whose others need no names."""
+def _raw(group: Mapping[str, Array | np.ndarray], layout: tuple[str, ...], named: Mapping[str, list[str]]) -> Any:
+    """Variables whose leading dimensions are fixed; the others have the names of the site of this name."""
     from xarray import Dataset
 
     def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
         if layout == _LAYOUTS["history"] and value.ndim == 3:
             return (*layout, "start")
-        return layout + tuple(f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout)))
+        unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
+        return (*layout, *(named.get(name, unnamed)))
 
     return Dataset({name: (dims(name, value), value) for name, value in group.items()})

@@ -118,9 +118,11 @@ class PaddedDirichlet(Dirichlet):
         concentration, sizes = jnp.asarray(concentration), jnp.asarray(sizes)
         width = concentration.shape[-1]
         if not isinstance(sizes, jax.core.Tracer):
-            for place, size in np.ndenumerate(np.asarray(sizes)):
-                if not 1 <= size <= width or size != int(size):
-                    raise ValueError(f"sizes has {size} at {list(place)}; expected an integer from 1 to {width}")
+            given = np.asarray(sizes)
+            wrong = np.argwhere((given < 1) | (given > width) | (given != np.floor(given)))
+            if len(wrong):
+                place = wrong[0].tolist()
+                raise ValueError(f"sizes has {given[tuple(place)]} at {place}; expected an integer from 1 to {width}")
         shape = np.broadcast_shapes(concentration.shape, (*sizes.shape, width))
         self.sizes = jnp.broadcast_to(sizes, shape[:-1])
         kept = jnp.where(_real(self.sizes, width), jnp.broadcast_to(concentration, shape), 0.0)

@@ -69,7 +69,7 @@ def _stepped(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -
     number = jnp.minimum(state.number + 1, MEMORY + 1)
     close = gain < CLOSE
     leaps = grown & ~small & (~close | (number > 1))
-    leap = jnp.where(close, _crossing(inputs, outputs, number), state.at + LENGTH * (there - state.at))
+    leap = jnp.where(close, crossing(inputs, outputs, number), state.at + LENGTH * (there - state.at))
     if_grown = Ascent(new, objective, jnp.where(leaps, leap, there), leaps, inputs, outputs, number, grown)
     no = jnp.zeros_like(grown)
     undone = state._replace(at=state.outputs[-1], leapt=no, number=jnp.zeros_like(number))
@@ -77,7 +77,7 @@ def _stepped(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -
     return kept._replace(converged=~state.leapt & (small | ~grown) & jnp.isfinite(state.objective))
 
 
-def _crossing(inputs: Array, outputs: Array, number: Array) -> Array:
+def crossing(inputs: Array, outputs: Array, number: Array) -> Array:
     """Where the map, linear through its last values, stays where it is, as nearly as can be."""
     steps = outputs - inputs
     known = (jnp.arange(MEMORY) >= MEMORY + 1 - number)[:, None]
@@ -85,6 +85,6 @@ def _crossing(inputs: Array, outputs: Array, number: Array) -> Array:
     size = jnp.linalg.norm(changes, axis=1, keepdims=True)
     scale = jnp.where(size > 0, size, 1.0)
     changes, moves = changes / scale, moves / scale
-    ridge = 10 * jnp.finfo(steps.dtype).eps * jnp.eye(MEMORY)
+    ridge = 10 * jnp.finfo(steps.dtype).eps * jnp.eye(MEMORY, dtype=steps.dtype)
     weights = jnp.linalg.solve(changes @ changes.T + ridge, changes @ steps[-1])
     return outputs[-1] - weights @ moves

@@ -17,7 +17,9 @@ from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
 from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
+from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
+from bayeslab.methods.membership_point import membership_point
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
@@ -43,11 +45,14 @@ class EM:
     It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; the best is the result, group `history` has all.
+    counts: climb with counts of origins in a program of mixed membership (`bayeslab.membership`), True or False; by
+    default where there are more than 100,000 origins. Steps are then Newton's.
     """
 
     num_steps: int = 1000
     num_starts: int = 10
     collapse: tuple[str, ...] = ()
+    counts: bool | None = None
 
     num_samples = 1
     num_chains = 1
@@ -62,6 +67,8 @@ class EM:
         return self.num_steps
 
     def plan(self, bound: Bound) -> Sampler:
+        if (membership := membership_to_count(bound, self.counts)) is not None:
+            return best_of(membership_point(membership, bound), self.num_starts, "log_joint")
         left = continuous(bound, self)
         if not isinstance(left.transform, Marginal):
             raise ValueError(

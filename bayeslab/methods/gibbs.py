@@ -14,7 +14,9 @@ from numpyro.infer.mcmc import MCMCKernel
 from bayeslab.compress import Group, Groups, compressible, pieces, summarised
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
+from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
+from bayeslab.methods.membership_gibbs import MembershipGibbs
 from bayeslab.methods.settings import require_blocks, require_count, require_positive
 from bayeslab.order import Block, blocked, joint_blocks, order
 from bayeslab.program import Bound, Values, evaluate, structure
@@ -37,6 +39,8 @@ class Gibbs:
     modes.
     thinning: keep one draw in so many.
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
+    counts: draw, count and forget the origins of a program of mixed membership (`bayeslab.membership`), True or False;
+    by default where there are more than 100,000 of them. Chains then start near a maximum of the likelihood.
     """
 
     num_warmup: int = 200
@@ -44,15 +48,18 @@ class Gibbs:
     num_chains: int = 4
     thinning: int = 1
     joint: tuple[tuple[str, ...], ...] = ()
+    counts: bool | None = None
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
         require_blocks(self, "joint")
 
-    def plan(self, bound: Bound) -> "SweepSampler | BlockSampler":
+    def plan(self, bound: Bound) -> "SweepSampler | BlockSampler | MembershipGibbs":
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
+        if (membership := membership_to_count(bound, self.counts)) is not None:
+            return MembershipGibbs(membership, structure(bound), self.num_warmup)
         found = find_all(bound)
         rest = [one for one in found if one.rule is None]
         for one in rest:

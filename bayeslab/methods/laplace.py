@@ -12,6 +12,8 @@ from jax.flatten_util import ravel_pytree
 from bayeslab import unconstrained
 from bayeslab.collapse import most_probable
 from bayeslab.draws import Draws, Sampler
+from bayeslab.membership.found import membership_to_count
+from bayeslab.methods.membership_point import membership_point
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
@@ -31,11 +33,14 @@ class MAP:
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
     have their most probable values given these.
     num_starts: random starts, run together; the best is the result, group `history` has all.
+    counts: climb with counts of origins in a program of mixed membership (`bayeslab.membership`), True or False; by
+    default where there are more than 100,000 origins.
     """
 
     num_steps: int = 1000
     num_starts: int = 1
     collapse: tuple[str, ...] = ()
+    counts: bool | None = None
 
     num_samples = 1
     num_chains = 1
@@ -50,6 +55,8 @@ class MAP:
         return self.num_steps
 
     def plan(self, bound: Bound) -> Sampler:
+        if (found := membership_to_count(bound, self.counts)) is not None:
+            return best_of(membership_point(found, bound), self.num_starts, "log_joint")
         left = continuous(bound, self)
         summary = summary_of(left, EVALUATIONS * self.num_starts)
         sampler = best_of(PointSampler(summary.structure(left)), self.num_starts, "log_joint")

@@ -17,8 +17,10 @@ from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
 from bayeslab.expectation import has_expectations, made_of_prior, mean_prior, require_linear, stored, structured
+from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
+from bayeslab.methods.membership_mean_field import membership_mean_field
 from bayeslab.methods.minibatches import BatchSampler, Subsample, batch_of, subsamples
 from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
@@ -45,6 +47,8 @@ class MeanField:
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
     There are num_steps of them, the result has the sites that batches share, and its bound is an average of noisy ones,
     with its standard error (`bayeslab.methods.minibatches`).
+    counts: keep origins of a program of mixed membership as expected counts (`bayeslab.membership`), True or False; by
+    default where there are more than 100,000 of them.
     """
 
     num_steps: int = 2000
@@ -52,6 +56,7 @@ class MeanField:
     num_starts: int = 10
     tolerance: float = 1e-6
     joint: tuple[tuple[str, ...], ...] = ()
+    counts: bool | None = None
 
     num_chains = 1
     thinning = 1
@@ -69,6 +74,8 @@ class MeanField:
     def plan(self, bound: Bound) -> Sampler:
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
+        if (membership := membership_to_count(bound, self.counts)) is not None:
+            return best_of(membership_mean_field(membership, bound, self.tolerance), self.num_starts, "elbo")
         if plates := subsamples(bound):
             return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")
         found = find_all(bound)

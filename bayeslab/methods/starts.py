@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from bayeslab.draws import Draws, Sampler, State, prepared
@@ -33,6 +34,17 @@ class BestOf:
 
     def prepare(self, bound: Bound) -> Any:
         return prepared(self.inner, bound)
+
+    @property
+    def compiler_options(self) -> Any:
+        return getattr(self.inner, "compiler_options", ())
+
+    def moments(self, state: Starts, bound: Bound) -> dict[str, Any]:
+        """Of the best start of every chain."""
+        if not hasattr(self.inner, "moments"):
+            return {}
+        best = np.argmax(state.objective, axis=1)
+        return self.inner.moments(jax.tree.map(lambda leaf: leaf[np.arange(len(best)), best], state.inner), bound)
 
     def start(self, key: Array, data: Any) -> Starts:
         states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)

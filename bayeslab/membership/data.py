@@ -1,0 +1,72 @@
+"""What counting needs of a Bound: genotypes in bytes, and the priors of weights and components."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.distributions import PaddedDirichlet
+from bayeslab.membership.alleles import packed
+from bayeslab.membership.found import Membership
+from bayeslab.program import Bound, Values, blueprint, unwrapped
+from bayeslab.terms import terms, total
+
+
+class Counted(NamedTuple):
+    """bound: without the genotypes. alleles: those, see `packed`."""
+
+    bound: Bound
+    alleles: Array
+
+
+class Priors(NamedTuple):
+    """Concentrations of weights (individual, population) and components (population, locus, allele), and which alleles
+    a locus has, (locus, allele); in single precision."""
+
+    weights: Array
+    components: Array
+    real: Array
+
+
+def counted(found: Membership, bound: Bound) -> Counted:
+    """What all chains share."""
+    name = found.observed
+    alleles = packed(bound.observed[name], bound.present.get(name), found.shape)
+    return Counted(
+        replace(bound, observed=_without(bound.observed, name), present=_without(bound.present, name)), alleles
+    )
+
+
+def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Priors:
+    """At values of the other sites. shapes: the structure of the Bound."""
+    bound, size = whole(shapes, data), found.shape
+    drawn = terms(bound).priors
+    weights, components = (unwrapped(drawn[n].distribution(bound, others)) for n in (found.weights, found.components))
+    real = jnp.ones((size.loci, size.alleles), bool)
+    if isinstance(components, PaddedDirichlet):
+        real = jnp.broadcast_to(components.real, (size.populations, *real.shape))[0]
+    of_alleles = jnp.broadcast_to(components.concentration, (size.populations, *real.shape))
+    of_individuals = jnp.broadcast_to(weights.concentration, (size.individuals, size.populations))
+    return Priors(of_individuals.astype(jnp.float32), of_alleles.astype(jnp.float32), real)
+
+
+def log_prior(found: Membership, shapes: Any, data: Counted, values: Values) -> Array:
+    """Of weights, components and other sites."""
+    bound = whole(shapes, data)
+    mine = [term for term in terms(bound).terms if term.name not in (found.origins, found.observed)]
+    return total(mine, bound, {name: value.astype(bound.sites[name].dtype) for name, value in values.items()})
+
+
+def whole(shapes: Any, data: Counted) -> Bound:
+    """The Bound with genotypes that are none: what depends on them is not computed."""
+    shape = blueprint(shapes)
+    zeros = (
+        {n: jnp.zeros(one.shape, one.dtype) for n, one in part.items()} for part in (shape.observed, shape.present)
+    )
+    observed, present = zeros
+    return replace(data.bound, observed=observed | data.bound.observed, present=present | data.bound.present)
+
+
+def _without(values: Values, name: str) -> Values:
+    return {other: value for other, value in values.items() if other != name}

@@ -1,0 +1,147 @@
+"""Programs of mixed membership, found by their structure and proven on their data.
+
+    components_k  ~ Dirichlet                         population k: frequencies at every locus
+    weights_i     ~ Dirichlet                         individual i: shares of populations
+    z_ilc         ~ Categorical(weights_i)            origin of a copy
+    y_ilc         ~ Categorical(components_{z_ilc, l})
+
+whatever the sites are called and however the parameters of the first two depend on other sites. The densities of
+origins and of what is observed are compared with these for every element and every origin, so that a program that
+differs is refused.
+"""
+
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+
+from bayeslab.distributions import PaddedDirichlet
+from bayeslab.membership.alleles import MISSING, Shape
+from bayeslab.program import Bound, blueprint, structure
+from bayeslab.sweep import somewhere
+from bayeslab.terms import terms
+
+MANY = 100_000
+"""Origins from which on they are kept as counts."""
+TOLERANCE = 1e-4
+"""Of a log density, relative to 1 and its size; in single precision."""
+
+
+class Membership(NamedTuple):
+    """The sites of a program of mixed membership.
+
+    weights: (individual, population). components: (population, locus, allele). origins and observed:
+    (individual, locus, copy). others: latent sites that the priors of the first two may depend on.
+    """
+
+    weights: str
+    components: str
+    origins: str
+    observed: str
+    others: tuple[str, ...]
+    shape: Shape
+
+
+def membership(bound: Bound) -> Membership:
+    """The sites of a program of mixed membership; raises ValueError with the reason where a program is none."""
+    found = _structure(structure(bound))
+    if isinstance(found, str):
+        raise ValueError(found)
+    gap = _largest_gap(bound, found)
+    if not gap < TOLERANCE:
+        raise ValueError(
+            f"sites '{found.origins}' and '{found.observed}' are not origins and what they show: their log densities "
+            f"differ from these by {gap:.2g}"
+        )
+    return found
+
+
+@lru_cache(maxsize=64)
+def _structure(shapes: tuple) -> Membership | str:
+    """What the sites are, by their types and shapes, or why they are not."""
+    bound = blueprint(shapes)
+    found, sites = terms(bound), bound.sites
+    discrete = [name for name in bound.latent if sites[name].is_discrete]
+    if bound.transform is not None or len(discrete) != 1:
+        return f"it has {len(discrete)} discrete latent sites, where one of origins is expected"
+    [origins] = discrete
+    children = [term for term in found.terms if origins in term.depends and term.name != origins]
+    if len(children) != 1 or sites[children[0].name].role != "observed":
+        return f"site '{origins}' is not the parent of one observed site alone"
+    [child] = children
+    if len(found.priors[origins].depends) != 1 or len(child.depends - {origins}) != 1:
+        return f"sites '{origins}' and '{child.name}' do not have the probabilities of one site each"
+    [weights], [components] = found.priors[origins].depends, child.depends - {origins}
+    for name in (weights, components):
+        if found.priors[name].kind not in (dist.Dirichlet, PaddedDirichlet) or sites[name].event_dim != 1:
+            return f"site '{name}' is not Dirichlet"
+    size, table = sites[origins].shape, sites[components].shape
+    expected = (
+        "(individual, locus, copy) with weights (individual, population) and components (population, locus, allele)"
+    )
+    fits = len(size) == 3 and len(table) == 3 and sites[child.name].shape == size and table[1] == size[1]
+    if not fits or sites[weights].shape != (size[0], table[0]) or table[2] > MISSING:
+        return f"site '{origins}' has shape {size}; expected {expected}"
+    choices = found.priors[origins].choices
+    if choices is None or choices.tolist() != [*range(table[0])]:
+        return f"site '{origins}' does not have one of {table[0]} populations"
+    others = tuple(name for name in bound.latent if name not in (weights, components, origins))
+    known = {weights, components, origins, child.name, *others}
+    if set(sites) != known or any(term.depends & {weights, components} and term.name in others for term in found.terms):
+        return f"it has more sites than {sorted(known)}, or such that depend on '{weights}' or '{components}'"
+    return Membership(
+        weights, components, origins, child.name, others, Shape(size[0], size[1], size[2], table[2], table[0])
+    )
+
+
+def _largest_gap(bound: Bound, found: Membership) -> float:
+    """Of log densities from those that the counts are of, with origins mixed, and with each of them everywhere where
+    there are few."""
+    compared = jax.jit(partial(_gap, found=found))
+    each = range(found.shape.populations) if np.prod(found.shape[:3]) <= MANY else ()
+    origins = [(0, 1), *((k, 0) for k in each)]
+    keys = jax.random.split(jax.random.PRNGKey(0))
+    return max(float(compared(keys[mixed], np.int32(k), np.int32(mixed), bound)) for k, mixed in origins)
+
+
+def _gap(key: Array, first: Array, mixed: Array, bound: Bound, found: Membership) -> Array:
+    """At random weights and components."""
+    values = {name: value for name, value in somewhere(key, bound).items() if name != found.origins}
+    individual, locus, copy = (jax.lax.broadcasted_iota(jnp.uint32, found.shape[:3], axis) for axis in range(3))
+    hashed = ((individual * 73 + locus) * 31 + copy) * jnp.uint32(2654435761) >> jnp.uint32(16)
+    origin = (first.astype(jnp.uint32) + mixed.astype(jnp.uint32) * hashed) % found.shape.populations
+    at = values | {found.origins: origin.astype(bound.sites[found.origins].dtype)}
+    named = {term.name: term for term in terms(bound).terms}
+    prior, shown = (named[name].density(bound, at) for name in (found.origins, found.observed))
+    if prior.shape != origin.shape or shown.shape != origin.shape:
+        return jnp.array(jnp.inf)
+    weight = jnp.log(values[found.weights][individual, origin])
+    component = jnp.log(values[found.components][origin, locus, bound.observed[found.observed]])
+    if found.observed in bound.present:
+        component = jnp.where(bound.present[found.observed], component, 0.0)
+    return jnp.maximum(_difference(prior, weight), _difference(shown, component))
+
+
+def _difference(found: Array, expected: Array) -> Array:
+    gap = jnp.where(found == expected, 0.0, jnp.abs(found - expected) / (1 + jnp.abs(expected)))
+    return jnp.where(jnp.isnan(gap), jnp.inf, gap).max()
+
+
+def membership_to_count(bound: Bound, wanted: bool | None) -> Membership | None:
+    """The sites of a program whose origins a method will keep as counts, or None where it will not.
+
+    wanted: by default where there are more than MANY origins. Raises ValueError with the reason where it is wanted and
+    the program has none.
+    """
+    if wanted is False or (wanted is None and sum(np.prod(bound.sites[n].shape) for n in bound.latent) <= MANY):
+        return None
+    try:
+        return membership(bound)
+    except ValueError as reason:
+        if wanted:
+            raise ValueError(f"origins cannot be kept as counts: {reason}; leave counts out") from None
+        return None

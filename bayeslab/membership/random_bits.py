@@ -1,0 +1,41 @@
+"""Uniform numbers of a counter, computed where they are used.
+
+The generator is that of JAX, Threefry-2x32 with twenty rounds (Salmon, Moraes, Dror and Shaw 2011, Parallel random
+numbers: as easy as 1, 2, 3). JAX computes it in a loop over rounds, through memory, on a CPU; written out it becomes a
+part of the loop that uses the numbers, for about a tenth of the cost.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+ROUNDS = 20
+BITS = 24
+"""Of a uniform number: as many as a number in single precision has."""
+
+
+def uniforms(key: Array, row: Array, column: Array) -> tuple[Array, Array]:
+    """Two numbers from (0, 1), in single precision, for every pair of counters; all are uint32. key: (2,)."""
+    first, second = threefry(key, row, column)
+    return _uniform(first), _uniform(second)
+
+
+def threefry(key: Array, row: Array, column: Array) -> tuple[Array, Array]:
+    """Two words of 32 bits for every pair of counters."""
+    keys = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
+    x, y = row + keys[0], column + keys[1]
+    for number in range(ROUNDS):
+        cycle, place = divmod(number, 4)
+        x = x + y
+        y = _rotated(y, ROTATIONS[cycle % 2][place]) ^ x
+        if place == 3:
+            x, y = x + keys[(cycle + 1) % 3], y + keys[(cycle + 2) % 3] + jnp.uint32(cycle + 1)
+    return x, y
+
+
+def _rotated(word: Array, by: int) -> Array:
+    return (word << jnp.uint32(by)) | (word >> jnp.uint32(32 - by))
+
+
+def _uniform(word: Array) -> Array:
+    return ((word >> jnp.uint32(32 - BITS)).astype(jnp.int32).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-BITS)

@@ -1,0 +1,140 @@
+"""Gibbs sampling of a program of mixed membership at size: origins are drawn, counted and forgotten."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+from jax import Array
+from numpyro.infer.mcmc import MCMCKernel
+
+from bayeslab.draws import Draws
+from bayeslab.membership.alleles import Counts, drawn_counts
+from bayeslab.membership.ascent import climb, joined, split, top
+from bayeslab.membership.data import Counted, counted, log_prior, priors, whole
+from bayeslab.membership.dirichlet import dirichlet
+from bayeslab.membership.found import Membership
+from bayeslab.membership.likeliest import Likeliest
+from bayeslab.membership.spectral import spectral_start
+from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
+from bayeslab.methods.membership_point import WIDE, keeps_components
+from bayeslab.program import Bound, Values
+from bayeslab.sweep import somewhere
+from bayeslab.terms import terms, total
+
+CLIMB = 30
+"""Steps towards the maximum of the likelihood before the first sweep, at most; from anywhere hundreds would be needed."""
+
+
+class Sweep(NamedTuple):
+    """number: of sweeps made. sums: of components and of their squares, over the draws, where they are not kept.
+
+    others: the state of the kernel of the other sites, None where there are none.
+    """
+
+    weights: Array
+    components: Array
+    others: Any
+    key: Array
+    number: Array
+    sums: tuple[Array, Array] | None
+
+
+@dataclass(frozen=True)
+class Others:
+    """The program of the other sites given weights and components."""
+
+    found: Membership
+    structure: Any
+
+    def __call__(self, data: Counted, weights: Array, components: Array) -> None:
+        bound = whole(self.structure, data)
+        of = terms(bound)
+        values: Values = {}
+        for name in self.found.others:
+            values[name] = numpyro.sample(name, of.priors[name].distribution(bound, values))
+        values |= {self.found.weights: weights, self.found.components: components}
+        mine = [term for term in of.terms if term.name in (self.found.weights, self.found.components)]
+        numpyro.factor("given", total(mine, bound, values))
+
+
+@dataclass(frozen=True)
+class MembershipGibbs:
+    """found: the sites. structure: of the Bound."""
+
+    found: Membership
+    structure: Any
+    num_warmup: int
+
+    compiler_options = WIDE
+
+    def prepare(self, bound: Bound) -> Counted:
+        return counted(self.found, bound)
+
+    def start(self, key: Array, data: Counted) -> Sweep:
+        """Near the maximum of the likelihood, where another key may lead to another one."""
+        keys, alleles, shape = jax.random.split(key, 4), data.alleles, self.found.shape
+        anywhere = somewhere(keys[0], whole(self.structure, data))
+        prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
+        density = Likeliest(alleles, shape, prior)
+        first = climb(joined(*spectral_start(keys[1], alleles, shape, prior.real)))
+        weights, components = split(top(first, density.step, density.inside, CLIMB).at, shape)
+        others = None
+        if self.found.others:
+            others = self._kernel(keys[2], data, weights, components)[1]
+        sums = None if keeps_components(self.found) else (jnp.zeros_like(components),) * 2
+        return Sweep(weights, components, others, keys[3], jnp.array(0), sums)
+
+    def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
+        found, (key, *keys) = self.found, jax.random.split(state.key, 4)
+        others, kernel = {}, None
+        if found.others:
+            kernel, _ = self._kernel(keys[0], data, state.weights, state.components)
+            others = kernel.postprocess_fn((data, state.weights, state.components), {})(state.others.z)
+        prior = priors(found, self.structure, data, others)
+        counts = drawn_counts(keys[0], state.weights, state.components, data.alleles, found.shape)
+        weights = dirichlet(keys[1], prior.weights + counts.individuals, jnp.array(True))
+        components = dirichlet(keys[2], prior.components + counts.alleles, prior.real)
+        new, stats = state.others, {}
+        if kernel is not None:
+            now = (data, weights, components)
+            new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
+            others = {name: kernel.postprocess_fn(now, {})(new.z)[name] for name in found.others}
+            stats = {name: value for name, value in kernel_stats(new).items() if name != "lp"}
+        samples = {found.weights: weights, found.components: components} | others
+        stats["lp"] = log_prior(found, self.structure, data, samples) + _log_joint(counts, weights, components)
+        number = state.number + 1
+        sums = None
+        if state.sums is not None:
+            late = (number > self.num_warmup).astype(components.dtype)
+            sums = state.sums[0] + late * components, state.sums[1] + late * components**2
+            del samples[found.components]
+        return Sweep(weights, components, new, key, number, sums), Draws(samples, stats)
+
+    adapt = advance
+
+    def moments(self, state: Sweep, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        """Means and standard deviations (chain, *site) of sites that are not kept in every draw."""
+        if state.sums is None:
+            return {}
+        draws = np.maximum(np.asarray(state.number) - self.num_warmup, 1).reshape(-1, 1, 1, 1)
+        mean, square = (np.asarray(one) / draws for one in state.sums)
+        return {self.found.components: (mean, np.sqrt(np.maximum(square - mean**2, 0.0)))}
+
+    def _kernel(self, key: Array, data: Counted, weights: Array, components: Array) -> tuple[MCMCKernel, Any]:
+        """Of the other sites, and its first state."""
+        bound = whole(self.structure, data)
+        kernel = NUTSKernel(dense_pays(bound, self.found.others), 0.8, 10)(Others(self.found, self.structure))
+        return kernel, kernel.init(key, self.num_warmup, None, (data, weights, components), {})
+
+
+def _log_joint(counts: Counts, weights: Array, components: Array) -> Array:
+    """Of origins and what they show."""
+    return _powers(counts.individuals, weights) + _powers(counts.alleles, components)
+
+
+def _powers(counts: Array, probabilities: Array) -> Array:
+    each = jnp.where(counts > 0, counts * jnp.log(jnp.where(counts > 0, probabilities, 1.0)), 0.0)
+    return each.astype(jnp.result_type(float)).sum()

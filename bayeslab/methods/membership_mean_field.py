@@ -1,0 +1,92 @@
+"""Mean field of a program of mixed membership at size: Dirichlet factors, and origins with their best factor."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.draws import Draws
+from bayeslab.membership.ascent import Climb, climb, climbed, joined, split, top
+from bayeslab.membership.closest import Closest
+from bayeslab.membership.data import Counted, Priors, counted, priors
+from bayeslab.membership.dirichlet import dirichlet
+from bayeslab.membership.found import Membership
+from bayeslab.membership.likeliest import Likeliest
+from bayeslab.membership.spectral import spectral_start
+from bayeslab.methods.membership_point import WIDE, keeps_components
+from bayeslab.program import Bound, structure
+
+CLIMB = 30
+"""Steps towards the maximum of the likelihood before the first one, at most."""
+
+
+class Settled(NamedTuple):
+    climb: Climb
+    key: Array
+
+
+def membership_mean_field(found: Membership, bound: Bound, tolerance: float) -> "MembershipMeanField":
+    """Raises ValueError where other sites are latent, which have no factor in closed form."""
+    if found.others:
+        raise ValueError(f"sites {list(found.others)} have no factor in closed form; give them values, or use Gibbs()")
+    return MembershipMeanField(found, structure(bound), tolerance)
+
+
+@dataclass(frozen=True)
+class MembershipMeanField:
+    """found: the sites. structure: of the Bound."""
+
+    found: Membership
+    structure: Any
+    tolerance: float
+
+    compiler_options = WIDE
+
+    def prepare(self, bound: Bound) -> Counted:
+        return counted(self.found, bound)
+
+    def start(self, key: Array, data: Counted) -> Settled:
+        """The factors that follow from a maximum of the likelihood."""
+        (key, now), prior, shape = jax.random.split(key), self._prior(data), self.found.shape
+        density = Likeliest(data.alleles, shape, prior)
+        first = climb(joined(*spectral_start(now, data.alleles, shape, prior.real)))
+        best = top(first, density.step, density.inside, CLIMB)
+        return Settled(climb(Closest(data.alleles, shape, prior).around(*split(best.at, shape))), key)
+
+    def adapt(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
+        bound = Closest(data.alleles, self.found.shape, self._prior(data))
+
+        def step(state: Climb) -> Climb:
+            return climbed(state, bound.step, bound.inside, self.tolerance)
+
+        new = jax.lax.cond(state.climb.converged, lambda state: state, step, state.climb)
+        elbo = jnp.where(state.climb.converged, jnp.nan, new.objective)
+        return Settled(new, state.key), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
+
+    def advance(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
+        key, *now = jax.random.split(state.key, 3)
+        prior = self._prior(data)
+        weights, components = Closest(data.alleles, self.found.shape, prior).concentrations(state.climb.at)
+        drawn = {self.found.weights: dirichlet(now[0], weights, jnp.array(True))}
+        if keeps_components(self.found):
+            drawn[self.found.components] = dirichlet(now[1], components, prior.real)
+        return state._replace(key=key), Draws(drawn, {"evidence_bound": state.climb.objective})
+
+    def moments(self, state: Settled, bound: Bound) -> dict[str, tuple[Array, Array]]:
+        """Means and standard deviations (chain, *site) of components where their draws are not kept."""
+        if keeps_components(self.found):
+            return {}
+
+        def of_one(at: Array) -> tuple[Array, Array]:
+            prior = self._prior(Counted(bound, jnp.zeros(0)))
+            concentration = jnp.where(prior.real, jnp.exp(split(at, self.found.shape)[1]), 0.0)
+            total = concentration.sum(-1, keepdims=True)
+            mean = concentration / total
+            return mean, jnp.sqrt(mean * (1 - mean) / (total + 1))
+
+        return {self.found.components: jax.jit(jax.vmap(of_one))(state.climb.at)}
+
+    def _prior(self, data: Counted) -> Priors:
+        return priors(self.found, self.structure, data, {})

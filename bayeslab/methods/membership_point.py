@@ -1,0 +1,74 @@
+"""The maximum of the density of a program of mixed membership at size, origins summed over."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.draws import Draws
+from bayeslab.membership.alleles import expected_counts
+from bayeslab.membership.ascent import Climb, climb, climbed, joined, split
+from bayeslab.membership.data import Counted, Priors, counted, log_prior, priors
+from bayeslab.membership.found import Membership
+from bayeslab.membership.likeliest import Likeliest
+from bayeslab.membership.spectral import spectral_start
+from bayeslab.program import Bound, structure
+
+KEPT = 50_000
+"""Numbers up to which components are kept in every draw; of more, means and standard deviations are."""
+WIDE = (("xla_cpu_prefer_vector_width", 512),)
+"""Options of the compiler for loops over loci."""
+
+
+def membership_point(found: Membership, bound: Bound) -> "MembershipPoint":
+    """Raises ValueError where the density has no maximum: with a concentration below 1, or one that is latent."""
+    if found.others:
+        raise ValueError(f"with {list(found.others)} latent the density has no maximum; give them values")
+    sampler = MembershipPoint(found, structure(bound))
+    prior = jax.jit(sampler.prior)(Counted(bound, jnp.zeros(0)))
+    components = jnp.where(prior.real, prior.components, jnp.inf)
+    for name, smallest in ((found.weights, prior.weights.min()), (found.components, components.min())):
+        if smallest < 1:
+            raise ValueError(f"site '{name}' has a concentration of {smallest:.3g}: below 1 its density has no maximum")
+    return sampler
+
+
+def keeps_components(found: Membership) -> bool:
+    """Whether they are few enough to be kept in every draw."""
+    return found.shape.populations * found.shape.loci * found.shape.alleles <= KEPT
+
+
+@dataclass(frozen=True)
+class MembershipPoint:
+    """found: the sites. structure: of the Bound."""
+
+    found: Membership
+    structure: Any
+
+    compiler_options = WIDE
+
+    def prepare(self, bound: Bound) -> Counted:
+        return counted(self.found, bound)
+
+    def prior(self, data: Counted) -> Priors:
+        return priors(self.found, self.structure, data, {})
+
+    def start(self, key: Array, data: Counted) -> Climb:
+        return climb(joined(*spectral_start(key, data.alleles, self.found.shape, self.prior(data).real)))
+
+    def adapt(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
+        def step(state: Climb) -> Climb:
+            density = Likeliest(data.alleles, self.found.shape, self.prior(data))
+            return climbed(state, density.step, density.inside)
+
+        new = jax.lax.cond(state.converged, lambda state: state, step, state)
+        log_joint = jnp.where(state.converged, jnp.nan, new.objective)
+        return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
+
+    def advance(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
+        weights, components = split(state.at, self.found.shape)
+        log_sums = expected_counts(weights, components, data.alleles, self.found.shape)[1]
+        samples = {self.found.weights: weights, self.found.components: components}
+        return state, Draws(samples, {"lp": log_sums + log_prior(self.found, self.structure, data, samples)})

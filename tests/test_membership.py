@@ -1,0 +1,265 @@
+"""Mixed membership with origins kept as counts: the counts, and all methods beside enumeration and the engine."""
+
+from itertools import product
+from typing import Any
+
+import arviz_stats as azs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import xarray as xr
+from jax.extend.random import threefry_2x32
+from scipy.stats import chi2
+from test_structure import log_dirichlet_multinomial
+
+import bayeslab as bl
+from bayeslab.membership.alleles import Shape, drawn_counts, expected_counts, packed
+from bayeslab.membership.found import membership
+from bayeslab.membership.random_bits import threefry, uniforms
+from bayeslab.models import structure, structure_admixture, structure_correlated
+from bayeslab.program import precision
+from bayeslab.runner import compiled
+
+Array = np.ndarray[Any, Any]
+SHAPES = [
+    Shape(individuals=7, loci=30, copies=1, alleles=4, populations=2),
+    Shape(individuals=130, loci=300, copies=2, alleles=2, populations=3),
+    Shape(individuals=50, loci=200, copies=3, alleles=6, populations=5),
+    Shape(individuals=4, loci=2000, copies=2, alleles=9, populations=9),
+    Shape(individuals=5, loci=20_000, copies=2, alleles=2, populations=4),
+]
+EXAMPLE = structure_admixture.example()
+
+
+def test_bits_are_those_of_threefry() -> None:
+    key, counters = jnp.array([3, 2**31 + 7], jnp.uint32), jnp.arange(100, dtype=jnp.uint32) * 10**7
+    both = threefry(key, counters[:50], counters[50:])
+    np.testing.assert_array_equal(np.concatenate(both), threefry_2x32(key, counters))
+    u, v = uniforms(key, counters, counters)
+    assert all(0 < one.min() <= one.max() < 1 for one in (u, v))
+
+
+def simulated(shape: Shape, seed: int = 0) -> tuple[Array, Array, Array, Array]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, shape.alleles, shape[:3])
+    q = rng.dirichlet(np.ones(shape.populations), shape.individuals)
+    p = rng.dirichlet(np.ones(shape.alleles), (shape.populations, shape.loci))
+    return y, rng.random(y.shape) > 0.1, q, p
+
+
+def responsibilities(y: Array, present: Array, q: Array, p: Array) -> tuple[Array, Array]:
+    """Probabilities of origins (population, individual, locus, copy), 0 where nothing is shown; the log likelihood."""
+    each = q.T[:, :, None, None] * p[:, np.arange(p.shape[1])[:, None], y]
+    total = each.sum(0)
+    return np.where(present, each / total, 0.0), np.log(total[present]).sum()
+
+
+def of_alleles(values: Array, y: Array, alleles: int) -> Array:
+    """Sums (population, locus, allele)."""
+    return np.stack([np.where(y == j, values, 0.0).sum((1, 3)) for j in range(alleles)], -1)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_counts_are_expected_and_drawn(shape: Shape) -> None:
+    y, present, q, p = simulated(shape)
+    r, log_likelihood = responsibilities(y, present, q, p)
+    with precision():
+        data = packed(jnp.asarray(y), jnp.asarray(present), shape)
+        expected, found = expected_counts(q, p, data, shape)
+        drawn = drawn_counts(jnp.array([1, 2], jnp.uint32), q, p, data, shape)
+    np.testing.assert_allclose(found, log_likelihood, atol=1e-6 * present.sum() + 1e-4)
+    means = r.sum((2, 3)).T, of_alleles(r, y, shape.alleles)
+    variances = (r * (1 - r)).sum((2, 3)).T, of_alleles(r * (1 - r), y, shape.alleles)
+    for mean, variance, one, other in zip(
+        means, variances, map(np.asarray, expected), map(np.asarray, drawn), strict=True
+    ):
+        np.testing.assert_allclose(one, mean, rtol=1e-4, atol=1e-4)
+        assert other.sum() == present.sum()
+        large = variance > 5
+        if large.any():
+            assert np.abs((other - mean)[large] / np.sqrt(variance[large])).max() < 5.5
+
+
+def test_a_million_origins_have_their_probabilities() -> None:
+    """Chi-square of origins by individual and allele, against q_ik p_kj over its sum."""
+    shape = Shape(individuals=5, loci=100_000, copies=2, alleles=2, populations=4)
+    rng = np.random.default_rng(1)
+    q, table = rng.dirichlet(np.ones(4), 5), rng.dirichlet(np.ones(2), 4)
+    y = np.broadcast_to(rng.integers(0, 2, (5, 1, 2)), shape[:3])
+    p = np.broadcast_to(table[:, None], (4, 100_000, 2))
+    counted = drawn_counts(jnp.array([5, 6], jnp.uint32), q, p, packed(jnp.asarray(y), None, shape), shape).individuals
+    expected = (q[:, :, None] * table)[np.arange(5)[:, None], :, y[:, 0]]  # (individual, copy, population)
+    expected = 100_000 * (expected / expected.sum(-1, keepdims=True)).sum(1)
+    statistic = ((np.asarray(counted) - expected) ** 2 / expected).sum()
+    assert 1e-4 < chi2.sf(statistic, 5 * 3) < 1 - 1e-4
+
+
+def shared_ancestry(data: dict[str, Any]) -> Array:
+    """E[sum_k q_ik q_jk] for pairs of individuals, by enumeration of all origins."""
+    x, states, alpha = data["y"], data["num_populations"], data["alpha"]
+    places = np.argwhere(~np.ma.getmaskarray(x))
+    values = x[tuple(places.T)]
+    origins = np.array(list(product(range(states), repeat=len(places))), np.int8)
+    is_origin = (origins[:, :, None] == np.arange(states)).astype(np.int8)
+    mine = np.stack([is_origin[:, places[:, 0] == individual].sum(1) for individual in range(len(x))], 1)
+    log_joint = log_dirichlet_multinomial(mine, alpha).sum(1)
+    for locus, alleles in enumerate(data["num_alleles"]):
+        here = places[:, 1] == locus
+        counts = np.stack([is_origin[:, here & (values == j)].sum(1) for j in range(alleles)], -1)
+        log_joint += log_dirichlet_multinomial(counts, data["concentration"]).sum(-1)
+    weight = np.exp(log_joint - log_joint.max())
+    mean = (mine + alpha) / (mine + alpha).sum(-1, keepdims=True)
+    return np.einsum("a,aik,ajk->ij", weight / weight.sum(), mean, mean)[np.triu_indices(len(x), 1)]
+
+
+def test_gibbs_with_counts_is_the_posterior() -> None:
+    method = bl.Gibbs(num_samples=20_000, num_chains=2, counts=True)
+    tree = bl.fit(1, structure_admixture.model, EXAMPLE, method, progress=False)
+    assert "z" not in tree["posterior"]
+    q = tree["posterior"]["ancestry"].values
+    rows, columns = np.triu_indices(q.shape[2], 1)
+    found = xr.Dataset({"shared": (("chain", "draw", "pair"), (q[:, :, rows] * q[:, :, columns]).sum(-1))})
+    error = azs.mcse(found, method="mean")["shared"].values
+    gap = found["shared"].mean(("chain", "draw")).values - shared_ancestry(EXAMPLE)
+    assert np.abs(gap / error).max() < 4.5
+    p = tree["posterior"]["frequencies"].values
+    np.testing.assert_allclose(p.sum(-1), 1, atol=1e-5)
+    assert (p[..., [0, 2], 2] == 0).all()  # loci of two alleles
+
+
+def test_the_log_joint_is_that_of_origins_drawn_with_it() -> None:
+    """`lp` is the joint of counts and probabilities: its mean is that of the engine, which keeps all origins."""
+    both = [
+        bl.fit(
+            2,
+            structure_admixture.model,
+            EXAMPLE,
+            bl.Gibbs(num_samples=8000, num_chains=2, counts=counts),
+            progress=False,
+        )
+        for counts in (True, False)
+    ]
+    lp = [tree["sample_stats"]["lp"] for tree in both]
+    error = np.hypot(*(float(azs.mcse(one.to_dataset(), method="mean")["lp"]) for one in lp))
+    assert abs(float(lp[0].mean() - lp[1].mean())) < 4.5 * error
+
+
+def test_hyperparameters_are_drawn_with_counts() -> None:
+    data = EXAMPLE | {"alpha": None}
+    trees = [
+        bl.fit(3, structure_admixture.model, data, bl.Gibbs(num_samples=10_000, counts=counts), progress=False)
+        for counts in (True, False)
+    ]
+    alphas = [tree["posterior"].to_dataset()[["alpha"]] for tree in trees]
+    error = np.hypot(*(float(azs.mcse(one, method="mean")["alpha"]) for one in alphas))
+    assert abs(float(alphas[0]["alpha"].mean() - alphas[1]["alpha"].mean())) < 4.5 * error
+
+
+@pytest.mark.parametrize("method", [bl.MAP, bl.EM])
+def test_the_maximum_is_that_of_the_engine(method: Any) -> None:
+    data = structure_admixture.data() | {"alpha": 1.5, "concentration": 1.2}
+    trees = [
+        bl.fit(0, structure_admixture.model, data, method(num_starts=3, counts=counts), progress=False)
+        for counts in (True, False)
+    ]
+    lp = [float(tree["sample_stats"]["lp"].squeeze()) for tree in trees]
+    assert lp[0] > lp[1] - 0.1
+    assert trees[0].attrs["converged"] == 1
+
+
+def test_the_bound_is_that_of_the_engine() -> None:
+    data = structure_admixture.data()
+    bounds = [
+        bl.fit(0, structure_admixture.model, data, bl.MeanField(counts=counts, num_starts=5), progress=False).attrs[
+            "elbo"
+        ]
+        for counts in (True, False)
+    ]
+    np.testing.assert_allclose(bounds[0], bounds[1], atol=0.1)
+
+
+def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
+    method = bl.Gibbs(num_warmup=20, num_samples=50, num_chains=2, counts=True)
+    whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
+    monkeypatch.setattr("bayeslab.methods.membership_point.KEPT", 0)
+    compiled.cache_clear()
+    tree = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
+    assert "frequencies" not in tree["posterior"]
+    draws = whole["posterior"]["frequencies"]
+    assert tree["posterior_mean"]["frequencies"].dims == ("chain", *draws.dims[2:])
+    np.testing.assert_allclose(tree["posterior_mean"]["frequencies"], draws.mean("draw"), atol=1e-5)
+    np.testing.assert_allclose(tree["posterior_sd"]["frequencies"], draws.std("draw"), atol=1e-3)
+
+
+def test_draws_go_on() -> None:
+    short, long = (bl.Gibbs(num_warmup=10, num_samples=n, num_chains=2, counts=True) for n in (15, 30))
+    half = bl.fit(7, structure_admixture.model, EXAMPLE, short, progress=False)
+    whole = bl.fit(7, structure_admixture.model, EXAMPLE, long, progress=False)
+    twice = bl.fit(7, structure_admixture.model, EXAMPLE, short, previous=half, progress=False)
+    np.testing.assert_array_equal(twice["posterior"]["ancestry"], whole["posterior"]["ancestry"])
+
+
+def test_one_population_and_one_individual() -> None:
+    tree = bl.fit(
+        0, structure_admixture.model, EXAMPLE | {"num_populations": 1}, bl.Gibbs(10, 20, 1, counts=True), progress=False
+    )
+    np.testing.assert_array_equal(tree["posterior"]["ancestry"], 1.0)
+    one = {
+        "num_individuals": 1,
+        "num_alleles": np.array([2, 2]),
+        "num_populations": 1,
+        "y": np.array([[[0, 1], [1, 1]]]),
+    }
+    assert bl.fit(0, structure_admixture.model, one, bl.MAP(counts=True), progress=False)["posterior"]
+
+
+def wrong_origins(num_individuals: int, num_loci: int, num_populations: int) -> None:
+    with numpyro.plate("population", num_populations, dim=-2), numpyro.plate("locus", num_loci, dim=-1):
+        p = numpyro.sample("p", dist.Dirichlet(jnp.ones(2)))
+    with numpyro.plate("individual", num_individuals):
+        q = numpyro.sample("q", dist.Dirichlet(jnp.ones(num_populations)))
+    with (
+        numpyro.plate("individual", num_individuals, dim=-3),
+        numpyro.plate("locus", num_loci, dim=-2),
+        numpyro.plate("copy", 2, dim=-1),
+    ):
+        z = numpyro.sample("z", dist.Categorical(q[:, None, None]))
+        neighbour = jnp.roll(z, 1, axis=1)
+        numpyro.sample("y", dist.Categorical(p[neighbour, np.arange(num_loci)[:, None]]))
+
+
+WRONG = {
+    "neighbours": (
+        wrong_origins,
+        {"num_individuals": 3, "num_loci": 4, "num_populations": 2, "y": np.zeros((3, 4, 2), int)},
+    ),
+    "one origin of an individual": (structure.model, structure.example()),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_other_programs_are_refused(case: str) -> None:
+    model, data = WRONG[case]
+    with pytest.raises(ValueError, match=r"origins cannot be kept as counts: .*; leave counts out"):
+        bl.fit(0, model, data, bl.Gibbs(counts=True), progress=False)
+
+
+def test_the_names_of_sites_do_not_matter() -> None:
+    with precision():
+        found = membership(bl.bind(structure_correlated.model, structure_correlated.example() | {"alpha": None}))
+    assert found[:4] == ("ancestry", "frequencies", "z", "y")
+    assert set(found.others) == {"alpha", "ancestral", "drift"}
+
+
+def test_a_density_without_maximum_is_refused() -> None:
+    for method in (bl.MAP(counts=True), bl.EM(counts=True)):
+        with pytest.raises(ValueError, match=r"site 'ancestry' has a concentration of 0.7: below 1"):
+            bl.fit(0, structure_admixture.model, EXAMPLE, method, progress=False)
+        with pytest.raises(ValueError, match=r"with \['alpha'\] latent the density has no maximum"):
+            bl.fit(0, structure_admixture.model, EXAMPLE | {"alpha": None}, method, progress=False)
+    with pytest.raises(ValueError, match=r"sites \['alpha'\] have no factor in closed form"):
+        bl.fit(0, structure_admixture.model, EXAMPLE | {"alpha": None}, bl.MeanField(counts=True), progress=False)
