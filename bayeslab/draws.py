@@ -26,7 +26,9 @@ class Sampler(Protocol):
     """One chain, as pure functions of a Bound.
 
     A sampler may also have `prepare(bound)`: what all chains share, computed once a fit. The other functions are then
-    given its result in place of the Bound.
+    given its result in place of the Bound. `compiler_options`: for a CPU. `spreads`: a chain runs on many devices, so
+    chains follow each other. `moments(state, bound)`: means and standard deviations (chain, *site) of sites that draws
+    do not have.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """

@@ -1,7 +1,7 @@
 """Modes of a mixture-like posterior: which chains are in the same one, how high it is, and what it says.
 
 Besides the K! copies of every mode that `align` brings together there may be modes that no order of components makes
-equal, and a chain seldom leaves one. Averages over chains then describe no mode at all, so each mode has its own here.
+equal, and chains seldom move between them. An average over such chains describes no mode, so each has its own here.
 """
 
 from __future__ import annotations
@@ -18,61 +18,125 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xarray import DataArray, Dataset, DataTree
 
+    Dims = str | Sequence[str]
     Array = NDArray[Any]
 
 SAMPLE = ("chain", "draw")
-COLUMNS = ("share", "log_joint", "log_joint_sd", "num_chains", "mode_of_chain", "distance", "mode", "chain_")
-NOISE = 1e-6
-"""What is smaller, as a share of the largest value of the site, is rounding."""
-SAME = 1e-3
-"""The spread, as a share of the same, of what does not vary: that is how exactly optimisers agree."""
+NAMES = {"share", "num_chains", "log_joint", "log_joint_sd", "mode_of_chain", "distance", "mode", "chain_"}
+NOISE = 1e-6  # of the largest value of a site: what is smaller is rounding
+SAME = 1e-3  # of the largest value of a site: how exactly optimisers agree
 
 
 def modes(
-    tree: DataTree, site_dims: Mapping[str, str | Sequence[str]], labels: Sequence[str] = (), max_distance: float = 1.0
+    tree: DataTree, site_dims: Mapping[str, Dims], labels: Sequence[str] = (), max_distance: float = 1.0
 ) -> Dataset:
-    """One row a mode, the highest mean log joint first, and the mode of every chain.
+    """One row a mode, the highest log joint first, and the mode of every chain.
 
     site_dims, labels: as in `align`.
-    max_distance: of two chains in one mode.
-    share: of the draws, which is no probability of the mode: it depends on where the chains started. num_chains.
-    log_joint, log_joint_sd: mean and sd over the draws of the mode, NaN without lp; then the largest share comes first.
-    mode_of_chain (chain,); distance (chain, chain_): how clear the decision was.
-    Every float site: its mean over the aligned draws of the mode, (mode, *site). Every site of labels: the
-        probabilities of the components, (mode, *site, component).
+    max_distance: how far apart two chains of one mode may be.
+    share: of the draws; no probability of the mode, since it depends on where the chains started. num_chains.
+    log_joint, log_joint_sd: mean and sd over the draws of the mode; NaN without lp, then the largest share is first.
+    mode_of_chain (chain,). distance (chain, chain_): shows how clear the decision was.
+    Every float site: its mean over the aligned draws of the mode, (mode, *site), in one order of components.
+    Every site of labels: the probabilities of the components, (mode, *site, component).
 
-    The distance of two chains, aligned to each other, is that of the component in which they differ most: the mean over
-    its features of (difference of the chain means)^2 / (variance within the chains). Chains no further apart than
-    max_distance are in one mode, and so is who is linked through others. At distance 1 the means are one sd apart
-    and R-hat is sqrt(1 + 1 / 2) = 1.22. Chains of one distribution with n effective draws each are 2 / n apart, so
-    slow chains stay together from about n = 15 on, and components with many features earlier.
+    Two chains are aligned to each other. A component is apart by the mean over its features of (difference of the
+    chain means)^2 / (variance within the chains), and the chains by the component that is farthest apart. Chains within
+    max_distance are in one mode, and so are those that others link. At distance 1 the means are one sd apart, which
+    R-hat shows as sqrt(1 + 1 / 2) = 1.22; chains of one distribution with n effective draws each are some 2 / n apart.
 
-    Not seen: modes that differ in sites outside site_dims alone, or by little in few of many features. A chain that moves
-    between modes counts as one: with the mode where it spends more than two thirds, else as a mode of its own; several
-    such chains may link the modes. Point estimates are together if they agree to 1e-3 of the largest value of a site.
+    Not seen: modes that differ only in sites outside site_dims, or by little in few of many features. A chain that
+    moves between two modes counts as one: it belongs where it spends more than two thirds of its draws, else it is a
+    mode of its own, and several such chains may link the two. Chains that have not mixed (n below 15) may look like
+    modes. Point estimates are together if they agree to some 1e-3 of the largest value of a site.
     Raises ValueError for what `align` refuses, for values that are not finite, for a site named like a column.
     """
     from scipy.sparse.csgraph import connected_components
-    from xarray import DataArray, Dataset, concat
+    from xarray import concat
 
     _check(tree, site_dims, max_distance)
-    tree = align(tree, site_dims, labels)
-    distance = _distances(tree, site_dims)
-    _, place = connected_components(distance <= max_distance, directed=False)
-    parts = [np.flatnonzero(place == part) for part in np.unique(place)]
-    heights = _heights(tree)
-    parts.sort(key=lambda chains: (-np.nan_to_num(heights[chains].mean(), nan=-np.inf), -len(chains), chains[0]))
+    aligned = align(tree, site_dims, labels)
+    posterior, lp = aligned["posterior"].to_dataset(), _log_joint(aligned)
+    distance = _distances(posterior[list(site_dims)], lp, site_dims)
+    part = connected_components(distance <= max_distance, directed=False)[1]
+    groups = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
+    groups.sort(key=lambda chains: (-lp[chains].mean().fillna(-np.inf).item(), -len(chains)))
 
-    best = align(_only(tree, parts[0]), site_dims, labels)
-    others = [align(_only(tree, chains), site_dims, labels, reference=best) for chains in parts[1:]]
-    means = concat([_means(part["posterior"].to_dataset(), labels) for part in (best, *others)], dim="mode")
+    best = align(_chains(posterior, lp, groups[0]), site_dims, labels)
+    others = [align(_chains(posterior, lp, chains), site_dims, labels, reference=best) for chains in groups[1:]]
+    rows = [_row(mode, site_dims, labels) for mode in (best, *others)]
+    table = concat(rows, dim="mode", data_vars="all", join="exact")
+    mode_of_chain = [next(mode for mode, chains in enumerate(groups) if chain in chains) for chain in range(len(part))]
+    return table.assign(
+        share=table["num_chains"] / len(part),
+        mode_of_chain=("chain", mode_of_chain),
+        distance=(("chain", "chain_"), distance),
+    ).assign_coords(mode=range(len(rows)), chain=lp["chain"].values, chain_=lp["chain"].values)
 
-    mode_of_chain = np.empty(len(place), int)
-    for mode, chains in enumerate(parts):
-        mode_of_chain[chains] = mode
-    number = np.array([len(chains) for chains in parts])
-    return Dataset(
-        {
-            "share": ("mode", number / len(place)),
-        }
-    )
+
+def _distances(posterior: Dataset, lp: DataArray, site_dims: Mapping[str, Dims]) -> Array:
+    """Between all chains, every two aligned to each other: chains of different modes have no common order."""
+    found = np.zeros((lp.sizes["chain"], lp.sizes["chain"]))
+    for pair in combinations(range(len(found)), 2):
+        two = align(_chains(posterior, lp, pair), site_dims)["posterior"].to_dataset()
+        found[pair] = found[pair[::-1]] = _distance(two, site_dims)
+    return found
+
+
+def _distance(two: Dataset, site_dims: Mapping[str, Dims]) -> float:
+    """How far apart two chains are in their worst component: mean squared difference in within-chain sd."""
+    squares, varies = [], []
+    for site, dims in site_dims.items():
+        values = two[site].transpose(*SAMPLE, dims if isinstance(dims, str) else dims[0], ...).values.astype(float)
+        values = values.reshape(*values.shape[:3], -1)
+        resolution = np.abs(values).max()
+        difference, sd = np.abs(np.subtract(*values.mean(1))), np.sqrt(values.var(1).mean(0))
+        scale = np.where(sd > NOISE * resolution, sd, SAME * resolution)
+        varies.append(np.maximum(difference, sd) > NOISE * resolution)
+        squares.append(np.square(np.divide(difference, scale, out=np.zeros_like(sd), where=varies[-1])))
+    features = np.concatenate(varies, axis=1).sum(1)
+    return float((np.concatenate(squares, axis=1).sum(1) / np.maximum(features, 1)).max())
+
+
+def _row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Dataset:
+    """What is known about the chains of one mode."""
+    from xarray import concat
+
+    posterior, lp = tree["posterior"].to_dataset(), tree["sample_stats"]["lp"]
+    permutation = tree["alignment"]["permutation"]
+    numeric = [site for site, x in posterior.data_vars.items() if x.dtype.kind == "f" or site in sites]
+    own = {"num_chains": lp.sizes["chain"], "log_joint": lp.mean(), "log_joint_sd": lp.std()}
+    for site in labels:
+        each = [(posterior[site] == place).mean(SAMPLE) for place in range(permutation.shape[-1])]
+        own[site] = concat(each, dim=permutation.dims[-1]).transpose(..., permutation.dims[-1])
+    return posterior[numeric].mean(SAMPLE).assign(own)
+
+
+def _chains(posterior: Dataset, lp: DataArray, chains: Sequence[int] | Array) -> DataTree:
+    """The draws of some chains, with what `align` needs."""
+    from xarray import DataTree
+
+    groups = {"posterior": posterior, "sample_stats": lp.to_dataset(name="lp")}
+    return DataTree.from_dict({name: group.isel(chain=list(chains)) for name, group in groups.items()})
+
+
+def _log_joint(tree: DataTree) -> DataArray:
+    """The log joint of every draw (chain, draw), NaN where none is recorded."""
+    from xarray import DataArray
+
+    if "sample_stats" in tree.children and "lp" in (stats := tree["sample_stats"].to_dataset()):
+        return stats["lp"].transpose(*SAMPLE)
+    there = tree["posterior"].to_dataset()
+    return DataArray(np.full([there.sizes[dim] for dim in SAMPLE], np.nan), {"chain": there["chain"]}, SAMPLE)
+
+
+def _check(tree: DataTree, site_dims: Mapping[str, Dims], max_distance: float) -> None:
+    if not max_distance > 0:
+        raise ValueError(f"max_distance must be positive, got {max_distance}.")
+    posterior: Mapping[Any, DataArray] = tree["posterior"].data_vars if "posterior" in tree.children else {}
+    for site, values in posterior.items():
+        taken = NAMES & {site, *values.dims}
+        if taken:
+            raise ValueError(f"The result has columns of its own named {sorted(taken)}: rename those of site {site!r}.")
+        if site in site_dims and not np.isfinite(values).all():
+            raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")

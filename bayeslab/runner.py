@@ -321,7 +321,8 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
             while turns:
                 turns = [turn for turn in turns if next(turn, turns) is not turns]
 
-    threads = min(len(tracks), os.process_cpu_count() or 1 if hasattr(os, "process_cpu_count") else os.cpu_count() or 1)
+    cores = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
+    threads = 1 if getattr(tracks[0].sampler, "spreads", False) else min(len(tracks), cores)
     with ThreadPoolExecutor(threads) as pool:
         running: list[Future] = [pool.submit(run, tracks[first::threads]) for first in range(threads)]
         try:

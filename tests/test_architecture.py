@@ -43,7 +43,8 @@ ORDER = (
         "methods.recovering",
         "methods.summarising",
     ),
-    *("membership", "membership.random_bits", "membership.alleles", "membership.found", "membership.data"),
+    *("membership", "membership.random_bits", "membership.devices", "membership.alleles"),
+    *("membership.found", "membership.data"),
     *("membership.ascent", "membership.newton", "membership.spectral", "membership.likeliest", "membership.closest"),
     "membership.dirichlet",
     *(

@@ -1,5 +1,8 @@
 """Mixed membership with origins kept as counts: the counts, and all methods beside enumeration and the engine."""
 
+import os
+import subprocess
+import sys
 from itertools import product
 from typing import Any
 
@@ -230,6 +233,37 @@ def wrong_origins(num_individuals: int, num_loci: int, num_populations: int) -> 
         z = numpyro.sample("z", dist.Categorical(q[:, None, None]))
         neighbour = jnp.roll(z, 1, axis=1)
         numpyro.sample("y", dist.Categorical(p[neighbour, np.arange(num_loci)[:, None]]))
+
+
+EIGHT_DEVICES = """
+import jax
+import numpy as np
+import bayeslab as bl
+from bayeslab.models import structure_admixture as lecture
+
+mesh = jax.make_mesh((8,), ("individual",))
+method = {"num_warmup": 3, "num_samples": 5, "num_chains": 2}
+draws = [
+    bl.fit(0, lecture.model, lecture.data(), bl.Gibbs(**method, counts=counts), progress=False)["posterior"]
+    for counts in (True, mesh)
+]
+assert len(jax.devices()) == 8
+for site in ("ancestry", "frequencies"):
+    np.testing.assert_array_equal(*(draw[site] for draw in draws))
+"""
+
+
+def test_draws_are_the_same_on_eight_devices() -> None:
+    """Thirty individuals, four on every device and two on the last."""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    done = subprocess.run([sys.executable, "-c", EIGHT_DEVICES], env=os.environ | flags, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_mesh_without_individuals_is_refused() -> None:
+    mesh = jax.make_mesh((1,), ("chain",))
+    with pytest.raises(ValueError, match=r"counts is a mesh with axes \['chain'\]; expected one named 'individual'"):
+        bl.fit(0, structure_admixture.model, EXAMPLE, bl.Gibbs(counts=mesh), progress=False)
 
 
 WRONG = {

@@ -6,12 +6,15 @@ it enters, in bytes first, so the memory is that of the genotypes. Numbers are i
 that of the program.
 """
 
+from functools import partial
 from math import ceil
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.membership.devices import Devices, Here
 from bayeslab.membership.random_bits import uniforms
 
 MISSING = 255
@@ -34,6 +37,12 @@ class Shape(NamedTuple):
     copies: int
     alleles: int
     populations: int
+    devices: Devices = Devices()
+
+    @property
+    def part(self) -> "Shape":
+        """Of the individuals of one device."""
+        return self._replace(individuals=self.devices.share(self.individuals), devices=Devices())
 
     @property
     def pairs(self) -> int:
@@ -72,13 +81,21 @@ class Counts(NamedTuple):
 
 
 def packed(y: Array, present: Array | None, shape: Shape) -> Array:
-    """Genotypes (individual, locus, copy) as bytes (tile, flush, STEP rows, 2, locus).
+    """Genotypes (individual, locus, copy) as bytes (device, tile, flush, row, 2, locus).
 
     Two copies of an individual are a row. Missing copies, and those that pad, are MISSING.
     """
     bytes_ = y.astype(jnp.uint8)
     if present is not None:
         bytes_ = jnp.where(present, bytes_, jnp.uint8(MISSING))
+    more = shape.part.individuals * shape.devices.number - shape.individuals
+    bytes_ = jnp.pad(bytes_, ((0, more), (0, 0), (0, 0)), constant_values=MISSING)
+    parts = bytes_.reshape(shape.devices.number, shape.part.individuals, *shape[1:3])
+    return shape.devices.spread(jax.vmap(partial(_packed, shape=shape.part))(parts))
+
+
+def _packed(bytes_: Array, shape: Shape) -> Array:
+    """Of one device."""
     pad = ((0, 0), (0, 2 * shape.pairs - shape.copies), (0, shape.tiles * shape.width - shape.loci))
     rows = jnp.pad(bytes_.transpose(0, 2, 1), pad, constant_values=MISSING).reshape(-1, 2, shape.tiles, shape.width)
     missing = shape.flushes * shape.steps * STEP - len(rows)
@@ -86,17 +103,20 @@ def packed(y: Array, present: Array | None, shape: Shape) -> Array:
     return rows.transpose(2, 0, 1, 3).reshape(shape.tiles, shape.flushes, -1, 2, shape.width)
 
 
-def drawn_counts(
-    key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, first: Array | int = 0
-) -> Counts:
+def drawn_counts(key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Counts:
     """Counts of origins that are drawn given everything else.
 
     key: (2,). ancestry: (individual, population). frequencies: (population, locus, allele). alleles: see `packed`.
-    first: the number of the first individual, among those of all devices.
     """
+    return Counts(*shape.devices.run(partial(_drawn, shape=shape.part), ancestry, alleles, key, frequencies))
+
+
+def _drawn(
+    here: Here, ancestry: Array, alleles: Array, key: Array, frequencies: Array, shape: Shape
+) -> tuple[Array, Array]:
     together = _divisor(STEP, AT_ONCE // shape.width)
     ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
-    numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(first) * jnp.uint32(shape.pairs)
+    numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(here.first) * jnp.uint32(shape.pairs)
     populations = jnp.arange(shape.populations, dtype=jnp.uint8)
     symbols = jnp.arange(shape.alleles, dtype=jnp.uint8)
 
@@ -112,8 +132,8 @@ def drawn_counts(
             mine = parts.sum(2, dtype=jnp.uint8).astype(jnp.int32).sum(-1)
             for place in range(together):
                 for copy, origin in enumerate(origins):
-                    here = (origin[place] == populations[:, None, None]) & (shown[place, copy] == symbols[:, None])
-                    counted += here.astype(jnp.uint8)
+                    both_are = (origin[place] == populations[:, None, None]) & (shown[place, copy] == symbols[:, None])
+                    counted += both_are.astype(jnp.uint8)
             return counted, mine.T
 
         def flush(total: Array, given: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -125,7 +145,7 @@ def drawn_counts(
         return lax.scan(flush, nothing, (ancestry, alleles, numbers.reshape(ancestry.shape[:2])))
 
     counted, mine = lax.map(tile, (tiles, alleles, _columns(shape)))
-    return Counts(individual_sums(mine.sum(0), shape), loci_of(counted, shape))
+    return individual_sums(mine.sum(0), shape), here.total(loci_of(counted, shape))
 
 
 def _origins(key: Array, q: Array, frequencies: Array, shown: Array, row: Array, column: Array) -> Array:
@@ -159,15 +179,21 @@ def _cumulative(q: Array, frequencies: Array, allele: Array) -> list[Array]:
     return sums
 
 
-def expected_counts(
-    ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, total: Any = None
-) -> tuple[Counts, Array]:
+def expected_counts(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> tuple[Counts, Array]:
     """Expected counts of origins given everything else, and the log of the sums of q_ik p_kjl of all copies, added up.
 
-    With probabilities, that is the log likelihood. total: the type to add up in, by default that of the program.
+    With probabilities, that is the log likelihood.
     """
+    run = partial(_expected, shape=shape.part)
+    individuals, (counted, log_sums) = shape.devices.run(run, ancestry, alleles, frequencies)
+    return Counts(individuals, counted), log_sums
+
+
+def _expected(
+    here: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape
+) -> tuple[Array, tuple[Array, Array]]:
     ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
-    total = jnp.result_type(float) if total is None else total
+    total = jnp.result_type(float)
 
     def tile(given: tuple[Array, Array]) -> tuple[Any, Array]:
         frequencies, alleles = given
@@ -191,7 +217,7 @@ def expected_counts(
         return (counted * frequencies, log_sums), mine
 
     (counted, log_sums), mine = lax.map(tile, (tiles, alleles))
-    return Counts(individual_sums(mine.sum(0), shape), loci_of(counted, shape)), log_sums.sum()
+    return individual_sums(mine.sum(0), shape), here.total((loci_of(counted, shape), log_sums.sum()))
 
 
 def rows_of(ancestry: Array, shape: Shape) -> Array:

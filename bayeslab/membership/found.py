@@ -18,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+from jax.sharding import Mesh
 
 from bayeslab.distributions import PaddedDirichlet
 from bayeslab.membership.alleles import MISSING, Shape
+from bayeslab.membership.devices import AXIS, devices_of
 from bayeslab.program import Bound, blueprint, structure
 from bayeslab.sweep import somewhere
 from bayeslab.terms import terms
@@ -131,12 +133,18 @@ def _difference(found: Array, expected: Array) -> Array:
     return jnp.where(jnp.isnan(gap), jnp.inf, gap).max()
 
 
-def membership_to_count(bound: Bound, wanted: bool | None) -> Membership | None:
+def membership_to_count(bound: Bound, wanted: bool | Mesh | None) -> Membership | None:
     """The sites of a program whose origins a method will keep as counts, or None where it will not.
 
-    wanted: by default where there are more than MANY origins. Raises ValueError with the reason where it is wanted and
-    the program has none.
+    wanted: by default where there are more than MANY origins; or the devices that individuals are spread over. Raises
+    ValueError with the reason where it is wanted and the program has none, and for a mesh without their axis.
     """
+    if isinstance(wanted, Mesh):
+        if AXIS not in wanted.axis_names:
+            raise ValueError(f"counts is a mesh with axes {list(wanted.axis_names)}; expected one named '{AXIS}'")
+        found = membership_to_count(bound, True)
+        assert found is not None
+        return found._replace(shape=found.shape._replace(devices=devices_of(wanted)))
     if wanted is False or (wanted is None and sum(np.prod(bound.sites[n].shape) for n in bound.latent) <= MANY):
         return None
     try:

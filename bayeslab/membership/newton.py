@@ -7,6 +7,7 @@ gradients, all at once.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from bayeslab.membership.alleles import STEP, Shape, individual_sums, loci_of, rows_of, tiles_of
+from bayeslab.membership.devices import Here
 
 INNER = 40
 """Steps of projected gradients, each of which costs little beside a pass over the data."""
@@ -30,8 +32,13 @@ def stepped(
     and which alleles a locus has (locus, allele).
     """
     of_individuals, of_alleles, real = pseudo
-    frequencies, log_likelihood = _loci_stepped(ancestry, frequencies, alleles, shape, of_alleles, real)
-    return _individuals_stepped(ancestry, frequencies, alleles, shape, of_individuals), frequencies, log_likelihood
+    run, part = shape.devices.run, shape.part
+    loci = partial(_loci_stepped, shape=part)
+    frequencies, log_likelihood = run(loci, ancestry, alleles, frequencies, of_alleles, real)[1]
+    curved, _ = run(partial(_individual_curvature, shape=part), ancestry, alleles, frequencies)
+    gradient, curvature = curved
+    ancestry = _improved_individuals(ancestry, gradient, curvature, shape, of_individuals)
+    return ancestry, frequencies, log_likelihood
 
 
 def inside(x: Array, real: Array | bool = True) -> Array:
@@ -50,8 +57,8 @@ def projected(x: Array) -> Array:
 
 
 def _loci_stepped(
-    ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, pseudo: Array, real: Array
-) -> tuple[Array, Array]:
+    here: Here, ancestry: Array, alleles: Array, frequencies: Array, pseudo: Array, real: Array, shape: Shape
+) -> tuple[tuple[()], tuple[Array, Array]]:
     rows, pairs = rows_of(ancestry, shape), _pairs(shape.populations)
     products = rows[..., pairs[0]] * rows[..., pairs[1]]
     of_all = jnp.broadcast_to(real, (shape.populations, *real.shape))
@@ -71,10 +78,10 @@ def _loci_stepped(
 
         few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (rows, products, alleles))
         nothing = jnp.zeros_like(frequencies), jnp.zeros((len(pairs[0]), *frequencies.shape[1:]), jnp.float32)
-        (gradient, curvature, total), _ = lax.scan(step, (*nothing, jnp.zeros(())), few)
+        gradient, curvature, total = here.total(lax.scan(step, (*nothing, jnp.zeros(())), few)[0])
         matrix = curvature[_square(shape.populations)]  # (population, population, allele, locus)
-        here = jnp.maximum(frequencies, FLOOR)
-        gradient, bend = gradient + pseudo / here, pseudo / here**2
+        at = jnp.maximum(frequencies, FLOOR)
+        gradient, bend = gradient + pseudo / at, pseudo / at**2
         steepness = jnp.maximum((jnp.abs(matrix).sum(1) + bend).max(1, keepdims=True), 1e-6)
 
         def times(d: Array) -> Array:
@@ -88,10 +95,13 @@ def _loci_stepped(
     new, total = lax.map(
         tile, (tiles_of(frequencies, shape), alleles, tiles_of(pseudo, shape), tiles_of(of_all, shape))
     )
-    return inside(loci_of(new, shape), real), total.sum()
+    return (), (inside(loci_of(new, shape), real), total.sum())
 
 
-def _individuals_stepped(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, pseudo: Array) -> Array:
+def _individual_curvature(
+    _: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape
+) -> tuple[tuple[Array, Array], tuple[()]]:
+    """The gradient of the log likelihood and the upper triangle of minus its curvature."""
     rows, pairs = rows_of(ancestry, shape), _pairs(shape.populations)
 
     def tile(given: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -110,8 +120,12 @@ def _individuals_stepped(ancestry: Array, frequencies: Array, alleles: Array, sh
         few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (rows, alleles))
         return lax.scan(step, None, few)[1]  # type: ignore[arg-type]
 
-    both = lax.map(tile, (tiles_of(frequencies, shape), alleles))
-    gradient, curvature = (individual_sums(one.sum(0), shape).T for one in both)
+    gradient, curvature = lax.map(tile, (tiles_of(frequencies, shape), alleles))
+    return (individual_sums(gradient.sum(0), shape), individual_sums(curvature.sum(0), shape)), ()
+
+
+def _improved_individuals(ancestry: Array, gradient: Array, curvature: Array, shape: Shape, pseudo: Array) -> Array:
+    gradient, curvature = gradient.T, curvature.T
     matrix = curvature[_square(shape.populations)]  # (population, population, individual)
     here = jnp.maximum(ancestry.T.astype(jnp.float32), FLOOR)
     gradient, bend = gradient + pseudo.T / here, pseudo.T / here**2

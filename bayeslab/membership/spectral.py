@@ -5,6 +5,7 @@ found by subspace iteration, and factored by alternating least squares onto the 
 Genetics 212:1009), all without another copy of the genotypes.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.membership.alleles import MISSING, STEP, Shape, individual_sums, loci_of, rows_of, tiles_of
+from bayeslab.membership.devices import Here
 from bayeslab.membership.newton import inside, projected
 
 MORE = 8
@@ -24,16 +26,17 @@ SHRINKAGE = 1e-4
 def spectral_start(key: Array, alleles: Array, shape: Shape, real: Array) -> tuple[Array, Array]:
     """Ancestry (individual, population) and frequencies (population, locus, allele). real: the alleles of a locus."""
     populations, keys = shape.populations, jax.random.split(key)
-    mean = _means(alleles, shape)
+    run, part = shape.devices.run, shape.part
+    onto_loci, onto_individuals = partial(_onto_loci, shape=part), partial(_onto_individuals, shape=part)
+    _, mean = run(partial(_means, shape=part), jnp.zeros(shape.individuals), alleles)
     size = min(populations - 1 + MORE, shape.individuals)
     basis = jax.random.normal(keys[0], (shape.individuals, size), jnp.float32)
 
     def iterate(_: int, basis: Array) -> Array:
-        loadings = _onto_loci(basis, mean, alleles, shape)
-        return jnp.linalg.qr(_onto_individuals(loadings, mean, alleles, shape))[0]
+        return jnp.linalg.qr(run(onto_individuals, basis, alleles, run(onto_loci, basis, alleles, mean)[1], mean)[0])[0]
 
     basis = lax.fori_loop(0, ITERATIONS, iterate, basis)
-    loadings = _onto_loci(basis, mean, alleles, shape)  # (direction, locus, allele)
+    _, loadings = run(onto_loci, basis, alleles, mean)  # (direction, locus, allele)
     flat = loadings.reshape(size, -1)
     directions = jnp.linalg.eigh(flat @ flat.T)[1][:, ::-1][:, : populations - 1]
     left = jnp.concatenate([jnp.ones((shape.individuals, 1), jnp.float32), basis @ directions], 1)
@@ -59,14 +62,14 @@ def spectral_start(key: Array, alleles: Array, shape: Shape, real: Array) -> tup
     return inside(ancestry + few), inside(frequencies_of(ancestry) + few * mean, real)
 
 
-def _means(alleles: Array, shape: Shape) -> Array:
+def _means(here: Here, _: Array, alleles: Array, shape: Shape) -> tuple[tuple[()], Array]:
     """The share of every allele among the copies that show one, (locus, allele)."""
     shown = [(alleles == allele).sum((1, 2, 3), dtype=jnp.int32) for allele in range(shape.alleles)]
-    counts = loci_of(jnp.stack(shown, 1)[:, None], shape)[0].astype(jnp.float32)
-    return counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
+    counts = here.total(loci_of(jnp.stack(shown, 1)[:, None], shape)[0].astype(jnp.float32))
+    return (), counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
 
 
-def _onto_loci(basis: Array, mean: Array, alleles: Array, shape: Shape) -> Array:
+def _onto_loci(here: Here, basis: Array, alleles: Array, mean: Array, shape: Shape) -> tuple[tuple[()], Array]:
     """Centred genotypes times (individual, direction), (direction, locus, allele)."""
     rows = rows_of(basis, shape)
 
@@ -83,10 +86,12 @@ def _onto_loci(basis: Array, mean: Array, alleles: Array, shape: Shape) -> Array
         nothing = jnp.zeros((basis.shape[1], *mean.shape), jnp.float32)
         return lax.scan(step, nothing, few)[0]
 
-    return loci_of(lax.map(tile, (tiles_of(mean[None], shape)[:, 0], alleles)), shape)
+    return (), here.total(loci_of(lax.map(tile, (tiles_of(mean[None], shape)[:, 0], alleles)), shape))
 
 
-def _onto_individuals(loadings: Array, mean: Array, alleles: Array, shape: Shape) -> Array:
+def _onto_individuals(
+    here: Here, basis: Array, alleles: Array, loadings: Array, mean: Array, shape: Shape
+) -> tuple[Array, tuple[()]]:
     """Centred genotypes times (direction, locus, allele), (individual, direction)."""
 
     def tile(given: tuple[Array, ...]) -> Array:
@@ -101,7 +106,7 @@ def _onto_individuals(loadings: Array, mean: Array, alleles: Array, shape: Shape
         return lax.scan(step, None, alleles.reshape(-1, STEP, *alleles.shape[2:]))[1]
 
     tiles = tiles_of(loadings, shape), tiles_of(mean[None], shape)[:, 0], alleles
-    return individual_sums(lax.map(tile, tiles).sum(0), shape)
+    return individual_sums(lax.map(tile, tiles).sum(0), shape), ()
 
 
 def _counts(shown: Array, shape: Shape) -> tuple[list[Any], Array]:

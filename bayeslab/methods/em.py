@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 from numpyro.distributions import biject_to
 
 from bayeslab import unconstrained
@@ -45,14 +46,15 @@ class EM:
     It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; the best is the result, group `history` has all.
-    counts: climb with counts of origins in a program of mixed membership (`bayeslab.membership`), True or False; by
-    default where there are more than 100,000 origins. Steps are then Newton's.
+    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
+    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
+    100,000. Steps are then Newton's.
     """
 
     num_steps: int = 1000
     num_starts: int = 10
     collapse: tuple[str, ...] = ()
-    counts: bool | None = None
+    counts: bool | Mesh | None = None
 
     num_samples = 1
     num_chains = 1

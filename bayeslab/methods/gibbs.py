@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
+from jax.sharding import Mesh
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
@@ -39,8 +40,9 @@ class Gibbs:
     modes.
     thinning: keep one draw in so many.
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
-    counts: draw, count and forget the origins of a program of mixed membership (`bayeslab.membership`), True or False;
-    by default where there are more than 100,000 of them. Chains then start near a maximum of the likelihood.
+    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
+    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
+    100,000. Chains then start near a maximum of the likelihood.
     """
 
     num_warmup: int = 200
@@ -48,7 +50,7 @@ class Gibbs:
     num_chains: int = 4
     thinning: int = 1
     joint: tuple[tuple[str, ...], ...] = ()
-    counts: bool | None = None
+    counts: bool | Mesh | None = None
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 
 from bayeslab import unconstrained
 from bayeslab.collapse import most_probable
@@ -33,14 +34,15 @@ class MAP:
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
     have their most probable values given these.
     num_starts: random starts, run together; the best is the result, group `history` has all.
-    counts: climb with counts of origins in a program of mixed membership (`bayeslab.membership`), True or False; by
-    default where there are more than 100,000 origins.
+    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
+    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
+    100,000. Steps are then Newton's.
     """
 
     num_steps: int = 1000
     num_starts: int = 1
     collapse: tuple[str, ...] = ()
-    counts: bool | None = None
+    counts: bool | Mesh | None = None
 
     num_samples = 1
     num_chains = 1

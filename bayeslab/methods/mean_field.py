@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 from numpyro.distributions import biject_to
 
 from bayeslab.compress import Groups, pieces, summarised
@@ -47,8 +48,9 @@ class MeanField:
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
     There are num_steps of them, the result has the sites that batches share, and its bound is an average of noisy ones,
     with its standard error (`bayeslab.methods.minibatches`).
-    counts: keep origins of a program of mixed membership as expected counts (`bayeslab.membership`), True or False; by
-    default where there are more than 100,000 of them.
+    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
+    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
+    100,000.
     """
 
     num_steps: int = 2000
@@ -56,7 +58,7 @@ class MeanField:
     num_starts: int = 10
     tolerance: float = 1e-6
     joint: tuple[tuple[str, ...], ...] = ()
-    counts: bool | None = None
+    counts: bool | Mesh | None = None
 
     num_chains = 1
     thinning = 1

@@ -25,7 +25,7 @@ from bayeslab.sweep import somewhere
 from bayeslab.terms import terms, total
 
 CLIMB = 30
-"""Steps towards the maximum of the likelihood before the first sweep, at most; from anywhere hundreds would be needed."""
+"""Steps towards the maximum of the likelihood before the first sweep, at most; sweeps would be hundreds."""
 
 
 class Sweep(NamedTuple):
@@ -69,6 +69,10 @@ class MembershipGibbs:
     num_warmup: int
 
     compiler_options = WIDE
+
+    @property
+    def spreads(self) -> bool:
+        return self.found.shape.devices.number > 1
 
     def prepare(self, bound: Bound) -> Counted:
         return counted(self.found, bound)

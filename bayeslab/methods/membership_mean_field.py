@@ -44,6 +44,10 @@ class MembershipMeanField:
 
     compiler_options = WIDE
 
+    @property
+    def spreads(self) -> bool:
+        return self.found.shape.devices.number > 1
+
     def prepare(self, bound: Bound) -> Counted:
         return counted(self.found, bound)
 

@@ -39,6 +39,10 @@ class BestOf:
     def compiler_options(self) -> Any:
         return getattr(self.inner, "compiler_options", ())
 
+    @property
+    def spreads(self) -> bool:
+        return getattr(self.inner, "spreads", False)
+
     def moments(self, state: Starts, bound: Bound) -> dict[str, Any]:
         """Of the best start of every chain."""
         if not hasattr(self.inner, "moments"):
