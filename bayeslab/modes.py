@@ -41,34 +41,35 @@ def modes(
     Every site of labels: the probabilities of the components, (mode, *site, component).
 
     Two chains are aligned to each other. A component is apart by the mean over its features of (difference of the
-    chain means)^2 / (variance within the chains), and the chains by the component that is farthest apart. Chains within
-    max_distance are in one mode, and so are those that others link. At distance 1 the means are one sd apart, which
-    R-hat shows as sqrt(1 + 1 / 2) = 1.22; chains of one distribution with n effective draws each are some 2 / n apart.
+    chain means)^2 / (variance within the chains), and the chains by the component that is farthest apart. Chains and
+    groups of chains are joined while their mean distance is at most max_distance. At distance 1 the means are one sd
+    apart, which R-hat shows as sqrt(1 + 1 / 2) = 1.22; chains of one distribution with n effective draws each are some
+    2 / n apart, whatever their number of draws.
 
     Not seen: modes that differ only in sites outside site_dims, or by little in few of many features. A chain that
-    moves between two modes counts as one: it belongs where it spends more than two thirds of its draws, else it is a
-    mode of its own, and several such chains may link the two. Chains that have not mixed (n below 15) may look like
-    modes. Point estimates are together if they agree to some 1e-3 of the largest value of a site.
+    moves between two modes counts as one, with the mode where it spends most of its draws, or as a mode of its own near
+    one half. Chains that have not mixed (n below 15) may look like modes. Point estimates are together if they agree
+    to some 1e-3 of the largest value of a site.
     Raises ValueError for what `align` refuses, for values that are not finite, for a site named like a column.
     """
-    from scipy.sparse.csgraph import connected_components
     from xarray import concat
 
     _check(tree, site_dims, max_distance)
     aligned = align(tree, site_dims, labels)
     posterior, lp = aligned["posterior"].to_dataset(), _log_joint(aligned)
     distance = _distances(posterior[list(site_dims)], lp, site_dims)
-    part = connected_components(distance <= max_distance, directed=False)[1]
-    groups = [np.flatnonzero(part == number) for number in range(part.max() + 1)]
+    groups = _groups(distance, max_distance)
     groups.sort(key=lambda chains: (-lp[chains].mean().fillna(-np.inf).item(), -len(chains)))
 
     best = align(_chains(posterior, lp, groups[0]), site_dims, labels)
     others = [align(_chains(posterior, lp, chains), site_dims, labels, reference=best) for chains in groups[1:]]
     rows = [_row(mode, site_dims, labels) for mode in (best, *others)]
     table = concat(rows, dim="mode", data_vars="all", join="exact")
-    mode_of_chain = [next(mode for mode, chains in enumerate(groups) if chain in chains) for chain in range(len(part))]
+    mode_of_chain = [
+        next(mode for mode, chains in enumerate(groups) if chain in chains) for chain in range(len(distance))
+    ]
     return table.assign(
-        share=table["num_chains"] / len(part),
+        share=table["num_chains"] / len(distance),
         mode_of_chain=("chain", mode_of_chain),
         distance=(("chain", "chain_"), distance),
     ).assign_coords(mode=range(len(rows)), chain=lp["chain"].values, chain_=lp["chain"].values)
@@ -96,6 +97,17 @@ def _distance(two: Dataset, site_dims: Mapping[str, Dims]) -> float:
         squares.append(np.square(np.divide(difference, scale, out=np.zeros_like(sd), where=varies[-1])))
     features = np.concatenate(varies, axis=1).sum(1)
     return float((np.concatenate(squares, axis=1).sum(1) / np.maximum(features, 1)).max())
+
+
+def _groups(distance: Array, max_distance: float) -> list[Array]:
+    """The places of the chains of every mode, by average linkage: one chain in between does not join two modes."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    if len(distance) == 1:
+        return [np.arange(1)]
+    number = fcluster(linkage(squareform(distance), "average"), max_distance, "distance")
+    return [np.flatnonzero(number == each) for each in np.unique(number)]
 
 
 def _row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Dataset:

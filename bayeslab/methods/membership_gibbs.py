@@ -27,6 +27,9 @@ from bayeslab.terms import terms, total
 CLIMB = 30
 """Steps towards the maximum of the likelihood before the first sweep, at most; sweeps would be hundreds."""
 
+SETTLE = 50
+"""Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
+
 
 class Sweep(NamedTuple):
     """number: of sweeps made. sums: of components and of their squares, over the draws, where they are not kept.
@@ -82,12 +85,18 @@ class MembershipGibbs:
         keys, alleles, shape = jax.random.split(key, 4), data.alleles, self.found.shape
         anywhere = somewhere(keys[0], whole(self.structure, data))
         prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
-        density = Likeliest(alleles, shape, prior)
+        flat = prior._replace(weights=jnp.ones_like(prior.weights), components=jnp.ones_like(prior.components))
+        density = Likeliest(alleles, shape, flat)
         first = climb(joined(*spectral_start(keys[1], alleles, shape, prior.real)))
         weights, components = split(top(first, density.step, density.inside, CLIMB).at, shape)
         others = None
         if self.found.others:
-            others = self._kernel(keys[2], data, weights, components)[1]
+            kernel, first_of_others = self._kernel(keys[2], data, weights, components)
+
+            def settle(_: int, state: Any) -> Any:
+                return kernel.sample(state, (data, weights, components), {})
+
+            others = jax.lax.fori_loop(0, SETTLE, settle, first_of_others)
         sums = None if keeps_components(self.found) else (jnp.zeros_like(components),) * 2
         return Sweep(weights, components, others, keys[3], jnp.array(0), sums)
 
@@ -131,7 +140,7 @@ class MembershipGibbs:
         """Of the other sites, and its first state."""
         bound = whole(self.structure, data)
         kernel = NUTSKernel(dense_pays(bound, self.found.others), 0.8, 10)(Others(self.found, self.structure))
-        return kernel, kernel.init(key, self.num_warmup, None, (data, weights, components), {})
+        return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, weights, components), {})
 
 
 def _log_joint(counts: Counts, weights: Array, components: Array) -> Array:
