@@ -47,9 +47,9 @@ def modes(
     2 / n apart, whatever their number of draws.
 
     Not seen: modes that differ only in sites outside site_dims, or by little in few of many features. A chain that
-    moves between two modes counts as one, with the mode where it spends most of its draws, or as a mode of its own near
-    one half. Chains that have not mixed (n below 15) may look like modes. Point estimates are together if they agree
-    to some 1e-3 of the largest value of a site.
+    moves between two modes counts as one, with the mode where it spends most of its draws; near one half it may be a
+    mode of its own. Chains that have not mixed (n below 15) may look like modes. Point estimates are together if they
+    agree to some 1e-3 of the largest value of a site.
     Raises ValueError for what `align` refuses, for values that are not finite, for a site named like a column.
     """
     from xarray import concat
@@ -59,15 +59,13 @@ def modes(
     posterior, lp = aligned["posterior"].to_dataset(), _log_joint(aligned)
     distance = _distances(posterior[list(site_dims)], lp, site_dims)
     groups = _groups(distance, max_distance)
-    groups.sort(key=lambda chains: (-lp[chains].mean().fillna(-np.inf).item(), -len(chains)))
+    groups.sort(key=lambda chains: (-lp[chains].mean().fillna(-np.inf).item(), -len(chains), chains[0]))
 
     best = align(_chains(posterior, lp, groups[0]), site_dims, labels)
     others = [align(_chains(posterior, lp, chains), site_dims, labels, reference=best) for chains in groups[1:]]
     rows = [_row(mode, site_dims, labels) for mode in (best, *others)]
     table = concat(rows, dim="mode", data_vars="all", join="exact")
-    mode_of_chain = [
-        next(mode for mode, chains in enumerate(groups) if chain in chains) for chain in range(len(distance))
-    ]
+    mode_of_chain = np.argmax([np.isin(np.arange(len(distance)), chains) for chains in groups], axis=0)
     return table.assign(
         share=table["num_chains"] / len(distance),
         mode_of_chain=("chain", mode_of_chain),
@@ -90,10 +88,10 @@ def _distance(two: Dataset, site_dims: Mapping[str, Dims]) -> float:
     for site, dims in site_dims.items():
         values = two[site].transpose(*SAMPLE, dims if isinstance(dims, str) else dims[0], ...).values.astype(float)
         values = values.reshape(*values.shape[:3], -1)
-        resolution = np.abs(values).max()
+        largest = np.abs(values).max()
         difference, sd = np.abs(np.subtract(*values.mean(1))), np.sqrt(values.var(1).mean(0))
-        scale = np.where(sd > NOISE * resolution, sd, SAME * resolution)
-        varies.append(np.maximum(difference, sd) > NOISE * resolution)
+        scale = np.where(sd > NOISE * largest, sd, SAME * largest)
+        varies.append(np.maximum(difference, sd) > NOISE * largest)
         squares.append(np.square(np.divide(difference, scale, out=np.zeros_like(sd), where=varies[-1])))
     features = np.concatenate(varies, axis=1).sum(1)
     return float((np.concatenate(squares, axis=1).sum(1) / np.maximum(features, 1)).max())
@@ -114,8 +112,7 @@ def _row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Da
     """What is known about the chains of one mode."""
     from xarray import concat
 
-    posterior, lp = tree["posterior"].to_dataset(), tree["sample_stats"]["lp"]
-    permutation = tree["alignment"]["permutation"]
+    posterior, lp, permutation = tree["posterior"].to_dataset(), tree["sample_stats/lp"], tree["alignment/permutation"]
     numeric = [site for site, x in posterior.data_vars.items() if x.dtype.kind == "f" or site in sites]
     own = {"num_chains": lp.sizes["chain"], "log_joint": lp.mean(), "log_joint_sd": lp.std()}
     for site in labels:
@@ -147,8 +144,7 @@ def _check(tree: DataTree, site_dims: Mapping[str, Dims], max_distance: float) -
         raise ValueError(f"max_distance must be positive, got {max_distance}.")
     posterior: Mapping[Any, DataArray] = tree["posterior"].data_vars if "posterior" in tree.children else {}
     for site, values in posterior.items():
-        taken = NAMES & {site, *values.dims}
-        if taken:
+        if taken := NAMES & {site, *values.dims}:
             raise ValueError(f"The result has columns of its own named {sorted(taken)}: rename those of site {site!r}.")
         if site in site_dims and not np.isfinite(values).all():
             raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")

@@ -15,6 +15,7 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 from jax.extend.random import threefry_2x32
+from scipy.special import logsumexp
 from scipy.stats import chi2
 from test_structure import log_dirichlet_multinomial
 
@@ -100,22 +101,29 @@ def test_a_million_origins_have_their_probabilities() -> None:
     assert 1e-4 < chi2.sf(statistic, 5 * 3) < 1 - 1e-4
 
 
-def shared_ancestry(data: dict[str, Any]) -> Array:
-    """E[sum_k q_ik q_jk] for pairs of individuals, by enumeration of all origins."""
-    x, states, alpha = data["y"], data["num_populations"], data["alpha"]
+def log_joint_of_origins(data: dict[str, Any]) -> tuple[Array, Array]:
+    """Of all assignments, with both kinds of probabilities integrated out; origins (assignment, individual,
+    population) of each."""
+    x, states = data["y"], data["num_populations"]
     places = np.argwhere(~np.ma.getmaskarray(x))
     values = x[tuple(places.T)]
     origins = np.array(list(product(range(states), repeat=len(places))), np.int8)
     is_origin = (origins[:, :, None] == np.arange(states)).astype(np.int8)
     mine = np.stack([is_origin[:, places[:, 0] == individual].sum(1) for individual in range(len(x))], 1)
-    log_joint = log_dirichlet_multinomial(mine, alpha).sum(1)
+    log_joint = log_dirichlet_multinomial(mine, data["alpha"]).sum(1)
     for locus, alleles in enumerate(data["num_alleles"]):
         here = places[:, 1] == locus
         counts = np.stack([is_origin[:, here & (values == j)].sum(1) for j in range(alleles)], -1)
         log_joint += log_dirichlet_multinomial(counts, data["concentration"]).sum(-1)
+    return log_joint, mine
+
+
+def shared_ancestry(data: dict[str, Any]) -> Array:
+    """E[sum_k q_ik q_jk] for pairs of individuals."""
+    log_joint, mine = log_joint_of_origins(data)
     weight = np.exp(log_joint - log_joint.max())
-    mean = (mine + alpha) / (mine + alpha).sum(-1, keepdims=True)
-    return np.einsum("a,aik,ajk->ij", weight / weight.sum(), mean, mean)[np.triu_indices(len(x), 1)]
+    mean = (mine + data["alpha"]) / (mine + data["alpha"]).sum(-1, keepdims=True)
+    return np.einsum("a,aik,ajk->ij", weight / weight.sum(), mean, mean)[np.triu_indices(len(data["y"]), 1)]
 
 
 def test_gibbs_with_counts_is_the_posterior() -> None:
@@ -133,6 +141,7 @@ def test_gibbs_with_counts_is_the_posterior() -> None:
     assert (p[..., [0, 2], 2] == 0).all()  # loci of two alleles
 
 
+@pytest.mark.slow
 def test_the_log_joint_is_that_of_origins_drawn_with_it() -> None:
     """`lp` is the joint of counts and probabilities: its mean is that of the engine, which keeps all origins."""
     both = [
@@ -151,21 +160,29 @@ def test_the_log_joint_is_that_of_origins_drawn_with_it() -> None:
 
 
 def test_hyperparameters_are_drawn_with_counts() -> None:
-    data = EXAMPLE | {"alpha": None}
-    trees = [
-        bl.fit(3, structure_admixture.model, data, bl.Gibbs(num_samples=10_000, counts=counts), progress=False)
-        for counts in (True, False)
-    ]
-    alphas = [tree["posterior"].to_dataset()[["alpha"]] for tree in trees]
-    error = np.hypot(*(float(azs.mcse(one, method="mean")["alpha"]) for one in alphas))
-    assert abs(float(alphas[0]["alpha"].mean() - alphas[1]["alpha"].mean())) < 4.5 * error
+    """The mean of alpha is that of enumeration and quadrature under its prior, Uniform(0, 10)."""
+    alphas = np.linspace(0, 10, 202)[1:-1]
+    log_joint, mine = log_joint_of_origins(EXAMPLE)
+    log_joint -= log_dirichlet_multinomial(mine, EXAMPLE["alpha"]).sum(1)
+    kinds, which = np.unique(mine.reshape(len(mine), -1), axis=0, return_inverse=True)
+    kinds, rest = (
+        kinds.reshape(-1, *mine.shape[1:]),
+        np.array([logsumexp(log_joint[which == k]) for k in range(len(kinds))]),
+    )
+    log_evidence = np.array([logsumexp(rest + log_dirichlet_multinomial(kinds, alpha).sum(1)) for alpha in alphas])
+    weight = np.exp(log_evidence - log_evidence.max())
+    method = bl.Gibbs(num_samples=5000, counts=True)
+    tree = bl.fit(3, structure_admixture.model, EXAMPLE | {"alpha": None}, method, progress=False)
+    found = tree["posterior"].to_dataset()[["alpha"]]
+    error = float(azs.mcse(found, method="mean")["alpha"])
+    assert abs(float(found["alpha"].mean()) - weight @ alphas / weight.sum()) < 4.5 * error
 
 
-@pytest.mark.parametrize("method", [bl.MAP, bl.EM])
+@pytest.mark.parametrize("method", [bl.MAP, pytest.param(bl.EM, marks=pytest.mark.slow)])
 def test_the_maximum_is_that_of_the_engine(method: Any) -> None:
     data = structure_admixture.data() | {"alpha": 1.5, "concentration": 1.2}
     trees = [
-        bl.fit(0, structure_admixture.model, data, method(num_starts=3, counts=counts), progress=False)
+        bl.fit(0, structure_admixture.model, data, method(num_starts=2, counts=counts), progress=False)
         for counts in (True, False)
     ]
     lp = [float(tree["sample_stats"]["lp"].squeeze()) for tree in trees]
@@ -176,7 +193,7 @@ def test_the_maximum_is_that_of_the_engine(method: Any) -> None:
 def test_the_bound_is_that_of_the_engine() -> None:
     data = structure_admixture.data()
     bounds = [
-        bl.fit(0, structure_admixture.model, data, bl.MeanField(counts=counts, num_starts=5), progress=False).attrs[
+        bl.fit(0, structure_admixture.model, data, bl.MeanField(counts=counts, num_starts=2), progress=False).attrs[
             "elbo"
         ]
         for counts in (True, False)
@@ -186,7 +203,7 @@ def test_the_bound_is_that_of_the_engine() -> None:
 
 def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
-    method = bl.Gibbs(num_warmup=20, num_samples=50, num_chains=2, counts=True)
+    method = bl.Gibbs(num_samples=50, num_chains=2, counts=True)
     whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     monkeypatch.setattr("bayeslab.methods.membership_point.KEPT", 0)
     compiled.cache_clear()
@@ -199,7 +216,7 @@ def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_draws_go_on() -> None:
-    short, long = (bl.Gibbs(num_warmup=10, num_samples=n, num_chains=2, counts=True) for n in (15, 30))
+    short, long = (bl.Gibbs(num_samples=n, num_chains=2, counts=True) for n in (15, 30))
     half = bl.fit(7, structure_admixture.model, EXAMPLE, short, progress=False)
     whole = bl.fit(7, structure_admixture.model, EXAMPLE, long, progress=False)
     twice = bl.fit(7, structure_admixture.model, EXAMPLE, short, previous=half, progress=False)
@@ -236,27 +253,46 @@ def wrong_origins(num_individuals: int, num_loci: int, num_populations: int) -> 
 
 
 EIGHT_DEVICES = """
+import jax, jax.numpy as jnp, numpy as np
+from bayeslab.membership.alleles import Shape, drawn_counts, expected_counts, packed
+from bayeslab.membership.devices import devices_of
+
+assert len(jax.devices()) == 8
+jax.config.update("jax_enable_x64", True)
+rng = np.random.default_rng(0)
+y = rng.integers(0, 3, (30, 50, 3))
+q, p = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), (4, 50))
+key, one = jnp.array([1, 2], jnp.uint32), Shape(30, 50, 3, 3, 4)
+drawn, expected = [], []
+for shape in (one, one._replace(devices=devices_of(jax.make_mesh((8,), ("individual",))))):
+    data = jax.jit(packed, static_argnums=2)(jnp.asarray(y), jnp.asarray(y < 3), shape)
+    drawn.append(jax.jit(drawn_counts, static_argnums=4)(key, q, p, data, shape))
+    expected.append(jax.jit(expected_counts, static_argnums=3)(q, p, data, shape))
+jax.tree.map(np.testing.assert_array_equal, *drawn)
+jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), *expected)
+"""
+
+FIT_ON_EIGHT_DEVICES = """
 import jax
 import numpy as np
 import bayeslab as bl
 from bayeslab.models import structure_admixture as lecture
 
-mesh = jax.make_mesh((8,), ("individual",))
 method = {"num_warmup": 3, "num_samples": 5, "num_chains": 2}
 draws = [
     bl.fit(0, lecture.model, lecture.data(), bl.Gibbs(**method, counts=counts), progress=False)["posterior"]
-    for counts in (True, mesh)
+    for counts in (True, jax.make_mesh((8,), ("individual",)))
 ]
-assert len(jax.devices()) == 8
 for site in ("ancestry", "frequencies"):
     np.testing.assert_array_equal(*(draw[site] for draw in draws))
 """
 
 
-def test_draws_are_the_same_on_eight_devices() -> None:
+@pytest.mark.parametrize("script", [EIGHT_DEVICES, pytest.param(FIT_ON_EIGHT_DEVICES, marks=pytest.mark.slow)])
+def test_draws_are_the_same_on_eight_devices(script: str) -> None:
     """Thirty individuals, four on every device and two on the last."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    done = subprocess.run([sys.executable, "-c", EIGHT_DEVICES], env=os.environ | flags, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", script], env=os.environ | flags, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -159,7 +159,8 @@ def _real(sizes: ArrayLike, width: int) -> Array:
 class PaddedCategorical(dist.CategoricalProbs):
     """Categorical with the probabilities of a `PaddedDirichlet`: a value beyond the size is outside of its support.
 
-    probs: ``(*batch, K)``. sizes: ``(*batch,)`` integers from 1 to K.
+    probs: ``(*batch, K)``. sizes: ``(*batch,)`` integers from 1 to K. Values are bytes where K is below 128: there may
+    be as many of them as a genome has.
     """
 
     pytree_data_fields = ("sizes",)
@@ -171,3 +172,7 @@ class PaddedCategorical(dist.CategoricalProbs):
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.sizes - 1)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        value = super().sample(key, sample_shape)
+        return value.astype(jnp.int8) if self.probs.shape[-1] <= jnp.iinfo(jnp.int8).max else value

@@ -121,8 +121,13 @@ def _gap(key: Array, first: Array, mixed: Array, bound: Bound, found: Membership
     prior, shown = (named[name].density(bound, at) for name in (found.origins, found.observed))
     if prior.shape != origin.shape or shown.shape != origin.shape:
         return jnp.array(jnp.inf)
-    weight = jnp.log(values[found.weights][individual, origin])
-    component = jnp.log(values[found.components][origin, locus, bound.observed[found.observed]])
+    weights, components = jnp.log(values[found.weights]), jnp.log(values[found.components])
+    weight, component = jnp.zeros(origin.shape), jnp.zeros(origin.shape)
+    for k in range(found.shape.populations):  # a lookup would need places of all elements in memory
+        weight = jnp.where(origin == k, weights[:, k, None, None], weight)
+        for j in range(found.shape.alleles):
+            here = (origin == k) & (bound.observed[found.observed] == j)
+            component = jnp.where(here, components[k, :, j, None], component)
     if found.observed in bound.present:
         component = jnp.where(bound.present[found.observed], component, 0.0)
     return jnp.maximum(_difference(prior, weight), _difference(shown, component))

@@ -64,8 +64,17 @@ def spectral_start(key: Array, alleles: Array, shape: Shape, real: Array) -> tup
 
 def _means(here: Here, _: Array, alleles: Array, shape: Shape) -> tuple[tuple[()], Array]:
     """The share of every allele among the copies that show one, (locus, allele)."""
-    shown = [(alleles == allele).sum((1, 2, 3), dtype=jnp.int32) for allele in range(shape.alleles)]
-    counts = here.total(loci_of(jnp.stack(shown, 1)[:, None], shape)[0].astype(jnp.float32))
+
+    def tile(alleles: Array) -> Array:
+        def step(counts: Array, shown: Array) -> tuple[Array, None]:
+            return counts + jnp.stack(
+                [(shown == j).astype(jnp.float32).sum((0, 1)) for j in range(shape.alleles)]
+            ), None
+
+        nothing = jnp.zeros((shape.alleles, shape.width), jnp.float32)
+        return lax.scan(step, nothing, alleles.reshape(-1, STEP, *alleles.shape[2:]))[0]
+
+    counts = here.total(loci_of(lax.map(tile, alleles)[:, None], shape)[0])
     return (), counts / jnp.maximum(counts.sum(-1, keepdims=True), 1.0)
 
 
