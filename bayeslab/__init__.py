@@ -19,6 +19,7 @@ from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import MCMC, NUTS
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_field_normal, normalising_flow
+from bayeslab.modes import modes
 from bayeslab.predict import predict, simulate
 from bayeslab.recover import recover
 
@@ -49,6 +50,7 @@ __all__ = [
     "held_out",
     "low_rank_normal",
     "mean_field_normal",
+    "modes",
     "most_probable_path",
     "normalising_flow",
     "predict",

@@ -32,8 +32,7 @@ def modes(
 ) -> Dataset:
     """One row a mode, the highest log joint first, and the mode of every chain.
 
-    site_dims, labels: as in `align`.
-    max_distance: how far apart two chains of one mode may be.
+    site_dims, labels: as in `align`. max_distance: how far apart chains of one mode may be.
     share: of the draws; no probability of the mode, since it depends on where the chains started. num_chains.
     log_joint, log_joint_sd: mean and sd over the draws of the mode; NaN without lp, then the largest share is first.
     mode_of_chain (chain,). distance (chain, chain_): shows how clear the decision was.

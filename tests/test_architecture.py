@@ -61,7 +61,7 @@ ORDER = (
     *("methods.em", "methods.mean_field", "plan", "explain"),
     *("runner", "tree", "progress", "continuation", "importance", "fit"),
     *("likelihood", "predict", "recover", "series", "hidden_states", "held_out", "calibration"),
-    *("alignment", "comparison", "diagnosis", "plots", "plots_states"),
+    *("alignment", "modes", "comparison", "diagnosis", "plots", "plots_states"),
     *("datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences", "datasets.series"),
     *("datasets.state_space", "datasets.tables", "datasets"),
     *("columns", "saving", "demonstration", "command_line"),
