@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayeslab.draws import Method
+from bayeslab.membership.found import Membership, membership_to_count
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.mcmc import NUTS
@@ -37,6 +38,8 @@ class Row(NamedTuple):
 
 def rows(bound: Bound) -> list[Row]:
     """One row a site, in program order."""
+    if (membership := membership_to_count(bound, None)) is not None:
+        return [_row_of_counts(site, bound, membership) for site in bound.sites.values()]
     found = {one.site: one for one in _found(bound)}
     return [_row(site, bound, found.get(site.name)) for site in bound.sites.values()]
 
@@ -45,8 +48,10 @@ def planned(bound: Bound) -> Method:
     """The method of `fit` where none is given.
 
     Exact where all sites can be eliminated, else Gibbs where each has a conditional in closed form or one is discrete,
-    else NUTS.
+    else NUTS. Where origins are too many to be kept, Gibbs counts them.
     """
+    if membership_to_count(bound, None) is not None:
+        return Gibbs()
     found = _found(bound)
     closed = bool(found) and all(one.rule is not None for one in found)
     if closed and len(found) <= MANY and not _labels_are_shared(bound):
@@ -83,14 +88,30 @@ def _labels_are_shared(bound: Bound) -> bool:
     return any(shared(bound.sites[label], bound.sites[other]) for label, other in pairs)
 
 
-def _row(site: Site, bound: Bound, found: Found | None) -> Row:
+def _row_of_counts(site: Site, bound: Bound, membership: Membership) -> Row:
+    """Of a program of mixed membership at size: the proof is one for all."""
+    weights, components, origins, observed = membership[:4]
+    how = {
+        weights: (origins, f"{site.family}, from counts of '{origins}'"),
+        components: (observed, f"{site.family}, from counts of '{origins}'"),
+        origins: (observed, "enumerated; counted, not kept"),
+        observed: ("", ""),
+    }
+    return Row(*_about(site, bound), *how.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), "")
+
+
+def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
     role = site.role
     if site.name in bound.present:
         present = np.asarray(bound.present[site.name])
         role = f"observed, {int((~present).sum())} of {present.size} missing"
-    how = (site.name, role, site.family, site.support, _shape(site))
     if role == "factor":
-        how = (site.name, role, "", "", " x ".join(map(str, site.shape[:-1])))
+        return site.name, role, "", "", " x ".join(map(str, site.shape[:-1]))
+    return site.name, role, site.family, site.support, _shape(site)
+
+
+def _row(site: Site, bound: Bound, found: Found | None) -> Row:
+    how = _about(site, bound)
     if found is None:
         return Row(*how, "", "", "")
     children = ", ".join(found.children)
