@@ -62,7 +62,7 @@ def sbc(
             simulated = replace(bound, observed={name: truth[name] for name in bound.observed})
             draws = whole_chain(key_run, method, sampler, simulated).samples
             ties = jax.random.split(key_tie, len(bound.latent))
-            return {n: _rank(tie, truth[n], draws[n]) for n, tie in zip(bound.latent, ties, strict=True)}
+            return {n: _rank(tie, truth[n], draws[n]) for n, tie in zip(bound.latent, ties, strict=True) if n in draws}
 
         keys = np.asarray(jax.random.split(raw_key(key), num_simulations))
         count = min(BATCH, num_simulations)
@@ -73,7 +73,8 @@ def sbc(
         )
         with bar("sbc", progress) as report:
             parts = _in_batches(code, keys, bound, count, report)
-        values = {name: np.concatenate([part[name] for part in parts])[None] for name in bound.latent}
+        kept = [name for name in bound.latent if name in parts[0]]  # sites that are counted only have no draws
+        values = {name: np.concatenate([part[name] for part in parts])[None] for name in kept}
         tree = to_datatree({"prior_sbc": values}, bound, read(data))
     tree.attrs = {"method": type(method).__name__, "num_simulations": len(next(iter(values.values()))[0])}
     return tree

@@ -16,7 +16,7 @@ import pytest
 import xarray as xr
 from jax.extend.random import threefry_2x32
 from scipy.special import logsumexp
-from scipy.stats import chi2
+from scipy.stats import chi2, kstest
 from test_structure import log_dirichlet_multinomial
 
 import bayeslab as bl
@@ -176,6 +176,17 @@ def test_hyperparameters_are_drawn_with_counts() -> None:
     found = tree["posterior"].to_dataset()[["alpha"]]
     error = float(azs.mcse(found, method="mean")["alpha"])
     assert abs(float(found["alpha"].mean()) - weight @ alphas / weight.sum()) < 4.5 * error
+
+
+@pytest.mark.slow
+def test_hyperparameters_are_calibrated() -> None:
+    """Ranks of alpha, which has no labels, are uniform; origins have no draws, so they have no ranks."""
+    sizes = {"num_individuals": 6, "num_alleles": np.array([2, 3, 2, 2]), "num_populations": 2, "alpha": None}
+    data = sizes | {"y": np.zeros((6, 4, 2), int)}
+    method = bl.Gibbs(num_warmup=100, num_samples=99, thinning=10, num_chains=1, counts=True)
+    ranks = bl.sbc(1, structure_admixture.model, data, method, num_simulations=1000, progress=False)["prior_sbc"]
+    assert "z" not in ranks
+    assert kstest(ranks["alpha"].values.ravel(), "uniform").pvalue > 1e-4
 
 
 @pytest.mark.parametrize("method", [bl.MAP, pytest.param(bl.EM, marks=pytest.mark.slow)])
