@@ -150,7 +150,8 @@ def membership_to_count(bound: Bound, wanted: bool | Mesh | None) -> Membership 
         found = membership_to_count(bound, True)
         assert found is not None
         return found._replace(shape=found.shape._replace(devices=devices_of(wanted)))
-    if wanted is False or (wanted is None and sum(np.prod(bound.sites[n].shape) for n in bound.latent) <= MANY):
+    discrete = [bound.sites[name] for name in bound.latent if bound.sites[name].is_discrete]
+    if wanted is False or (wanted is None and sum(np.prod(site.shape) for site in discrete) <= MANY):
         return None
     try:
         return membership(bound)
