@@ -178,6 +178,24 @@ def test_hyperparameters_are_drawn_with_counts() -> None:
     assert abs(float(found["alpha"].mean()) - weight @ alphas / weight.sum()) < 4.5 * error
 
 
+def test_new_individuals_have_their_ancestry_at_known_frequencies() -> None:
+    """E[q] of two individuals, by enumeration of the origins of each."""
+    rng = np.random.default_rng(4)
+    p, y = rng.dirichlet(np.ones(2), (2, 4)), rng.integers(0, 2, (2, 4, 2))
+    data = {"num_individuals": 2, "num_alleles": np.full(4, 2), "num_populations": 2, "frequencies": p, "y": y}
+    method = bl.Gibbs(num_samples=10_000, num_chains=2, counts=True)
+    tree = bl.fit(1, structure_admixture.model, data, method, progress=False)
+    assert list(tree["posterior"].data_vars) == ["ancestry"]
+    error = azs.mcse(tree["posterior"].to_dataset(), method="mean")["ancestry"].values
+    origins = np.array(list(product(range(2), repeat=8)))
+    counts = np.stack([(origins == k).sum(1) for k in range(2)], -1)
+    for individual, found in enumerate(tree["posterior"]["ancestry"].mean(("chain", "draw")).values):
+        shown = p[:, np.repeat(np.arange(4), 2), y[individual].ravel()]  # (population, copy)
+        weight = np.prod(shown[origins, np.arange(8)], 1) * np.exp(log_dirichlet_multinomial(counts, 1.0))
+        mean = weight / weight.sum() @ ((counts + 1) / 10)
+        assert np.abs((found - mean) / error[individual]).max() < 4.5
+
+
 @pytest.mark.slow
 def test_hyperparameters_are_calibrated() -> None:
     """Ranks of alpha, which has no labels, are uniform; origins have no draws, so they have no ranks."""

@@ -42,13 +42,17 @@ def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Pri
     """At values of the other sites. shapes: the structure of the Bound."""
     bound, size = whole(shapes, data), found.shape
     drawn = terms(bound).priors
-    weights, components = (unwrapped(drawn[n].distribution(bound, others)) for n in (found.weights, found.components))
-    real = jnp.ones((size.loci, size.alleles), bool)
+    weights = unwrapped(drawn[found.weights].distribution(bound, others))
+    of_individuals = jnp.broadcast_to(weights.concentration, (size.individuals, size.populations)).astype(jnp.float32)
+    table = (size.populations, size.loci, size.alleles)
+    if found.known:
+        return Priors(of_individuals, jnp.ones(table, jnp.float32), (bound.observed[found.components] > 0).any(0))
+    components = unwrapped(drawn[found.components].distribution(bound, others))
+    real = jnp.ones(table, bool)
     if isinstance(components, PaddedDirichlet):
-        real = jnp.broadcast_to(components.real, (size.populations, *real.shape))[0]
-    of_alleles = jnp.broadcast_to(components.concentration, (size.populations, *real.shape))
-    of_individuals = jnp.broadcast_to(weights.concentration, (size.individuals, size.populations))
-    return Priors(of_individuals.astype(jnp.float32), of_alleles.astype(jnp.float32), real)
+        real = jnp.broadcast_to(components.real, table)
+    of_alleles = jnp.broadcast_to(components.concentration, table).astype(jnp.float32)
+    return Priors(of_individuals, of_alleles, real[0])
 
 
 def log_prior(found: Membership, shapes: Any, data: Counted, values: Values) -> Array:

@@ -16,17 +16,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from jax.sharding import Mesh
 
-from bayeslab.distributions import PaddedDirichlet
 from bayeslab.membership.alleles import MISSING, Shape
 from bayeslab.membership.devices import AXIS, devices_of
 from bayeslab.program import Bound, blueprint, structure
 from bayeslab.sweep import somewhere
 from bayeslab.terms import terms
 
+FAMILIES = ("Dirichlet", "PaddedDirichlet")
 MANY = 100_000
 """Origins from which on they are kept as counts."""
 TOLERANCE = 1e-4
@@ -37,7 +36,8 @@ class Membership(NamedTuple):
     """The sites of a program of mixed membership.
 
     weights: (individual, population). components: (population, locus, allele). origins and observed:
-    (individual, locus, copy). others: latent sites that the priors of the first two may depend on.
+    (individual, locus, copy). others: latent sites that the priors of the first two may depend on. known: whether the
+    components are data.
     """
 
     weights: str
@@ -46,6 +46,7 @@ class Membership(NamedTuple):
     observed: str
     others: tuple[str, ...]
     shape: Shape
+    known: bool = False
 
 
 def membership(bound: Bound) -> Membership:
@@ -75,11 +76,12 @@ def _structure(shapes: tuple) -> Membership | str:
     if len(children) != 1 or sites[children[0].name].role != "observed":
         return f"site '{origins}' is not the parent of one observed site alone"
     [child] = children
-    if len(found.priors[origins].depends) != 1 or len(child.depends - {origins}) != 1:
+    parents = sorted(child.depends - {origins}) or _known_components(bound, child.name)
+    if len(found.priors[origins].depends) != 1 or len(parents) != 1:
         return f"sites '{origins}' and '{child.name}' do not have the probabilities of one site each"
-    [weights], [components] = found.priors[origins].depends, child.depends - {origins}
+    [weights], [components] = found.priors[origins].depends, parents
     for name in (weights, components):
-        if found.priors[name].kind not in (dist.Dirichlet, PaddedDirichlet) or sites[name].event_dim != 1:
+        if sites[name].family not in FAMILIES or sites[name].event_dim != 1:
             return f"site '{name}' is not Dirichlet"
     size, table = sites[origins].shape, sites[components].shape
     expected = (
@@ -95,9 +97,14 @@ def _structure(shapes: tuple) -> Membership | str:
     known = {weights, components, origins, child.name, *others}
     if set(sites) != known or any(term.depends & {weights, components} and term.name in others for term in found.terms):
         return f"it has more sites than {sorted(known)}, or such that depend on '{weights}' or '{components}'"
-    return Membership(
-        weights, components, origins, child.name, others, Shape(size[0], size[1], size[2], table[2], table[0])
-    )
+    shape = Shape(size[0], size[1], size[2], table[2], table[0])
+    return Membership(weights, components, origins, child.name, others, shape, components not in bound.latent)
+
+
+def _known_components(bound: Bound, child: str) -> list[str]:
+    """Observed sites that may be components of the child; the proof says whether they are."""
+    observed = [site for name, site in bound.sites.items() if site.role == "observed" and name != child]
+    return [site.name for site in observed if site.family in FAMILIES and len(site.shape) == 3]
 
 
 def _largest_gap(bound: Bound, found: Membership) -> float:
@@ -121,7 +128,7 @@ def _gap(key: Array, first: Array, mixed: Array, bound: Bound, found: Membership
     prior, shown = (named[name].density(bound, at) for name in (found.origins, found.observed))
     if prior.shape != origin.shape or shown.shape != origin.shape:
         return jnp.array(jnp.inf)
-    weights, components = jnp.log(values[found.weights]), jnp.log(values[found.components])
+    weights, components = (jnp.log((values | bound.observed)[name]) for name in (found.weights, found.components))
     weight, component = jnp.zeros(origin.shape), jnp.zeros(origin.shape)
     for k in range(found.shape.populations):  # a lookup would need places of all elements in memory
         weight = jnp.where(origin == k, weights[:, k, None, None], weight)

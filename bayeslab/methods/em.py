@@ -69,7 +69,7 @@ class EM:
         return self.num_steps
 
     def plan(self, bound: Bound) -> Sampler:
-        if (membership := membership_to_count(bound, self.counts)) is not None:
+        if (membership := membership_to_count(bound, self.counts)) is not None and not membership.known:
             return best_of(membership_point(membership, bound), self.num_starts, "log_joint")
         left = continuous(bound, self)
         if not isinstance(left.transform, Marginal):

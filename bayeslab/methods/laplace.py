@@ -57,7 +57,7 @@ class MAP:
         return self.num_steps
 
     def plan(self, bound: Bound) -> Sampler:
-        if (found := membership_to_count(bound, self.counts)) is not None:
+        if (found := membership_to_count(bound, self.counts)) is not None and not found.known:
             return best_of(membership_point(found, bound), self.num_starts, "log_joint")
         left = continuous(bound, self)
         summary = summary_of(left, EVALUATIONS * self.num_starts)

@@ -76,7 +76,7 @@ class MeanField:
     def plan(self, bound: Bound) -> Sampler:
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        if (membership := membership_to_count(bound, self.counts)) is not None:
+        if (membership := membership_to_count(bound, self.counts)) is not None and not membership.known:
             return best_of(membership_mean_field(membership, bound, self.tolerance), self.num_starts, "elbo")
         if plates := subsamples(bound):
             return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")

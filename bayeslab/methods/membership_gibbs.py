@@ -82,23 +82,20 @@ class MembershipGibbs:
 
     def start(self, key: Array, data: Counted) -> Sweep:
         """Near the maximum of the likelihood, where another key may lead to another one."""
-        keys, alleles, shape = jax.random.split(key, 4), data.alleles, self.found.shape
+        keys, alleles, found, shape = jax.random.split(key, 4), data.alleles, self.found, self.found.shape
+        zero = jnp.array(0)
         anywhere = somewhere(keys[0], whole(self.structure, data))
         prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
+        if found.known:
+            weights = jnp.full((shape.individuals, shape.populations), 1 / shape.populations, jnp.float32)
+            components = data.bound.observed[found.components].astype(jnp.float32)
+            return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, None)
         flat = prior._replace(weights=jnp.ones_like(prior.weights), components=jnp.ones_like(prior.components))
         density = Likeliest(alleles, shape, flat)
         first = climb(joined(*spectral_start(keys[1], alleles, shape, prior.real)))
         weights, components = split(top(first, density.step, density.inside, CLIMB).at, shape)
-        others = None
-        if self.found.others:
-            kernel, first_of_others = self._kernel(keys[2], data, weights, components)
-
-            def settle(_: int, state: Any) -> Any:
-                return kernel.sample(state, (data, weights, components), {})
-
-            others = jax.lax.fori_loop(0, SETTLE, settle, first_of_others)
-        sums = None if keeps_components(self.found) else (jnp.zeros_like(components),) * 2
-        return Sweep(weights, components, others, keys[3], jnp.array(0), sums)
+        sums = None if keeps_components(found) else (jnp.zeros_like(components),) * 2
+        return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, sums)
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
         found, (key, *keys) = self.found, jax.random.split(state.key, 4)
@@ -109,14 +106,16 @@ class MembershipGibbs:
         prior = priors(found, self.structure, data, others)
         counts = drawn_counts(keys[0], state.weights, state.components, data.alleles, found.shape)
         weights = dirichlet(keys[1], prior.weights + counts.individuals, jnp.array(True))
-        components = dirichlet(keys[2], prior.components + counts.alleles, prior.real)
+        components = state.components
+        if not found.known:
+            components = dirichlet(keys[2], prior.components + counts.alleles, prior.real)
         new, stats = state.others, {}
         if kernel is not None:
             now = (data, weights, components)
             new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
             others = {name: kernel.postprocess_fn(now, {})(new.z)[name] for name in found.others}
             stats = {name: value for name, value in kernel_stats(new).items() if name != "lp"}
-        samples = {found.weights: weights, found.components: components} | others
+        samples = {found.weights: weights} | ({} if found.known else {found.components: components}) | others
         stats["lp"] = log_prior(found, self.structure, data, samples) + _log_joint(counts, weights, components)
         number = state.number + 1
         sums = None
@@ -135,6 +134,17 @@ class MembershipGibbs:
         draws = np.maximum(np.asarray(state.number) - self.num_warmup, 1).reshape(-1, 1, 1, 1)
         mean, square = (np.asarray(one) / draws for one in state.sums)
         return {self.found.components: (mean, np.sqrt(np.maximum(square - mean**2, 0.0)))}
+
+    def _settled(self, key: Array, data: Counted, weights: Array, components: Array) -> Any:
+        """The state of the kernel of the other sites after a few steps, None where there are none."""
+        if not self.found.others:
+            return None
+        kernel, first = self._kernel(key, data, weights, components)
+
+        def step(_: int, state: Any) -> Any:
+            return kernel.sample(state, (data, weights, components), {})
+
+        return jax.lax.fori_loop(0, SETTLE, step, first)
 
     def _kernel(self, key: Array, data: Counted, weights: Array, components: Array) -> tuple[MCMCKernel, Any]:
         """Of the other sites, and its first state."""
