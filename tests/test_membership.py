@@ -25,7 +25,6 @@ from bayeslab.membership.found import membership
 from bayeslab.membership.random_bits import threefry, uniforms
 from bayeslab.models import structure, structure_admixture, structure_correlated
 from bayeslab.program import precision
-from bayeslab.runner import compiled
 
 Array = np.ndarray[Any, Any]
 SHAPES = [
@@ -235,7 +234,6 @@ def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) ->
     method = bl.Gibbs(num_samples=50, num_chains=2, counts=True)
     whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     monkeypatch.setattr("bayeslab.methods.membership_point.KEPT", 0)
-    compiled.cache_clear()
     tree = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     assert "frequencies" not in tree["posterior"]
     draws = whole["posterior"]["frequencies"]

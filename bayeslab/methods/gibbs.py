@@ -18,6 +18,7 @@ from bayeslab.elimination import Rule
 from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
 from bayeslab.methods.membership_gibbs import MembershipGibbs
+from bayeslab.methods.membership_point import keeps_components
 from bayeslab.methods.settings import require_blocks, require_count, require_positive
 from bayeslab.order import Block, blocked, joint_blocks, order
 from bayeslab.program import Bound, Values, evaluate, structure
@@ -61,7 +62,7 @@ class Gibbs:
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
         if (membership := membership_to_count(bound, self.counts)) is not None:
-            return MembershipGibbs(membership, structure(bound), self.num_warmup)
+            return MembershipGibbs(membership, structure(bound), self.num_warmup, keeps_components(membership))
         found = find_all(bound)
         rest = [one for one in found if one.rule is None]
         for one in rest:

@@ -19,7 +19,7 @@ from bayeslab.membership.found import Membership
 from bayeslab.membership.likeliest import Likeliest
 from bayeslab.membership.spectral import spectral_start
 from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
-from bayeslab.methods.membership_point import WIDE, keeps_components
+from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
 from bayeslab.sweep import somewhere
 from bayeslab.terms import terms, total
@@ -65,11 +65,12 @@ class Others:
 
 @dataclass(frozen=True)
 class MembershipGibbs:
-    """found: the sites. structure: of the Bound."""
+    """found: the sites. structure: of the Bound. keeps: components in every draw."""
 
     found: Membership
     structure: Any
     num_warmup: int
+    keeps: bool
 
     compiler_options = WIDE
 
@@ -94,7 +95,7 @@ class MembershipGibbs:
         density = Likeliest(alleles, shape, flat)
         first = climb(joined(*spectral_start(keys[1], alleles, shape, prior.real)))
         weights, components = split(top(first, density.step, density.inside, CLIMB).at, shape)
-        sums = None if keeps_components(found) else (jnp.zeros_like(components),) * 2
+        sums = None if self.keeps else (jnp.zeros_like(components),) * 2
         return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, sums)
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:

@@ -31,16 +31,17 @@ def membership_mean_field(found: Membership, bound: Bound, tolerance: float) -> 
     """Raises ValueError where other sites are latent, which have no factor in closed form."""
     if found.others:
         raise ValueError(f"sites {list(found.others)} have no factor in closed form; give them values, or use Gibbs()")
-    return MembershipMeanField(found, structure(bound), tolerance)
+    return MembershipMeanField(found, structure(bound), tolerance, keeps_components(found))
 
 
 @dataclass(frozen=True)
 class MembershipMeanField:
-    """found: the sites. structure: of the Bound."""
+    """found: the sites. structure: of the Bound. keeps: components in every draw."""
 
     found: Membership
     structure: Any
     tolerance: float
+    keeps: bool
 
     compiler_options = WIDE
 
@@ -74,13 +75,13 @@ class MembershipMeanField:
         prior = self._prior(data)
         weights, components = Closest(data.alleles, self.found.shape, prior).concentrations(state.climb.at)
         drawn = {self.found.weights: dirichlet(now[0], weights, jnp.array(True))}
-        if keeps_components(self.found):
+        if self.keeps:
             drawn[self.found.components] = dirichlet(now[1], components, prior.real)
         return state._replace(key=key), Draws(drawn, {"evidence_bound": state.climb.objective})
 
     def moments(self, state: Settled, bound: Bound) -> dict[str, tuple[Array, Array]]:
         """Means and standard deviations (chain, *site) of components where their draws are not kept."""
-        if keeps_components(self.found):
+        if self.keeps:
             return {}
 
         def of_one(at: Array) -> tuple[Array, Array]:
