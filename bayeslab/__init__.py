@@ -22,6 +22,7 @@ from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_fi
 from bayeslab.modes import modes
 from bayeslab.predict import predict, simulate
 from bayeslab.recover import recover
+from bayeslab.topics import choose_topics, document_completion, match_topics, top_words
 
 __all__ = [
     "EM",
@@ -38,10 +39,12 @@ __all__ = [
     "align",
     "bind",
     "choose",
+    "choose_topics",
     "collapse",
     "compare_posteriors",
     "compress",
     "diagnose",
+    "document_completion",
     "explain",
     "filtered_states",
     "fit",
@@ -49,6 +52,7 @@ __all__ = [
     "full_rank_normal",
     "held_out",
     "low_rank_normal",
+    "match_topics",
     "mean_field_normal",
     "modes",
     "most_probable_path",
@@ -58,4 +62,5 @@ __all__ = [
     "sbc",
     "simulate",
     "smoothed_states",
+    "top_words",
 ]

@@ -68,13 +68,16 @@ def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str
 
 
 def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequence[Hashable]]:
-    """Labels of dimensions: those that the data give to a dimension of the same name, or to an axis of a site."""
+    """Labels of dimensions: those that the data give to a dimension of the same name, or to an axis of a site, and the
+    categories of an entry for a dimension of its name."""
     dims = dimensions(bound, entries)
     sizes: dict[str, int] = {}
     for name, site in bound.sites.items():
         sizes |= dict(zip(dims[name], site.shape, strict=True))
     found: dict[str, Sequence[Hashable]] = {}
     for name, entry in entries.items():
+        if entry.categories and sizes.get(name) == len(entry.categories):
+            found[name] = entry.categories
         for axis, labels in entry.labels.items():
             dim = dims[name][axis] if axis < len(dims.get(name, ())) else None
             if dim is not None and sizes.get(dim, len(labels)) == len(labels):

@@ -75,7 +75,7 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int):
         given = code.prepare(bound)
         state = code.start(np.zeros(2, np.uint32), given)
         state, _ = jax.block_until_ready(code.advance(np.int32(1), np.int32(1), state, given))
-    packed = given.alleles.nbytes / y.nbytes
+    packed = given.packed.nbytes / y.nbytes
 
     def run() -> None:
         with precision():

@@ -8,6 +8,8 @@ from . import (
     gaussian_mixture,
     hmm,
     inverse_gamma,
+    lda,
+    lda_asymmetric,
     linear_dynamical_system,
     linear_regression,
     linear_regression_known_noise,
@@ -52,4 +54,6 @@ LECTURES = (
     structure,
     structure_admixture,
     structure_correlated,
+    lda,
+    lda_asymmetric,
 )

@@ -43,9 +43,17 @@ ORDER = (
         "methods.recovering",
         "methods.summarising",
     ),
-    *("membership", "membership.random_bits", "membership.devices", "membership.alleles"),
+    *(
+        "membership",
+        "membership.random_bits",
+        "membership.devices",
+        "membership.alleles",
+        "membership.tokens",
+        "membership.collapsed",
+    ),
     *("membership.found", "membership.data"),
-    *("membership.ascent", "membership.newton", "membership.spectral", "membership.likeliest", "membership.closest"),
+    *("membership.ascent", "membership.newton", "membership.spectral", "membership.layout", "membership.likeliest"),
+    "membership.closest",
     "membership.dirichlet",
     *(
         "methods.stated",
@@ -61,9 +69,9 @@ ORDER = (
     *("methods.em", "methods.mean_field", "plan", "explain"),
     *("runner", "tree", "progress", "continuation", "importance", "fit"),
     *("likelihood", "predict", "recover", "series", "hidden_states", "held_out", "calibration"),
-    *("alignment", "modes", "comparison", "diagnosis", "plots", "plots_states"),
-    *("datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences", "datasets.series"),
-    *("datasets.state_space", "datasets.tables", "datasets"),
+    *("alignment", "modes", "comparison", "diagnosis", "topics", "plots", "plots_states", "plots_topics"),
+    *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
+    *("datasets.series", "datasets.state_space", "datasets.tables", "datasets"),
     *("columns", "saving", "demonstration", "command_line"),
 )
 

@@ -1,5 +1,6 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
+from .documents import documents, simulated_documents
 from .genotypes import genotypes, simulated_genotypes
 from .motifs import motif_data, rox1_sites
 from .regression import new_rows, original_scale, regression_data
@@ -11,6 +12,7 @@ from .tables import diabetes, iris_setosa, mendel_peas, portland_houses
 __all__ = [
     "diabetes",
     "dishonest_casino",
+    "documents",
     "earthquakes",
     "genotypes",
     "google_days",
@@ -26,6 +28,7 @@ __all__ = [
     "regression_data",
     "rox1_sites",
     "sequences",
+    "simulated_documents",
     "simulated_genotypes",
     "simulated_track",
 ]

@@ -45,6 +45,16 @@ class Shape(NamedTuple):
         return self._replace(individuals=self.devices.share(self.individuals), devices=Devices())
 
     @property
+    def table(self) -> tuple[int, ...]:
+        """The shape of components."""
+        return self.populations, self.loci, self.alleles
+
+    @property
+    def most(self) -> int:
+        """The largest count that there can be."""
+        return 2 * self.pairs * max(self.loci, self.individuals)
+
+    @property
     def pairs(self) -> int:
         return ceil(self.copies / 2)
 

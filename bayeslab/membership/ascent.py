@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.membership.alleles import Shape
+from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.acceleration import MEMORY, crossing
 
 GAIN = 0.1
@@ -76,7 +77,7 @@ def joined(weights: Array, components: Array) -> Array:
     return jnp.concatenate([weights.ravel(), components.ravel()])
 
 
-def split(at: Array, shape: Shape) -> tuple[Array, Array]:
+def split(at: Array, shape: Shape | Tokens) -> tuple[Array, Array]:
     """Weights (individual, population) and components (population, locus, allele)."""
     weights, components = jnp.split(at, [shape.individuals * shape.populations])
     size = (shape.populations, shape.loci, shape.alleles)

@@ -6,16 +6,21 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import digamma, gammaln
 
-from bayeslab.membership.alleles import Shape, expected_counts
+from bayeslab.membership.alleles import Shape
 from bayeslab.membership.ascent import joined, split
 from bayeslab.membership.data import Priors
+from bayeslab.membership.layout import layout
+from bayeslab.membership.tokens import Tokens
+
+TINY = 1e-18
+"""Of the exponential of a mean log: the product of two is still a number of single precision."""
 
 
 class Closest(NamedTuple):
     """The evidence lower bound, for an ascent in the logs of concentrations; origins have their best factor."""
 
-    alleles: Array
-    shape: Shape
+    packed: Array
+    shape: Shape | Tokens
     prior: Priors
 
     def step(self, at: Array) -> tuple[Array, Array]:
@@ -23,19 +28,17 @@ class Closest(NamedTuple):
         factors = self.concentrations(at)
         means = [_mean_logs(factor, real) for factor, real in zip(factors, self._real, strict=True)]
         weights, components = (
-            jnp.where(real, jnp.exp(mean), 0.0) for mean, real in zip(means, self._real, strict=True)
+            jnp.where(real, jnp.maximum(jnp.exp(mean), TINY), 0.0) for mean, real in zip(means, self._real, strict=True)
         )
-        counts, bound = expected_counts(weights, components, self.alleles, self.shape)
+        new, bound = self._counted(weights, components)
         for parts in zip(self.prior[:2], factors, means, self._real, strict=True):
             bound += _minus_divergence(*parts)
-        new = self.prior.weights + counts.individuals, self.prior.components + counts.alleles
-        return joined(*(jnp.log(jnp.where(real, one, 1.0)) for one, real in zip(new, self._real, strict=True))), bound
+        return new, bound
 
     def inside(self, at: Array) -> Array:
         """Between the prior and all the data."""
         prior = joined(*(jnp.where(real, one, 1.0) for one, real in zip(self.prior[:2], self._real, strict=True)))
-        most = prior + 2 * self.shape.pairs * max(self.shape.loci, self.shape.individuals)
-        return jnp.clip(at, jnp.log(prior), jnp.log(most))
+        return jnp.clip(at, jnp.log(prior), jnp.log(prior + self.shape.most))
 
     def concentrations(self, at: Array) -> tuple[Array, Array]:
         """Of weights and components; 1 where there is no allele."""
@@ -44,9 +47,14 @@ class Closest(NamedTuple):
 
     def around(self, weights: Array, components: Array) -> Array:
         """Coordinates of the factors that follow from probabilities."""
-        counts, _ = expected_counts(weights, components, self.alleles, self.shape)
+        return self._counted(weights, components)[0]
+
+    def _counted(self, weights: Array, components: Array) -> tuple[Array, Array]:
+        """Coordinates of the factors, and the log of the sums over origins."""
+        counts, log_sums = layout(self.shape).expected(weights, components, self.packed, self.shape)
         new = self.prior.weights + counts.individuals, self.prior.components + counts.alleles
-        return joined(*(jnp.log(jnp.where(real, one, 1.0)) for one, real in zip(new, self._real, strict=True)))
+        logs = (jnp.log(jnp.where(real, one, 1.0)) for one, real in zip(new, self._real, strict=True))
+        return joined(*logs), log_sums
 
     @property
     def _real(self) -> tuple[Array, Array]:

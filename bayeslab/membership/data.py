@@ -1,4 +1,4 @@
-"""What counting needs of a Bound: genotypes in bytes, and the priors of weights and components."""
+"""What counting needs of a Bound: what is observed, packed, and the priors of weights and components."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -8,16 +8,17 @@ from jax import Array
 
 from bayeslab.distributions import PaddedDirichlet
 from bayeslab.membership.alleles import packed
-from bayeslab.membership.found import Membership
+from bayeslab.membership.found import Membership, individuals_of
+from bayeslab.membership.tokens import Tokens, packed_tokens
 from bayeslab.program import Bound, Values, blueprint, unwrapped
 from bayeslab.terms import terms, total
 
 
 class Counted(NamedTuple):
-    """bound: without the genotypes. alleles: those, see `packed`."""
+    """bound: without what is observed. packed: that, see `packed` and `packed_tokens`."""
 
     bound: Bound
-    alleles: Array
+    packed: Array
 
 
 class Priors(NamedTuple):
@@ -31,11 +32,14 @@ class Priors(NamedTuple):
 
 def counted(found: Membership, bound: Bound) -> Counted:
     """What all chains share."""
-    name = found.observed
-    alleles = packed(bound.observed[name], bound.present.get(name), found.shape)
-    return Counted(
-        replace(bound, observed=_without(bound.observed, name), present=_without(bound.present, name)), alleles
-    )
+    name, shape = found.observed, found.shape
+    observed, present = bound.observed[name], bound.present.get(name)
+    if isinstance(shape, Tokens):
+        data = packed_tokens(observed, present, individuals_of(found, bound), shape)
+    else:
+        data = packed(observed, present, shape)
+    rest = replace(bound, observed=_without(bound.observed, name), present=_without(bound.present, name))
+    return Counted(rest, data)
 
 
 def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Priors:
@@ -46,12 +50,13 @@ def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Pri
     of_individuals = jnp.broadcast_to(weights.concentration, (size.individuals, size.populations)).astype(jnp.float32)
     table = (size.populations, size.loci, size.alleles)
     if found.known:
-        return Priors(of_individuals, jnp.ones(table, jnp.float32), (bound.observed[found.components] > 0).any(0))
+        there = (bound.observed[found.components] > 0).reshape(table).any(0)
+        return Priors(of_individuals, jnp.ones(table, jnp.float32), there)
     components = unwrapped(drawn[found.components].distribution(bound, others))
     real = jnp.ones(table, bool)
     if isinstance(components, PaddedDirichlet):
         real = jnp.broadcast_to(components.real, table)
-    of_alleles = jnp.broadcast_to(components.concentration, table).astype(jnp.float32)
+    of_alleles = jnp.broadcast_to(components.concentration, size.table).reshape(table).astype(jnp.float32)
     return Priors(of_individuals, of_alleles, real[0])
 
 
@@ -63,7 +68,7 @@ def log_prior(found: Membership, shapes: Any, data: Counted, values: Values) -> 
 
 
 def whole(shapes: Any, data: Counted) -> Bound:
-    """The Bound with genotypes that are none: what depends on them is not computed."""
+    """The Bound with observed values that are none: what depends on them is not computed."""
     shape = blueprint(shapes)
     zeros = (
         {n: jnp.zeros(one.shape, one.dtype) for n, one in part.items()} for part in (shape.observed, shape.present)

@@ -5,12 +5,18 @@
     z_ilc         ~ Categorical(weights_i)            origin of a copy
     y_ilc         ~ Categorical(components_{z_ilc, l})
 
+or, with one locus and numbers of copies that differ, tokens of documents,
+
+    z_t           ~ Categorical(weights_{i(t)})       origin of a token of individual i(t)
+    y_t           ~ Categorical(components_{z_t})
+
 whatever the sites are called and however the parameters of the first two depend on other sites. The densities of
 origins and of what is observed are compared with these for every element and every origin, so that a program that
 differs is refused.
 """
 
 from functools import lru_cache, partial
+from math import ceil, sqrt
 from typing import NamedTuple
 
 import jax
@@ -21,7 +27,8 @@ from jax.sharding import Mesh
 
 from bayeslab.membership.alleles import MISSING, Shape
 from bayeslab.membership.devices import AXIS, devices_of
-from bayeslab.program import Bound, blueprint, structure
+from bayeslab.membership.tokens import Tokens
+from bayeslab.program import Bound, Values, blueprint, structure
 from bayeslab.sweep import somewhere
 from bayeslab.terms import terms
 
@@ -36,8 +43,8 @@ class Membership(NamedTuple):
     """The sites of a program of mixed membership.
 
     weights: (individual, population). components: (population, locus, allele). origins and observed:
-    (individual, locus, copy). others: latent sites that the priors of the first two may depend on. known: whether the
-    components are data.
+    (individual, locus, copy); or, of tokens, components (population, allele), origins and observed (token,).
+    others: latent sites that the priors of the first two may depend on. known: whether the components are data.
     """
 
     weights: str
@@ -45,8 +52,12 @@ class Membership(NamedTuple):
     origins: str
     observed: str
     others: tuple[str, ...]
-    shape: Shape
+    shape: Shape | Tokens
     known: bool = False
+
+    def named(self, weights: Array, components: Array) -> Values:
+        """Values of the sites. components: (population, locus, allele)."""
+        return {self.weights: weights, self.components: components.reshape(self.shape.table)}
 
 
 def membership(bound: Bound) -> Membership:
@@ -81,37 +92,49 @@ def _structure(shapes: tuple) -> Membership | str:
         return f"sites '{origins}' and '{child.name}' do not have the probabilities of one site each"
     [weights], [components] = found.priors[origins].depends, parents
     for name in (weights, components):
-        if sites[name].family not in FAMILIES or sites[name].event_dim != 1:
+        if sites[name].family not in FAMILIES or sites[name].event_dim != 1 or len(sites[name].shape) < 2:
             return f"site '{name}' is not Dirichlet"
-    size, table = sites[origins].shape, sites[components].shape
-    expected = (
-        "(individual, locus, copy) with weights (individual, population) and components (population, locus, allele)"
-    )
-    fits = len(size) == 3 and len(table) == 3 and sites[child.name].shape == size and table[1] == size[1]
-    if not fits or sites[weights].shape != (size[0], table[0]) or table[2] > MISSING:
-        return f"site '{origins}' has shape {size}; expected {expected}"
+    shape = _shape(sites[origins].shape, sites[weights].shape, sites[components].shape)
+    if shape is None or sites[child.name].shape != sites[origins].shape:
+        return (
+            f"sites '{origins}', '{weights}' and '{components}' have shapes {sites[origins].shape}, "
+            f"{sites[weights].shape} and {sites[components].shape}; expected (individual, locus, copy), "
+            "(individual, population) and (population, locus, allele), or (token,), (individual, population) and "
+            "(population, allele)"
+        )
     choices = found.priors[origins].choices
-    if choices is None or choices.tolist() != [*range(table[0])]:
-        return f"site '{origins}' does not have one of {table[0]} populations"
+    if choices is None or choices.tolist() != [*range(shape.populations)]:
+        return f"site '{origins}' does not have one of {shape.populations} populations"
     others = tuple(name for name in bound.latent if name not in (weights, components, origins))
     known = {weights, components, origins, child.name, *others}
     if set(sites) != known or any(term.depends & {weights, components} and term.name in others for term in found.terms):
         return f"it has more sites than {sorted(known)}, or such that depend on '{weights}' or '{components}'"
-    shape = Shape(size[0], size[1], size[2], table[2], table[0])
     return Membership(weights, components, origins, child.name, others, shape, components not in bound.latent)
+
+
+def _shape(origins: tuple[int, ...], weights: tuple[int, ...], components: tuple[int, ...]) -> Shape | Tokens | None:
+    """Of genotypes or tokens, None where it is neither."""
+    if len(weights) != 2:
+        return None
+    individuals, populations = weights
+    if len(origins) == 3 and components[:2] == (populations, origins[1]) and individuals == origins[0]:
+        return Shape(*origins, components[2], populations) if components[2] <= MISSING else None
+    if len(origins) == 1 and len(components) == 2 and components[0] == populations:
+        return Tokens(individuals, *origins, components[1], populations)
+    return None
 
 
 def _known_components(bound: Bound, child: str) -> list[str]:
     """Observed sites that may be components of the child; the proof says whether they are."""
     observed = [site for name, site in bound.sites.items() if site.role == "observed" and name != child]
-    return [site.name for site in observed if site.family in FAMILIES and len(site.shape) == 3]
+    return [site.name for site in observed if site.family in FAMILIES and len(site.shape) > 1]
 
 
 def _largest_gap(bound: Bound, found: Membership) -> float:
     """Of log densities from those that the counts are of, with origins mixed, and with each of them everywhere where
     there are few."""
     compared = jax.jit(partial(_gap, found=found))
-    each = range(found.shape.populations) if np.prod(found.shape[:3]) <= MANY else ()
+    each = range(found.shape.populations) if np.prod(bound.sites[found.origins].shape) <= MANY else ()
     origins = [(0, 1), *((k, 0) for k in each)]
     keys = jax.random.split(jax.random.PRNGKey(0))
     return max(float(compared(keys[mixed], np.int32(k), np.int32(mixed), bound)) for k, mixed in origins)
@@ -120,8 +143,10 @@ def _largest_gap(bound: Bound, found: Membership) -> float:
 def _gap(key: Array, first: Array, mixed: Array, bound: Bound, found: Membership) -> Array:
     """At random weights and components."""
     values = {name: value for name, value in somewhere(key, bound).items() if name != found.origins}
-    individual, locus, copy = (jax.lax.broadcasted_iota(jnp.uint32, found.shape[:3], axis) for axis in range(3))
-    hashed = ((individual * 73 + locus) * 31 + copy) * jnp.uint32(2654435761) >> jnp.uint32(16)
+    size, number = bound.sites[found.origins].shape, jnp.uint32(0)
+    for axis in range(len(size)):
+        number = number * 73 + jax.lax.broadcasted_iota(jnp.uint32, size, axis)
+    hashed = number * jnp.uint32(2654435761) >> jnp.uint32(16)
     origin = (first.astype(jnp.uint32) + mixed.astype(jnp.uint32) * hashed) % found.shape.populations
     at = values | {found.origins: origin.astype(bound.sites[found.origins].dtype)}
     named = {term.name: term for term in terms(bound).terms}
@@ -129,15 +154,49 @@ def _gap(key: Array, first: Array, mixed: Array, bound: Bound, found: Membership
     if prior.shape != origin.shape or shown.shape != origin.shape:
         return jnp.array(jnp.inf)
     weights, components = (jnp.log((values | bound.observed)[name]) for name in (found.weights, found.components))
+    expected = _of_tokens if isinstance(found.shape, Tokens) else _of_genotypes
+    weight, component = expected(found, bound, weights, components, origin)
+    if found.observed in bound.present:
+        component = jnp.where(bound.present[found.observed], component, 0.0)
+    return jnp.maximum(_difference(prior, weight), _difference(shown, component))
+
+
+def _of_genotypes(
+    found: Membership, bound: Bound, weights: Array, components: Array, origin: Array
+) -> tuple[Array, Array]:
+    """Log probabilities of origins and of what they show."""
     weight, component = jnp.zeros(origin.shape), jnp.zeros(origin.shape)
     for k in range(found.shape.populations):  # a lookup would need places of all elements in memory
         weight = jnp.where(origin == k, weights[:, k, None, None], weight)
         for j in range(found.shape.alleles):
             here = (origin == k) & (bound.observed[found.observed] == j)
             component = jnp.where(here, components[k, :, j, None], component)
-    if found.observed in bound.present:
-        component = jnp.where(bound.present[found.observed], component, 0.0)
-    return jnp.maximum(_difference(prior, weight), _difference(shown, component))
+    return weight, component
+
+
+def _of_tokens(
+    found: Membership, bound: Bound, weights: Array, components: Array, origin: Array
+) -> tuple[Array, Array]:
+    """Log probabilities of origins and of what they show."""
+    return weights[individuals_of(found, bound), origin], components[origin, bound.observed[found.observed]]
+
+
+def individuals_of(found: Membership, bound: Bound) -> Array:
+    """The individual that every token is of, read from the probabilities that its origin has."""
+    individuals, populations = found.shape.individuals, found.shape.populations
+    base = ceil(sqrt(individuals))
+    [prior] = [term for term in terms(bound).terms if term.name == found.origins]
+    origins = jnp.zeros(bound.sites[found.origins].shape, bound.sites[found.origins].dtype)
+
+    def digit(numbers: Array) -> Array:
+        first = (numbers + 1) / (base + 1)
+        rest = jnp.broadcast_to((1 - first) / max(populations - 1, 1), (populations - 1, individuals))
+        weights = jnp.concatenate([first[None], rest]).T.astype(bound.sites[found.weights].dtype)
+        log_first = prior.density(bound, {found.weights: weights, found.origins: origins})
+        return jnp.round(jnp.exp(log_first) * (base + 1) - 1).astype(jnp.int32)
+
+    number = digit(jnp.arange(individuals) // base) * base + digit(jnp.arange(individuals) % base)
+    return jnp.clip(number, 0, individuals - 1)
 
 
 def _difference(found: Array, expected: Array) -> Array:
@@ -156,7 +215,7 @@ def membership_to_count(bound: Bound, wanted: bool | Mesh | None) -> Membership 
             raise ValueError(f"counts is a mesh with axes {list(wanted.axis_names)}; expected one named '{AXIS}'")
         found = membership_to_count(bound, True)
         assert found is not None
-        return found._replace(shape=found.shape._replace(devices=devices_of(wanted)))
+        return found._replace(shape=_spread(found, bound, wanted))
     discrete = [bound.sites[name] for name in bound.latent if bound.sites[name].is_discrete]
     if wanted is False or (wanted is None and sum(np.prod(site.shape) for site in discrete) <= MANY):
         return None
@@ -166,3 +225,12 @@ def membership_to_count(bound: Bound, wanted: bool | Mesh | None) -> Membership 
         if wanted:
             raise ValueError(f"origins cannot be kept as counts: {reason}; leave counts out") from None
         return None
+
+
+def _spread(found: Membership, bound: Bound, mesh: Mesh) -> Shape | Tokens:
+    """The shape, with individuals on the devices of a mesh."""
+    shape = found.shape._replace(devices=devices_of(mesh))
+    if isinstance(shape, Tokens):
+        device = np.asarray(jax.jit(partial(individuals_of, found))(bound)) // shape.part.individuals
+        return shape._replace(held=int(np.bincount(device).max()))
+    return shape

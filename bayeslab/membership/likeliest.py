@@ -6,29 +6,45 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.membership.alleles import Shape
-from bayeslab.membership.ascent import joined, split
+from bayeslab.membership.ascent import climb, joined, split, top
 from bayeslab.membership.data import Priors
-from bayeslab.membership.newton import inside, stepped
+from bayeslab.membership.layout import layout
+from bayeslab.membership.newton import inside
+from bayeslab.membership.tokens import Tokens
 
 
 class Likeliest(NamedTuple):
     """The density, for an ascent; concentrations below 1 count as 1, so that it has a maximum."""
 
-    alleles: Array
-    shape: Shape
+    packed: Array
+    shape: Shape | Tokens
     prior: Priors
 
+    def start(self, key: Array) -> Array:
+        return joined(*layout(self.shape).start(key, self.packed, self.shape, self.prior.real))
+
     def step(self, at: Array) -> tuple[Array, Array]:
-        """Newton's; and the log density before it, up to a constant."""
+        """One uphill; and the log density before it, up to a constant."""
         pseudo = jnp.maximum(self.prior.weights - 1, 0.0), jnp.maximum(self.prior.components - 1, 0.0)
         weights, components = split(at, self.shape)
-        *new, log_density = stepped(weights, components, self.alleles, self.shape, (*pseudo, self.prior.real))
+        stepped = layout(self.shape).stepped
+        *new, log_density = stepped(weights, components, self.packed, self.shape, (*pseudo, self.prior.real))
         for powers, probabilities in zip(pseudo, (weights, components), strict=True):
-            logs = jnp.where(powers > 0, jnp.log(jnp.where(powers > 0, probabilities, 1.0)), 0.0)
-            log_density += (powers * logs).astype(log_density.dtype).sum()
+            log_density += log_powers(powers, probabilities)
         return joined(*new), log_density
 
     def inside(self, at: Array) -> Array:
         """The nearest probabilities."""
         weights, components = split(at, self.shape)
         return joined(inside(weights), inside(components, self.prior.real))
+
+    def near_top(self, key: Array) -> tuple[Array, Array]:
+        """Weights and components close to a maximum, for other methods to start from."""
+        first, most = climb(self.start(key)), layout(self.shape).climb
+        return split(top(first, self.step, self.inside, most).at, self.shape)
+
+
+def log_powers(counts: Array, probabilities: Array) -> Array:
+    """The log of probabilities to the power of counts, added up."""
+    each = jnp.where(counts > 0, counts * jnp.log(jnp.where(counts > 0, probabilities, 1.0)), 0.0)
+    return each.astype(jnp.result_type(float)).sum()

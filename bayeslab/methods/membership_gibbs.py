@@ -11,21 +11,17 @@ from jax import Array
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.draws import Draws
-from bayeslab.membership.alleles import Counts, drawn_counts
-from bayeslab.membership.ascent import climb, joined, split, top
+from bayeslab.membership.alleles import Counts
 from bayeslab.membership.data import Counted, counted, log_prior, priors, whole
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
-from bayeslab.membership.likeliest import Likeliest
-from bayeslab.membership.spectral import spectral_start
+from bayeslab.membership.layout import layout
+from bayeslab.membership.likeliest import Likeliest, log_powers
 from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
 from bayeslab.sweep import somewhere
 from bayeslab.terms import terms, total
-
-CLIMB = 30
-"""Steps towards the maximum of the likelihood before the first sweep, at most; sweeps would be hundreds."""
 
 SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
@@ -58,7 +54,7 @@ class Others:
         values: Values = {}
         for name in self.found.others:
             values[name] = numpyro.sample(name, of.priors[name].distribution(bound, values))
-        values |= {self.found.weights: weights, self.found.components: components}
+        values |= self.found.named(weights, components)
         mine = [term for term in of.terms if term.name in (self.found.weights, self.found.components)]
         numpyro.factor("given", total(mine, bound, values))
 
@@ -83,18 +79,16 @@ class MembershipGibbs:
 
     def start(self, key: Array, data: Counted) -> Sweep:
         """Near the maximum of the likelihood, where another key may lead to another one."""
-        keys, alleles, found, shape = jax.random.split(key, 4), data.alleles, self.found, self.found.shape
+        keys, found, shape = jax.random.split(key, 4), self.found, self.found.shape
         zero = jnp.array(0)
         anywhere = somewhere(keys[0], whole(self.structure, data))
         prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
         if found.known:
             weights = jnp.full((shape.individuals, shape.populations), 1 / shape.populations, jnp.float32)
-            components = data.bound.observed[found.components].astype(jnp.float32)
+            components = data.bound.observed[found.components].astype(jnp.float32).reshape(prior.components.shape)
             return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, None)
         flat = prior._replace(weights=jnp.ones_like(prior.weights), components=jnp.ones_like(prior.components))
-        density = Likeliest(alleles, shape, flat)
-        first = climb(joined(*spectral_start(keys[1], alleles, shape, prior.real)))
-        weights, components = split(top(first, density.step, density.inside, CLIMB).at, shape)
+        weights, components = Likeliest(data.packed, shape, flat).near_top(keys[1])
         sums = None if self.keeps else (jnp.zeros_like(components),) * 2
         return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, sums)
 
@@ -105,7 +99,7 @@ class MembershipGibbs:
             kernel, _ = self._kernel(keys[0], data, state.weights, state.components)
             others = kernel.postprocess_fn((data, state.weights, state.components), {})(state.others.z)
         prior = priors(found, self.structure, data, others)
-        counts = drawn_counts(keys[0], state.weights, state.components, data.alleles, found.shape)
+        counts = layout(found.shape).drawn(keys[0], state.weights, state.components, data.packed, found.shape)
         weights = dirichlet(keys[1], prior.weights + counts.individuals, jnp.array(True))
         components = state.components
         if not found.known:
@@ -116,7 +110,9 @@ class MembershipGibbs:
             new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
             others = {name: kernel.postprocess_fn(now, {})(new.z)[name] for name in found.others}
             stats = {name: value for name, value in kernel_stats(new).items() if name != "lp"}
-        samples = {found.weights: weights} | ({} if found.known else {found.components: components}) | others
+        samples = found.named(weights, components) | others
+        if found.known:
+            del samples[found.components]
         stats["lp"] = log_prior(found, self.structure, data, samples) + _log_joint(counts, weights, components)
         number = state.number + 1
         sums = None
@@ -132,8 +128,11 @@ class MembershipGibbs:
         """Means and standard deviations (chain, *site) of sites that are not kept in every draw."""
         if state.sums is None:
             return {}
-        draws = np.maximum(np.asarray(state.number) - self.num_warmup, 1).reshape(-1, 1, 1, 1)
-        mean, square = (np.asarray(one) / draws for one in state.sums)
+        draws = np.maximum(np.asarray(state.number) - self.num_warmup, 1)
+        table = self.found.shape.table
+        mean, square = (
+            np.asarray(one).reshape(-1, *table) / draws.reshape(-1, *(1 for _ in table)) for one in state.sums
+        )
         return {self.found.components: (mean, np.sqrt(np.maximum(square - mean**2, 0.0)))}
 
     def _settled(self, key: Array, data: Counted, weights: Array, components: Array) -> Any:
@@ -156,9 +155,4 @@ class MembershipGibbs:
 
 def _log_joint(counts: Counts, weights: Array, components: Array) -> Array:
     """Of origins and what they show."""
-    return _powers(counts.individuals, weights) + _powers(counts.alleles, components)
-
-
-def _powers(counts: Array, probabilities: Array) -> Array:
-    each = jnp.where(counts > 0, counts * jnp.log(jnp.where(counts > 0, probabilities, 1.0)), 0.0)
-    return each.astype(jnp.result_type(float)).sum()
+    return log_powers(counts.individuals, weights) + log_powers(counts.alleles, components)

@@ -8,18 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.draws import Draws
-from bayeslab.membership.ascent import Climb, climb, climbed, joined, split, top
+from bayeslab.membership.ascent import Climb, climb, climbed, split
 from bayeslab.membership.closest import Closest
 from bayeslab.membership.data import Counted, Priors, counted, priors
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.likeliest import Likeliest
-from bayeslab.membership.spectral import spectral_start
 from bayeslab.methods.membership_point import WIDE, keeps_components
 from bayeslab.program import Bound, structure
-
-CLIMB = 30
-"""Steps towards the maximum of the likelihood before the first one, at most."""
 
 
 class Settled(NamedTuple):
@@ -55,13 +51,11 @@ class MembershipMeanField:
     def start(self, key: Array, data: Counted) -> Settled:
         """The factors that follow from a maximum of the likelihood."""
         (key, now), prior, shape = jax.random.split(key), self._prior(data), self.found.shape
-        density = Likeliest(data.alleles, shape, prior)
-        first = climb(joined(*spectral_start(now, data.alleles, shape, prior.real)))
-        best = top(first, density.step, density.inside, CLIMB)
-        return Settled(climb(Closest(data.alleles, shape, prior).around(*split(best.at, shape))), key)
+        best = Likeliest(data.packed, shape, prior).near_top(now)
+        return Settled(climb(Closest(data.packed, shape, prior).around(*best)), key)
 
     def adapt(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
-        bound = Closest(data.alleles, self.found.shape, self._prior(data))
+        bound = Closest(data.packed, self.found.shape, self._prior(data))
 
         def step(state: Climb) -> Climb:
             return climbed(state, bound.step, bound.inside, self.tolerance)
@@ -73,10 +67,10 @@ class MembershipMeanField:
     def advance(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
         key, *now = jax.random.split(state.key, 3)
         prior = self._prior(data)
-        weights, components = Closest(data.alleles, self.found.shape, prior).concentrations(state.climb.at)
-        drawn = {self.found.weights: dirichlet(now[0], weights, jnp.array(True))}
-        if self.keeps:
-            drawn[self.found.components] = dirichlet(now[1], components, prior.real)
+        weights, components = Closest(data.packed, self.found.shape, prior).concentrations(state.climb.at)
+        drawn = self.found.named(dirichlet(now[0], weights, jnp.array(True)), dirichlet(now[1], components, prior.real))
+        if not self.keeps:
+            del drawn[self.found.components]
         return state._replace(key=key), Draws(drawn, {"evidence_bound": state.climb.objective})
 
     def moments(self, state: Settled, bound: Bound) -> dict[str, tuple[Array, Array]]:
@@ -89,7 +83,8 @@ class MembershipMeanField:
             concentration = jnp.where(prior.real, jnp.exp(split(at, self.found.shape)[1]), 0.0)
             total = concentration.sum(-1, keepdims=True)
             mean = concentration / total
-            return mean, jnp.sqrt(mean * (1 - mean) / (total + 1))
+            sd = jnp.sqrt(mean * (1 - mean) / (total + 1))
+            return mean.reshape(self.found.shape.table), sd.reshape(self.found.shape.table)
 
         return {self.found.components: jax.jit(jax.vmap(of_one))(state.climb.at)}
 

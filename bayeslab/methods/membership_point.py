@@ -8,18 +8,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.draws import Draws
-from bayeslab.membership.alleles import expected_counts
-from bayeslab.membership.ascent import Climb, climb, climbed, joined, split
+from bayeslab.membership.ascent import Climb, climb, climbed, split
 from bayeslab.membership.data import Counted, Priors, counted, log_prior, priors
 from bayeslab.membership.found import Membership
+from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest
-from bayeslab.membership.spectral import spectral_start
 from bayeslab.program import Bound, structure
 
 KEPT = 50_000
 """Numbers up to which components are kept in every draw; of more, means and standard deviations are."""
 WIDE = (("xla_cpu_prefer_vector_width", 512),)
-"""Options of the compiler for loops over loci."""
+"""Options of the compiler for loops over loci and tokens."""
 
 
 def membership_point(found: Membership, bound: Bound) -> "MembershipPoint":
@@ -60,11 +59,11 @@ class MembershipPoint:
         return priors(self.found, self.structure, data, {})
 
     def start(self, key: Array, data: Counted) -> Climb:
-        return climb(joined(*spectral_start(key, data.alleles, self.found.shape, self.prior(data).real)))
+        return climb(self._density(data).start(key))
 
     def adapt(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
         def step(state: Climb) -> Climb:
-            density = Likeliest(data.alleles, self.found.shape, self.prior(data))
+            density = self._density(data)
             return climbed(state, density.step, density.inside)
 
         new = jax.lax.cond(state.converged, lambda state: state, step, state)
@@ -73,6 +72,9 @@ class MembershipPoint:
 
     def advance(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
         weights, components = split(state.at, self.found.shape)
-        log_sums = expected_counts(weights, components, data.alleles, self.found.shape)[1]
-        samples = {self.found.weights: weights, self.found.components: components}
+        _, log_sums = layout(self.found.shape).expected(weights, components, data.packed, self.found.shape)
+        samples = self.found.named(weights, components)
         return state, Draws(samples, {"lp": log_sums + log_prior(self.found, self.structure, data, samples)})
+
+    def _density(self, data: Counted) -> Likeliest:
+        return Likeliest(data.packed, self.found.shape, self.prior(data))

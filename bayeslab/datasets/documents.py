@@ -1,0 +1,185 @@
+"""Documents as the data of a topic model, and documents simulated from one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LONG = ("document", "word", "count")
+
+
+def documents(
+    source: Any, words: Sequence[Hashable] | None = None, names: Sequence[Hashable] | None = None
+) -> dict[str, Any]:
+    """The data of a topic model: document and word (token,), labelled, num_documents and num_words.
+
+    source: a matrix of counts (document, word), of SciPy, NumPy, pandas or xarray; or lists of words, one a document,
+    or a mapping from names to them; or a DataFrame with columns document and word, and count where it has one.
+    words: the vocabulary in order: of the columns of a matrix; otherwise all that may be used, and by default what is.
+    names: of the documents in order; by default those of the source, or numbers.
+    Documents without a word and words that nowhere occur are kept. Raises ValueError for counts that are no whole
+    numbers from 0, for a word outside of the vocabulary, and for a corpus without any word, and says where.
+    """
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame) and {"document", "word"} <= set(source.columns):
+        table = _from_table(source, words, names)
+    elif _is_matrix(source):
+        table = _from_matrix(source, words, names)
+    else:
+        table = _from_lists(source, words, names)
+    document, word, count = table
+    if not count.sum():
+        raise ValueError("the documents have no word.")
+    tokens = pd.RangeIndex(count.sum(), name="token")
+    repeated = {"document": document.repeat(count), "word": word.repeat(count)}
+    columns = {name: pd.Series(codes, tokens, name=name) for name, codes in repeated.items()}
+    return {**columns, "num_documents": len(document.categories), "num_words": len(word.categories)}
+
+
+def simulated_documents(
+    num_documents: int,
+    num_tokens: int,
+    num_words: int,
+    num_topics: int,
+    *,
+    seed: int = 0,
+    alpha: float = 0.1,
+    concentration: float = 0.1,
+) -> xr.Dataset:
+    """Simulated counts (document, word), with the topics (topic, word) and the shares (document, topic) behind them.
+
+    num_tokens: of every document. alpha, concentration: of the Dirichlet distributions of shares and topics.
+    Raises ValueError for numbers below 1 and concentrations that are not positive.
+    """
+    sizes = {"num_documents": num_documents, "num_tokens": num_tokens, "num_words": num_words, "num_topics": num_topics}
+    for name, number in sizes.items():
+        if number < 1:
+            raise ValueError(f"{name} is {number}; expected at least 1.")
+    for name, value in {"alpha": alpha, "concentration": concentration}.items():
+        if not value > 0:
+            raise ValueError(f"{name} is {value}; expected a positive number.")
+    rng = np.random.default_rng(seed)
+    topics = rng.dirichlet(np.full(num_words, concentration), num_topics)
+    shares = rng.dirichlet(np.full(num_topics, alpha), num_documents)
+    probabilities = shares @ topics
+    counts = rng.multinomial(num_tokens, probabilities / probabilities.sum(1, keepdims=True))
+    return xr.Dataset(
+        {
+            "counts": (("document", "word"), counts),
+            "topics": (("topic", "word"), topics),
+            "shares": (("document", "topic"), shares),
+        }
+    )
+
+
+Table = tuple["pd.Categorical", "pd.Categorical", np.ndarray]
+"""Documents, words, and how often."""
+
+
+def _is_matrix(source: Any) -> bool:
+    return hasattr(source, "tocoo") or (hasattr(source, "shape") and len(source.shape) == 2)
+
+
+def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    import pandas as pd
+    from scipy.sparse import coo_array
+
+    rows, columns = _axes(source)
+    matrix = coo_array(source.tocoo() if hasattr(source, "tocoo") else np.asarray(source))
+    size = dict(zip(("documents", "words"), matrix.shape, strict=True))
+    labels = []
+    for (axis, length), given, found in zip(size.items(), (names, words), (rows, columns), strict=True):
+        if given is not None and len(given) != length:
+            other = next(number for name, number in size.items() if name != axis)
+            hint = "; is it transposed?" if len(given) == other else ""
+            raise ValueError(
+                f"the matrix has shape {matrix.shape}, with {length} {axis}, but {len(given)} are named{hint}"
+            )
+        found_names = range(length) if found is None else found
+        labels.append(pd.Index(list[Any](found_names if given is None else given)))
+    document, word = (pd.Categorical.from_codes(code, index) for code, index in zip(matrix.coords, labels, strict=True))
+    order = np.lexsort((matrix.col, matrix.row))
+    return document[order], word[order], _counts(matrix.data[order], document[order], word[order])
+
+
+def _axes(source: Any) -> tuple[Any, Any]:
+    """Names of rows and columns, where a matrix has them."""
+    if isinstance(source, xr.DataArray):
+        found = [source.indexes.get(dim) for dim in source.dims]
+        return found[0], found[1]
+    return getattr(source, "index", None), getattr(source, "columns", None)
+
+
+def _from_table(source: pd.DataFrame, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    if more := set(source.columns) - set(LONG):
+        raise ValueError(f"the table has columns {sorted(map(str, more))}; expected {', '.join(LONG)} and no others")
+    for column in ("document", "word"):
+        if source[column].isna().any():
+            row = source.index[source[column].isna()][0]
+            raise ValueError(f"{column} is missing in row {row!r} of the table")
+    count = source["count"].to_numpy() if "count" in source else np.ones(len(source), int)
+    document, word = _coded(source["document"], names, "document"), _coded(source["word"], words, "word")
+    order = np.argsort(document.codes, kind="stable")
+    return document[order], word[order], _counts(count[order], document[order], word[order])
+
+
+def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    if isinstance(source, str) or not isinstance(source, Sequence | Mapping):
+        raise TypeError(
+            f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
+        )
+    each = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
+    for name, document in each.items():
+        if isinstance(document, str):
+            raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
+    import pandas as pd
+
+    tokens = pd.Series([word for document in each.values() for word in document], dtype=object)
+    lengths = [len(document) for document in each.values()]
+    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), pd.Index(list(each)))
+    return document, _coded(tokens, words, "word", document), np.ones(len(tokens), int)
+
+
+def _named(source: Sequence[Any], names: Sequence[Hashable] | None) -> Sequence[Hashable]:
+    if names is not None and len(names) != len(source):
+        raise ValueError(f"there are {len(source)} documents, but {len(names)} are named")
+    return range(len(source)) if names is None else names
+
+
+def _coded(
+    column: pd.Series, allowed: Sequence[Hashable] | None, what: str, document: pd.Categorical | None = None
+) -> pd.Categorical:
+    """As categories: those allowed, or those that it has; else all that occur, in order."""
+    import pandas as pd
+
+    if allowed is None:
+        return pd.Categorical(column)
+    coded = pd.Categorical(column, categories=pd.Index(list[Any](allowed)))
+    unknown = np.flatnonzero(coded.codes < 0)
+    if unknown.size:
+        where = "" if document is None else f" of document {document[unknown[0]]!r}"
+        raise ValueError(
+            f"{what} {column.iloc[unknown[0]]!r}{where} is not among the {len(allowed)} that may be used, as are "
+            f"{unknown.size} in all; leave them out"
+        )
+    return coded
+
+
+def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
+    """As integers; raises ValueError for what is none, or negative."""
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(~((count >= 0) & (count == np.floor(count)) & np.isfinite(count)))
+    if wrong.size:
+        first = wrong[0]
+        raise ValueError(
+            f"the count of word {word[first]!r} in document {document[first]!r} is {count[first]}; expected whole "
+            "numbers from 0"
+        )
+    return count.astype(int)

@@ -1,0 +1,164 @@
+"""Topics beside tomotopy: tokens a second, and the time to a held-out perplexity by document completion.
+
+.venv/bin/python benchmarks/topics.py sweep
+.venv/bin/python benchmarks/topics.py perplexity --peer .tools/peers/bin/python
+
+The peer is a Python with tomotopy. Each runs on one core; CPU seconds, without compilation. A fifth of the tokens is
+held out. Predictions are from the means of the draws in the second half of a chain so far; those of tomotopy are the
+mean over its states every ten sweeps.
+"""
+
+import argparse
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+SIZES = {"simulated": (2000, 200, 5000, 20), "100 topics": (2000, 200, 5000, 100)}
+ALPHA, CONCENTRATION = 0.1, 0.05
+PEER = """
+import sys, time
+import numpy as np, tomotopy as tp
+data = np.load(sys.argv[1]); K, sweeps, seed = int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+model = tp.LDAModel(k=K, alpha=data["alpha"].item(), eta=data["concentration"].item(), seed=seed)
+model.optim_interval = 0
+document, word = data["document"], data["word"]
+for d in range(data["documents"].item()):
+    model.add_doc([str(w) for w in word[document == d]])
+model.train(0, workers=1)
+column = np.array([int(w) for w in model.used_vocabs])
+spent, found, predicted = 0.0, [], []
+held_document, held_word = data["held_document"], data["held_word"]
+place = np.full(data["words"].item(), -1); place[column] = np.arange(len(column))
+seen = place[held_word] >= 0
+for sweep in range(0, sweeps, 10):
+    began = time.process_time()
+    model.train(10, workers=1)
+    spent += time.process_time() - began
+    topics = np.array([model.get_topic_word_dist(k) for k in range(K)])
+    shares = np.array([one.get_topic_dist() for one in model.docs])
+    share = shares[held_document[seen]]
+    predicted.append((share * topics[:, place[held_word[seen]]].T).sum(1))
+    late = predicted[len(predicted) // 2:]
+    found.append((sweep + 10, spent, np.exp(-np.log(np.mean(late, 0)).mean())))
+np.savetxt(sys.argv[5], found)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["sweep", "perplexity"])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sweeps", type=int, default=400)
+    parser.add_argument("--corpus", choices=["simulated", "lee"], default="simulated")
+    parser.add_argument("--peer", type=Path, default=Path(".tools/peers/bin/python"))
+    asked = parser.parse_args()
+    {"sweep": sweep, "perplexity": perplexity}[asked.what](asked)
+
+
+def sweep(asked: argparse.Namespace) -> None:
+    """Nanoseconds of CPU a token of a whole sweep: origins, counts, shares, topics and log joint."""
+    for name, size in SIZES.items():
+        chain = Chain(corpus("simulated", *size)[0] | {"num_topics": size[3]}, 0)
+        seconds = []
+        for _ in range(asked.rounds):
+            began = time.process_time()
+            chain.advance(10)
+            seconds.append((time.process_time() - began) / 10 / (size[0] * size[1]))
+        print(f"{name}: {1e9 * np.median(seconds):.1f} ns a token, {1e-6 / np.median(seconds):.0f} million a second")
+
+
+def perplexity(asked: argparse.Namespace) -> None:
+    size = SIZES["simulated"]
+    data, held = corpus(asked.corpus, *size)
+    for number in range(asked.rounds):
+        peer = _peer(asked, data, held, size[3], number)
+        ours = _curve(Chain(data | {"num_topics": size[3]}, number), held, asked.sweeps)
+        print(f"round {number}")
+        for name, curve in {"tomotopy": peer, "bayeslab": ours}.items():
+            for place in np.unique(np.geomspace(1, len(curve), 8).astype(int)) - 1:
+                print(f"  {name}: {curve[place, 0]:.0f} sweeps, {curve[place, 1]:.2f} s, {curve[place, 2]:.2f}")
+        goal = peer[-1, 2]
+        reached = [min(curve[curve[:, 2] <= 1.001 * goal, 1], default=np.nan) for curve in (peer, ours)]
+        print(f"  seconds to {1.001 * goal:.2f}: tomotopy {reached[0]:.2f}, bayeslab {reached[1]:.2f}")
+
+
+def corpus(name: str, documents_: int, tokens: int, words: int, topics: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tokens to fit to, and those held out."""
+    from bayeslab.datasets import documents, simulated_documents
+
+    simulated = simulated_documents(documents_, tokens, words, topics, alpha=ALPHA, concentration=CONCENTRATION)
+    data = documents(simulated["counts"])
+    document, word = (data[column].cat.codes.to_numpy().astype(np.int64) for column in ("document", "word"))
+    hidden = np.random.default_rng(0).random(len(word)) < 0.2
+    sizes = {"num_documents": data["num_documents"], "num_words": data["num_words"]}
+    fixed = {"alpha": ALPHA, "concentration": CONCENTRATION}
+    held = {"document": document[hidden], "word": word[hidden]}
+    return {"document": document[~hidden], "word": word[~hidden], **sizes, **fixed}, held
+
+
+class Chain:
+    """One of Gibbs, compiled."""
+
+    def __init__(self, data: dict[str, Any], seed: int):
+        import jax
+
+        import bayeslab as bl
+        from bayeslab.methods.gibbs import Gibbs
+        from bayeslab.models import lda
+        from bayeslab.program import precision, structure
+        from bayeslab.runner import compiled
+
+        with precision():
+            bound = bl.bind(lda.model, data)
+            sampler = Gibbs(counts=True).plan(bound)
+            self.code = compiled(sampler, structure(bound), None)
+            self.data = self.code.prepare(bound)
+            began = time.process_time()
+            self.state = jax.block_until_ready(self.code.start(np.array([0, seed], np.uint32), self.data))
+        self.start_seconds = time.process_time() - began
+
+    def advance(self, sweeps: int) -> None:
+        import jax
+
+        from bayeslab.program import precision
+
+        with precision():
+            for _ in range(sweeps):
+                self.state, _ = jax.block_until_ready(
+                    self.code.advance(np.int32(1), np.int32(1), self.state, self.data)
+                )
+
+
+def _curve(chain: Chain, held: dict[str, Any], sweeps: int) -> np.ndarray:
+    spent, found, draws = chain.start_seconds, [], []
+    for number in range(1, sweeps + 1):
+        began = time.process_time()
+        chain.advance(1)
+        spent += time.process_time() - began
+        draws.append((np.asarray(chain.state.weights), np.asarray(chain.state.components)[:, 0]))
+        share, topics = (np.mean(one, 0) for one in zip(*draws[len(draws) // 2 :], strict=True))
+        predicted = (share[held["document"]] * topics[:, held["word"]].T).sum(1)
+        found.append((number, spent, np.exp(-np.log(predicted).mean())))
+    return np.array(found)
+
+
+def _peer(asked: argparse.Namespace, data: dict[str, Any], held: dict[str, Any], topics: int, seed: int) -> np.ndarray:
+    with tempfile.TemporaryDirectory() as folder:
+        given, found = Path(folder, "corpus.npz"), Path(folder, "curve.txt")
+        named = {"documents": data["num_documents"], "words": data["num_words"]}
+        arrays = {name: data[name] for name in ("document", "word", "alpha", "concentration")}
+        np.savez(given, **arrays, **named, **{f"held_{name}": value for name, value in held.items()})
+        command = [asked.peer, "-c", PEER, given, topics, asked.sweeps, seed, found]
+        subprocess.run([*map(str, command)], check=True)
+        return np.loadtxt(found)
+
+
+if __name__ == "__main__":
+    main()
