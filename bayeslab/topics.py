@@ -205,7 +205,8 @@ def _read(tree: DataTree, site: str) -> Dataset:
         sites["sd"] = _named(sd.expand_dims("draw", 1), "topic", "word")
     if "lp" in (stats := _group(tree, "sample_stats")):
         sites["lp"] = stats["lp"] if kept else _mean(stats, {}, "lp")
-    return _labelled(Dataset(sites), tree)
+    whole = Dataset(sites)
+    return whole.assign_coords({dim: whole[dim].values for dim in whole.dims})
 
 
 def _group(tree: DataTree, name: str) -> dict[Any, DataArray]:
@@ -223,16 +224,6 @@ def _named(values: DataArray, *names: str) -> DataArray:
     if len(own) != len(names):
         raise ValueError(f"site '{values.name}' has dimensions {own}; expected {len(names)}, as {list(names)}")
     return values.transpose(*SAMPLE, *own).rename(dict(zip(own, names, strict=True)))
-
-
-def _labelled(found: Dataset, tree: DataTree) -> Dataset:
-    """With labels of all dimensions; words are those of the data where means are kept without."""
-    labels = {dim: found[dim].values for dim in found.dims}
-    for values in _group(tree, "observed_data").values():
-        words = values.attrs.get("categories", ())
-        if "word" not in found.coords and len(words) == found.sizes["word"]:
-            labels["word"] = np.array(words)
-    return found.assign_coords(labels)
 
 
 def _aligned(found: Dataset) -> Dataset:

@@ -39,7 +39,7 @@ def to_datatree(
     tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
     for name, layout in _LAYOUTS.items():
         if groups.get(name):
-            tree[name] = _raw(groups[name], layout, dims)
+            tree[name] = _raw(groups[name], layout, dims, coords)
     for name, entry in entries.items():
         if entry.categories and "observed_data" in tree.children and name in tree["observed_data"]:
             tree["observed_data"][name].attrs["categories"] = [str(label) for label in entry.categories]
@@ -133,7 +133,12 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
 }
 
 
-def _raw(group: Mapping[str, Array | np.ndarray], layout: tuple[str, ...], named: Mapping[str, list[str]]) -> Any:
+def _raw(
+    group: Mapping[str, Array | np.ndarray],
+    layout: tuple[str, ...],
+    named: Mapping[str, list[str]],
+    coords: Mapping[str, Any],
+) -> Any:
     """Variables whose leading dimensions are fixed; the others have the names of the site of this name."""
     from xarray import Dataset
 
@@ -143,4 +148,5 @@ def _raw(group: Mapping[str, Array | np.ndarray], layout: tuple[str, ...], named
         unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
         return (*layout, *(named.get(name, unnamed)))
 
-    return Dataset({name: (dims(name, value), value) for name, value in group.items()})
+    found = Dataset({name: (dims(name, value), value) for name, value in group.items()})
+    return found.assign_coords({dim: labels for dim, labels in coords.items() if dim in found.dims})

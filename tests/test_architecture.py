@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     *(
         "distributions.enumerated",
+        "distributions.random_bits",
         "distributions.gamma",
         "distributions.joint_normal",
         "distributions.kalman",
@@ -45,7 +46,6 @@ ORDER = (
     ),
     *(
         "membership",
-        "membership.random_bits",
         "membership.devices",
         "membership.alleles",
         "membership.tokens",

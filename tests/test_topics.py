@@ -49,14 +49,13 @@ def drawn(seed: int, chains: int = 2, draws: int = 40, switched: bool = True) ->
 
 
 def averaged(given: xr.DataTree) -> xr.DataTree:
-    """As fit keeps many topics: means and standard deviations without labels, which the data have as text."""
+    """As fit keeps many topics: their means and standard deviations."""
     found = given["posterior"]["topics"]
     groups: dict[str, Any] = {name: group.to_dataset() for name, group in given.children.items()}
     groups["posterior"] = groups["posterior"].drop_vars(["topics", "word"])
     for name, values in {"mean": found.mean("draw"), "sd": found.std("draw")}.items():
-        groups[f"posterior_{name}"] = xr.Dataset({"topics": (values.dims, values.values)})
-    codes = xr.DataArray(np.zeros(len(DOCUMENT), int), dims="token", attrs={"categories": WORDS})
-    result = xr.DataTree.from_dict(groups | {"observed_data": xr.Dataset({"word": codes})})
+        groups[f"posterior_{name}"] = values.to_dataset(name="topics")
+    result = xr.DataTree.from_dict(groups)
     result.attrs = given.attrs
     return result
 

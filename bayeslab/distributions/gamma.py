@@ -4,6 +4,7 @@
 by the method of Marsaglia and Tsang (2000), until every one is accepted.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
+
+from bayeslab.distributions.random_bits import uniforms
 
 MANY = 1024
 """Elements from which on those that were not accepted are collected before they are proposed again."""
@@ -20,44 +23,69 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
     """Logs of Gamma(concentration, 1) variates, exact where the variate itself would underflow to 0."""
     concentration = jnp.broadcast_to(concentration, shape).ravel()
     size = concentration.size
-    key, boost = jax.random.split(key)
-    raised = jnp.where(concentration < 1, concentration + 1, concentration)
-    d = raised - 1 / 3
-    c = 1 / jnp.sqrt(9 * d)
-
-    def missing(state: tuple[Array, Array, Array]) -> Array:
-        return ~state[1].all()
-
-    def propose(state: tuple[Array, Array, Array], at: Any = slice(None)) -> tuple[Array, Array, Array]:
-        key, done, log_v = state
-        key, first, second = jax.random.split(key, 3)
-        here = d[at]
-        x = jax.random.normal(first, here.shape, c.dtype)
-        root = 1 + c[at] * x
-        positive = jnp.where(root > 0, root, 1.0)
-        log_new = 3 * jnp.log(positive)
-        log_u = jnp.log1p(-jax.random.uniform(second, here.shape, c.dtype))
-        accepted = (root > 0) & (log_u < 0.5 * x**2 + here * (1 - positive**3 + log_new))
-        # what is not a number is never accepted, and given back as it is
-        log_v = log_v.at[at].set(jnp.where(accepted & ~done[at], log_new, log_v[at]))
-        return key, done.at[at].set(done[at] | accepted), log_v
-
-    def propose_missing(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        return propose(state, jnp.nonzero(~state[1], size=size // 16, fill_value=size)[0])
-
+    first, rest, boost = jax.random.split(key, 3)
+    d = jnp.where(concentration < 1, concentration + 1, concentration) - 1 / 3
+    # what is not a number is never accepted, and given back as it is
     invalid = ~(concentration > 0) | ~jnp.isfinite(concentration)
-    state = (key, invalid, jnp.where(invalid, jnp.nan, jnp.zeros(size, c.dtype)))
-    if size < MANY:
-        log_v = jax.lax.while_loop(missing, propose, state)[2]
-    else:
-        log_v = jax.lax.while_loop(missing, propose_missing, propose(state))[2]
+    done, log_v = (invalid, jnp.zeros(size, d.dtype)) if size < MANY else _proposed(first, d)
+    state = rest, done | invalid, jnp.where(invalid, jnp.nan, log_v)
+    log_v = _accepted(state, d) if size < MANY else jax.lax.while_loop(_missing, partial(_collected, d), state)[2]
 
     def lowered(log_v: Array) -> Array:
-        lower = jnp.log1p(-jax.random.uniform(boost, (size,), c.dtype)) / concentration
+        lower = _noise(boost, size, d.dtype)[1] / concentration
         return log_v + jnp.where(concentration < 1, lower, 0.0)
 
     log_v = jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
     return (jnp.log(d) + log_v).reshape(shape)
+
+
+State = tuple[Array, Array, Array]
+"""A key, which elements are done, and their logs."""
+
+
+def _missing(state: State) -> Array:
+    return ~state[1].all()
+
+
+def _accepted(state: State, d: Array) -> Array:
+    """All elements proposed until they are accepted."""
+
+    def step(state: State) -> State:
+        key, done, log_v = state
+        key, now = jax.random.split(key)
+        accepted, log_new = _proposed(now, d)
+        return key, done | accepted, jnp.where(accepted & ~done, log_new, log_v)
+
+    return jax.lax.while_loop(_missing, step, state)[2]
+
+
+def _collected(d: Array, state: State) -> State:
+    """After some of the elements that are missing were proposed until they are accepted."""
+    key, done, log_v = state
+    key, now = jax.random.split(key)
+    at = jnp.nonzero(~done, size=done.size // 16, fill_value=done.size)[0]
+    found = _accepted((now, at == done.size, jnp.zeros(at.shape, d.dtype)), d[at])
+    return key, done.at[at].set(True), log_v.at[at].set(found)
+
+
+def _proposed(key: Array, d: Array) -> tuple[Array, Array]:
+    """Whether proposals are accepted, and their logs up to that of d."""
+    x, log_u = _noise(key, d.size, d.dtype)
+    root = 1 + x / jnp.sqrt(9 * d)
+    positive = jnp.where(root > 0, root, 1.0)
+    log_new = 3 * jnp.log(positive)
+    return (root > 0) & (log_u < 0.5 * x**2 + d * (1 - positive**3 + log_new)), log_new
+
+
+def _noise(key: Array, size: int, dtype: Any) -> tuple[Array, Array]:
+    """Standard Normal numbers, and logs of uniform ones."""
+    if dtype == jnp.float32 and size >= MANY:
+        counter = jnp.arange(size, dtype=jnp.uint32)
+        first, second = uniforms(jax.random.key_data(key), counter, jnp.zeros_like(counter))
+        return np.float32(np.sqrt(2)) * jax.lax.erf_inv(2 * first - 1), jnp.log(second)
+    keys = jax.random.split(key)
+    log_u = jnp.log1p(-jax.random.uniform(keys[1], (size,), dtype))
+    return jax.random.normal(keys[0], (size,), dtype), log_u
 
 
 class Gamma(dist.Gamma):

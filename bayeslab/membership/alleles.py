@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.distributions.random_bits import uniforms
 from bayeslab.membership.devices import Devices, Here
-from bayeslab.membership.random_bits import uniforms
 
 MISSING = 255
 LANES = 64

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import gammaln
 
+from bayeslab.distributions.random_bits import uniforms
 from bayeslab.membership.devices import Here
-from bayeslab.membership.random_bits import uniforms
 from bayeslab.membership.tokens import Others, Tokens, drawn_origins
 
 MORE = 1.25

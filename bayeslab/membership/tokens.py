@@ -13,9 +13,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.distributions.random_bits import uniforms
 from bayeslab.membership.alleles import LANES, Counts
 from bayeslab.membership.devices import Devices, Here
-from bayeslab.membership.random_bits import uniforms
 
 CHUNK = 2**10
 """Tokens of a chunk, if there are many."""

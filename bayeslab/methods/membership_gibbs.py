@@ -27,10 +27,15 @@ SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
 
 
-class Sweep(NamedTuple):
-    """number: of sweeps made. sums: of components and of their squares, over the draws, where they are not kept.
+Moments = tuple[Array, Array]
+"""Means and mean squares, or sums of them."""
 
-    others: the state of the kernel of the other sites, None where there are none.
+
+class Sweep(NamedTuple):
+    """number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
+
+    sums: of the means and mean squares of weights and components given the counts of each draw, where components are
+    not kept; None where they are.
     """
 
     weights: Array
@@ -38,7 +43,7 @@ class Sweep(NamedTuple):
     others: Any
     key: Array
     number: Array
-    sums: tuple[Array, Array] | None
+    sums: tuple[Moments, ...] | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class MembershipGibbs:
             return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, None)
         flat = prior._replace(weights=jnp.ones_like(prior.weights), components=jnp.ones_like(prior.components))
         weights, components = Likeliest(data.packed, shape, flat).near_top(keys[1])
-        sums = None if self.keeps else (jnp.zeros_like(components),) * 2
+        sums = None if self.keeps else tuple((jnp.zeros_like(one),) * 2 for one in (weights, components))
         return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, sums)
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
@@ -100,10 +105,9 @@ class MembershipGibbs:
             others = kernel.postprocess_fn((data, state.weights, state.components), {})(state.others.z)
         prior = priors(found, self.structure, data, others)
         counts = layout(found.shape).drawn(keys[0], state.weights, state.components, data.packed, found.shape)
-        weights = dirichlet(keys[1], prior.weights + counts.individuals, jnp.array(True))
-        components = state.components
-        if not found.known:
-            components = dirichlet(keys[2], prior.components + counts.alleles, prior.real)
+        of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
+        weights = dirichlet(keys[1], of_weights, jnp.array(True))
+        components = state.components if found.known else dirichlet(keys[2], of_components, prior.real)
         new, stats = state.others, {}
         if kernel is not None:
             now = (data, weights, components)
@@ -118,7 +122,8 @@ class MembershipGibbs:
         sums = None
         if state.sums is not None:
             late = (number > self.num_warmup).astype(components.dtype)
-            sums = state.sums[0] + late * components, state.sums[1] + late * components**2
+            given = _moments(of_weights, jnp.array(True)), _moments(of_components, prior.real)
+            sums = jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given)
             del samples[found.components]
         return Sweep(weights, components, new, key, number, sums), Draws(samples, stats)
 
@@ -129,11 +134,14 @@ class MembershipGibbs:
         if state.sums is None:
             return {}
         draws = np.maximum(np.asarray(state.number) - self.num_warmup, 1)
-        table = self.found.shape.table
-        mean, square = (
-            np.asarray(one).reshape(-1, *table) / draws.reshape(-1, *(1 for _ in table)) for one in state.sums
-        )
-        return {self.found.components: (mean, np.sqrt(np.maximum(square - mean**2, 0.0)))}
+        shapes = state.weights.shape[1:], self.found.shape.table
+        found = {}
+        for name, sums, shape in zip((self.found.weights, self.found.components), state.sums, shapes, strict=True):
+            mean, square = (
+                np.asarray(one).reshape(-1, *shape) / draws.reshape(-1, *(1 for _ in shape)) for one in sums
+            )
+            found[name] = mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+        return found
 
     def _settled(self, key: Array, data: Counted, weights: Array, components: Array) -> Any:
         """The state of the kernel of the other sites after a few steps, None where there are none."""
@@ -151,6 +159,14 @@ class MembershipGibbs:
         bound = whole(self.structure, data)
         kernel = NUTSKernel(dense_pays(bound, self.found.others), 0.8, 10)(Others(self.found, self.structure))
         return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, weights, components), {})
+
+
+def _moments(concentration: Array, real: Array) -> Moments:
+    """Means and mean squares of Dirichlet probabilities."""
+    concentration = jnp.where(real, concentration, 0.0)
+    total = concentration.sum(-1, keepdims=True)
+    mean = concentration / total
+    return mean, mean * (1 - mean) / (total + 1) + mean**2
 
 
 def _log_joint(counts: Counts, weights: Array, components: Array) -> Array:
