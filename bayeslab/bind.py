@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -297,6 +298,7 @@ def _checked(bound: Bound, found: Flow) -> Bound:
             _refuse_parameter(fact, value, values)
         if fact.kind == "support":
             _refuse_outside(fact, value, values, bound)
+    _refuse_index(bound, found.outside(bound))
     guarded = tuple(f.site for f in found.of("support") if f.reached_by("latent"))
     return replace(bound, guarded=guarded)
 
@@ -325,6 +327,23 @@ def _refuse_missing_parents(bound: Bound, found: Flow) -> None:
                     f"entry '{name}' has missing values, but site '{fact.site}' depends on them; "
                     f"leave '{name}' out of the data to make all of it latent, or complete it"
                 )
+
+
+def _refuse_index(bound: Bound, wrong: str | None) -> None:
+    """Compiled code takes the nearest element for an index that is outside of its array."""
+    if wrong is None:
+        return
+    if match := re.search(r"array of shape \(([\d, ]*)\): index (-?\d+) .* axis (\d+)", wrong):
+        size, index = int(re.findall(r"\d+", match[1])[int(match[3])]), int(match[2])
+        given = index if index >= 0 else index - size  # numbers below 0 count from the end
+        for name, array in bound.arrays.items():
+            value = np.asarray(array)
+            if value.dtype.kind in "iu" and (value == given).any():
+                raise ValueError(
+                    f"argument '{name}' at position {_first(value == given)} is {given}, but it is an index into "
+                    f"{size} elements, which count from 0"
+                )
+    raise ValueError(f"an index of '{_name(bound.function)}' is outside of its array: {wrong}")
 
 
 def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:

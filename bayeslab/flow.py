@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.experimental.checkify import checkify, index_checks
 from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import is_dependent
@@ -41,11 +42,15 @@ class Fact(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """facts: of every site, in program order. known: those about data and arguments alone, which `compute` gives."""
+    """facts: of every site, in program order. known: those about data and arguments alone, which `compute` gives.
+
+    outside: what is wrong with an index that is outside of its array, None where there is none.
+    """
 
     facts: tuple[Fact, ...]
     known: tuple[Fact, ...]
     compute: Callable[[Bound], list[Array]]
+    outside: Callable[[Bound], str | None]
 
     def of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self.facts if fact.kind in kinds]
@@ -80,12 +85,20 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     traced = tuple(fact._replace(sources=found) for fact, found in zip(facts, reached, strict=True))
     known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
 
-    def compute(bound: Bound) -> list[Array]:
+    def everything(bound: Bound) -> list[Array]:
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), latent)
-        outputs = jaxpr_as_fun(jaxpr)(*jax.tree.leaves((bound, zeros)))
+        return jaxpr_as_fun(jaxpr)(*jax.tree.leaves((bound, zeros)))
+
+    def compute(bound: Bound) -> list[Array]:
+        outputs = everything(bound)
         return [outputs[place] for place in known]
 
-    return Flow(traced, tuple(known.values()), jax.jit(compute))
+    indexed = jax.jit(checkify(everything, errors=index_checks))
+
+    def outside(bound: Bound) -> str | None:
+        return indexed(bound)[0].get() if any(array.dtype.kind in "iu" for array in bound.arrays.values()) else None
+
+    return Flow(traced, tuple(known.values()), jax.jit(compute), outside)
 
 
 _CHECKED = ("parameter", "valid", "support", "bound")

@@ -161,15 +161,16 @@ def _coded(
 
     if allowed is None:
         return pd.Categorical(column)
-    coded = pd.Categorical(column, categories=pd.Index(list[Any](allowed)))
-    unknown = np.flatnonzero(coded.codes < 0)
+    categories = pd.Index(list[Any](allowed))
+    codes = categories.get_indexer(pd.Index(column))
+    unknown = np.flatnonzero(codes < 0)
     if unknown.size:
-        where = "" if document is None else f" of document {document[unknown[0]]!r}"
+        where = "" if document is None else f" of document {_shown(document[unknown[0]])}"
         raise ValueError(
-            f"{what} {column.iloc[unknown[0]]!r}{where} is not among the {len(allowed)} that may be used, as are "
+            f"{what} {_shown(column.iloc[unknown[0]])}{where} is not among the {len(allowed)} that may be used, as are "
             f"{unknown.size} in all; leave them out"
         )
-    return coded
+    return pd.Categorical.from_codes(codes, categories)
 
 
 def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
@@ -179,7 +180,12 @@ def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -
     if wrong.size:
         first = wrong[0]
         raise ValueError(
-            f"the count of word {word[first]!r} in document {document[first]!r} is {count[first]}; expected whole "
-            "numbers from 0"
+            f"the count of word {_shown(word[first])} in document {_shown(document[first])} is {count[first]}; "
+            "expected whole numbers from 0"
         )
     return count.astype(int)
+
+
+def _shown(label: Any) -> str:
+    """As it was written: text in quotes, a number plain."""
+    return repr(label.item() if isinstance(label, np.generic) else label)
