@@ -53,6 +53,7 @@ ORDER = (
     ),
     *("membership.found", "membership.data"),
     *("membership.ascent", "membership.newton", "membership.spectral", "membership.layout", "membership.likeliest"),
+    "membership.parts",
     "membership.closest",
     "membership.dirichlet",
     *(
@@ -62,6 +63,7 @@ ORDER = (
         "methods.membership_point",
         "methods.membership_gibbs",
         "methods.membership_mean_field",
+        "methods.membership_batches",
         "methods.gibbs",
         "methods.svi",
         "methods.laplace",

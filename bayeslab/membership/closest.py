@@ -26,13 +26,9 @@ class Closest(NamedTuple):
     def step(self, at: Array) -> tuple[Array, Array]:
         """One of coordinate ascent; and the bound before it."""
         factors = self.concentrations(at)
-        means = [_mean_logs(factor, real) for factor, real in zip(factors, self._real, strict=True)]
-        weights, components = (
-            jnp.where(real, jnp.maximum(jnp.exp(mean), TINY), 0.0) for mean, real in zip(means, self._real, strict=True)
-        )
-        new, bound = self._counted(weights, components)
-        for parts in zip(self.prior[:2], factors, means, self._real, strict=True):
-            bound += _minus_divergence(*parts)
+        new, bound = self._counted(*(exp_mean_logs(*one) for one in zip(factors, self._real, strict=True)))
+        for prior, factor, real in zip(self.prior[:2], factors, self._real, strict=True):
+            bound += minus_divergence(prior, factor, real)
         return new, bound
 
     def inside(self, at: Array) -> Array:
@@ -61,16 +57,21 @@ class Closest(NamedTuple):
         return jnp.ones(self.shape.populations, bool), self.prior.real
 
 
-def _mean_logs(concentration: Array, real: Array) -> Array:
-    return digamma(concentration) - digamma(jnp.where(real, concentration, 0.0).sum(-1, keepdims=True))
+def exp_mean_logs(concentration: Array, real: Array) -> Array:
+    """The exponential of the mean log of Dirichlet probabilities, 0 for what is not real."""
+    return jnp.where(real, jnp.maximum(jnp.exp(_mean_logs(concentration, real)), TINY), 0.0)
 
 
-def _minus_divergence(prior: Array, factor: Array, mean_logs: Array, real: Array) -> Array:
-    """Of Dirichlet factors from their priors, all added up."""
+def minus_divergence(prior: Array, factor: Array, real: Array) -> Array:
+    """Of Dirichlet factors from their priors, both by their concentrations, all added up."""
 
     def normaliser(concentration: Array) -> Array:
         each = jnp.where(real, gammaln(jnp.where(real, concentration, 1.0)), 0.0).sum(-1)
         return each - gammaln(jnp.where(real, concentration, 0.0).sum(-1))
 
-    powers = jnp.where(real, (prior - factor) * mean_logs, 0.0).sum(-1)
+    powers = jnp.where(real, (prior - factor) * _mean_logs(factor, real), 0.0).sum(-1)
     return (powers + normaliser(factor) - normaliser(prior)).astype(jnp.result_type(float)).sum()
+
+
+def _mean_logs(concentration: Array, real: Array) -> Array:
+    return digamma(concentration) - digamma(jnp.where(real, concentration, 0.0).sum(-1, keepdims=True))

@@ -38,8 +38,17 @@ def counted(found: Membership, bound: Bound) -> Counted:
         data = packed_tokens(observed, present, individuals_of(found, bound), shape)
     else:
         data = packed(observed, present, shape)
-    rest = replace(bound, observed=_without(bound.observed, name), present=_without(bound.present, name))
-    return Counted(rest, data)
+    return Counted(without_observed(found, bound), data)
+
+
+def without_observed(found: Membership, bound: Bound) -> Bound:
+    """The Bound without what is packed."""
+    parts = (
+        {name: value for name, value in values.items() if name != found.observed}
+        for values in (bound.observed, bound.present)
+    )
+    observed, present = parts
+    return replace(bound, observed=observed, present=present)
 
 
 def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Priors:
@@ -75,7 +84,3 @@ def whole(shapes: Any, data: Counted) -> Bound:
     )
     observed, present = zeros
     return replace(data.bound, observed=observed | data.bound.observed, present=present | data.bound.present)
-
-
-def _without(values: Values, name: str) -> Values:
-    return {other: value for other, value in values.items() if other != name}

@@ -247,5 +247,5 @@ def _together(tokens: Array, shape: Tokens) -> Array:
 
 
 def _with_one_more(table: Array) -> Array:
-    """Rows in single precision, and one of ones for what pads."""
-    return jnp.pad(table.astype(jnp.float32), ((0, 1), (0, 0)), constant_values=1.0)
+    """Rows in single precision, and one of ones for what pads; computed once, not where it is looked up."""
+    return lax.optimization_barrier(jnp.pad(table.astype(jnp.float32), ((0, 1), (0, 0)), constant_values=1.0))

@@ -18,9 +18,10 @@ from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
 from bayeslab.expectation import has_expectations, made_of_prior, mean_prior, require_linear, stored, structured
-from bayeslab.membership.found import membership_to_count
+from bayeslab.membership.found import Membership, membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
+from bayeslab.methods.membership_batches import membership_batches
 from bayeslab.methods.membership_mean_field import membership_mean_field
 from bayeslab.methods.minibatches import BatchSampler, Subsample, batch_of, subsamples
 from bayeslab.methods.settings import require_blocks, require_positive
@@ -51,6 +52,8 @@ class MeanField:
     counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
     with an axis "individual", over whose devices individuals are spread; by default where origins are more than
     100,000.
+    batches: parts that the individuals of such a program are split into, one of which is a step: more than 1 where a
+    pass over all data is long. There are num_steps of them, and the bound at the end is that of all data.
     """
 
     num_steps: int = 2000
@@ -59,12 +62,13 @@ class MeanField:
     tolerance: float = 1e-6
     joint: tuple[tuple[str, ...], ...] = ()
     counts: bool | Mesh | None = None
+    batches: int = 1
 
     num_chains = 1
     thinning = 1
 
     def __post_init__(self) -> None:
-        require_positive(self, "num_steps", "num_samples", "num_starts")
+        require_positive(self, "num_steps", "num_samples", "num_starts", "batches")
         require_blocks(self, "joint")
         if not self.tolerance > 0:
             raise ValueError(f"tolerance of MeanField must be positive, but is {self.tolerance}")
@@ -76,8 +80,11 @@ class MeanField:
     def plan(self, bound: Bound) -> Sampler:
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        if (membership := membership_to_count(bound, self.counts)) is not None and not membership.known:
-            return best_of(membership_mean_field(membership, bound, self.tolerance), self.num_starts, "elbo")
+        membership = membership_to_count(bound, True if self.batches > 1 and self.counts is None else self.counts)
+        if membership is not None and not membership.known:
+            return best_of(self._of_counts(membership, bound), self.num_starts, "elbo")
+        if self.batches > 1:
+            raise ValueError("batches are for programs with latent components; leave them out")
         if plates := subsamples(bound):
             return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")
         found = find_all(bound)
@@ -97,6 +104,11 @@ class MeanField:
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
         return best_of(sampler, self.num_starts, "elbo")
+
+    def _of_counts(self, found: Membership, bound: Bound) -> Sampler:
+        if self.batches > 1:
+            return membership_batches(found, bound, self.batches, self.num_steps)
+        return membership_mean_field(found, bound, self.tolerance)
 
     def _of_batches(self, bound: Bound, plates: tuple[Subsample, ...]) -> BatchSampler:
         if self.joint:

@@ -25,9 +25,23 @@ class Settled(NamedTuple):
 
 def membership_mean_field(found: Membership, bound: Bound, tolerance: float) -> "MembershipMeanField":
     """Raises ValueError where other sites are latent, which have no factor in closed form."""
+    require_no_others(found)
+    return MembershipMeanField(found, structure(bound), tolerance, keeps_components(found))
+
+
+def require_no_others(found: Membership) -> None:
+    """Raise ValueError where other sites are latent."""
     if found.others:
         raise ValueError(f"sites {list(found.others)} have no factor in closed form; give them values, or use Gibbs()")
-    return MembershipMeanField(found, structure(bound), tolerance, keeps_components(found))
+
+
+def dirichlet_moments(concentration: Array, real: Array, table: tuple[int, ...]) -> tuple[Array, Array]:
+    """Means and standard deviations (chain, *table) of Dirichlet probabilities (chain, population, locus, allele)."""
+    concentration = jnp.where(real, concentration, 0.0)
+    total = concentration.sum(-1, keepdims=True)
+    mean = concentration / total
+    sd = jnp.sqrt(mean * (1 - mean) / (total + 1))
+    return mean.reshape(-1, *table), sd.reshape(-1, *table)
 
 
 @dataclass(frozen=True)
@@ -78,15 +92,9 @@ class MembershipMeanField:
         if self.keeps:
             return {}
 
-        def of_one(at: Array) -> tuple[Array, Array]:
-            prior = self._prior(Counted(bound, jnp.zeros(0)))
-            concentration = jnp.where(prior.real, jnp.exp(split(at, self.found.shape)[1]), 0.0)
-            total = concentration.sum(-1, keepdims=True)
-            mean = concentration / total
-            sd = jnp.sqrt(mean * (1 - mean) / (total + 1))
-            return mean.reshape(self.found.shape.table), sd.reshape(self.found.shape.table)
-
-        return {self.found.components: jax.jit(jax.vmap(of_one))(state.climb.at)}
+        components = jax.vmap(lambda at: split(at, self.found.shape)[1])(state.climb.at)
+        real = self._prior(Counted(bound, jnp.zeros(0))).real
+        return {self.found.components: dirichlet_moments(jnp.exp(components), real, self.found.shape.table)}
 
     def _prior(self, data: Counted) -> Priors:
         return priors(self.found, self.structure, data, {})

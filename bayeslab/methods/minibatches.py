@@ -103,7 +103,7 @@ class BatchSampler:
 
     def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
         key, now = jax.random.split(state.key)
-        rate = self._rate(state.step)
+        rate = rate_of(state.step, self.num_steps)
         small = self._drawn(now, bound)
         of = terms(small).terms
         factors: Factors = plain(state.factors)
@@ -130,15 +130,10 @@ class BatchSampler:
         for rule, now in zip(self.shared, keys, strict=True):
             site = bound.sites[rule.site]
             values[rule.site] = factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
-        rate = self._rate(state.step - 1)
+        rate = rate_of(state.step - 1, self.num_steps)
         stats = {"evidence_bound": state.elbo, "evidence_bound_se": jnp.sqrt(state.spread * rate / (2 - rate))}
         drawn = values if self.own else values | computed(bound, values)
         return state._replace(key=key), Draws(drawn, stats)
-
-    def _rate(self, step: Array) -> Array:
-        """How far a step goes; the sum of all grows without end, that of their squares does not."""
-        half = self.num_steps / 2
-        return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
 
     def _drawn(self, key: Array, bound: Bound) -> Bound:
         """A batch, drawn with replacement."""
@@ -210,6 +205,12 @@ class BatchSampler:
         priors = terms(small).priors
         rules = sorted((*self.shared, *self.own), key=lambda rule: not structured(rule, priors[rule.site]))
         return _alone(tuple(rules))
+
+
+def rate_of(step: Array, num_steps: int) -> Array:
+    """How far a step goes; the sum of all grows without end, that of their squares does not."""
+    half = num_steps / 2
+    return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
 
 
 def _alone(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:

@@ -1,0 +1,58 @@
+"""Individuals in parts of equal size, of which a step of stochastic inference takes one."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from bayeslab.membership.alleles import Shape, packed
+from bayeslab.membership.data import Counted, without_observed
+from bayeslab.membership.found import Membership, individuals_of
+from bayeslab.membership.tokens import Tokens, packed_tokens
+from bayeslab.program import Bound
+
+
+def shape_of_part(found: Membership, bound: Bound, parts: int) -> Shape | Tokens:
+    """Of the largest part. Individual i is number i // parts of part i % parts."""
+    shape = found.shape
+    size = -(-shape.individuals // parts)
+    if isinstance(shape, Tokens):
+        part = np.asarray(jax.jit(partial(individuals_of, found))(bound)) % parts
+        return shape._replace(individuals=size, tokens=int(np.bincount(part).max()))
+    return shape._replace(individuals=size)
+
+
+def counted_parts(found: Membership, bound: Bound, part: Shape | Tokens, parts: int) -> Counted:
+    """What is observed, packed (part, ...)."""
+    name = found.observed
+    observed = bound.observed[name]
+    present = bound.present.get(name, jnp.ones(observed.shape, bool))
+
+    def of_tokens(number: Array) -> Array:
+        assert isinstance(part, Tokens)
+        individuals = individuals_of(found, bound)
+        return packed_tokens(observed, present & (individuals % parts == number), individuals // parts, part)
+
+    def of_genotypes(number: Array) -> Array:
+        assert isinstance(part, Shape)
+        place = jnp.arange(part.individuals) * parts + number
+        at = jnp.minimum(place, len(observed) - 1)
+        there = present[at] & (place < len(observed)).reshape(-1, *(1 for _ in observed.shape[1:]))
+        return packed(observed[at], there, part)
+
+    each = of_tokens if isinstance(part, Tokens) else of_genotypes
+    return Counted(without_observed(found, bound), lax.map(each, jnp.arange(parts)))
+
+
+def in_parts(values: Array, parts: int) -> Array:
+    """Values (individual, ...) as (part, individual, ...); those that pad are of the last individual."""
+    size = -(-len(values) // parts)
+    padded = jnp.pad(values, ((0, size * parts - len(values)), *((0, 0),) * (values.ndim - 1)), mode="edge")
+    return padded.reshape(size, parts, *values.shape[1:]).swapaxes(0, 1)
+
+
+def of_individuals(values: Array, individuals: int) -> Array:
+    """Values (part, individual, ...) as (individual, ...)."""
+    return values.swapaxes(0, 1).reshape(-1, *values.shape[2:])[:individuals]
