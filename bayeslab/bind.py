@@ -2,7 +2,6 @@
 
 import difflib
 import inspect
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -298,7 +297,7 @@ def _checked(bound: Bound, found: Flow) -> Bound:
             _refuse_parameter(fact, value, values)
         if fact.kind == "support":
             _refuse_outside(fact, value, values, bound)
-    _refuse_index(bound, found.outside(bound))
+    _refuse_index(bound, found)
     guarded = tuple(f.site for f in found.of("support") if f.reached_by("latent"))
     return replace(bound, guarded=guarded)
 
@@ -329,21 +328,28 @@ def _refuse_missing_parents(bound: Bound, found: Flow) -> None:
                 )
 
 
-def _refuse_index(bound: Bound, wrong: str | None) -> None:
+def _refuse_index(bound: Bound, found: Flow) -> None:
     """Compiled code takes the nearest element for an index that is outside of its array."""
-    if wrong is None:
+    if not found.lookups:
         return
-    if match := re.search(r"array of shape \(([\d, ]*)\): index (-?\d+) .* axis (\d+)", wrong):
-        size, index = int(re.findall(r"\d+", match[1])[int(match[3])]), int(match[2])
-        given = index if index >= 0 else index - size  # numbers below 0 count from the end
-        for name, array in bound.arrays.items():
-            value = np.asarray(array)
-            if value.dtype.kind in "iu" and (value == given).any():
-                raise ValueError(
-                    f"argument '{name}' at position {_first(value == given)} is {given}, but it is an index into "
-                    f"{size} elements, which count from 0"
-                )
-    raise ValueError(f"an index of '{_name(bound.function)}' is outside of its array: {wrong}")
+    for lookup, places in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
+        for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(places), -1, 0), strict=True):
+            wrong = (index < 0) | (index >= size)
+            if not wrong.any():
+                continue
+            first = index[_first(wrong)]
+            given = first if first >= 0 else first - size  # numbers below 0 count from the end
+            for name in lookup.arguments:
+                there = np.asarray(bound.arrays[name]) == given
+                if there.any():
+                    raise ValueError(
+                        f"argument '{name}' at position {_first(there)} is {given}, but it is an index into {size} "
+                        "elements, which count from 0"
+                    )
+            raise ValueError(
+                f"{_listed(list(lookup.arguments), 'argument')} of '{_name(bound.function)}' lead to the index {first} "
+                f"of {size} elements, which count from 0"
+            )
 
 
 def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:

@@ -4,13 +4,12 @@ The program is traced on shapes, and NumPyro's provenance rules follow the array
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.experimental.checkify import checkify, index_checks
 from jax.extend.core import jaxpr_as_fun
 from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import is_dependent
@@ -41,16 +40,24 @@ class Fact(NamedTuple):
         return sorted(name for source, name in self.sources if source == kind)
 
 
+class Lookup(NamedTuple):
+    """Of elements of an array. arguments: where the places (..., axis) come from. sizes: of the axes."""
+
+    arguments: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
 class Flow(NamedTuple):
     """facts: of every site, in program order. known: those about data and arguments alone, which `compute` gives.
 
-    outside: what is wrong with an index that is outside of its array, None where there is none.
+    lookups: of elements at places that come from arguments alone; `places` gives these.
     """
 
     facts: tuple[Fact, ...]
     known: tuple[Fact, ...]
     compute: Callable[[Bound], list[Array]]
-    outside: Callable[[Bound], str | None]
+    lookups: tuple["Lookup", ...]
+    places: Callable[[Bound], list[Array]]
 
     def of(self, *kinds: str) -> list[Fact]:
         return [fact for fact in self.facts if fact.kind in kinds]
@@ -85,20 +92,38 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     traced = tuple(fact._replace(sources=found) for fact, found in zip(facts, reached, strict=True))
     known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
 
-    def everything(bound: Bound) -> list[Array]:
+    def evaluated(traced: Any, bound: Bound) -> list[Array]:
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), latent)
-        return jaxpr_as_fun(jaxpr)(*jax.tree.leaves((bound, zeros)))
+        return jaxpr_as_fun(traced)(*jax.tree.leaves((bound, zeros)))
 
     def compute(bound: Bound) -> list[Array]:
-        outputs = everything(bound)
+        outputs = evaluated(jaxpr, bound)
         return [outputs[place] for place in known]
 
-    indexed = jax.jit(checkify(everything, errors=index_checks))
+    lookups, of_places = _lookups(jaxpr, sources)
+    return Flow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, of_places)))
 
-    def outside(bound: Bound) -> str | None:
-        return indexed(bound)[0].get() if any(array.dtype.kind in "iu" for array in bound.arrays.values()) else None
 
-    return Flow(traced, tuple(known.values()), jax.jit(compute), outside)
+def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tuple[Lookup, ...], Any]:
+    """Those at places from arguments, and a jaxpr that gives the places."""
+    gathers = [equation for equation in jaxpr.jaxpr.eqns if equation.primitive.name == "gather"]
+    places = [equation.invars[1] for equation in gathers if not hasattr(equation.invars[1], "val")]
+    gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]
+    reached = track_deps_jaxpr(_giving(jaxpr, places).jaxpr, sources)
+    found: dict[Any, Lookup] = {}
+    for equation, place, origin in zip(gathers, places, reached, strict=True):
+        if origin and all(kind == "argument" for kind, _ in origin):
+            shape, sizes = equation.invars[0].aval.shape, equation.params["slice_sizes"]
+            axes = equation.params["dimension_numbers"].start_index_map
+            limits = tuple(shape[axis] - sizes[axis] + 1 for axis in axes)
+            found[place] = Lookup(tuple(sorted(name for _, name in origin)), limits)
+    return tuple(found.values()), _giving(jaxpr, list(found))
+
+
+def _giving(jaxpr: Any, variables: list[Any]) -> Any:
+    """The same computation with other outputs."""
+    inner = jaxpr.jaxpr
+    return jaxpr.replace(jaxpr=inner.replace(outvars=variables, debug_info=inner.debug_info.with_unknown_names()))
 
 
 _CHECKED = ("parameter", "valid", "support", "bound")

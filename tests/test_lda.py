@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -20,7 +21,7 @@ from scipy.stats import chi2, kstest
 from test_structure import log_dirichlet_multinomial
 
 import bayeslab as bl
-from bayeslab.datasets import documents, simulated_documents
+from bayeslab.datasets import documents, genotypes, simulated_documents, simulated_genotypes
 from bayeslab.membership.alleles import Shape, expected_counts, packed
 from bayeslab.membership.collapsed import collapsed_start
 from bayeslab.membership.found import individuals_of, membership
@@ -230,6 +231,36 @@ def test_new_documents_have_shares_of_known_topics() -> None:
     found = tree["posterior"].to_dataset()[["shares"]].isel(topic=0)
     error = azs.mcse(found, method="mean")["shares"].values
     assert np.abs(found["shares"].mean(("chain", "draw")).values - mean / weight) < 4.5 * error
+
+
+@pytest.mark.parametrize("tokens", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_batches_come_close_to_all_data(tokens: bool) -> None:
+    """The bound is that of all data, so below its maximum; 31 individuals are no multiple of four."""
+    if tokens:
+        data = documents(simulated_documents(31, 60, 40, 2, seed=2)["counts"]) | {"num_topics": 2}
+    else:
+        data = genotypes(simulated_genotypes(31, 60, 2, seed=3, fst=0.2)["y"]) | {"num_populations": 2}
+    lecture, site = (lda, "shares") if tokens else (structure_admixture, "ancestry")
+    method = bl.MeanField(counts=True, num_starts=1, num_samples=100)
+    whole = bl.fit(1, lecture.model, data, method, progress=False)
+    tree = bl.fit(1, lecture.model, data, replace(method, batches=4, num_steps=400), progress=False)
+    assert -30 < tree.attrs["elbo"] - whole.attrs["elbo"] < 0.01
+    assert tree["posterior"][site].shape == (1, 100, 31, 2)
+    means = [np.sort(each["posterior"][site].mean(("chain", "draw")), axis=-1) for each in (tree, whole)]
+    assert np.abs(means[0] - means[1]).max() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        (bl.MeanField(batches=4), "batches is 4, more than the 3 individuals"),
+        (bl.MeanField(batches=2, counts=False), "batches are of origins that are counted"),
+    ],
+    ids=["many", "not counted"],
+)
+def test_batches_are_refused(method: bl.MeanField, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        bl.fit(0, lda.model, EXAMPLE, method, progress=False)
 
 
 EIGHT_DEVICES = """

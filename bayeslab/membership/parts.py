@@ -8,8 +8,10 @@ import numpy as np
 from jax import Array, lax
 
 from bayeslab.membership.alleles import Shape, packed
-from bayeslab.membership.data import Counted, without_observed
+from bayeslab.membership.collapsed import collapsed_start
+from bayeslab.membership.data import Counted, Priors, without_observed
 from bayeslab.membership.found import Membership, individuals_of
+from bayeslab.membership.likeliest import Likeliest
 from bayeslab.membership.tokens import Tokens, packed_tokens
 from bayeslab.program import Bound
 
@@ -44,6 +46,21 @@ def counted_parts(found: Membership, bound: Bound, part: Shape | Tokens, parts: 
 
     each = of_tokens if isinstance(part, Tokens) else of_genotypes
     return Counted(without_observed(found, bound), lax.map(each, jnp.arange(parts)))
+
+
+def start_of_parts(key: Array, packed: Array, part: Shape | Tokens, prior: Priors) -> Array:
+    """Components (population, locus, allele) near a maximum of the likelihood: of the tokens of all parts, of the
+    genotypes of one. prior: with weights (part, individual, population)."""
+    parts, size = prior.weights.shape[:2]
+    if isinstance(part, Tokens):
+        document = packed[:, 0, :, 0] + jnp.arange(parts, dtype=packed.dtype)[:, None, None] * size
+        document = jnp.where(packed[:, 0, :, 0] < size, document, parts * size)
+        merged = packed[:, 0].at[:, :, 0].set(document).reshape(1, -1, *packed.shape[3:])
+        return collapsed_start(key, merged, part._replace(individuals=parts * size), prior.real)[1]
+    key, first = jax.random.split(key)
+    number = jax.random.randint(first, (), 0, parts)
+    one = Likeliest(packed[number], part, prior._replace(weights=prior.weights[number]))
+    return one.near_top(key)[1]
 
 
 def in_parts(values: Array, parts: int) -> Array:

@@ -84,7 +84,7 @@ class MeanField:
         if membership is not None and not membership.known:
             return best_of(self._of_counts(membership, bound), self.num_starts, "elbo")
         if self.batches > 1:
-            raise ValueError("batches are for programs with latent components; leave them out")
+            raise ValueError("batches are of origins that are counted, with latent components; leave them out")
         if plates := subsamples(bound):
             return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")
         found = find_all(bound)

@@ -14,8 +14,7 @@ from bayeslab.membership.data import Counted, Priors, priors
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
-from bayeslab.membership.likeliest import Likeliest
-from bayeslab.membership.parts import counted_parts, in_parts, of_individuals, shape_of_part
+from bayeslab.membership.parts import counted_parts, in_parts, of_individuals, shape_of_part, start_of_parts
 from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.membership_mean_field import dirichlet_moments, require_no_others
 from bayeslab.methods.membership_point import WIDE, keeps_components
@@ -72,24 +71,24 @@ class MembershipBatches:
         return counted_parts(self.found, bound, self.part, self.batches)
 
     def start(self, key: Array, data: Counted) -> Parts:
-        """From a maximum of the likelihood of one batch."""
-        key, first, now = jax.random.split(key, 3)
-        prior = self._prior(data)
-        number = jax.random.randint(first, (), 0, self.batches)
-        mine = prior._replace(weights=in_parts(prior.weights, self.batches)[number])
-        weights, components = Likeliest(data.packed[number], self.part, mine).near_top(now)
-        counts, _ = layout(self.part).expected(weights, components, data.packed[number], self.part)
-        everyone = in_parts(prior.weights, self.batches) + self._mean_count(data)
-        components = prior.components + self.batches * counts.alleles
+        """From components near a maximum of the likelihood, with all that is said of them."""
+        key, now = jax.random.split(key)
+        prior, shape = self._prior(data), self.found.shape
+        prior = prior._replace(weights=in_parts(prior.weights, self.batches))
+        tokens = shape.tokens if isinstance(shape, Tokens) else shape.individuals * shape.loci * shape.copies
+        copies = jnp.float32(tokens)
+        components = start_of_parts(now, data.packed, self.part, prior)
+        components = prior.components + copies / shape.loci / shape.populations * components
+        weights = prior.weights + copies / shape.individuals / shape.populations
         zero, no = jnp.zeros((), jnp.result_type(float)), jnp.array(False)
-        return Parts(everyone, jnp.where(prior.real, components, 1.0), zero, jnp.array(0), key, no)
+        return Parts(weights, jnp.where(prior.real, components, 1.0), zero, jnp.array(0), key, no)
 
     def adapt(self, state: Parts, data: Counted) -> tuple[Parts, Draws]:
         key, now = jax.random.split(state.key)
         prior, number = self._prior(data), jax.random.randint(now, (), 0, self.batches)
         weights, counted, bound = self._settled(state, data, prior, number, INNER)
         noisy = self.batches * bound + minus_divergence(prior.components, state.components, prior.real)
-        rate = rate_of(state.step, self.num_steps)
+        rate = rate_of(state.step + self.batches, self.num_steps + self.batches)  # the start is worth some steps
         elbo = state.elbo + jnp.where(state.step == 0, 1.0, rate) * (noisy - state.elbo)
         rate = rate.astype(jnp.float32)
         whole = prior.components + self.batches * counted
@@ -144,12 +143,6 @@ class MembershipBatches:
         weights, bounds = lax.map(part, jnp.arange(self.batches))
         elbo = bounds.sum() + minus_divergence(prior.components, state.components, prior.real)
         return state._replace(weights=weights, elbo=elbo, finished=jnp.array(True))
-
-    def _mean_count(self, data: Counted) -> Array:
-        """Of a population in an individual, roughly."""
-        shape = self.found.shape
-        copies = shape.tokens if isinstance(shape, Tokens) else shape.individuals * shape.loci * shape.copies
-        return jnp.float32(copies / shape.individuals / shape.populations)
 
     def _prior(self, data: Counted) -> Priors:
         return priors(self.found, self.structure, data, {})
