@@ -54,9 +54,8 @@ np.savetxt(sys.argv[5], found)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["sweep", "perplexity"])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sweeps", type=int, default=400)
-    parser.add_argument("--corpus", choices=["simulated", "lee"], default="simulated")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sweeps", type=int, default=300)
     parser.add_argument("--peer", type=Path, default=Path(".tools/peers/bin/python"))
     asked = parser.parse_args()
     {"sweep": sweep, "perplexity": perplexity}[asked.what](asked)
@@ -65,7 +64,7 @@ def main() -> None:
 def sweep(asked: argparse.Namespace) -> None:
     """Nanoseconds of CPU a token of a whole sweep: origins, counts, shares, topics and log joint."""
     for name, size in SIZES.items():
-        chain = Chain(corpus("simulated", *size)[0] | {"num_topics": size[3]}, 0)
+        chain = Chain(corpus(*size)[0] | {"num_topics": size[3]}, 0)
         seconds = []
         for _ in range(asked.rounds):
             began = time.process_time()
@@ -75,21 +74,25 @@ def sweep(asked: argparse.Namespace) -> None:
 
 
 def perplexity(asked: argparse.Namespace) -> None:
+    """Seconds until the perplexity of the held-out tokens is close to the best of all rounds."""
     size = SIZES["simulated"]
-    data, held = corpus(asked.corpus, *size)
+    data, held = corpus(*size)
+    rounds = []
     for number in range(asked.rounds):
         peer = _peer(asked, data, held, size[3], number)
-        ours = _curve(Chain(data | {"num_topics": size[3]}, number), held, asked.sweeps)
-        print(f"round {number}")
-        for name, curve in {"tomotopy": peer, "bayeslab": ours}.items():
-            for place in np.unique(np.geomspace(1, len(curve), 8).astype(int)) - 1:
-                print(f"  {name}: {curve[place, 0]:.0f} sweeps, {curve[place, 1]:.2f} s, {curve[place, 2]:.2f}")
-        goal = peer[-1, 2]
-        reached = [min(curve[curve[:, 2] <= 1.001 * goal, 1], default=np.nan) for curve in (peer, ours)]
-        print(f"  seconds to {1.001 * goal:.2f}: tomotopy {reached[0]:.2f}, bayeslab {reached[1]:.2f}")
+        rounds.append((peer, _curve(Chain(data | {"num_topics": size[3]}, number), held, asked.sweeps)))
+        for name, curve in zip(("tomotopy", "bayeslab"), rounds[-1], strict=True):
+            shown = [curve[np.searchsorted(curve[:, 0], sweeps)] for sweeps in (50, 100, asked.sweeps)]
+            print(f"{name}: " + ", ".join(f"{n:.0f} sweeps {s:.2f} s {p:.1f}" for n, s, p in shown))
+    best = min(curve[:, 2].min() for pair in rounds for curve in pair)
+    for share in (1.02, 1.01, 1.005):
+        for place, name in enumerate(("tomotopy", "bayeslab")):
+            curves = [pair[place] for pair in rounds]
+            reached = sorted(min(curve[curve[:, 2] <= share * best, 1], default=np.inf) for curve in curves)
+            print(f"{share} x {best:.1f}: {name} median {np.median(reached):.2f} s, all {np.round(reached, 2)}")
 
 
-def corpus(name: str, documents_: int, tokens: int, words: int, topics: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def corpus(documents_: int, tokens: int, words: int, topics: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tokens to fit to, and those held out."""
     from bayeslab.datasets import documents, simulated_documents
 
