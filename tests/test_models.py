@@ -22,6 +22,7 @@ from numpyro.infer import init_to_uniform
 from numpyro.infer.util import log_density
 
 from bayeslab.datasets import mendel_peas, portland_houses
+from bayeslab.entries import read
 from bayeslab.models import (
     LECTURES,
     inverse_gamma,
@@ -69,15 +70,19 @@ def test_posterior_draws_the_latent_sites_only(lecture: ModuleType, extra: Value
 @every_lecture
 def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     """Names are arguments or sites, shapes agree, and labels name the dimensions that the program has."""
-    data = dict(lecture.data().items())
-    arguments = {name: plain(value) for name, value in data.items() if name in settings(lecture)}
+    entries = read(lecture.data())
+    arguments = {name: entry.value for name, entry in entries.items() if name in settings(lecture)}
     drawn = shapes(fill(lecture.model, arguments))
-    assert set(data) <= {*arguments, *drawn}
-    assert data["y"].shape == drawn["y"]
+    observed = {name: entry for name, entry in entries.items() if name not in arguments}
+    assert observed
+    assert set(observed) <= set(drawn)
     dims = infer_dims(lecture.model, model_kwargs=arguments)
-    assert list(data["y"].dims) == dims["y"]
-    labelled = {name for value in data.values() for name in getattr(value, "coords", {})}
-    nobody_names = {"component", "state", "state_", "symbol", "population", "allele"}
+    for name, entry in observed.items():
+        assert entry.value.shape == drawn[name]
+        assert list(entry.dims) == dims[name]
+    labelled = {entry.dims[axis] for entry in entries.values() for axis in entry.labels}
+    labelled |= {name for name, entry in entries.items() if entry.categories}
+    nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
