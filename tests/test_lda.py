@@ -30,7 +30,7 @@ from bayeslab.models import lda, lda_asymmetric, structure_admixture
 from bayeslab.program import precision
 
 Array = np.ndarray[Any, Any]
-EXAMPLE = lda.example()
+EXAMPLE, EXAMPLE_OF_ASYMMETRIC = lda.example(), lda_asymmetric.example()
 SHAPES = [
     Tokens(individuals=3, tokens=9, alleles=4, populations=2),
     Tokens(individuals=40, tokens=3000, alleles=30, populations=7),
@@ -171,6 +171,12 @@ def test_the_document_of_a_token_is_found() -> None:
         found = membership(bound)
         np.testing.assert_array_equal(individuals_of(found, bound), document)
     assert found[:4] == ("shares", "topics", "z", "word")
+
+
+def test_what_priors_depend_on_may_be_data() -> None:
+    with precision():
+        found = membership(bl.bind(lda_asymmetric.model, EXAMPLE_OF_ASYMMETRIC | {"alpha": np.array([0.2, 0.3])}))
+    assert found.others == ()
 
 
 def test_a_start_has_every_topic() -> None:

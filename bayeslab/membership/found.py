@@ -105,10 +105,12 @@ def _structure(shapes: tuple) -> Membership | str:
     choices = found.priors[origins].choices
     if choices is None or choices.tolist() != [*range(shape.populations)]:
         return f"site '{origins}' does not have one of {shape.populations} populations"
-    others = tuple(name for name in bound.latent if name not in (weights, components, origins))
-    known = {weights, components, origins, child.name, *others}
-    if set(sites) != known or any(term.depends & {weights, components} and term.name in others for term in found.terms):
-        return f"it has more sites than {sorted(known)}, or such that depend on '{weights}' or '{components}'"
+    mine = {weights, components, origins, child.name}
+    others = tuple(name for name in bound.latent if name not in mine)
+    more = [name for name, site in sites.items() if name not in {*mine, *others} and site.role != "observed"]
+    more += [term.name for term in found.terms if term.name not in mine and term.depends & {weights, components}]
+    if more:
+        return f"it has other sites, {sorted(more)}, that are no priors of '{weights}' or '{components}'"
     return Membership(weights, components, origins, child.name, others, shape, components not in bound.latent)
 
 
