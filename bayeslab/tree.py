@@ -39,7 +39,7 @@ def to_datatree(
     tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
     for name, layout in _LAYOUTS.items():
         if groups.get(name):
-            tree[name] = _raw(groups[name], layout, dims, coords)
+            tree[name] = _raw(groups[name], layout, dims, coords if name.startswith("posterior") else {})
     for name, entry in entries.items():
         if entry.categories and "observed_data" in tree.children and name in tree["observed_data"]:
             tree["observed_data"][name].attrs["categories"] = [str(label) for label in entry.categories]
