@@ -22,6 +22,7 @@ import bayeslab as bl
 from bayeslab import MarkovChain
 from bayeslab.collapse import marginal
 from bayeslab.datasets import earthquakes, sequences
+from bayeslab.entries import read
 from bayeslab.models import (
     diagonal_gaussian_hmm,
     gaussian_hmm,
@@ -33,6 +34,7 @@ from bayeslab.models import (
 )
 from bayeslab.program import precision
 from bayeslab.proof import find_all
+from bayeslab.tree import to_datatree
 
 Array = np.ndarray[Any, Any]
 sample, plate = numpyro.sample, numpyro.plate
@@ -366,3 +368,10 @@ def test_the_end_of_a_path_may_be_missing() -> None:
         latent = {name: site["value"] for name, site in bounds[0].prior_draw(jax.random.PRNGKey(1)).items()}
         values = [bound.log_joint({name: latent[name] for name in bound.latent}) for bound in bounds]
     np.testing.assert_allclose(values, values[0], rtol=1e-12)
+
+
+def test_steps_of_an_optimiser_are_not_those_of_the_series() -> None:
+    data = gaussian_hmm.data()
+    bound = bl.bind(gaussian_hmm.model, data)
+    tree = to_datatree({"history": {"elbo": np.zeros((1, 7))}}, bound, read(data))
+    assert tree["history"].sizes == {"chain": 1, "step": 7}
