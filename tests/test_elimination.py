@@ -30,7 +30,7 @@ def test_the_family_of_every_site_is_found_or_refused(case: str) -> None:
     assert {one.site: one.rule and one.rule.family for one in found} == CASES[case].families
     for one in found:
         if one.rule is not None:
-            assert one.residual < 1e-11  # rounding: a point near the edge of a support has more
+            assert one.residual < 1e-14
         else:
             assert not one.residual <= TOLERANCE
             assert one.reason

@@ -4,6 +4,7 @@
 by the method of Marsaglia and Tsang (2000), until every one is accepted.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,16 +24,24 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
     """Logs of Gamma(concentration, 1) variates, exact where the variate itself would underflow to 0."""
     concentration = jnp.broadcast_to(concentration, shape).ravel()
     size = concentration.size
-    first, rest, boost = jax.random.split(key, 3)
     d = jnp.where(concentration < 1, concentration + 1, concentration) - 1 / 3
     # what is not a number is never accepted, and given back as it is
     invalid = ~(concentration > 0) | ~jnp.isfinite(concentration)
-    done, log_v = (invalid, jnp.zeros(size, d.dtype)) if size < MANY else _proposed(first, d)
-    state = rest, done | invalid, jnp.where(invalid, jnp.nan, log_v)
-    log_v = _accepted(state, d) if size < MANY else jax.lax.while_loop(_missing, partial(_collected, d), state)[2]
+    if size < MANY:
+        key, boost = jax.random.split(key)
+        state = key, invalid, jnp.where(invalid, jnp.nan, jnp.zeros(size, d.dtype))
+        log_v = _accepted(state, d, _two_keys)
+    else:
+        first, rest, boost = jax.random.split(key, 3)
+        done, log_v = _proposed(_noise(first, size, d.dtype), d)
+        state = rest, done | invalid, jnp.where(invalid, jnp.nan, log_v)
+        log_v = jax.lax.while_loop(_missing, partial(_collected, d), state)[2]
 
     def lowered(log_v: Array) -> Array:
-        lower = _noise(boost, size, d.dtype)[1] / concentration
+        if size < MANY:
+            lower = jnp.log1p(-jax.random.uniform(boost, (size,), d.dtype)) / concentration
+        else:
+            lower = _noise(boost, size, d.dtype)[1] / concentration
         return log_v + jnp.where(concentration < 1, lower, 0.0)
 
     log_v = jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
@@ -41,19 +50,21 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
 
 State = tuple[Array, Array, Array]
 """A key, which elements are done, and their logs."""
+Noise = tuple[Array, Array]
+"""Standard Normal numbers, and logs of uniform ones."""
 
 
 def _missing(state: State) -> Array:
     return ~state[1].all()
 
 
-def _accepted(state: State, d: Array) -> Array:
-    """All elements proposed until they are accepted."""
+def _accepted(state: State, d: Array, drawn: Callable[..., tuple[Array, Noise]]) -> Array:
+    """All elements proposed until they are accepted. drawn: (key, size, type) -> the next key, and noise."""
 
     def step(state: State) -> State:
         key, done, log_v = state
-        key, now = jax.random.split(key)
-        accepted, log_new = _proposed(now, d)
+        key, noise = drawn(key, d.size, d.dtype)
+        accepted, log_new = _proposed(noise, d)
         return key, done | accepted, jnp.where(accepted & ~done, log_new, log_v)
 
     return jax.lax.while_loop(_missing, step, state)[2]
@@ -64,26 +75,38 @@ def _collected(d: Array, state: State) -> State:
     key, done, log_v = state
     key, now = jax.random.split(key)
     at = jnp.nonzero(~done, size=done.size // 16, fill_value=done.size)[0]
-    found = _accepted((now, at == done.size, jnp.zeros(at.shape, d.dtype)), d[at])
+    found = _accepted((now, at == done.size, jnp.zeros(at.shape, d.dtype)), d[at], _one_key)
     return key, done.at[at].set(True), log_v.at[at].set(found)
 
 
-def _proposed(key: Array, d: Array) -> tuple[Array, Array]:
+def _proposed(noise: Noise, d: Array) -> tuple[Array, Array]:
     """Whether proposals are accepted, and their logs up to that of d."""
-    x, log_u = _noise(key, d.size, d.dtype)
+    x, log_u = noise
     root = 1 + x / jnp.sqrt(9 * d)
     positive = jnp.where(root > 0, root, 1.0)
     log_new = 3 * jnp.log(positive)
     return (root > 0) & (log_u < 0.5 * x**2 + d * (1 - positive**3 + log_new)), log_new
 
 
-def _noise(key: Array, size: int, dtype: Any) -> tuple[Array, Array]:
-    """Standard Normal numbers, and logs of uniform ones."""
+def _two_keys(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
+    key, *keys = jax.random.split(key, 3)
+    return key, _of_jax(keys, size, dtype)
+
+
+def _one_key(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
+    key, now = jax.random.split(key)
+    return key, _noise(now, size, dtype)
+
+
+def _noise(key: Array, size: int, dtype: Any) -> Noise:
     if dtype == jnp.float32 and size >= MANY:
         counter = jnp.arange(size, dtype=jnp.uint32)
         first, second = uniforms(jax.random.key_data(key), counter, jnp.zeros_like(counter))
         return np.float32(np.sqrt(2)) * jax.lax.erf_inv(2 * first - 1), jnp.log(second)
-    keys = jax.random.split(key)
+    return _of_jax(jax.random.split(key), size, dtype)
+
+
+def _of_jax(keys: Any, size: int, dtype: Any) -> Noise:
     log_u = jnp.log1p(-jax.random.uniform(keys[1], (size,), dtype))
     return jax.random.normal(keys[0], (size,), dtype), log_u
 
