@@ -56,7 +56,7 @@ class Flow(NamedTuple):
     facts: tuple[Fact, ...]
     known: tuple[Fact, ...]
     compute: Callable[[Bound], list[Array]]
-    lookups: tuple["Lookup", ...]
+    lookups: tuple[Lookup, ...]
     places: Callable[[Bound], list[Array]]
 
     def of(self, *kinds: str) -> list[Fact]:
@@ -107,8 +107,8 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
 def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tuple[Lookup, ...], Any]:
     """Those at places from arguments, and a jaxpr that gives the places."""
     gathers = [equation for equation in jaxpr.jaxpr.eqns if equation.primitive.name == "gather"]
-    places = [equation.invars[1] for equation in gathers if not hasattr(equation.invars[1], "val")]
-    gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]
+    gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]  # places are no literals
+    places = [equation.invars[1] for equation in gathers]
     reached = track_deps_jaxpr(_giving(jaxpr, places).jaxpr, sources)
     found: dict[Any, Lookup] = {}
     for equation, place, origin in zip(gathers, places, reached, strict=True):

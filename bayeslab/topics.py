@@ -303,7 +303,7 @@ def _reference(runs: Sequence[Run]) -> int:
 
 
 def _refuse_other_words(first: Run, other: Run) -> None:
-    """As text, since means that stand for draws have the words of the data as text."""
+    """Compared as text."""
     mine, its = (run.means["word"].values.astype(str).tolist() for run in (first, other))
     for place, (one, two) in enumerate(zip_longest(mine, its, fillvalue="none")):
         if one != two:

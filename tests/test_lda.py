@@ -30,7 +30,7 @@ from bayeslab.models import lda, lda_asymmetric, structure_admixture
 from bayeslab.program import precision
 
 Array = np.ndarray[Any, Any]
-EXAMPLE, EXAMPLE_OF_ASYMMETRIC = lda.example(), lda_asymmetric.example()
+EXAMPLE = lda.example()
 SHAPES = [
     Tokens(individuals=3, tokens=9, alleles=4, populations=2),
     Tokens(individuals=40, tokens=3000, alleles=30, populations=7),
@@ -175,7 +175,7 @@ def test_the_document_of_a_token_is_found() -> None:
 
 def test_what_priors_depend_on_may_be_data() -> None:
     with precision():
-        found = membership(bl.bind(lda_asymmetric.model, EXAMPLE_OF_ASYMMETRIC | {"alpha": np.array([0.2, 0.3])}))
+        found = membership(bl.bind(lda_asymmetric.model, lda_asymmetric.example() | {"alpha": np.array([0.2, 0.3])}))
     assert found.others == ()
 
 

@@ -278,10 +278,6 @@ def settings(lecture: ModuleType) -> Values:
     return {k: v for k, v in inputs(lecture).items() if k in names}
 
 
-def plain(value: Any) -> Any:
-    return getattr(value, "values", value)
-
-
 def sites(program: Callable[..., Any], key: jax.Array) -> Values:
     """The values of the sample sites of one run."""
     record = trace(seed(program, key)).get_trace()
