@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+FILL = "_FillValue"
+"""The attribute of integers of xarray that says which of them stands for what is missing, as in netCDF."""
+
 
 class Entry(NamedTuple):
     """One entry of the data.
@@ -54,7 +57,11 @@ def entry(value: Any) -> Entry:
 
 def _from_xarray(value: Any) -> Entry:
     labels = {axis: value.indexes[dim].tolist() for axis, dim in enumerate(value.dims) if dim in value.indexes}
-    return Entry(np.asarray(value.values), None, tuple(map(str, value.dims)), labels)
+    array, present = np.asarray(value.values), None
+    if array.dtype.kind in "iu" and FILL in value.attrs:
+        present = array != value.attrs[FILL]
+        array, present = _filled(array, present), None if present.all() else present
+    return Entry(array, present, tuple(map(str, value.dims)), labels)
 
 
 def _from_pandas(value: Any) -> Entry:

@@ -135,6 +135,9 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
         raise TypeError(
             f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
         )
+    if names is not None and isinstance(source, Mapping):
+        first = next(iter(source), None)
+        raise ValueError(f"the documents are named by the mapping, as {first!r}; leave names out")
     each = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
     for name, document in each.items():
         if isinstance(document, str):

@@ -7,52 +7,47 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from bayeslab.entries import FILL, entry
 
-def genotypes(y: ArrayLike | xr.DataArray, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
+MISSING = -1
+"""In place of an allele that was not read."""
+
+
+def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
     """The data of a model of populations: num_individuals, num_alleles (locus,), ploidy and y.
 
-    y: (individual, locus, copy), alleles counted from 0 at every locus; NaN or masked where a copy was not read.
+    y: (individual, locus, copy), alleles counted from 0 at every locus; NaN or masked where a copy was not read, or
+        integers with the attribute _FillValue, as `read_plink` and the other readers of files return them.
     num_alleles: (locus,); by default up to the largest allele that is there.
     Loci where all that was read is one allele say nothing of populations: they are dropped, with a warning that counts
-    them. Raises ValueError for another shape, for an allele that is no integer from 0 to its number less one, and for
-    an individual without any data, and says where.
+    them. y comes back as small integers, -1 where a copy was not read, and says so in that attribute.
+    Raises ValueError for another shape, for an allele that is no integer from 0 to its number less one, and for an
+    individual without any data, and says where.
     """
-    given = y if isinstance(y, xr.DataArray) else xr.DataArray(_plain(y))
-    if given.ndim != 3 or not given.size:
-        raise ValueError(f"y has shape {given.shape}; expected (individual, locus, copy), none of them empty.")
-    found = given.astype(float)
-    found = found.rename(dict(zip(found.dims, ("individual", "locus", "copy"), strict=True)))
-    found = found.assign_coords({dim: found[dim] for dim in found.dims})  # numbers, where there are no names
-    values = found.values
-    seen = ~np.isnan(values)
-    _refuse(
-        seen & ((values < 0) | (values != np.floor(values)) | np.isinf(values)),
-        values,
-        "which is no allele; they count from 0",
-    )
+    given = y["y"] if isinstance(y, xr.Dataset) else y
+    codes, seen = _codes(given)
+    array = given if isinstance(given, xr.DataArray) else xr.DataArray(codes)
     empty = np.flatnonzero(~seen.any((1, 2)))
     if empty.size:
-        name = found["individual"].values[empty[0]].item()
-        raise ValueError(f"individual {name!r} has no data: all of its copies are missing.")
-
-    largest = np.where(seen, values, -1).max((0, 2)).astype(int)
-    alleles = largest + 1 if num_alleles is None else np.asarray(num_alleles)
+        name = array[array.dims[0]].values[empty[0]]
+        raise ValueError(f"individual {name.item()!r} has no data: all of its copies are missing.")
+    largest = codes.max((0, 2))
+    alleles = largest.astype(int) + 1 if num_alleles is None else np.asarray(num_alleles)
     if alleles.shape != largest.shape:
         raise ValueError(f"num_alleles has shape {alleles.shape}, but y has {len(largest)} loci.")
-    _refuse(seen & (values >= alleles[:, None]), values, "which num_alleles does not allow at this locus")
-    smallest = np.where(seen, values, np.inf).min((0, 2))
-    varies = largest > smallest
-    if not varies.all():
-        warnings.warn(f"{(~varies).sum()} of {varies.size} loci have a single allele and are dropped.", stacklevel=2)
+    if (largest >= alleles).any():
+        _refuse(codes >= alleles[:, None], codes, "which num_alleles does not allow at this locus")
+    varies = largest > np.where(seen, codes, largest[:, None]).min((0, 2))
     if not varies.any():
         raise ValueError("no locus has two alleles, so there is nothing to tell populations by.")
-    found = found[:, varies]
-    return {
-        "num_individuals": found.shape[0],
-        "num_alleles": alleles[varies],
-        "ploidy": found.shape[2],
-        "y": found.astype(int) if seen[:, varies].all() else found,
-    }
+    if not varies.all():
+        warnings.warn(f"{(~varies).sum()} of {varies.size} loci have a single allele and are dropped.", stacklevel=2)
+        codes, alleles = codes[:, varies], alleles[varies]
+    names = dict(zip(array.dims, ("individual", "locus", "copy"), strict=True))
+    found = array[:, varies].copy(data=codes).rename(names)
+    found = found.assign_coords({dim: found[dim] for dim in found.dims})  # numbers, where there are no names
+    found.attrs[FILL] = MISSING
+    return {"num_individuals": found.shape[0], "num_alleles": alleles, "ploidy": found.shape[2], "y": found}
 
 
 def simulated_genotypes(
@@ -103,9 +98,22 @@ def simulated_genotypes(
     )
 
 
-def _plain(y: ArrayLike) -> np.ndarray:
-    """Numbers, NaN where they are masked."""
-    return np.ma.filled(np.ma.asarray(y).astype(float), np.nan)
+def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Alleles as small integers, MISSING where none was read, and where one was."""
+    given = entry(y if hasattr(y, "shape") else np.asarray(y))
+    values = given.value
+    if values.ndim != 3 or not values.size:
+        raise ValueError(f"y has shape {values.shape}; expected (individual, locus, copy), none of them empty.")
+    if values.dtype.kind not in "iufb":
+        raise TypeError(f"y holds {values.dtype}, where numbers of alleles are expected.")
+    seen = np.ones(values.shape, bool) if given.present is None else given.present
+    if values.dtype.kind == "f":
+        seen = seen & ~np.isnan(values)
+    whole = np.where(seen, values, 0)
+    _refuse((whole < 0) | (whole != np.floor(whole)) | np.isinf(whole), whole, "which is no allele; they count from 0")
+    codes = whole.astype(np.min_scalar_type(-max(int(whole.max()), 1)))
+    codes[~seen] = MISSING
+    return codes, seen
 
 
 def _refuse(wrong: np.ndarray, values: np.ndarray, why: str) -> None:
