@@ -68,7 +68,43 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--chains", type=_count)
     fit.add_argument("--seed", type=int, default=0)
     fit.set_defaults(run=_fit)
+
+    _add_structure(commands)
     return parser
+
+
+def _add_structure(commands: Any) -> None:
+    structure = commands.add_parser("structure", help="population structure of a file of genotypes: which K, ancestry")
+    structure.set_defaults(run=_structure)
+    structure.add_argument("file", type=Path, metavar="FILE", help=".bed, .vcf, .vcf.gz, .bcf, .str, .txt or .nc")
+    structure.add_argument("-k", dest="populations", type=_numbers, default=(1, 2, 3, 4, 5), metavar="K",
+                           help="numbers of populations, 2-6 or 2,3,5 (default: 1-5)")  # fmt: skip
+    structure.add_argument("-o", "--out", type=Path, required=True, metavar="FOLDER",
+                           help="for the report and all results; of the same command, it is gone on with")  # fmt: skip
+    structure.add_argument("--seed", type=int, default=0)
+    structure.add_argument("--chains", type=_count, default=4)
+    structure.add_argument("--warmup", type=_count, default=200, help="sweeps before the first draw (default: 200)")
+    structure.add_argument("--draws", type=_count, default=200, help="of each chain (default: 200)")
+    structure.add_argument("--thinning", type=_count, default=2, help="sweeps for a draw (default: 2)")
+    structure.add_argument("--share", type=float, default=0.1, help="of genotypes hidden to choose K (default: 0.1)")
+    structure.add_argument("--alpha", type=_alpha, default=1.0, metavar="NUMBER",
+                           help="of the Dirichlet of ancestry, or 'learn' (default: 1)")  # fmt: skip
+    filters = structure.add_argument_group("filters, in this order")
+    filters.add_argument("--max-missing-individual", dest="max_missing_individual", type=float, metavar="SHARE")
+    filters.add_argument("--max-missing-locus", dest="max_missing_locus", type=float, metavar="SHARE")
+    filters.add_argument("--maf", dest="min_minor_allele_frequency", type=float, metavar="SHARE",
+                         help="smallest minor allele frequency")  # fmt: skip
+    filters.add_argument("--thin", dest="thin_distance", type=_count, metavar="BASES", help="smallest distance of loci")
+    filters.add_argument("--r2", dest="max_r2", type=float, metavar="R2", help="largest correlation of loci nearby")
+    reading = structure.add_argument_group("files of STRUCTURE (.str, .stru, .txt)")
+    reading.add_argument("--ploidy", type=_count, metavar="N", help="(default: 2)")
+    reading.add_argument("--missing", type=int, metavar="CODE", help="of a copy that was not read (default: -9)")
+    reading.add_argument("--num-loci", dest="num_loci", type=_count, metavar="N", help="where loci are not named")
+    reading.add_argument("--one-row", dest="one_row", action="store_true", default=None, help="per individual")
+    reading.add_argument("--populations", dest="populations_column", action="store_true", default=None,
+                         help="a column of them follows the labels")  # fmt: skip
+    reading.add_argument("--no-labels", dest="labels", action="store_false", default=None,
+                         help="the first column is no label")  # fmt: skip
 
 
 def _models(arguments: argparse.Namespace) -> int:
@@ -128,6 +164,35 @@ def _fit(arguments: argparse.Namespace) -> int:
         print(f"bayeslab: interrupted; the finished draws are in '{arguments.out}'", file=sys.stderr)
         return 130
     return 0
+
+
+def _structure(arguments: argparse.Namespace) -> int:
+    from bayeslab.models import structure_admixture
+    from bayeslab.structure_report import verdict, write_report
+    from bayeslab.structure_run import Settings, run_structure
+
+    filters = ("max_missing_individual", "max_missing_locus", "min_minor_allele_frequency", "thin_distance", "max_r2")
+    reading = ("ploidy", "missing", "num_loci", "one_row", "populations", "labels")
+    given = vars(arguments) | {"populations": arguments.populations_column}
+    settings = Settings(
+        str(arguments.file),
+        arguments.populations,
+        **{name: given[name] for name in ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha")},
+        reading={name: given[name] for name in reading if given[name] is not None},
+        filters={name: given[name] for name in filters if given[name] is not None},
+    )
+    _keep_compilations()
+    shows = sys.stderr.isatty()
+    results = run_structure(structure_admixture.model, settings, arguments.out, _say, shows)
+    _say("writing tables, figures and the report")
+    report = write_report(results, settings, arguments.out)
+    print(verdict(results.choice))
+    print(f"Written: {report}")
+    return 0
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _lectures() -> "dict[str, ModuleType]":
@@ -211,6 +276,31 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive whole number")
     return int(text)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """2-6, 3, or 2,4,6: ascending numbers from 1."""
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)) or int(first) < 1:
+            raise argparse.ArgumentTypeError(f"'{text}' is no range such as 2-6, and no list such as 2,3,5")
+        found |= set(range(int(first), int(last or first) + 1))
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' has no number in it")
+    return tuple(sorted(found))
+
+
+def _alpha(text: str) -> float | None:
+    if text == "learn":
+        return None
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = -1.0
+    if not 0 < alpha < float("inf"):
+        raise argparse.ArgumentTypeError(f"'{text}' is neither a positive number nor 'learn'")
+    return alpha
 
 
 def _sentence(error: Exception) -> str:

@@ -28,7 +28,7 @@ class Sampler(Protocol):
     A sampler may also have `prepare(bound)`: what all chains share, computed once a fit. The other functions are then
     given its result in place of the Bound. `compiler_options`: for a CPU. `spreads`: a chain runs on many devices, so
     chains follow each other. `moments(state, bound)`: means and standard deviations (chain, *site) of sites that draws
-    do not have.
+    do not have. `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpy.typing import ArrayLike
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.bind import bind
@@ -18,6 +19,7 @@ from bayeslab.plan import planned
 from bayeslab.program import Bound, Data, Program, feasible, name_of, precision, raw_key
 from bayeslab.progress import bar
 from bayeslab.runner import Run, drive
+from bayeslab.starting import start_values
 from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def fit(
     method: Method | None = None,
     *,
     previous: "DataTree | None" = None,
+    start: Mapping[str, ArrayLike] | None = None,
     progress: bool = True,
     dtype: Any = jnp.float64,
 ) -> "DataTree":
@@ -43,6 +46,8 @@ def fit(
     previous: a result of the same model, data and method, also from a file, to go on from: the result has its
     draws and `method.num_samples` more, the same ones that an uninterrupted run makes. Optimisers go on with their
     optimisation and draw anew.
+    start: values of sites that all chains begin with, in place of a start of the method's own; for methods that keep
+    origins as counts (`bayeslab.membership`), of weights and components.
     progress: show a progress bar.
     dtype: compute in jnp.float64 or jnp.float32, whatever JAX is set to.
     Returns a DataTree with groups posterior, sample_stats, observed_data, constant_data, sampler_state and, for
@@ -50,6 +55,8 @@ def fit(
     Interrupted from the keyboard it returns the draws that all chains have, and `attrs["interrupted"]` is 1.
     Raises ValueError or TypeError, with one sentence, for bad data and where the method does not apply.
     """
+    if previous is not None and start is not None:
+        raise ValueError("previous goes on from where it stopped; give that or start, not both")
     if not hasattr(method, "plan") and method is not None:
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
     with precision(dtype):
@@ -59,8 +66,9 @@ def fit(
         method = planned(bound) if method is None else method
         sampler = method.plan(bound)
         state = None if previous is None else unsaved_state(previous, method, sampler, bound)
+        values = None if start is None else start_values(method, sampler, bound, start)
         with bar(type(method).__name__, progress) as report:
-            run = drive(random, method, sampler, bound, previous=state, report=report)
+            run = drive(random, method, sampler, bound, previous=state, start=values, report=report)
         _refuse_impossible(run, bound)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,

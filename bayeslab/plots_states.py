@@ -137,16 +137,19 @@ def plot_dwell_times(
 
 
 def plot_choice(table: Dataset, ax: Axes | None = None) -> Axes:
-    """Scores of `choose`, each as the difference from its best value, with standard errors."""
+    """Scores of `choose`, `choose_topics` or `choose_populations`, each as the difference from its best value.
+
+    The held-out ones have standard errors. Bounds and leave-one-out are shown where the table has them.
+    """
     ax = _one_axis() if ax is None else ax
     (name,) = table["log_score"].dims
-    places = np.arange(table.sizes[name])
+    places, apart = np.arange(table.sizes[name]), 0.06 * any(score in table for score in ("evidence_bound", "loo"))
     ax.axhline(0, color="0.8", linewidth=1, zorder=0)
-    ax.errorbar(places - 0.06, table["difference"], table["difference_se"], fmt="o-", color=COLOURS[0], capsize=3,
+    ax.errorbar(places - apart, table["difference"], table["difference_se"], fmt="o-", color=COLOURS[0], capsize=3,
                 label="held-out log score, ± standard error")  # fmt: skip
     others = {"evidence_bound": (COLOURS[1], "evidence or its bound"), "loo": (COLOURS[2], "leave one sequence out")}
     for offset, (score, (colour, label)) in enumerate(others.items()):
-        values = table[score].values
+        values = table[score].values if score in table else np.array([np.nan])
         if np.isfinite(values).any():
             ax.plot(places + 0.06 * offset, values - np.nanmax(values), "s--", color=colour, markersize=4, label=label)
     ax.set_xticks(places, [str(value) for value in table[name].values])

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -20,15 +19,10 @@ import numpy as np
 from jax import Array
 
 from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting, prepared
-from bayeslab.program import Bound, blueprint, precision, structure
+from bayeslab.executables import Compiled, compiled, strong
+from bayeslab.program import Bound, precision, structure
 
-CHUNK = 1000
-"""Draws between two looks at the world, at most."""
-CHUNK_INDEPENDENT = 50_000
-"""The same of draws that do not wait for each other."""
-CHUNK_BYTES = 4 * 2**20
 CHUNK_SECONDS = 0.25
-BATCH_BYTES = 2**18
 
 
 class Run(NamedTuple):
@@ -54,12 +48,14 @@ def drive(
     bound: Bound,
     *,
     previous: State | None = None,
+    start: Mapping[str, np.ndarray] | None = None,
     report: Callable[[int, int, dict[str, float]], None] | None = None,
     vectorised: bool | None = None,
 ) -> Run:
     """Draws of all chains. Interrupted from the keyboard, it returns what every chain has finished.
 
     previous: the state (chain, ...) of an earlier run, to go on from.
+    start: values of sites to begin with.
     report: is told the steps done, the steps to do and what is known, a few times a second.
     vectorised: run all chains as one; by default on accelerators only.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
@@ -69,10 +65,12 @@ def drive(
     code = compiled(sampler, structure(bound), width)
     keys = np.asarray(jax.random.split(key, method.num_chains))
     started, tracks = time.perf_counter(), []
+    code.make_ready(*(["start" if start is None else "started"] if previous is None else []))
     data = code.prepare(bound)
     for chain in range(1 if together else method.num_chains):
-        before = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
-        tracks.append(_Track(code, method, sampler, data, keys if together else keys[chain], before))
+        state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
+        mine = keys if together else keys[chain]
+        tracks.append(_Track(code, method, sampler, data, mine, start, state))
     interrupted = _race(tracks, report)
     draws, history, state = _gather(tracks, together)
     if draws is None:
@@ -90,11 +88,11 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 
     def advance(state: State) -> tuple[State, Draws]:
         state, draw = sampler.advance(state, data)
-        return _strong(state), draw
+        return strong(state), draw
 
-    state, warmup = _strong(sampler.start(key, data)), method.num_warmup
+    state, warmup = strong(sampler.start(key, data)), method.num_warmup
     if not draws_while_adapting(sampler):
-        state = jax.lax.fori_loop(0, warmup, lambda _, state: _strong(sampler.adapt(state, data)[0]), state)
+        state = jax.lax.fori_loop(0, warmup, lambda _, state: strong(sampler.adapt(state, data)[0]), state)
         warmup = 0
     steps: Any = np.full(method.num_samples, method.thinning, np.int32)  # one loop for all: it is compiled once
     steps[0] += warmup
@@ -102,117 +100,10 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 
 
 @dataclass
-class Compiled:
-    """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call, `first` from the
-    first, which is there to be timed."""
-
-    prepare: Callable[[Bound], Any]
-    start: Callable[[Array | np.ndarray, Any], State]
-    adapt: Callable[..., tuple[State, Draws]]
-    advance: Callable[..., tuple[State, Draws]]
-    first: int
-    buffer: int
-    seconds: float
-
-    def take_seconds(self) -> float:
-        """Seconds that compilation took, told to the run that paid for it."""
-        seconds, self.seconds = self.seconds, 0.0
-        return seconds
-
-
-@lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
-def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
-    """Compile a sampler for Bounds of one structure. Tracing stays in this thread: NumPyro's handlers are global."""
-    began = time.perf_counter()
-    bound = blueprint(shapes)
-    lowered = {"prepare": jax.jit(partial(prepared, sampler)).lower(bound)} if hasattr(sampler, "prepare") else {}
-    data = jax.eval_shape(partial(prepared, sampler), bound)
-    key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
-
-    def start(key: Array, data: Any) -> State:
-        return _strong(_wide(sampler.start, width)(key, data))
-
-    lowered["start"] = jax.jit(start).lower(key, data)
-    state = jax.eval_shape(start, key, data)
-    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-    one_draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
-    independent = hasattr(sampler, "batch")
-    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if independent else CHUNK))
-    count = jax.ShapeDtypeStruct((), np.int32)
-    if independent:
-        buffer, steps = _in_batches(sampler, width, buffer, size)
-        lowered["advance"] = jax.jit(steps).lower(count, count, state, data)
-    else:
-        for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
-            steps = _steps(getattr(sampler, verb), width, buffer)
-            lowered[verb] = jax.jit(steps).lower(count, count, state, data)
-    options = dict(getattr(sampler, "compiler_options", ())) if jax.default_backend() == "cpu" else {}
-    with ThreadPoolExecutor(len(lowered)) as pool:
-        code = dict(zip(lowered, pool.map(lambda item: item.compile(options), lowered.values()), strict=True))
-    code.setdefault("adapt", code["advance"])
-    code.setdefault("prepare", lambda bound: bound)
-    return Compiled(**code, first=buffer if independent else 1, buffer=buffer, seconds=time.perf_counter() - began)
-
-
-def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
-    """The next `count` draws, one in `thinning`, in a buffer: the numbers are data, so it compiles once."""
-    step = _wide(step, width)
-
-    def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
-        draw = jax.eval_shape(step, state, data)[1]
-        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer, *leaf.shape), leaf.dtype), draw)
-
-        def body(i: Array, carry: tuple[State, Draws]) -> tuple[State, Draws]:
-            state, draw = step(carry[0], data)
-            return _strong(state), jax.tree.map(lambda to, leaf: to.at[i // thinning].set(leaf), carry[1], draw)
-
-        return jax.lax.fori_loop(0, count * thinning, body, (state, kept))
-
-    return steps
-
-
-def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
-    """The same for independent draws: as many at once as fit into the cache of a processor.
-
-    A batch is the same whenever it is drawn, so that draws go on where they stopped, in the middle of one as well.
-    """
-    batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, buffer))
-    buffer = buffer // batch * batch
-
-    def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
-        def drawn(index: Array) -> Draws:
-            many = partial(sampler.batch, size=batch)
-            return (jax.vmap(many, (0, None, None), 1) if width else many)(state, data, index)
-
-        shapes = jax.eval_shape(drawn, jnp.zeros((), int))
-        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer + batch, *leaf.shape[1:]), leaf.dtype), shapes)
-        first, offset = jnp.divmod(state.made.ravel()[0], batch)
-
-        def body(i: Array, kept: Draws) -> Draws:
-            put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=i * batch, axis=0)
-            return jax.tree.map(put, kept, drawn(first + i))
-
-        kept = jax.lax.fori_loop(0, (offset + count + batch - 1) // batch, body, kept)
-        kept = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, buffer, 0), kept)
-        return _strong(state._replace(made=state.made + count)), kept
-
-    return buffer, steps
-
-
-def _wide(step: Callable, width: int | None) -> Callable:
-    return jax.vmap(step, in_axes=(0, None)) if width else step
-
-
-def _strong(tree: Any) -> Any:
-    """Without weak types, so that a state has the same type before and after a step."""
-    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), tree)
-
-
-@dataclass
 class _Track:
     """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
 
+    values: of sites to begin with. previous: the state of an earlier run.
     seconds: of the last chunk, for one step; 0 where there was none of this kind.
     checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
     """
@@ -222,6 +113,7 @@ class _Track:
     sampler: Sampler
     data: Any
     key: np.ndarray
+    values: Mapping[str, np.ndarray] | None
     previous: State | None
     done: int = 0
     seconds: float = 0.0
@@ -241,7 +133,7 @@ class _Track:
     def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
         """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
         warms_up = draws_while_adapting(self.sampler)
-        state = self.code.start(self.key, self.data) if self.previous is None else self.previous
+        state = self._first() if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
             state = yield from self._adapt(state, stop)
         if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
@@ -259,6 +151,11 @@ class _Track:
                 self.checkpoints.pop(0)
             self._listen(draws)
             yield
+
+    def _first(self) -> State:
+        if self.values is None:
+            return self.code.start(self.key, self.data)
+        return self.code.started(self.key, self.data, self.values)
 
     def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
         for count in self._counts(self.method.num_warmup, stop):

@@ -1,29 +1,50 @@
 """Results as files, whole or not at all."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xarray import DataTree
+    from xarray import Dataset, DataTree
 
 
-def save(tree: "DataTree", path: Path) -> None:
+def save(tree: "DataTree | Dataset", path: Path) -> None:
     """Write a result as netCDF. A file that was there is replaced once the new one is complete."""
-    require_writable(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with _replacing(path) as part:
         tree.to_netcdf(part, engine="h5netcdf")
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def save_text(text: str, path: Path) -> None:
+    """Write a text, as `save` writes a result."""
+    with _replacing(path) as part:
+        part.write_text(text)
+
+
+def save_bytes(contents: bytes, path: Path) -> None:
+    """Write a file, as `save` writes a result."""
+    with _replacing(path) as part:
+        part.write_bytes(contents)
 
 
 def require_writable(path: Path) -> None:
     """Raises OSError where no file of this name can be written, so that it is known before any work is done."""
     if path.is_dir():
-        raise IsADirectoryError(f"'{path}' is a folder; name a file in it, as '{path / 'fit.nc'}'")
+        raise IsADirectoryError(f"'{path}' is a folder; name a file in it")
     if not path.parent.is_dir():
         raise NotADirectoryError(f"cannot write '{path}': there is no folder '{path.parent}'")
     if not os.access(path.parent, os.W_OK):
         raise PermissionError(f"cannot write '{path}': the folder '{path.parent}' is read-only")
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A file to write, which takes the name of path once it is complete and goes if it never is."""
+    require_writable(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -69,16 +69,26 @@ ORDER = (
         "methods.laplace",
     ),
     *("methods.em", "methods.mean_field", "plan", "explain"),
-    *("runner", "tree", "progress", "continuation", "importance", "fit"),
-    *("likelihood", "predict", "recover", "series", "hidden_states", "held_out", "calibration"),
-    *("alignment", "modes", "comparison", "diagnosis", "topics", "plots", "plots_states", "plots_topics"),
+    *("executables", "runner", "tree", "progress", "continuation", "importance", "starting", "fit"),
+    *("likelihood", "predict", "recover", "series", "hidden_states", "held_out", "populations", "calibration"),
+    *("alignment", "modes", "comparison", "diagnosis", "topics", "saving", "ancestry"),
+    *("plots", "plots_states", "plots_topics", "plots_structure"),
     *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
+    *(
+        "datasets.genotype_form",
+        "datasets.plink",
+        "datasets.vcf",
+        "datasets.structure_text",
+        "datasets.genotype_files",
+        "datasets.filtering",
+    ),
     *("datasets.series", "datasets.state_space", "datasets.tables", "datasets"),
-    *("columns", "saving", "demonstration", "command_line"),
+    *("columns", "demonstration", "structure_run", "structure_report", "command_line"),
 )
 
 # Packages that no fit needs, or that are loaded on first use.
-LATE = {"arviz", "arviz_base", "arviz_plots", "arviz_stats", "matplotlib", "pandas", "sklearn", "tqdm", "xarray"}
+LATE = {"arviz", "arviz_base", "arviz_plots", "arviz_stats", "bed_reader", "cyvcf2", "matplotlib", "pandas", "sklearn"}
+LATE |= {"tqdm", "xarray"}
 
 IMPORT = """
 import json, sys

@@ -1,19 +1,25 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
 from .documents import documents, simulated_documents
+from .filtering import filter_genotypes
+from .genotype_files import read_genotypes
 from .genotypes import genotypes, simulated_genotypes
 from .motifs import motif_data, rox1_sites
+from .plink import read_plink
 from .regression import new_rows, original_scale, regression_data
 from .sequences import dishonest_casino, sequences
 from .series import earthquakes, google_days, monthly_returns, onegin_stanza
 from .state_space import nile, simulated_track
+from .structure_text import read_structure
 from .tables import diabetes, iris_setosa, mendel_peas, portland_houses
+from .vcf import read_vcf
 
 __all__ = [
     "diabetes",
     "dishonest_casino",
     "documents",
     "earthquakes",
+    "filter_genotypes",
     "genotypes",
     "google_days",
     "iris_setosa",
@@ -25,6 +31,10 @@ __all__ = [
     "onegin_stanza",
     "original_scale",
     "portland_houses",
+    "read_genotypes",
+    "read_plink",
+    "read_structure",
+    "read_vcf",
     "regression_data",
     "rox1_sites",
     "sequences",

@@ -33,8 +33,10 @@ from bayeslab.sweep import somewhere
 from bayeslab.terms import terms
 
 FAMILIES = ("Dirichlet", "PaddedDirichlet")
-MANY = 100_000
+MANY = 2000
 """Origins from which on they are kept as counts."""
+EACH = 100_000
+"""Origins up to which a program is proven with each population everywhere."""
 TOLERANCE = 1e-4
 """Of a log density, relative to 1 and its size; in single precision."""
 
@@ -54,6 +56,16 @@ class Membership(NamedTuple):
     others: tuple[str, ...]
     shape: Shape | Tokens
     known: bool = False
+
+    @property
+    def probabilities(self) -> tuple[str, str]:
+        return self.weights, self.components
+
+    def values(self, named: Values) -> tuple[Array, Array]:
+        """Weights and components (population, locus, allele), in single precision."""
+        size = self.shape
+        components = named[self.components].reshape(size.populations, size.loci, size.alleles)
+        return named[self.weights].astype(jnp.float32), components.astype(jnp.float32)
 
     def named(self, weights: Array, components: Array) -> Values:
         """Values of the sites. components: (population, locus, allele)."""
@@ -136,7 +148,7 @@ def _largest_gap(bound: Bound, found: Membership) -> float:
     """Of log densities from those that the counts are of, with origins mixed, and with each of them everywhere where
     there are few."""
     compared = jax.jit(partial(_gap, found=found))
-    each = range(found.shape.populations) if np.prod(bound.sites[found.origins].shape) <= MANY else ()
+    each = range(found.shape.populations) if np.prod(bound.sites[found.origins].shape) <= EACH else ()
     origins = [(0, 1), *((k, 0) for k in each)]
     keys = jax.random.split(jax.random.PRNGKey(0))
     return max(float(compared(keys[mixed], np.int32(k), np.int32(mixed), bound)) for k, mixed in origins)

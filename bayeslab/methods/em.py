@@ -48,7 +48,7 @@ class EM:
     num_starts: random starts, run together; the best is the result, group `history` has all.
     counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
     with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    100,000. Steps are then Newton's.
+    2,000. Steps are then Newton's.
     """
 
     num_steps: int = 1000

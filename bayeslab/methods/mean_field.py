@@ -51,7 +51,7 @@ class MeanField:
     with its standard error (`bayeslab.methods.minibatches`).
     counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
     with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    100,000.
+    2,000.
     batches: parts that the individuals of such a program are split into, one of which is a step: more than 1 where a
     pass over all data is long. There are num_steps of them, and the bound at the end is that of all data.
     """

@@ -12,6 +12,7 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.draws import Draws
 from bayeslab.membership.alleles import Counts
+from bayeslab.membership.ascent import joined, split
 from bayeslab.membership.data import Counted, counted, log_prior, priors, whole
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
@@ -85,17 +86,36 @@ class MembershipGibbs:
     def start(self, key: Array, data: Counted) -> Sweep:
         """Near the maximum of the likelihood, where another key may lead to another one."""
         keys, found, shape = jax.random.split(key, 4), self.found, self.found.shape
-        zero = jnp.array(0)
-        anywhere = somewhere(keys[0], whole(self.structure, data))
-        prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
         if found.known:
             weights = jnp.full((shape.individuals, shape.populations), 1 / shape.populations, jnp.float32)
-            components = data.bound.observed[found.components].astype(jnp.float32).reshape(prior.components.shape)
-            return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, None)
+            known = {found.components: data.bound.observed[found.components]}
+            return self._at(*found.values({found.weights: weights} | known), keys[2], keys[3], data)
+        return self._at(*self._likeliest(keys[0], data).near_top(keys[1]), keys[2], keys[3], data)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return (self.found.weights,) if self.found.known else self.found.probabilities
+
+    def started(self, key: Array, data: Counted, values: Values) -> Sweep:
+        keys, found = jax.random.split(key, 4), self.found
+        if found.known:
+            values = values | {found.components: data.bound.observed[found.components]}
+            return self._at(*found.values(values), keys[2], keys[3], data)
+        near = self._likeliest(keys[0], data).inside(joined(*found.values(values)))
+        return self._at(*split(near, found.shape), keys[2], keys[3], data)
+
+    def _likeliest(self, key: Array, data: Counted) -> Likeliest:
+        """The likelihood, with the alleles that a locus has."""
+        anywhere = somewhere(key, whole(self.structure, data))
+        prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
         flat = prior._replace(weights=jnp.ones_like(prior.weights), components=jnp.ones_like(prior.components))
-        weights, components = Likeliest(data.packed, shape, flat).near_top(keys[1])
-        sums = None if self.keeps else tuple((jnp.zeros_like(one),) * 2 for one in (weights, components))
-        return Sweep(weights, components, self._settled(keys[2], data, weights, components), keys[3], zero, sums)
+        return Likeliest(data.packed, self.found.shape, flat)
+
+    def _at(self, weights: Array, components: Array, now: Array, key: Array, data: Counted) -> Sweep:
+        averaged = not (self.keeps or self.found.known)
+        sums = tuple((jnp.zeros_like(one),) * 2 for one in (weights, components)) if averaged else None
+        others = self._settled(now, data, weights, components)
+        return Sweep(weights, components, others, key, jnp.array(0), sums)
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
         found, (key, *keys) = self.found, jax.random.split(state.key, 4)

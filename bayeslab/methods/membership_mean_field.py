@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.draws import Draws
-from bayeslab.membership.ascent import Climb, climb, climbed, split
+from bayeslab.membership.ascent import Climb, climb, climbed, joined, split
 from bayeslab.membership.closest import Closest
 from bayeslab.membership.data import Counted, Priors, counted, priors
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.likeliest import Likeliest
 from bayeslab.methods.membership_point import WIDE, keeps_components
-from bayeslab.program import Bound, structure
+from bayeslab.program import Bound, Values, structure
 
 
 class Settled(NamedTuple):
@@ -64,9 +64,19 @@ class MembershipMeanField:
 
     def start(self, key: Array, data: Counted) -> Settled:
         """The factors that follow from a maximum of the likelihood."""
-        (key, now), prior, shape = jax.random.split(key), self._prior(data), self.found.shape
-        best = Likeliest(data.packed, shape, prior).near_top(now)
-        return Settled(climb(Closest(data.packed, shape, prior).around(*best)), key)
+        key, now = jax.random.split(key)
+        best = Likeliest(data.packed, self.found.shape, self._prior(data)).near_top(now)
+        return self._around(*best, key, data)
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return self.found.probabilities
+
+    def started(self, key: Array, data: Counted, values: Values) -> Settled:
+        """The factors that follow from these values."""
+        likeliest = Likeliest(data.packed, self.found.shape, self._prior(data))
+        near = likeliest.inside(joined(*self.found.values(values)))
+        return self._around(*split(near, self.found.shape), key, data)
 
     def adapt(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
         bound = Closest(data.packed, self.found.shape, self._prior(data))
@@ -95,6 +105,10 @@ class MembershipMeanField:
         components = jax.vmap(lambda at: split(at, self.found.shape)[1])(state.climb.at)
         real = self._prior(Counted(bound, jnp.zeros(0))).real
         return {self.found.components: dirichlet_moments(jnp.exp(components), real, self.found.shape.table)}
+
+    def _around(self, weights: Array, components: Array, key: Array, data: Counted) -> Settled:
+        closest = Closest(data.packed, self.found.shape, self._prior(data))
+        return Settled(climb(closest.around(weights, components)), key)
 
     def _prior(self, data: Counted) -> Priors:
         return priors(self.found, self.structure, data, {})

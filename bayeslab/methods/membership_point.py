@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.draws import Draws
-from bayeslab.membership.ascent import Climb, climb, climbed, split
+from bayeslab.membership.ascent import Climb, climb, climbed, joined, split
 from bayeslab.membership.data import Counted, Priors, counted, log_prior, priors
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest
-from bayeslab.program import Bound, structure
+from bayeslab.program import Bound, Values, structure
 
 KEPT = 50_000
 """Numbers up to which components are kept in every draw; of more, means and standard deviations are."""
@@ -60,6 +60,13 @@ class MembershipPoint:
 
     def start(self, key: Array, data: Counted) -> Climb:
         return climb(self._density(data).start(key))
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        return self.found.probabilities
+
+    def started(self, key: Array, data: Counted, values: Values) -> Climb:
+        return climb(self._density(data).inside(joined(*self.found.values(values))))
 
     def adapt(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
         def step(state: Climb) -> Climb:

@@ -1,0 +1,35 @@
+"""Values that the user gives a sampler to begin with."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bayeslab.draws import Method, Sampler
+from bayeslab.program import Bound
+
+
+def start_values(
+    method: Method, sampler: Sampler, bound: Bound, values: Mapping[str, ArrayLike]
+) -> dict[str, np.ndarray]:
+    """The values, checked. Raises ValueError where the sampler takes none, and for those that are not of its sites."""
+    needed: tuple[str, ...] = getattr(sampler, "needed", ())
+    if not needed:
+        raise ValueError(f"{type(method).__name__} finds its own start for this program; leave start out")
+    found = {name: _value(name, value, bound) for name, value in values.items()}
+    if missing := [name for name in needed if name not in found]:
+        raise ValueError(f"start lacks values of {missing}; expected those of {list(needed)}")
+    if more := [name for name in found if name not in needed]:
+        raise ValueError(f"start has values of {more}; expected those of {list(needed)}")
+    return found
+
+
+def _value(name: str, value: ArrayLike, bound: Bound) -> np.ndarray:
+    if name not in bound.latent:
+        raise ValueError(f"start names '{name}', which is no latent site; these are {list(bound.latent)}")
+    site, given = bound.sites[name], np.asarray(value, bound.sites[name].dtype)
+    if given.shape != site.shape:
+        raise ValueError(f"start of site '{name}' has shape {given.shape}; expected {site.shape}")
+    if not (np.isfinite(given).all() and (given >= 0).all() and np.allclose(given.sum(-1), 1, atol=1e-3)):
+        raise ValueError(f"start of site '{name}' has rows that are no probabilities, which sum to 1")
+    return given
