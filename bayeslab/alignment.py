@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SAMPLE = ("chain", "draw")
 MAX_ROUNDS = 50
+MEANS = {"posterior_mean", "posterior_sd"}
 
 
 def align(
@@ -40,6 +41,7 @@ def align(
     labels: integer sites whose values are components, such as the allocations of a mixture.
     reference: a tree whose order is kept, for trees that will be compared.
     order_by: a site with one number for each component, whose posterior means then increase, in place of a reference.
+    Groups posterior_mean and posterior_sd, which have one value a chain, follow most draws of it.
     The group alignment holds permutation (chain, draw, component): the old place of each component.
     Raises ValueError for an unknown site or dimension, for dimensions of different sizes, and for
     labels that are no components; for order_by with a reference, or of a site that gives no order.
@@ -71,6 +73,8 @@ def align(
     renamed = {site: _relabelled(posterior[site], permutation.values) for site in labels}
     aligned = tree.copy()
     aligned["posterior"].dataset = posterior.assign(moved | renamed)
+    for group in MEANS & aligned.children.keys():
+        aligned[group].dataset = _means_permuted(aligned[group].to_dataset(), dims, component, permutation.values)
     settings = {"site_dims": json.dumps(dims), "labels": json.dumps(list(labels))}
     aligned["alignment"] = DataTree(permutation.to_dataset().assign_attrs(settings))
     return aligned
@@ -160,6 +164,25 @@ def _permuted(values: DataArray, dims: tuple[str, ...], order: Permutations) -> 
         moved = moved.copy(data=np.take_along_axis(moved.values, index, axis=2))
         values = moved.transpose(*values.dims)
     return values
+
+
+def _means_permuted(
+    means: Dataset, dims: Mapping[str, tuple[str, ...]], component: str, order: Permutations
+) -> Dataset:
+    """Every variable with components, in the order that most draws of a chain have."""
+    moved = {}
+    usual = np.stack([_most_common(each) for each in order])[:, None]
+    for name, values in means.data_vars.items():
+        axes = dims.get(str(name), (component,) if component in values.dims else ())
+        if axes:
+            moved[name] = _permuted(values.expand_dims("draw", 1), axes, usual).squeeze("draw")
+    return means.assign(moved)
+
+
+def _most_common(order: Permutations) -> Array:
+    """Of the rows."""
+    rows, counts = np.unique(order, axis=0, return_counts=True)
+    return rows[counts.argmax()]
 
 
 def _relabelled(values: DataArray, order: Permutations) -> DataArray:

@@ -247,14 +247,14 @@ def _alike_of_means(tree: DataTree) -> tuple[Array, Array]:
 def _places(tree: DataTree, ancestry: DataArray) -> Array:
     """Where the populations of the aligned draws are in the means of every chain (chain, population).
 
-    Means have the order that the chain had while it ran: that of its own mean ancestry, whatever became of the draws.
+    Means of frequencies have the order of those of ancestry, or of most draws of ancestry where it has none.
     """
     aligned, _ = _aligned(tree, ancestry)
     means = _group(tree, "posterior_mean")
     if "ancestry" in means:
         own = means["ancestry"].transpose("chain", "individual", "population").values
     else:
-        own = _as_drawn(tree, ancestry.values).mean(1, dtype=float)
+        own = ancestry.values.mean(1, dtype=float)
     places = []
     for name, its, mine in zip(ancestry["chain"].values, aligned.values.mean(1, dtype=float), own, strict=True):
         places.append(_partners(its, mine))
@@ -265,14 +265,6 @@ def _places(tree: DataTree, ancestry: DataArray) -> Array:
                 "leave the chain out, or fit so few loci that draws of frequencies are kept."
             )
     return np.stack(places)
-
-
-def _as_drawn(tree: DataTree, ancestry: Array) -> Array:
-    """The draws of ancestry before `align` permuted them."""
-    if not {"ancestry", "z"} & _moved(tree):
-        return ancestry
-    permutation = tree["alignment"].to_dataset()["permutation"].transpose(*SAMPLE, ...).values
-    return np.take_along_axis(ancestry, np.argsort(permutation, axis=2)[:, :, None], axis=3)
 
 
 def _moved(tree: DataTree) -> set[str]:

@@ -165,3 +165,22 @@ def test_components_may_be_sorted_by_a_site() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             align(switched, DIMS, **arguments)
+
+
+def test_means_of_chains_follow_their_draws() -> None:
+    """Also of a site whose draws were not kept, along the same dimension."""
+    rng = np.random.default_rng(0)
+    truth, table = rng.dirichlet(np.ones(3), 8), rng.normal(size=(3, 5))
+    orders = np.array([[0, 1, 2], [2, 0, 1]])
+    draws = np.stack([truth[:, order] + 0.01 * rng.normal(size=(50, 8, 3)) for order in orders])
+    draws[1, 7] = draws[1, 7][:, [1, 0, 2]]
+    dims = ("chain", "draw", "individual", "population")
+    groups = {
+        "posterior": xr.Dataset({"ancestry": (dims, draws)}),
+        "posterior_mean": xr.Dataset({"frequencies": (("chain", "population", "locus"), table[orders])}),
+    }
+    found = align(xr.DataTree.from_dict(groups), {"ancestry": "population"})
+    ancestry, means = found["posterior"]["ancestry"].mean(("chain", "draw")), found["posterior_mean"]["frequencies"]
+    np.testing.assert_array_equal(means[0], means[1])
+    place = np.abs(ancestry.values[:, :, None] - truth[:, None]).sum(0).argmin(1)
+    np.testing.assert_array_equal(means[0], table[place])
