@@ -1,6 +1,7 @@
 """A laboratory for Bayesian models written as NumPyro programs."""
 
 from bayeslab.alignment import align
+from bayeslab.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
 from bayeslab.bind import bind
 from bayeslab.calibration import sbc
 from bayeslab.collapse import collapse
@@ -20,6 +21,7 @@ from bayeslab.methods.mcmc import MCMC, NUTS
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_field_normal, normalising_flow
 from bayeslab.modes import modes
+from bayeslab.populations import choose_populations, evanno
 from bayeslab.predict import predict, simulate
 from bayeslab.recover import recover
 from bayeslab.topics import choose_topics, document_completion, match_topics, top_words
@@ -37,14 +39,18 @@ __all__ = [
     "MarkovChain",
     "MeanField",
     "align",
+    "ancestry_summary",
     "bind",
     "choose",
+    "choose_populations",
     "choose_topics",
     "collapse",
     "compare_posteriors",
     "compress",
     "diagnose",
+    "divergence",
     "document_completion",
+    "evanno",
     "explain",
     "filtered_states",
     "fit",
@@ -53,14 +59,17 @@ __all__ = [
     "held_out",
     "low_rank_normal",
     "match_topics",
+    "match_populations",
     "mean_field_normal",
     "modes",
     "most_probable_path",
     "normalising_flow",
     "predict",
+    "q_table",
     "recover",
     "sbc",
     "simulate",
     "smoothed_states",
     "top_words",
+    "write_q",
 ]

@@ -15,6 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from ranks import LEVEL, smallest_p
+from scipy.stats import kstest
 
 import bayeslab as bl
 from bayeslab import sbc
@@ -78,6 +79,22 @@ def test_a_posterior_whose_sd_is_wrong_by_a_fifth_fails(factor: float, passes: b
     assert (smallest_p(checks) > LEVEL) == passes
 
 
+def deaf(y: Any, mu0: Any, sigma0: Any, sigma: Any) -> None:
+    numpyro.sample("mu", dist.Normal(mu0, sigma0))
+
+
+def test_a_quantity_of_the_data_finds_a_sampler_that_ignores_them() -> None:
+    """Draws from the prior have uniform ranks; the distance from the data does not."""
+    lecture, quantities = normal_known_variance, {"distance": lambda values: (values["mu"] - values["y"].mean()) ** 2}
+    for posterior, passes in ((deaf, False), (wrong_by(1.0), True)):
+        checks = sbc(
+            6, lecture.model, lecture.example(), Unproven(posterior), 500, quantities=quantities, progress=False
+        )
+        p_values = {name: kstest(ranks.values.ravel(), "uniform").pvalue for name, ranks in checks["prior_sbc"].items()}
+        assert p_values["mu"] > 1e-3
+        assert (p_values["distance"] > 1e-3) == passes
+
+
 def test_the_pattern_of_missing_entries_is_kept() -> None:
     """Values are simulated everywhere, but those that were missing stay unseen."""
     lecture, data = normal_known_variance, normal_known_variance.example()
@@ -107,5 +124,7 @@ def test_refusals_say_why() -> None:
         sbc(0, autoregressive, {"y": np.ones(5)}, NUTS)
     with pytest.raises(ValueError, match="so nothing is observed"):
         sbc(0, lecture.model, {"num_rows": 3}, method)
+    with pytest.raises(ValueError, match=r"quantities are named \['mu'\], as sites of the program are"):
+        sbc(0, lecture.model, lecture.example(), method, quantities={"mu": lambda values: values["mu"]})
     with pytest.raises(ValueError, match="num_simulations must be positive"):
         sbc(0, lecture.model, lecture.example(), method, 0)
