@@ -87,8 +87,10 @@ def _add_structure(commands: Any) -> None:
     structure.add_argument("--draws", type=_count, default=200, help="of each chain (default: 200)")
     structure.add_argument("--thinning", type=_count, default=2, help="sweeps for a draw (default: 2)")
     structure.add_argument("--share", type=float, default=0.1, help="of genotypes hidden to choose K (default: 0.1)")
-    structure.add_argument("--alpha", type=_alpha, default=1.0, metavar="NUMBER",
-                           help="of the Dirichlet of ancestry, or 'learn' (default: 1)")  # fmt: skip
+    structure.add_argument("--alpha", type=_alpha, default="learn", metavar="NUMBER",
+                           help="of the Dirichlet of ancestry (default: learn)")  # fmt: skip
+    structure.add_argument("--independent", action="store_true",
+                           help="frequencies with a uniform prior, in place of drifted ones")  # fmt: skip
     filters = structure.add_argument_group("filters, in this order")
     filters.add_argument("--max-missing-individual", dest="max_missing_individual", type=float, metavar="SHARE")
     filters.add_argument("--max-missing-locus", dest="max_missing_locus", type=float, metavar="SHARE")
@@ -167,7 +169,7 @@ def _fit(arguments: argparse.Namespace) -> int:
 
 
 def _structure(arguments: argparse.Namespace) -> int:
-    from bayeslab.models import structure_admixture
+    from bayeslab.models import structure_admixture, structure_correlated
     from bayeslab.structure_report import verdict, write_report
     from bayeslab.structure_run import Settings, run_structure
 
@@ -177,13 +179,17 @@ def _structure(arguments: argparse.Namespace) -> int:
     settings = Settings(
         str(arguments.file),
         arguments.populations,
-        **{name: given[name] for name in ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha")},
+        **{
+            name: given[name]
+            for name in ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent")
+        },
         reading={name: given[name] for name in reading if given[name] is not None},
         filters={name: given[name] for name in filters if given[name] is not None},
     )
     _keep_compilations()
     shows = sys.stderr.isatty()
-    results = run_structure(structure_admixture.model, settings, arguments.out, _say, shows)
+    models = structure_admixture.model, structure_correlated.model
+    results = run_structure(*models, settings, arguments.out, _say, shows)
     _say("writing tables, figures and the report")
     report = write_report(results, settings, arguments.out)
     print(verdict(results.choice))

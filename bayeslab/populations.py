@@ -29,6 +29,9 @@ ARGUMENT = "num_populations"
 SITES = ("ancestry", "frequencies")
 BLOCK = 2**24
 """Probabilities that are held at once."""
+STEPS = 200
+"""Of the default method. With more populations than the data have its climb is long, and no longer matters."""
+SMALLEST_DRIFT = 1e-3
 SPLIT_BY = 2**25
 """Counts of alleles that a split looks at."""
 
@@ -104,7 +107,7 @@ def score_populations(
     """
     from xarray import Dataset
 
-    method = MeanField(num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
+    method = MeanField(num_steps=STEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
     keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
     masked, whole = Masked(model), dict(data) | {ARGUMENT: value}
     rest = whole | {"y": _without(data["y"], hidden)}
@@ -218,6 +221,24 @@ def split(before: Means, y: NDArray[Any]) -> Means:
     new = np.where(real, np.maximum(mean, 0.01), 0.0)
     ancestry = np.concatenate([(1 - given)[:, None] * before.ancestry, given[:, None]], 1)
     return Means(ancestry, np.concatenate([before.frequencies, new[None] / new.sum(-1)[None, :, None]]))
+
+
+def drift_from_all(data: Data, found: Means) -> dict[str, NDArray[Any]]:
+    """Values of ancestral (locus, allele) and drift (population,) for `structure_correlated`, by empirical Bayes.
+
+    ancestral: frequencies among all copies that were read, with half a copy of every allele more. drift: the mean
+    square of what populations differ from them by, less the sampling variance that copies of this ancestry leave, over
+    that of an allele drawn from them: Wright's F, at least SMALLEST_DRIFT.
+    data: y and num_alleles. found: means of a fit.
+    """
+    y, alleles = _codes(data["y"]), np.asarray(data["num_alleles"])
+    numbers = np.arange(found.frequencies.shape[2])
+    counts = np.stack([(y == allele).sum((0, 2)) for allele in numbers], -1) + 0.5 * (numbers < alleles[:, None])
+    ancestral = counts / counts.sum(-1, keepdims=True)
+    variance = (ancestral * (1 - ancestral)).mean()
+    copies = y.shape[2] * np.maximum((found.ancestry**2).sum(0), 1.0)
+    apart = ((found.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
+    return {"ancestral": ancestral, "drift": np.clip(apart, SMALLEST_DRIFT, 0.9)}
 
 
 def means(tree: DataTree, chain: int = 0) -> Means:

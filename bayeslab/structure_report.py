@@ -169,7 +169,7 @@ def _mixing(tree: DataTree, kind: str) -> Figure:
 def _page(
     results: Results, settings: Settings, figures: Mapping[str, bytes], converged: Mapping[int, Convergence]
 ) -> str:
-    genotypes, best = results.genotypes, results.choice.attrs["best"]
+    best = results.choice.attrs["best"]
     rows = [
         [
             f"{number}",
@@ -196,7 +196,7 @@ def _page(
         name=escape(Path(settings.file).name),
         verdict=escape(verdict(results.choice)),
         converged=escape(_converged_words(converged)),
-        what=_items(_what(genotypes, settings)),
+        what=_items(_what(results, settings)),
         table=_table(headings, rows),
         choice=_image(figures["choice"], "choice") if "choice" in figures else "",
         ancestry=_image(figures["ancestry"], "ancestry"),
@@ -207,7 +207,8 @@ def _page(
     )
 
 
-def _what(genotypes: Dataset, settings: Settings) -> list[str]:
+def _what(results: Results, settings: Settings) -> list[str]:
+    genotypes = results.genotypes
     attrs, size = genotypes.attrs, genotypes["y"].sizes
     found = [
         f"{attrs['individuals_read']:,} individuals at {attrs['loci_read']:,} loci were read from {settings.file}; "
@@ -218,14 +219,23 @@ def _what(genotypes: Dataset, settings: Settings) -> list[str]:
     alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return [
         *found,
-        "Model: STRUCTURE with admixture and independent frequencies; the Dirichlet prior of ancestry has alpha "
-        f"{alpha}.",
+        f"Model: STRUCTURE with admixture; the alpha of the Dirichlet prior of ancestry is {alpha}.",
+        "Frequencies of populations are independent, with a uniform prior."
+        if settings.independent
+        else "Frequencies of populations have drifted from those of all individuals together, each by its own F (the F "
+        "model of Falush, Stephens and Pritchard 2003). F is taken from the moments of a mean-field fit: "
+        + "; ".join(f"K = {number}: {_numbers(tree.attrs['drift'])}" for number, tree in results.fits.items())
+        + ".",
         f"K was chosen by hiding {settings.share:.0%} of the genotypes and predicting them from a mean-field fit to "
-        "the rest. The evidence bound leans to few populations: with independent frequencies each further one pays at "
-        "every locus.",
+        "the rest, with independent frequencies. The evidence bound leans to few populations: there each further one "
+        "pays at every locus.",
         f"The posterior for each K is from Gibbs sampling: {settings.chains} chains of {settings.warmup} sweeps of "
         f"warm-up and {settings.draws} draws, one in {settings.thinning} sweeps; seed {settings.seed}.",
     ]
+
+
+def _numbers(values: Any) -> str:
+    return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
 
 
 def _converged_words(converged: Mapping[int, Convergence]) -> str:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 from xarray import Dataset
 
 from bayeslab.bind import bind
 from bayeslab.datasets import filter_genotypes, genotypes, read_genotypes
 from bayeslab.fit import fit
 from bayeslab.methods.gibbs import Gibbs
-from bayeslab.populations import Means, comparison_of, hide_genotypes, means, score_populations
+from bayeslab.populations import Means, comparison_of, drift_from_all, hide_genotypes, means, score_populations
 from bayeslab.program import Program, precision, raw_key
 from bayeslab.saving import save, save_text
 from bayeslab.tree import constant_data, observed_data, provenance
@@ -38,7 +39,8 @@ class Settings:
     """What is run.
 
     populations: their numbers, ascending. share: of genotypes that are hidden to choose among them. alpha: of the
-    ancestry; None to learn it. reading, filters: options of `read_genotypes` and `filter_genotypes`.
+    ancestry; None to learn it. independent: whether frequencies are, and not drifted from those of all individuals.
+    reading, filters: options of `read_genotypes` and `filter_genotypes`.
     """
 
     file: str
@@ -49,7 +51,8 @@ class Settings:
     draws: int = 200
     thinning: int = 2
     share: float = 0.1
-    alpha: float | None = 1.0
+    alpha: float | None = None
+    independent: bool = False
     reading: Mapping[str, Any] | None = None
     filters: Mapping[str, Any] | None = None
 
@@ -75,10 +78,16 @@ class Results(NamedTuple):
 
 
 def run_structure(
-    model: Program, settings: Settings, folder: Path, say: Callable[[str], None], progress: bool = False
+    model: Program,
+    correlated: Program,
+    settings: Settings,
+    folder: Path,
+    say: Callable[[str], None],
+    progress: bool = False,
 ) -> Results:
     """Read, choose, fit. Stopped at any moment and called again it goes on, with the results of one that was not.
 
+    model, correlated: programs with independent frequencies, which K is chosen with, and with drifted ones.
     folder: for the files of all steps; made where there is none. say: is told what is done.
     Raises ValueError for a folder with the results of other settings or of a file that has changed since, and as
     reading, filtering and fitting do.
@@ -86,23 +95,28 @@ def run_structure(
     claim(settings, folder)
     seconds: dict[str, float] = {}
     panel = _step(folder / GENOTYPES, "reading and filtering", seconds, say, lambda: _read(settings))
-    data = genotypes(panel) | {"alpha": settings.alpha}
-    rows, before = [], None
+    data = genotypes(panel)
+    rows: list[Dataset] = []
+    near: dict[int, Means] = {}
     hidden = hide_genotypes(raw_key(settings.seed), model, data, settings.share)
-    chosen = data | {"alpha": 1.0 if settings.alpha is None else settings.alpha}
+    flat = data | {"alpha": 1.0 if settings.alpha is None else settings.alpha}
     for number in settings.populations:
 
-        def choose(number: int = number, before: Means | None = before) -> Dataset:
-            row, tree = score_populations(settings.seed, model, chosen, number, hidden, before=before)
+        def choose(number: int = number) -> Dataset:
+            row, tree = score_populations(settings.seed, model, flat, number, hidden, before=near.get(number - 1))
             return row.assign(_stored(means(tree)))
 
         row = _step(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
-        before = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
+        near[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
         rows.append(row.drop_vars(["ancestry_mean", "frequencies_mean"]))
     fits = {}
     for number in settings.populations:
         say(f"K = {number}: drawing")
-        fits[number] = _fitted(model, settings, data | {"num_populations": number}, folder, progress)
+        mine = data | {"num_populations": number, "alpha": settings.alpha}
+        if not settings.independent:
+            mine |= drift_from_all(data, near[number])
+        program = model if settings.independent else correlated
+        fits[number] = _fitted(program, settings, mine, folder, progress)
         seconds[f"K = {number}: drawing"] = fits[number].attrs["seconds"]
     return Results(panel, comparison_of(rows), fits, seconds)
 
@@ -186,6 +200,7 @@ def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Pa
         if whole.attrs["interrupted"]:
             raise KeyboardInterrupt
         kept = _of_groups({name: node for name, node in whole.children.items() if name not in REPEATED}, whole)
+        kept.attrs["drift"] = np.asarray(data.get("drift", np.nan))
         kept.attrs["seconds"] = float(seconds + time.perf_counter() - began)
         save(kept, path)
     return kept
