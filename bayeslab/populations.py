@@ -62,7 +62,8 @@ def choose_populations(
     Returns a Dataset with a row for every number: log_density (num_populations, individual), their sum log_score with
     its standard error log_score_se, difference and difference_se from the best score, paired by individual, and
     evidence_bound, of all data, NaN where the method has none; genotypes (individual,), how many were hidden.
-    attrs["best"] is the number with the largest score. Standard errors take individuals for independent.
+    attrs["best"] is the number with the largest score, attrs["smallest"] the smallest one that is behind it by no more
+    than the standard error of their difference. Standard errors take individuals for independent.
     Raises ValueError for no value, for a program without num_populations, and for a share that is not inside of 0 to 1.
     """
     values = list(values)
@@ -147,7 +148,8 @@ def comparison_of(rows: Sequence[Dataset]) -> Dataset:
     table["difference"] = (ARGUMENT, gaps.sum(1))
     table["difference_se"] = (ARGUMENT, [_standard_error(gap) for gap in gaps])
     table["genotypes"] = rows[0]["genotypes"]
-    return table.assign_attrs(best=int(table[ARGUMENT][best]))
+    close = -table["difference"].values <= table["difference_se"].values
+    return table.assign_attrs(best=int(table[ARGUMENT][best]), smallest=int(table[ARGUMENT].values[close].min()))
 
 
 def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:

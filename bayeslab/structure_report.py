@@ -32,22 +32,24 @@ KINDS = ("intervals", "trace", "rank", "divergence")
 
 
 class Convergence(NamedTuple):
-    """Over all shares of ancestry: the largest R-hat, the smallest number of effective draws. modes: their number."""
+    """Over all shares of ancestry: the largest R-hat, the smallest number of effective draws, and the largest gap
+    between the means of two chains. modes: their number."""
 
     r_hat: float
     ess: float
+    gap: float
     modes: int
     chains: int
 
     @property
     def words(self) -> str:
         if self.modes > 1:
-            return f"no: the chains are in {self.modes} groups that do not meet; run longer, or take each for an answer"
+            return f"no: the chains are in {self.modes} groups, up to {self.gap:.2f} of ancestry apart; run longer"
         if self.r_hat <= MAX_R_HAT and self.ess >= MIN_ESS_PER_CHAIN * self.chains:
             return "yes"
         if self.r_hat <= USABLE_R_HAT:
             return "nearly: means can be used, intervals are rough"
-        return "no: the chains disagree, so intervals are too narrow; run longer"
+        return f"no: the chains are up to {self.gap:.2f} of ancestry apart, so intervals are too narrow; run longer"
 
 
 def write_report(results: Results, settings: Settings, folder: Path) -> Path:
@@ -80,28 +82,30 @@ def convergence(tree: DataTree) -> Convergence:
     moves = (ancestry.max(("chain", "draw")) > ancestry.min(("chain", "draw"))).values
     chains, draws = ancestry.sizes["chain"], ancestry.sizes["draw"]
     if not moves.any() or draws < 4:
-        return Convergence(1.0, np.inf, 1, chains)
+        return Convergence(1.0, np.inf, 0.0, 1, chains)
     with np.errstate(all="ignore"):
         r_hat = ancestry.azstats.rhat().values[moves].max() if chains > 1 else np.nan
         ess = ancestry.azstats.ess(method="bulk").values[moves].min()
-    return Convergence(float(r_hat), float(ess), modes(tree, ANCESTRY).sizes["mode"], chains)
+    centres = ancestry.mean("draw")
+    gap = float((centres.max("chain") - centres.min("chain")).max())
+    return Convergence(float(r_hat), float(ess), gap, modes(tree, ANCESTRY).sizes["mode"], chains)
 
 
 def verdict(choice: Dataset) -> str:
     """Which number of populations the data support, in a sentence or two."""
-    numbers, best = choice["num_populations"].values, choice.attrs["best"]
-    behind = -choice["difference"].values
-    close = numbers[(behind <= choice["difference_se"].values) & (numbers != best)]
-    words = f"K = {best} predicts genotypes that were hidden best."
+    numbers, best, smallest = choice["num_populations"].values, choice.attrs["best"], choice.attrs["smallest"]
     if len(numbers) == 1:
         return f"Only K = {best} was run, so there is nothing to choose from."
-    if close.size:
-        words += (
-            f" K = {', '.join(map(str, close))} cannot be told from it: the difference is below its standard error."
+    words = f"K = {best} predicts genotypes that were hidden best"
+    if smallest < best:
+        words = (
+            f"K = {smallest} is the smallest number that predicts hidden genotypes as well as any: K = {best} is ahead"
         )
-    if best == numbers.max():
+        words += " by less than the standard error of the difference"
+    words += "."
+    if smallest == numbers.max():
         words += " It is the largest that was run; more populations may predict better still."
-    if best == numbers.min() and best > 1:
+    if smallest == numbers.min() and smallest > 1:
         words += " It is the smallest that was run; fewer populations may do as well."
     return words
 
@@ -169,19 +173,20 @@ def _mixing(tree: DataTree, kind: str) -> Figure:
 def _page(
     results: Results, settings: Settings, figures: Mapping[str, bytes], converged: Mapping[int, Convergence]
 ) -> str:
-    best = results.choice.attrs["best"]
+    smallest = results.choice.attrs["smallest"]
     rows = [
         [
             f"{number}",
             *(f"{value:,.1f}" for value in _choice_table(results.choice).loc[number]),
             f"{one.r_hat:.3f}",
             f"{one.ess:.0f} of {settings.chains * settings.draws}" if np.isfinite(one.ess) else "all",
+            f"{one.gap:.3f}",
             one.words,
         ]
         for number, one in converged.items()
     ]
     headings = ["K", "held-out log score", "± se", "behind the best", "± se", "evidence bound", "largest R-hat"]
-    headings += ["fewest effective draws", "converged"]
+    headings += ["fewest effective draws", "largest gap of chains", "converged"]
     details = []
     for number in converged:
         names = [
@@ -190,7 +195,9 @@ def _page(
             if name in figures
         ]
         shown = "".join(_image(figures[name], name) for name in names)
-        details.append(f"<details{' open' if number == best else ''}><summary>K = {number}</summary>{shown}</details>")
+        details.append(
+            f"<details{' open' if number == smallest else ''}><summary>K = {number}</summary>{shown}</details>"
+        )
     files = ", ".join(f"{number}.Q, ancestry_{number}.csv, ancestry_{number}.nc" for number in converged)
     return PAGE.format(
         name=escape(Path(settings.file).name),

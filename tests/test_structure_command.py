@@ -111,14 +111,15 @@ def test_words_say_what_the_numbers_do() -> None:
         "difference": ("num_populations", [-9.0, 0.0, -1.0]),
         "difference_se": ("num_populations", [3.0, 0.0, 2.0]),
     }
-    choice = xr.Dataset(values, {"num_populations": [2, 3, 4]}, {"best": 3})
-    assert verdict(choice) == (
-        "K = 3 predicts genotypes that were hidden best. K = 4 cannot be told from it: the difference is below its "
-        "standard error."
-    )
+    choice = xr.Dataset(values, {"num_populations": [2, 3, 4]}, {"best": 3, "smallest": 3})
+    assert verdict(choice) == "K = 3 predicts genotypes that were hidden best."
     assert "largest that was run" in verdict(choice.isel(num_populations=[0, 1]))
     assert "nothing to choose from" in verdict(choice.isel(num_populations=[1]))
-    assert Convergence(1.005, 400, 1, 4).words == "yes"
-    assert Convergence(1.05, 100, 1, 4).words.startswith("nearly")
-    assert Convergence(1.3, 30, 1, 4).words.startswith("no: the chains disagree")
-    assert Convergence(1.0, 400, 2, 4).words.startswith("no: the chains are in 2 groups")
+    assert verdict(choice.assign_attrs(best=4)) == (
+        "K = 3 is the smallest number that predicts hidden genotypes as well as any: K = 4 is ahead by less than the "
+        "standard error of the difference."
+    )
+    assert Convergence(1.005, 400, 0.01, 1, 4).words == "yes"
+    assert Convergence(1.05, 100, 0.02, 1, 4).words.startswith("nearly")
+    assert Convergence(1.3, 30, 0.06, 1, 4).words.startswith("no: the chains are up to 0.06 of ancestry apart")
+    assert Convergence(1.0, 400, 0.3, 2, 4).words.startswith("no: the chains are in 2 groups")
