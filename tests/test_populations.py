@@ -126,7 +126,7 @@ def test_a_split_finds_the_population_that_is_not_explained(before: int) -> None
 
 def test_three_populations_are_chosen(apart: dict[str, Any]) -> None:
     table = bl.choose_populations(0, structure_admixture.model, apart, (2, 3, 4))
-    assert table.attrs == {"best": 3, "method": "MeanField"}
+    assert table.attrs == {"best": 3, "smallest": 3, "method": "MeanField"}
     assert table["num_populations"].values.tolist() == [2, 3, 4]
     assert table["log_density"].dims == ("num_populations", "individual")
     hidden = hide_genotypes(0, structure_admixture.model, apart, 0.1)
