@@ -15,18 +15,20 @@ def start_values(
     """The values, checked. Raises ValueError where the sampler takes none, and for those that are not of its sites."""
     needed: tuple[str, ...] = getattr(sampler, "needed", ())
     if not needed:
-        raise ValueError(f"{type(method).__name__} finds its own start for this program; leave start out")
-    found = {name: _value(name, value, bound) for name, value in values.items()}
-    if missing := [name for name in needed if name not in found]:
+        name = type(method).__name__
+        if (number := getattr(method, "num_starts", 1)) > 1:
+            raise ValueError(f"{name} has {number} starts of its own; beside start give num_starts=1")
+        raise ValueError(f"{name} finds its own start for this program; leave start out")
+    if more := [name for name in values if name not in bound.latent]:
+        raise ValueError(f"start names {more}, which are no latent sites; these are {list(bound.latent)}")
+    if missing := [name for name in needed if name not in values]:
         raise ValueError(f"start lacks values of {missing}; expected those of {list(needed)}")
-    if more := [name for name in found if name not in needed]:
+    if more := [name for name in values if name not in needed]:
         raise ValueError(f"start has values of {more}; expected those of {list(needed)}")
-    return found
+    return {name: _value(name, value, bound) for name, value in values.items()}
 
 
 def _value(name: str, value: ArrayLike, bound: Bound) -> np.ndarray:
-    if name not in bound.latent:
-        raise ValueError(f"start names '{name}', which is no latent site; these are {list(bound.latent)}")
     site, given = bound.sites[name], np.asarray(value, bound.sites[name].dtype)
     if given.shape != site.shape:
         raise ValueError(f"start of site '{name}' has shape {given.shape}; expected {site.shape}")

@@ -255,8 +255,8 @@ def test_a_split_is_a_start(apart: dict[str, Any], field: xr.DataTree) -> None:
 
 WRONG_STARTS = {
     "one of two": (FIELD, {"frequencies": None}, r"start lacks values of \['frequencies'\]; expected those of"),
-    "no site": (FIELD, {"q": 1.0}, "start names 'q', which is no latent site"),
-    "observed": (FIELD, {"y": np.ones((5, 6, 2))}, "start names 'y', which is no latent site"),
+    "no site": (FIELD, {"q": 1.0}, r"start names \['q'\], which are no latent sites"),
+    "observed": (FIELD, {"y": np.ones((5, 6, 2))}, r"start names \['y'\], which are no latent sites"),
     "too much": (FIELD, {"alpha": 1.0}, r"start has values of \['alpha'\]; expected those of \['ancestry', 'freq"),
     "shape": (
         FIELD,
@@ -265,7 +265,7 @@ WRONG_STARTS = {
     ),
     "sums": (FIELD, {"ancestry": np.ones((5, 2))}, "start of site 'ancestry' has rows that are no probabilities"),
     "negative": (FIELD, {"ancestry": np.tile([2.0, -1.0], (5, 1))}, "has rows that are no probabilities"),
-    "several": (bl.MeanField(num_starts=2, counts=True), {}, "MeanField finds its own start for this program"),
+    "several": (bl.MeanField(num_starts=2, counts=True), {}, "MeanField has 2 starts of its own; beside start give num_starts=1"),
     "other method": (bl.NUTS(), {}, "NUTS finds its own start for this program; leave start out"),
 }
 
