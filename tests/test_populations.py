@@ -265,7 +265,7 @@ WRONG_STARTS = {
     ),
     "sums": (FIELD, {"ancestry": np.ones((5, 2))}, "start of site 'ancestry' has rows that are no probabilities"),
     "negative": (FIELD, {"ancestry": np.tile([2.0, -1.0], (5, 1))}, "has rows that are no probabilities"),
-    "several": (bl.MeanField(num_starts=2, counts=True), {}, "MeanField has 2 starts of its own; beside start give num_starts=1"),
+    "several": (bl.MeanField(num_starts=2, counts=True), {}, "MeanField has 2 starts of its own; beside start"),
     "other method": (bl.NUTS(), {}, "NUTS finds its own start for this program; leave start out"),
 }
 
