@@ -68,7 +68,7 @@ class Settings:
 class Results(NamedTuple):
     """genotypes: as filtered. choice: the table of `choose_populations`. fits: by their number of populations.
 
-    seconds: that each step took, in whatever session.
+    seconds: that each step took, in whichever run.
     """
 
     genotypes: Dataset
@@ -85,7 +85,8 @@ def run_structure(
     say: Callable[[str], None],
     progress: bool = False,
 ) -> Results:
-    """Read, choose, fit. Stopped at any moment and called again it goes on, with the results of one that was not.
+    """Read, choose, fit. Stopped at any moment and called again it goes on, with the results of one that was not; so it
+    does with more draws, and with larger numbers of populations after those that were there.
 
     model, correlated: programs with independent frequencies, which K is chosen with, and with drifted ones.
     folder: for the files of all steps; made where there is none. say: is told what is done.
@@ -122,20 +123,25 @@ def run_structure(
 
 
 def claim(settings: Settings, folder: Path) -> None:
-    """Write down what is run in this folder; raises ValueError where something else was."""
+    """Write down what is run in this folder; raises ValueError where it holds something that this cannot go on with."""
     run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | provenance()
     run = json.loads(json.dumps(run))
     path = folder / "run.json"
-    if (folder / GENOTYPES).exists():
-        known = json.loads(path.read_text())
-        names = sorted((run.keys() | known.keys()) - {"file"})
-        if other := [name for name in names if run.get(name) != known.get(name)]:
-            changes = ", ".join(f"{name} was {known.get(name)} and is {run.get(name)}" for name in other)
-            raise ValueError(f"'{folder}' holds another run ({changes}); give another folder, or remove that one")
-        return
+    if (folder / GENOTYPES).exists() and (changes := _changes(json.loads(path.read_text()), run)):
+        raise ValueError(f"'{folder}' holds another run ({changes}); give another folder, or remove that one")
     for part in (folder / "choice", folder / "fits"):
         part.mkdir(parents=True, exist_ok=True)
     save_text(json.dumps(run, indent=1) + "\n", path)
+
+
+def _changes(known: dict[str, Any], run: dict[str, Any]) -> str:
+    """What keeps a run from going on with the files of a known one; more draws and larger K do not."""
+    names = sorted((run.keys() | known.keys()) - {"file", "draws", "populations"})
+    other = [name for name in names if run.get(name) != known.get(name)]
+    other += ["draws"] if run["draws"] < known["draws"] else []
+    before, now = known["populations"], run["populations"]
+    other += ["populations"] if now[: len(before)] != before else []
+    return ", ".join(f"{name} was {known.get(name)} and is {run.get(name)}" for name in other)
 
 
 def _fingerprint(path: Path) -> str:
@@ -187,7 +193,7 @@ def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Pa
     from xarray import load_datatree
 
     number = data["num_populations"]
-    path, part = folder / "fits" / f"{number}.nc", -(-settings.draws // PARTS)
+    path, part = folder / "fits" / f"{number}.nc", max(-(-settings.draws // PARTS), settings.chains)
     kept = load_datatree(path, engine="h5netcdf") if path.exists() else None
     key, whole = jax.random.fold_in(raw_key(settings.seed), number), None
     while kept is None or kept["posterior"].sizes["draw"] < settings.draws:
@@ -195,7 +201,8 @@ def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Pa
         seconds, done = (0.0, 0) if kept is None else (kept.attrs["seconds"], kept["posterior"].sizes["draw"])
         if kept is not None and whole is None:
             whole = _with_data(kept, model, data)
-        method = replace(settings.method, num_samples=min(part, settings.draws - done))
+        left = settings.draws - done
+        method = replace(settings.method, num_samples=part if left >= 2 * part else left)
         whole = fit(key, model, data, method, previous=whole, progress=progress)
         if whole.attrs["interrupted"]:
             raise KeyboardInterrupt

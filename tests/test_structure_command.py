@@ -80,6 +80,14 @@ def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatc
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
+    folder = file.parent / "longer"
+    for options in (["-k", "2", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):
+        assert main(["structure", str(file), "-o", str(folder), *options]) == 0
+    for name in RESULTS:
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -91,7 +99,9 @@ def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatc
         (["FILE", "--alpha", "-1"], "'-1' is neither a positive number nor 'learn'"),
         (["FILE", "--maf", "2"], "min_minor_allele_frequency is 2.0"),
         (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
-        (["FILE", "-o", "WHOLE", "--seed", "3"], "holds another run .*seed was 0 and is 3"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "-k", "3"], r"populations was \[2, 3\] and is \[3\]"),
     ],
 )
 def test_mistakes_get_one_sentence(
