@@ -36,8 +36,8 @@ def modes(
     share: of the draws; no probability of the mode, since it depends on where the chains started. num_chains.
     log_joint, log_joint_sd: mean and sd over the draws of the mode; NaN without lp, then the largest share is first.
     mode_of_chain (chain,). distance (chain, chain_): shows how clear the decision was.
-    Every float site: its mean over the aligned draws of the mode, (mode, *site), in one order of components.
-    Every site of labels: the probabilities of the components, (mode, *site, component).
+    Every float site: its mean over the aligned draws of the mode, (mode, ...), in one order of components.
+    Every site of labels: the probabilities of the components, (mode, ..., component).
 
     Two chains are aligned to each other. A component is apart by the mean over its features of (difference of the
     chain means)^2 / (variance within the chains), and the chains by the component that is farthest apart. Chains and
