@@ -7,6 +7,7 @@ does, and genotypes y (individual, locus, copy).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -56,7 +57,8 @@ def choose_populations(
     Of the genotypes that were read a random share is hidden, the same ones for all; the program is fitted to the rest,
     and the log predictive density of what they show, log of the mean of sum_k q_ik p_kl over draws, is added up.
     Starts: one of the method's own, and for every further number the last fit with a population split off along the
-    leading direction of what that leaves unexplained. Of the two the one with the larger bound is kept.
+    leading direction of what that leaves unexplained. Of the two the one with the larger bound is kept. A method with
+    several starts of its own, or that does not count origins, has these alone.
     values: range(1, 7), for example; best in ascending order. method: by default MeanField, whose scores were nearer to
     those of Gibbs than those of a maximum of the likelihood, at a small part of the time.
     Returns a Dataset with a row for every number: log_density (num_populations, individual), their sum log_score with
@@ -109,17 +111,22 @@ def score_populations(
     from xarray import Dataset
 
     method = MeanField(num_steps=STEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
+    if getattr(method, "counts", False) is None:
+        method = replace(method, counts=True)  # type: ignore[type-var]
+    starts = bool(getattr(method, "counts", False)) and getattr(method, "num_starts", 1) == 1
     keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
     masked, whole = Masked(model), dict(data) | {ARGUMENT: value}
     rest = whole | {"y": _without(data["y"], hidden)}
     fits = [fit(keys[0], masked, rest, method, progress=False)]
-    if before is not None and len(before.frequencies) == value - 1 and "elbo" in fits[0].attrs:
+    bounded = "elbo" in fits[0].attrs
+    if starts and bounded and before is not None and len(before.frequencies) == value - 1:
         start = split(before, _codes(rest["y"]))._asdict()
         fits.append(fit(keys[1], masked, rest, method, start=start, progress=False))
     best = max(fits, key=lambda tree: tree.attrs.get("elbo", 0.0))
     tree, bound = best, np.nan
-    if "elbo" in best.attrs:
-        tree = fit(keys[2], masked, whole, method, start=means(best)._asdict(), progress=False)
+    if bounded:
+        near = means(best)._asdict() if starts else None
+        tree = fit(keys[2], masked, whole, method, start=near, progress=False)
         bound = tree.attrs["elbo"]
     density = log_densities(np.where(hidden[:, :, None], _codes(data["y"]), -1), draws_of(best))
     ancestry = best["posterior"].to_dataset()["ancestry"]

@@ -80,6 +80,22 @@ def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatc
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_few_genotypes_of_a_text_file(tmp_path: Path) -> None:
+    """So few that origins would not be counted by default; one locus was not read at all."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"ind{i} {i % 2 + 1} {100 + rng.integers(3)} {50 + rng.integers(2) + 4 * (i % 2)} -9"
+        for i in np.repeat(range(12), 2)
+    ]
+    (tmp_path / "few.str").write_text("\n".join(["a b c", *rows]) + "\n")
+    out = tmp_path / "out"
+    assert (
+        main(["structure", str(tmp_path / "few.str"), "-o", str(out), "-k", "1-2", "--populations", *OPTIONS[2:8]]) == 0
+    )
+    assert "removed loci one allele: 1" in (out / "report.html").read_text()
+    assert (out / "ancestry_2.csv").read_text().splitlines()[1].startswith("ind0,1,")
+
+
 def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
     folder = file.parent / "longer"
     for options in (["-k", "2", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):
