@@ -8,6 +8,9 @@ import numpy as np
 FILL = "_FillValue"
 """The attribute of integers of xarray that says which of them stands for what is missing, as in netCDF."""
 
+MISSING = -1
+"""The integer that genotypes have for it."""
+
 
 class Entry(NamedTuple):
     """One entry of the data.
@@ -53,6 +56,13 @@ def entry(value: Any) -> Entry:
     if isinstance(value, list) and value and _is_numeric(value):
         return Entry(np.asarray(value))
     return Entry(value)
+
+
+def numbers(value: Any) -> tuple[np.ndarray, np.ndarray]:
+    """An entry as an array, and which of its elements are there: neither left out by the container nor NaN."""
+    found = entry(value if hasattr(value, "shape") else np.asarray(value))
+    present = np.ones(found.value.shape, bool) if found.present is None else found.present
+    return found.value, present & ~np.isnan(found.value) if found.value.dtype.kind == "f" else present
 
 
 def _from_xarray(value: Any) -> Entry:

@@ -101,11 +101,21 @@ def choose(
         tree = fit(keys[1], Masked(model), each, method, progress=False)
         rows.append(row.assign(_evidence_bound(keys[2], model, each, tree) | _loo(keys[3], model, each, tree, site)))
     table = concat(rows, dim=name, combine_attrs="drop_conflicts").assign_coords({name: values})
+    return with_differences(table, name).assign_attrs(method=type(method).__name__)
+
+
+def with_differences(table: "Dataset", name: str, parts: Any = slice(None)) -> "Dataset":
+    """A table of scores with difference and difference_se from the best one, paired by part of the data.
+
+    table: a row for every value of `name`, with log_score, and log_density (name, part). parts: those that were scored.
+    attrs["best"] is the value with the largest score.
+    """
     best = int(np.argmax(table["log_score"].values))
-    gaps = (table["log_density"] - table["log_density"][best]).values
-    table["difference"] = (name, gaps.sum(1))
-    table["difference_se"] = (name, [_standard_error(gap) for gap in gaps])
-    return table.assign_attrs(best=values[best], method=type(method).__name__)
+    with np.errstate(invalid="ignore"):  # both minus infinity
+        gaps = (table["log_density"] - table["log_density"][best]).values[:, parts]
+        errors = [_standard_error(gap) for gap in gaps]
+    differences = {"difference": (name, gaps.sum(1)), "difference_se": (name, errors)}
+    return table.assign(differences).assign_attrs(best=table[name].values[best].item())
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayeslab.bind import parameters
 from bayeslab.draws import Method
-from bayeslab.entries import FILL, entry
+from bayeslab.entries import FILL, MISSING, numbers
 from bayeslab.fit import fit
-from bayeslab.held_out import Masked, _standard_error
+from bayeslab.held_out import Masked, _standard_error, with_differences
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.program import Data, Program, raw_key
 
@@ -86,7 +86,7 @@ def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -
         raise ValueError(f"'{ARGUMENT}' is no argument of the program; these are {list(parameters(model))}")
     if not 0 < share < 1:
         raise ValueError(f"share is {share}; expected a share of genotypes to hide, between 0 and 1")
-    seen = _seen(data["y"]).any(2)
+    seen = (_codes(data["y"]) != MISSING).any(2)
     hidden = seen & (np.random.default_rng(np.asarray(raw_key(key)).tolist()).random(seen.shape, np.float32) < share)
     hidden &= (seen & ~hidden).any(0)
     hidden &= (seen & ~hidden).any(1)[:, None]
@@ -116,11 +116,13 @@ def score_populations(
     starts = bool(getattr(method, "counts", False)) and getattr(method, "num_starts", 1) == 1
     keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
     masked, whole = Masked(model), dict(data) | {ARGUMENT: value}
-    rest = whole | {"y": _without(data["y"], hidden)}
+    y, gone = _codes(data["y"]), hidden[:, :, None]
+    shown = np.where(gone, MISSING, y)
+    rest = whole | {"y": _in_place_of(data["y"], shown)}
     fits = [fit(keys[0], masked, rest, method, progress=False)]
     bounded = "elbo" in fits[0].attrs
     if starts and bounded and before is not None and len(before.frequencies) == value - 1:
-        start = split(before, _codes(rest["y"]))._asdict()
+        start = split(before, shown)._asdict()
         fits.append(fit(keys[1], masked, rest, method, start=start, progress=False))
     best = max(fits, key=lambda tree: tree.attrs.get("elbo", 0.0))
     tree, bound = best, np.nan
@@ -128,7 +130,7 @@ def score_populations(
         near = means(best)._asdict() if starts else None
         tree = fit(keys[2], masked, whole, method, start=near, progress=False)
         bound = tree.attrs["elbo"]
-    density = log_densities(np.where(hidden[:, :, None], _codes(data["y"]), -1), draws_of(best))
+    density = log_densities(np.where(gone, y, MISSING), draws_of(best))
     ancestry = best["posterior"].to_dataset()["ancestry"]
     row = Dataset(
         {
@@ -149,14 +151,10 @@ def comparison_of(rows: Sequence[Dataset]) -> Dataset:
     from xarray import concat
 
     table = concat([row.drop_vars("genotypes") for row in rows], dim=ARGUMENT, combine_attrs="drop_conflicts")
-    best = int(np.argmax(table["log_score"].values))
-    scored = rows[0]["genotypes"].values > 0
-    gaps = (table["log_density"] - table["log_density"][best]).values[:, scored]
-    table["difference"] = (ARGUMENT, gaps.sum(1))
-    table["difference_se"] = (ARGUMENT, [_standard_error(gap) for gap in gaps])
+    table = with_differences(table, ARGUMENT, rows[0]["genotypes"].values > 0)
     table["genotypes"] = rows[0]["genotypes"]
     close = -table["difference"].values <= table["difference_se"].values
-    return table.assign_attrs(best=int(table[ARGUMENT][best]), smallest=int(table[ARGUMENT].values[close].min()))
+    return table.assign_attrs(smallest=int(table[ARGUMENT].values[close].min()))
 
 
 def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:
@@ -287,25 +285,16 @@ def _unexplained(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[A
     return np.where((seen > 0)[..., None], rest, 0.0)
 
 
-def _seen(y: Any) -> NDArray[Any]:
-    return _codes(y) >= 0
-
-
 def _codes(y: Any) -> NDArray[Any]:
-    """Alleles as integers, -1 where they were not read."""
-    given = entry(y)
-    value = np.asarray(given.value)
-    seen = np.ones(value.shape, bool) if given.present is None else given.present
-    if value.dtype.kind == "f":
-        seen, value = seen & ~np.isnan(value), np.nan_to_num(value)
-    return np.where(seen, value, -1).astype(value.dtype if value.dtype.kind == "i" else np.int16)
+    """Alleles as integers, MISSING where they were not read."""
+    value, seen = numbers(y)
+    return np.where(seen, value, MISSING).astype(value.dtype if value.dtype.kind == "i" else np.int16)
 
 
-def _without(y: Any, hidden: NDArray[Any]) -> DataArray:
-    """With the names that it has."""
+def _in_place_of(y: Any, codes: NDArray[Any]) -> DataArray:
+    """With the names that y has."""
     from xarray import DataArray
 
-    codes = np.where(hidden[:, :, None], -1, _codes(y))
     found = y.copy(data=codes) if isinstance(y, DataArray) else DataArray(codes)
-    found.attrs[FILL] = -1
+    found.attrs[FILL] = MISSING
     return found

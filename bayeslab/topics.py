@@ -18,7 +18,7 @@ from bayeslab.alignment import align
 from bayeslab.bind import bind, parameters
 from bayeslab.draws import Method
 from bayeslab.fit import fit
-from bayeslab.held_out import _standard_error
+from bayeslab.held_out import _standard_error, with_differences
 from bayeslab.program import Data, Program, precision, raw_key
 
 if TYPE_CHECKING:
@@ -170,12 +170,8 @@ def choose_topics(
     hidden = _hidden(keys[0], tokens, share)
     rows = [_completed(now, model, one, method, tokens, hidden) for now, one in zip(keys[1:], each, strict=True)]
     table = concat([row.drop_vars("tokens") for row in rows], dim="num_topics").assign_coords(num_topics=values)
-    best = int(np.argmax(table["log_score"].values))
-    with np.errstate(invalid="ignore"):  # both minus infinity
-        gaps = (table["log_density"] - table["log_density"][best]).values[:, rows[0]["tokens"].values > 0]
-        table["difference"] = ("num_topics", gaps.sum(1))
-        table["difference_se"] = ("num_topics", [_standard_error(gap) for gap in gaps])
-    return table.assign(tokens=rows[0]["tokens"]).assign_attrs(best=values[best], method=type(method).__name__)
+    table = with_differences(table, "num_topics", rows[0]["tokens"].values > 0)
+    return table.assign(tokens=rows[0]["tokens"]).assign_attrs(method=type(method).__name__)
 
 
 def aligned_topics(tree: DataTree, site: str = "topics") -> Dataset:

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from bayeslab.entries import MISSING
+
 from .genotype_form import check_form
-from .genotypes import MISSING
 
 BLOCK = 2**21
 """How many copies are counted at once."""

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayeslab.entries import FILL
-
-from .genotypes import MISSING
+from bayeslab.entries import FILL, MISSING
 
 MANY = 127
 """Loci with more alleles than this need integers of two bytes."""

@@ -7,10 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayeslab.entries import FILL, entry
-
-MISSING = -1
-"""In place of an allele that was not read."""
+from bayeslab.entries import FILL, MISSING, numbers
 
 
 def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
@@ -100,15 +97,11 @@ def simulated_genotypes(
 
 def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Alleles as small integers, MISSING where none was read, and where one was."""
-    given = entry(y if hasattr(y, "shape") else np.asarray(y))
-    values = given.value
+    values, seen = numbers(y)
     if values.ndim != 3 or not values.size:
         raise ValueError(f"y has shape {values.shape}; expected (individual, locus, copy), none of them empty.")
     if values.dtype.kind not in "iufb":
         raise TypeError(f"y holds {values.dtype}, where numbers of alleles are expected.")
-    seen = np.ones(values.shape, bool) if given.present is None else given.present
-    if values.dtype.kind == "f":
-        seen = seen & ~np.isnan(values)
     whole = np.where(seen, values, 0)
     _refuse((whole < 0) | (whole != np.floor(whole)) | np.isinf(whole), whole, "which is no allele; they count from 0")
     codes = whole.astype(np.min_scalar_type(-max(int(whole.max()), 1)))

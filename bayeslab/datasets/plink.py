@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from bayeslab.entries import MISSING
+
 from .genotype_form import columns_of_lines, counted, existing, genotype_dataset, locus_names, refuse_repeated
-from .genotypes import MISSING
 
 MAGIC = bytes([0x6C, 0x1B])
 BLOCK = 2**21

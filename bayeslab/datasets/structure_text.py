@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from bayeslab.entries import MISSING
+
 from .genotype_form import MANY, columns_of_lines, counted, existing, genotype_dataset, refuse_repeated
-from .genotypes import MISSING
 
 Line = tuple[int, list[str]]
 """Its number and its columns."""

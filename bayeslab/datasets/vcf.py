@@ -13,8 +13,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import xarray as xr
 
+from bayeslab.entries import MISSING
+
 from .genotype_form import MANY, counted, existing, genotype_dataset, locus_names, refuse_repeated
-from .genotypes import MISSING
 
 BLOCK = 2**21
 """How many genotypes are held before they enter the matrix."""
