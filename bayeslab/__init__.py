@@ -8,7 +8,7 @@ from bayeslab.collapse import collapse
 from bayeslab.comparison import compare_posteriors
 from bayeslab.compress import compress
 from bayeslab.diagnosis import diagnose
-from bayeslab.distributions import LinearGaussianChain, MarkovChain
+from bayeslab.distributions import GaussianProcess, LinearGaussianChain, MarkovChain
 from bayeslab.explain import explain
 from bayeslab.fit import fit
 from bayeslab.held_out import choose, held_out
@@ -23,6 +23,7 @@ from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_fi
 from bayeslab.modes import modes
 from bayeslab.populations import choose_populations, evanno
 from bayeslab.predict import predict, simulate
+from bayeslab.process_predictions import process_at, process_draws
 from bayeslab.recover import recover
 from bayeslab.topics import choose_topics, document_completion, match_topics, top_words
 
@@ -33,6 +34,7 @@ __all__ = [
     "NUTS",
     "SVI",
     "Exact",
+    "GaussianProcess",
     "Gibbs",
     "Laplace",
     "LinearGaussianChain",
@@ -65,6 +67,8 @@ __all__ = [
     "most_probable_path",
     "normalising_flow",
     "predict",
+    "process_at",
+    "process_draws",
     "q_table",
     "recover",
     "sbc",

@@ -22,6 +22,7 @@ from bayeslab.distributions import (
     Beta,
     Dirichlet,
     Gamma,
+    GaussianProcess,
     InverseGamma,
     LinearGaussianChain,
     MarkovChain,
@@ -117,6 +118,17 @@ def _read_linear_gaussian_chain(local: Local, at: Array, prior: Distribution) ->
     units = jnp.eye(at.shape[-1], dtype=at.dtype)
     precision = -jax.vmap(lambda unit: change(jnp.broadcast_to(unit, at.shape)), out_axes=-1)(units)
     return _symmetric(precision), slope + (precision @ at[..., None])[..., 0]
+
+
+def _read_process(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array, Array]:
+    """Of what the children say of every value by itself: precision, linear coefficient (*batch, row), sum at its peak.
+
+    At the peak nothing cancels, however precise the children are.
+    """
+    slope, curvature = jax.jvp(jax.grad(lambda x: local.likelihood(x).sum()), (at,), (jnp.ones_like(at),))
+    known = curvature < 0
+    peak = jnp.where(known, at - slope / jnp.where(known, curvature, 1.0), at)
+    return -curvature, slope - curvature * at, local.likelihood(peak).sum(-1)
 
 
 def _gradients(density: Function, x: Array, y: Array) -> Array:
@@ -343,5 +355,13 @@ FAMILIES = (
         mode=lambda q: q.mode(),
         points=cubature.of_linear_gaussian_chain,
         linear=(lambda p: p.coefficients(), LinearGaussianChain.from_coefficients),
+    ),
+    Family(
+        "GaussianProcess",
+        _read_process,
+        lambda eta, prior: unwrapped(prior).condition(*eta[:2]),
+        (GaussianProcess,),
+        mode=lambda q: q.mean,
+        evidence=lambda eta, prior: unwrapped(prior).log_marginal(*eta[:2]) + eta[2],
     ),
 )

@@ -6,15 +6,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bayeslab.distributions.gaussian_process import solver_of
 from bayeslab.draws import Method
 from bayeslab.membership.found import Membership, membership_to_count
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.mcmc import NUTS
-from bayeslab.program import Bound, Site
-from bayeslab.proof import Found, find_all
+from bayeslab.program import Bound, Site, unwrapped
+from bayeslab.proof import Found, find_all, points
 from bayeslab.terms import terms
 
+PROCESS = "GaussianProcess"
 MANY = 12
 """Latent sites beyond which `fit` does not look for an order in which all of them can be eliminated."""
 
@@ -118,7 +120,15 @@ def _row(site: Site, bound: Bound, found: Found | None) -> Row:
     if found.rule is None:
         return Row(*how, children, f"not in closed form: {found.reason}", _number(found.residual))
     joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
-    return Row(*how, children, found.rule.family + joint, _number(found.residual))
+    by = f", {_solver(bound, site.name)}" if found.rule.family == PROCESS else ""
+    return Row(*how, children, found.rule.family + joint + by, _number(found.residual))
+
+
+def _solver(bound: Bound, site: str) -> str:
+    """How a Gaussian process is computed with, in words."""
+    process = unwrapped(terms(bound).priors[site].distribution(*points(bound)[1]))
+    name = type(solver_of(process.kernel, process.x, process.solver)).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
 
 
 def _shape(site: Site) -> str:

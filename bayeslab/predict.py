@@ -131,9 +131,10 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
         )
     for name in latent:
         if kept[name].shape[2:] != bound.sites[name].shape:
+            process = bound.sites[name].family == "GaussianProcess"
             raise ValueError(
                 f"site '{name}' has shape {kept[name].shape[2:]} in the result, but {bound.sites[name].shape} "
-                "for these data"
+                "for these data" + "; process_at and process_draws take it to new inputs" * process
             )
     if not latent:
         raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")

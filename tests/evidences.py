@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 from scipy import integrate, special, stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import Matern
 
 from bayeslab.models import (
     beta_binomial,
     dirichlet_multinomial,
+    gp_regression,
     inverse_gamma,
     linear_regression,
     linear_regression_known_noise,
@@ -18,6 +21,7 @@ from bayeslab.models import (
     normal_known_mean,
     normal_known_variance,
     normal_wishart,
+    polynomial_regression,
     weight_matrix,
 )
 
@@ -101,6 +105,18 @@ def move_by_move(y: Any, num_states: int, lengths: Any, concentration: float, st
     return result
 
 
+def weights_marginalised(x: Any, y: Any, degree: int, tau0: float, sigma: float) -> float:
+    phi = np.vander(x, degree + 1, increasing=True)
+    prior = tau0**2 * special.binom(degree, np.arange(degree + 1))
+    return stats.multivariate_normal(cov=phi * prior @ phi.T + sigma**2 * np.eye(len(x))).logpdf(y)
+
+
+def by_scikit_learn(x: Any, y: Any, kernel: Any, sigma: float, mu: float) -> float:
+    """For the Matern kernel of the example."""
+    process = GaussianProcessRegressor(Matern(1.0, "fixed", nu=1.5), alpha=sigma**2, optimizer=None)
+    return process.fit(x[:, None], y - mu).log_marginal_likelihood_value_
+
+
 ORACLES: dict[ModuleType, Callable[..., float]] = {
     dirichlet_multinomial: letter_by_letter,
     weight_matrix: counts_by_position,
@@ -113,6 +129,8 @@ ORACLES: dict[ModuleType, Callable[..., float]] = {
     linear_regression_known_noise: coefficients_marginalised,
     linear_regression: regression_marginalised,
     markov_chain: move_by_move,
+    polynomial_regression: weights_marginalised,
+    gp_regression: by_scikit_learn,
 }
 
 

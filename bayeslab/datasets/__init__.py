@@ -8,13 +8,14 @@ from .motifs import motif_data, rox1_sites
 from .plink import read_plink
 from .regression import new_rows, original_scale, regression_data
 from .sequences import dishonest_casino, sequences
-from .series import earthquakes, google_days, monthly_returns, onegin_stanza
+from .series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
 from .state_space import nile, simulated_track
 from .structure_text import read_structure
-from .tables import diabetes, iris_setosa, mendel_peas, portland_houses
+from .tables import diabetes, half_moons, iris_setosa, mendel_peas, portland_houses, portland_inputs
 from .vcf import read_vcf
 
 __all__ = [
+    "co2_mauna_loa",
     "diabetes",
     "dishonest_casino",
     "documents",
@@ -22,6 +23,7 @@ __all__ = [
     "filter_genotypes",
     "genotypes",
     "google_days",
+    "half_moons",
     "iris_setosa",
     "mendel_peas",
     "monthly_returns",
@@ -31,6 +33,7 @@ __all__ = [
     "onegin_stanza",
     "original_scale",
     "portland_houses",
+    "portland_inputs",
     "read_genotypes",
     "read_plink",
     "read_structure",

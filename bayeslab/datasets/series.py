@@ -59,6 +59,20 @@ def google_days() -> xr.DataArray:
     return xr.DataArray((both - both.mean(0)) / both.std(0), labels)
 
 
+def co2_mauna_loa() -> xr.DataArray:
+    """Carbon dioxide (time,) in the air at Mauna Loa, Hawaii, in parts per million, every week from 1958 to 2001.
+
+    time: decimal years; NaN where a week was not measured. C. D. Keeling and T. P. Whorf, Scripps Institution of
+    Oceanography; the copy in statsmodels, which has to be installed.
+    """
+    from statsmodels.datasets import co2  # type: ignore[import-untyped]
+
+    weeks = co2.load_pandas().data["co2"]
+    start = pd.to_datetime(weeks.index.year.astype(str))
+    share = (weeks.index - start) / (start + pd.offsets.YearBegin() - start)
+    return xr.DataArray(weeks.to_numpy(), {"time": weeks.index.year + share.to_numpy()}, name="co2")
+
+
 def onegin_stanza() -> dict[str, np.ndarray]:
     """Vowels (1) and consonants (0) in the lines of the first stanza of Pushkin's Eugene Onegin, without the signs.
 

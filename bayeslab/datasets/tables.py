@@ -69,3 +69,25 @@ def portland_houses() -> pd.DataFrame:
         299, 179.9, 299.9, 239.5,
     ]  # fmt: skip
     return pd.DataFrame({"area": area, "bedrooms": bedrooms, "price": price})
+
+
+def portland_inputs() -> xr.Dataset:
+    """Of `portland_houses`: x (row, input), area in 1000 square feet and bedrooms; y (row,), price in 1000 dollars."""
+    houses = portland_houses()
+    x = np.stack([houses["area"] / 1000, houses["bedrooms"]], axis=1)
+    coords = {"row": np.arange(len(houses)), "input": ["area", "bedrooms"]}
+    return xr.Dataset({"x": (("row", "input"), x), "y": ("row", houses["price"])}, coords)
+
+
+def half_moons(num_rows: int, noise: float = 0.25, seed: int = 0) -> xr.Dataset:
+    """Points x (row, input) of two half-moons that interlock, and which of the two, y (row,), 0 or 1.
+
+    noise: standard deviation of the points about their moons, whose radius is 1. Simulated by scikit-learn.
+    """
+    from sklearn.datasets import make_moons
+
+    if num_rows < 2:
+        raise ValueError(f"num_rows is {num_rows}; expected at least 2, one for each moon")
+    x, y = make_moons(num_rows, noise=noise, random_state=seed)
+    coords = {"row": np.arange(num_rows), "input": ["across", "up"]}
+    return xr.Dataset({"x": (("row", "input"), x), "y": ("row", y)}, coords)

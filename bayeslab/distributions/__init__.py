@@ -2,6 +2,7 @@
 
 from bayeslab.distributions.enumerated import Enumerated
 from bayeslab.distributions.gamma import Beta, Dirichlet, Gamma, InverseGamma, Wishart, WishartCholesky
+from bayeslab.distributions.gaussian_process import GaussianProcess
 from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov_chain import MarkovChain
@@ -12,6 +13,7 @@ __all__ = [
     "Dirichlet",
     "Enumerated",
     "Gamma",
+    "GaussianProcess",
     "InverseGamma",
     "JointNormal",
     "LinearGaussianChain",

@@ -1,0 +1,203 @@
+"""What a result says of a Gaussian process at new inputs: moments without simulation, and joint draws."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import Normal
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.bind import bind
+from bayeslab.distributions import GaussianProcess
+from bayeslab.distributions.gaussian_process import ConditionedProcess
+from bayeslab.elimination import Rule, evidence
+from bayeslab.entries import read
+from bayeslab.processes.dense import NUGGET
+from bayeslab.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
+from bayeslab.proof import find
+from bayeslab.terms import Term, terms
+from bayeslab.tree import same_data
+
+if TYPE_CHECKING:
+    from xarray import Dataset, DataTree
+
+
+class _Asked(NamedTuple):
+    """site: the process. rule: how it is eliminated, None where its draws are used. responses: Normal children."""
+
+    site: str
+    rule: Rule | None
+    responses: tuple[str, ...]
+    of: tuple[Term, ...]
+
+
+def process_at(
+    model: Program,
+    data: Data,
+    tree: "DataTree",
+    new: Data,
+    *,
+    covariance: bool = False,
+    slope: bool = False,
+) -> "Dataset":
+    """Mean and standard deviation of a Gaussian process at new inputs, averaged over the draws of its parameters.
+
+    model, data, tree: of the fit; the tree needs draws of all that the process depends on, and of the process itself
+    only where it has no conditional in closed form. new: the arguments that are others at the new inputs, x for
+    example; there may be many of these, since they are taken in blocks.
+    Returns f and f_sd (row,) under the name of the process and, for Normal responses, y and y_sd (row,) of a new
+    measurement. covariance: also f_covariance (row, row_). slope: also f_slope (row, input), the derivative of the mean
+    of f by the inputs, without that of the prior mean.
+    Raises ValueError where the program has no Gaussian process, or more than one, and for other inputs than those of
+    the fit.
+    """
+    with precision():
+        here, there, values, asked = _prepared(model, data, tree, new)
+        found = jax.device_get(_averaged(here, there, values, asked, (covariance, slope)))
+        return _dataset(found, asked.site, new)
+
+
+def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
+    """Functions at new inputs, jointly for all of them: one draw for every draw of the result, (chain, draw, row).
+
+    Arguments and errors as for `process_at`. Time grows with the cube of the number of inputs, old and new, where the
+    process is dense.
+    """
+    with precision():
+        here, there, values, asked = _prepared(model, data, tree, new)
+        number = len(next(iter(values.values()))) if values else 1
+        chains, draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
+        if not values:
+            number = chains * draws
+        drawn = jax.device_get(_drawn(jax.random.split(raw_key(key), number), here, there, values, asked))
+        return _dataset({asked.site: drawn.reshape(chains, draws, -1)}, asked.site, new)
+
+
+def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _Asked]:
+    """The program at the inputs of the fit and at new ones, draws (draw, *site) of what it needs, and the process."""
+    here = bind(model, data).plain
+    if "posterior" not in tree.children:
+        raise ValueError("the result has no group posterior; process_at takes what fit() returns")
+    if not same_data(tree, here):
+        raise ValueError("the result is of other data than these")
+    site = _process_of(here)
+    inputs = {name: value for name, value in dict(data).items() if name not in here.observed} | dict(new)
+    there = bind(model, inputs).plain
+    own, other = (_prior(bound, {}, site).x for bound in (here, there))
+    if own.shape[1:] != other.shape[1:]:
+        raise ValueError(f"the new inputs have shape {other.shape}; expected {('row', *own.shape[1:])} as in the fit")
+    found = find(here, site)
+    posterior = tree["posterior"].to_dataset()
+    needed = [name for name in here.latent if name != site or found.rule is None]
+    if lost := [name for name in needed if name not in posterior]:
+        raise ValueError(f"the result has no draws of {lost}, on which '{site}' depends")
+    values = {name: jnp.asarray(posterior[name].values) for name in needed}
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
+    responses = tuple(name for name in found.children if name in here.observed) if found.rule else ()
+    return here, there, flat, _Asked(site, found.rule, responses, terms(here).terms)
+
+
+def _process_of(bound: Bound) -> str:
+    names = [name for name in bound.latent if terms(bound).priors[name].kind is GaussianProcess]
+    if len(names) != 1:
+        raise ValueError(f"the program has the Gaussian processes {names}; expected one")
+    return names[0]
+
+
+def _sites(bound: Bound, values: Values, site: str) -> dict[str, Any]:
+    """The program at some draws, with the process at 0."""
+    known = values | {site: jnp.zeros(bound.sites[site].shape)}
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
+    return trace(model).get_trace(**bound.inputs)
+
+
+def _prior(bound: Bound, values: Values, site: str) -> GaussianProcess:
+    return unwrapped(_sites(bound, values, site)[site]["fn"])
+
+
+def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProcess:
+    """Given its children, or its own draw."""
+    if asked.rule is not None:
+        drawn, eta = evidence(asked.rule, asked.of, bound, values)
+        return unwrapped(drawn).condition(*eta[:2])
+    rest = {name: value for name, value in values.items() if name != asked.site}
+    prior, at = _prior(bound, rest, asked.site), values[asked.site]
+    tight = jnp.full(at.shape, 1 / (NUGGET * prior.kernel(prior.x).mean()))
+    return prior.condition(tight, tight * at)
+
+
+@partial(jax.jit, static_argnames=("asked", "more"))
+def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tuple[bool, bool]) -> dict[str, Array]:
+    """Means over draws of the moments; variances within draws and between them."""
+    covariance, slope = more
+
+    def at(values: Values) -> dict[str, Array]:
+        given = _conditioned(here, values, asked)
+        rest = {name: value for name, value in values.items() if name != asked.site}
+        sites = _sites(there, rest, asked.site)
+        new = unwrapped(sites[asked.site]["fn"])
+        mean, variance = given.moments_at(new.x, new.mean)
+        found = {"mean": mean, "within": variance, "square": mean**2}
+        for name in asked.responses:
+            if isinstance(fn := unwrapped(sites[name]["fn"]), Normal):
+                found[f"{name} noise"] = jnp.broadcast_to(fn.scale**2, mean.shape)
+        if covariance:
+            within = given.covariance_at(new.x)
+            found["covariance"] = within + mean[:, None] * mean
+        if slope:
+            found["slope"] = given.slope_at(new.x)
+        return found
+
+    if not values:
+        total, number = at(values), 1
+    else:
+        number = len(next(iter(values.values())))
+        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(at, jax.tree.map(lambda leaf: leaf[0], values)))
+
+        def add(total: dict[str, Array], one: Values) -> tuple[dict[str, Array], None]:
+            return jax.tree.map(jnp.add, total, at(one)), None
+
+        total = jax.lax.scan(add, start, values)[0]
+    average = {name: value / number for name, value in total.items()}
+    mean = average["mean"]
+    variance = average["within"] + jnp.maximum(average["square"] - mean**2, 0.0)
+    found = {asked.site: mean, f"{asked.site}_sd": jnp.sqrt(variance)}
+    for name in asked.responses:
+        if f"{name} noise" in average:
+            found |= {name: mean, f"{name}_sd": jnp.sqrt(variance + average[f"{name} noise"])}
+    if covariance:
+        found[f"{asked.site}_covariance"] = average["covariance"] - mean[:, None] * mean
+    if slope:
+        found[f"{asked.site}_slope"] = average["slope"]
+    return found
+
+
+@partial(jax.jit, static_argnames="asked")
+def _drawn(keys: Array, here: Bound, there: Bound, values: Values, asked: _Asked) -> Array:
+    def one(at: tuple[Array, Values]) -> Array:
+        key, values = at
+        given = _conditioned(here, values, asked)
+        rest = {name: value for name, value in values.items() if name != asked.site}
+        new = _prior(there, rest, asked.site)
+        return given.sample_at(key, new.x, new.mean)
+
+    return jax.lax.map(one, (keys, values))
+
+
+def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
+    """With the names that the new inputs have."""
+    from xarray import Dataset
+
+    labels: Sequence[Any] = next((e.labels[0] for e in read(new).values() if e.labels.get(0) is not None), ())
+    ends = {"_covariance": ("row", "row_"), "_slope": ("row", "input")}
+    drawn = ("chain", "draw", "row")
+    variables = {}
+    for name, value in found.items():
+        dims = next((dims for end, dims in ends.items() if name == site + end), drawn if value.ndim == 3 else ("row",))
+        variables[name] = (dims, np.asarray(value))
+    result = Dataset(variables)
+    return result.assign_coords(row=list(labels)) if len(labels) == result.sizes["row"] else result

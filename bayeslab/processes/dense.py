@@ -1,0 +1,120 @@
+"""A process by the covariance matrix of its values: exact, for a few thousand of them."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.processes.cholesky import factor, log_normal, triangular_inverse
+from bayeslab.processes.moments import Moments
+
+NUGGET = 1e-10
+"""Of the mean variance, added to all variances where values have a density or are drawn: what is smaller lets rounding
+into the gradients that samplers follow. Evidence and posterior moments are without it."""
+
+BLOCK = 1024
+"""New inputs that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Dense:
+    """The covariance matrix of all values: memory of n^2, time of n^3."""
+
+    def represent(self, kernel: Any, x: Array) -> "DenseProcess":
+        return DenseProcess(kernel, x)
+
+
+class DenseProcess(NamedTuple):
+    """kernel: (x, z) -> matrix (row of x, row of z). x: (row,) or (row, input).
+
+    Posteriors are found from B = I + w K w with w the root of the precision of the evidence (Rasmussen and Williams
+    2006, section 3.4.3), whose eigenvalues are at least 1: no kernel matrix is inverted.
+    """
+
+    kernel: Any
+    x: Array
+
+    def root(self) -> Array:
+        """L with L L' the covariance matrix, and the nugget."""
+        return factor(self._smoothed())
+
+    def draw(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        return jax.random.normal(key, (*shape, len(self.x)), self.x.dtype) @ self.root().T
+
+    def log_density(self, value: Array) -> Array:
+        return log_normal(self._smoothed(), value) - len(self.x) / 2 * jnp.log(2 * jnp.pi)
+
+    def log_mass(self, precision: Array, linear: Array) -> Array:
+        root, target = _scaled(precision, linear)
+        return log_normal(self._met(root), target)
+
+    def moments(self, precision: Array, linear: Array) -> Moments:
+        """Variances as K_ii - |v_i|^2, by far the largest error of which is relative to the prior variance."""
+        mean, spread = self._met_by(precision, linear, self._covariance())
+        return Moments(mean, jnp.maximum(self.kernel(self.x) - (spread**2).sum(0), 0.0))
+
+    def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
+        """A prior draw, corrected by what it misses of the evidence (Matheron's rule)."""
+        covariance = self._covariance()
+        return self._corrected(key, precision, linear, shape, self.root(), covariance)
+
+    def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
+        root, target = _scaled(precision, linear)
+        inverse = triangular_inverse(factor(self._met(root)))
+        weights = root * (inverse.T @ (inverse @ target))
+
+        def one(place: Array) -> Moments:
+            across = self.kernel(self.x, place[None])[:, 0]
+            lost = inverse @ (root * across)
+            return Moments(across @ weights, jnp.maximum(self.kernel(place[None])[0] - lost @ lost, 0.0))
+
+        return jax.lax.map(one, new, batch_size=BLOCK)
+
+    def draws_at(self, key: Array, precision: Array, linear: Array, new: Array, shape: tuple[int, ...] = ()) -> Array:
+        both = self._replace(x=jnp.concatenate([self.x, new]))
+        across = both.kernel(self.x, both.x)
+        return both._corrected(key, precision, linear, shape, both.root(), across)[..., len(self.x) :]
+
+    def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
+        _, spread = self._met_by(precision, linear, self.kernel(self.x, new))
+        return self.kernel(new, new) - spread.T @ spread
+
+    def _covariance(self) -> Array:
+        return self.kernel(self.x, self.x)
+
+    def _smoothed(self) -> Array:
+        covariance = self._covariance()
+        least = jnp.maximum(NUGGET, 100 * jnp.finfo(covariance.dtype).eps) * jnp.trace(covariance) / len(covariance)
+        return covariance + least * jnp.eye(len(covariance), dtype=covariance.dtype)
+
+    def _met(self, root: Array) -> Array:
+        return jnp.eye(len(root), dtype=root.dtype) + root[:, None] * self._covariance() * root
+
+    def _met_by(self, precision: Array, linear: Array, across: Array) -> tuple[Array, Array]:
+        """For values with covariances `across` (row, new): their mean, and v with v'v what their covariance loses."""
+        root, target = _scaled(precision, linear)
+        inverse = triangular_inverse(factor(self._met(root)))
+        scaled = root[:, None] * across
+        return scaled.T @ (inverse.T @ (inverse @ target)), inverse @ scaled
+
+    def _corrected(
+        self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...], lower: Array, across: Array
+    ) -> Array:
+        """Draws at all rows of `lower`, whose first ones have the evidence."""
+        size = len(precision)
+        first, second = jax.random.split(key)
+        prior = jax.random.normal(first, (*shape, len(lower)), lower.dtype) @ lower.T
+        root, target = _scaled(precision, linear)
+        met = jnp.eye(size, dtype=root.dtype) + root[:, None] * across[:, :size] * root
+        inverse = triangular_inverse(factor(met))
+        missed = target - root * prior[..., :size] - jax.random.normal(second, (*shape, size), lower.dtype)
+        return prior + (missed @ inverse.T @ inverse) @ (root[:, None] * across)
+
+
+def _scaled(precision: Array, linear: Array) -> tuple[Array, Array]:
+    """The root w of the precision and linear / w, which is 0 where nothing is known."""
+    known = precision > 0
+    root = jnp.where(known, jnp.sqrt(jnp.where(known, precision, 1.0)), 0.0)
+    return root, jnp.where(known, linear / jnp.where(known, root, 1.0), 0.0)
