@@ -13,10 +13,10 @@ from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.bind import bind
 from bayeslab.distributions import GaussianProcess
-from bayeslab.distributions.gaussian_process import ConditionedProcess
+from bayeslab.distributions.gaussian_process import ConditionedProcess, solver_of
 from bayeslab.elimination import Rule, evidence
 from bayeslab.entries import read
-from bayeslab.processes.dense import NUGGET
+from bayeslab.processes.dense import NUGGET, Dense
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
 from bayeslab.proof import find
 from bayeslab.terms import Term, terms
@@ -51,14 +51,16 @@ def process_at(
     example; there may be many of these, since they are taken in blocks.
     Returns f and f_sd (row,) under the name of the process and, for Normal responses, y and y_sd (row,) of a new
     measurement. covariance: also f_covariance (row, row_). slope: also f_slope (row, input), the derivative of the mean
-    of f by the inputs, without that of the prior mean.
+    of f by the inputs, without that of the prior mean. attrs: solver; for another one than the dense, how far it is
+    from that on at most 500 rows at the medians of the parameters: see `distance_from_dense`.
     Raises ValueError where the program has no Gaussian process, or more than one, and for other inputs than those of
     the fit.
     """
     with precision():
         here, there, values, asked = _prepared(model, data, tree, new)
         found = jax.device_get(_averaged(here, there, values, asked, (covariance, slope)))
-        return _dataset(found, asked.site, new)
+        middle = {name: jnp.median(value, axis=0) for name, value in values.items()}
+        return _dataset(found, asked.site, new).assign_attrs(_distance(here, middle, asked))
 
 
 def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
@@ -75,6 +77,43 @@ def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree"
             number = chains * draws
         drawn = jax.device_get(_drawn(jax.random.split(raw_key(key), number), here, there, values, asked))
         return _dataset({asked.site: drawn.reshape(chains, draws, -1)}, asked.site, new)
+
+
+def distance_from_dense(
+    precision: Array, linear: Array, prior: GaussianProcess, num_rows: int = 500
+) -> dict[str, float]:
+    """How far the solver of a process is from the covariance matrix, on rows that this can handle.
+
+    precision, linear: of the evidence about its values (row,). Half of num_rows rows are conditioned on, taken
+    evenly in the order that they are given in, and the other half is predicted.
+    Returns dense_rows, log_marginal_error (nats), mean_error and sd_error (the largest, in dense standard deviations).
+    """
+    rows = np.unique(np.linspace(0, len(prior.x) - 1, min(num_rows, len(prior.x))).astype(int))
+    fitted, predicted = rows[::2], rows[1::2] if len(rows) > 1 else rows
+    answers = []
+    for solver in (prior.solver, Dense()):
+        process = GaussianProcess(prior.kernel, prior.x[fitted], prior.mean_values[fitted], solver)
+        given = process.condition(precision[fitted], linear[fitted])
+        moments = given.moments_at(prior.x[predicted], prior.mean_values[predicted])
+        answers.append((process.log_marginal(precision[fitted], linear[fitted]), moments))
+    (mass, (mean, variance)), (exact, (centre, square)) = answers
+    spread = jnp.sqrt(square)
+    return {
+        "dense_rows": len(fitted),
+        "log_marginal_error": float(mass - exact),
+        "mean_error": float(jnp.abs((mean - centre) / spread).max()),
+        "sd_error": float(jnp.abs(jnp.sqrt(variance / square) - 1).max()),
+    }
+
+
+def _distance(bound: Bound, values: Values, asked: _Asked) -> dict[str, Any]:
+    given = _conditioned(bound, values, asked)
+    solver = solver_of(given.prior.kernel, given.prior.x, given.prior.solver)
+    about = {"solver": type(solver).__name__}
+    if isinstance(solver, Dense):
+        return about
+    prior = GaussianProcess(given.prior.kernel, given.prior.x, given.prior.mean_values, solver)
+    return about | distance_from_dense(given.precision, given.linear, prior)
 
 
 def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _Asked]:

@@ -20,8 +20,12 @@ from sklearn.gaussian_process import kernels as theirs
 import bayeslab as bl
 from bayeslab import kernels
 from bayeslab.distributions import GaussianProcess
+from bayeslab.distributions.gaussian_process import solver_of
 from bayeslab.models import gp_regression, gp_regression_unknown_kernel, kernel_logistic, polynomial_regression
 from bayeslab.processes.cholesky import factor, log_normal, whitener
+from bayeslab.processes.dense import Dense
+from bayeslab.processes.hilbert_space import HilbertSpace
+from bayeslab.processes.state_space import StateSpace
 
 RANDOM = np.random.default_rng(4)
 LINE = np.sort(RANDOM.uniform(0, 5, 12))
@@ -233,7 +237,7 @@ def test_derivatives_through_factors_are_those_of_jax() -> None:
         return factor(changed), whitener(changed), log_normal(changed, vector)
 
     for derivative in (lambda f: f, jax.jacfwd, lambda f: jax.jacfwd(jax.jacfwd(f)), jax.jacrev):
-        for one, other in zip(derivative(ours)(0.3), derivative(plain)(0.3), strict=True):
+        for one, other in zip(jax.jit(derivative(ours))(0.3), jax.jit(derivative(plain))(0.3), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
 
 
@@ -291,3 +295,34 @@ def test_unknown_kernel_takes_one_or_more_inputs(size: int) -> None:
     data = {"x": PLANE[:, :size], "y": Y}
     text = str(bl.explain(bl.collapse(gp_regression_unknown_kernel.model, "f"), data))
     assert f"input {size}" in text
+
+
+def test_solver_is_chosen_by_rows_and_kernel() -> None:
+    rows = np.linspace(0, 1, 1_001)
+    matern, smooth = kernels.matern32(), kernels.squared_exponential()
+    assert isinstance(solver_of(matern, rows[:1000], None), Dense)
+    assert isinstance(solver_of(matern, rows, None), StateSpace)
+    assert isinstance(solver_of(smooth, rows, None), Dense)
+    assert solver_of(smooth, np.zeros(10_001), None) is None
+    with pytest.raises(ValueError, match="HilbertSpace or inducing_points"):
+        GaussianProcess(smooth, np.zeros(10_001)).sample(jax.random.PRNGKey(0))
+
+
+def by_basis(x: Any, num_basis: int) -> None:
+    f = numpyro.sample("f", GaussianProcess(kernels.squared_exponential(), x, solver=HilbertSpace(num_basis, 2.0)))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(f, 0.3))
+
+
+def test_predictions_say_how_far_a_solver_is_from_the_dense_answer() -> None:
+    apart = []
+    for size in (6, 24):
+        data = {"x": LINE, "y": Y, "num_basis": size}
+        assert "GaussianProcess, hilbert space" in str(bl.explain(by_basis, data))
+        tree = bl.fit(0, by_basis, data, bl.Exact(num_samples=2), progress=False)
+        apart.append(bl.process_at(by_basis, data, tree, {"x": np.linspace(0, 5, 4)}).attrs)
+    assert apart[0]["mean_error"] > 0.1
+    assert apart[0]["sd_error"] > 0.1
+    assert abs(apart[0]["log_marginal_error"]) > 0.1
+    assert max(abs(apart[1][name]) for name in ("mean_error", "sd_error", "log_marginal_error")) < 1e-3
+    assert apart[1]["solver"] == "HilbertSpace"

@@ -15,6 +15,8 @@ from bayeslab.processes.moments import Moments
 
 LARGEST = 10_000
 """Rows beyond which the covariance matrix is not made: it alone takes a gigabyte at 11,585."""
+MANY = 1_000
+"""Rows beyond which the chain of states is used where there is one."""
 
 
 class RealVector(constraints.Constraint):
@@ -44,8 +46,8 @@ class GaussianProcess(Distribution):
     """f ``(row,)``, the values at inputs x of a Gaussian process: f ~ N(mean, kernel(x, x)).
 
     kernel: of `bayeslab.kernels` or any other of tinygp. x: ``(row,)`` or ``(row, input)``. mean: ``(*batch, row)`` or
-    a number, of processes with one covariance. solver: how to compute with it; None is `Dense()`, and beyond 10,000
-    rows `StateSpace()`, which is exact as well, where the kernel has one.
+    a number, of processes with one covariance. solver: how to compute with it; None is `Dense()` and, beyond 1,000
+    rows, `StateSpace()` where the kernel has one; both are exact.
     Where the covariance matrix is singular, the smallest jitter that works is added to its diagonal, relative to the
     mean of the diagonal: 0, 1e-15, 1e-14, ... . Samplers see whitened values, in which the prior is standard Normal.
     Raises ValueError where shapes do not fit, and where rows are too many for a kernel without a state space.
@@ -78,7 +80,7 @@ class GaussianProcess(Distribution):
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> Any:
-        dense = len(self.x) <= LARGEST and (self.solver is None or isinstance(self.solver, Dense))
+        dense = isinstance(solver_of(self.kernel, self.x, self.solver), Dense)
         return RealVector(self.mean_values, self.process) if dense else constraints.real_vector
 
     @property
@@ -197,13 +199,13 @@ class ConditionedProcess(Distribution):
 
 def solver_of(kernel: Any, x: Array, solver: Any) -> Any:
     """The solver that runs: the one given, or what is exact and fits into memory; None where nothing is."""
-    if solver is not None:
-        return solver
-    if len(x) <= LARGEST:
-        return Dense()
+    if solver is not None or len(x) <= MANY:
+        return solver or Dense()
     from bayeslab.processes.state_space import StateSpace, state_space_kernel
 
-    return StateSpace() if x.size == len(x) and state_space_kernel(kernel) is not None else None
+    if x.size == len(x) and state_space_kernel(kernel) is not None:
+        return StateSpace()
+    return Dense() if len(x) <= LARGEST else None
 
 
 def _each(function: Any) -> Any:
