@@ -48,13 +48,13 @@ def plot_process(
     if f"{response}_sd" in predictions:
         centre, spread = (predictions[name].values[order] for name in (response, f"{response}_sd"))
         for sign in (-1, 1):
-            label = f"90 % band of {response}" if sign < 0 else None
-            ax.plot(places, centre + sign * OUTER * spread, "--", color="0.45", linewidth=0.9, label=label)
+            named = f"90 % band of {response}" if sign < 0 else None
+            ax.plot(places, centre + sign * OUTER * spread, "--", color="0.45", linewidth=0.9, label=named)
     if functions is not None:
         drawn = functions.transpose(..., "row").values.reshape(-1, len(order))
         for place, values in enumerate(drawn):
-            label = None if place else f"draws of {site}"
-            ax.plot(places, values[order], color=COLOURS[1], linewidth=0.8, alpha=0.7, label=label)
+            named = None if place else f"draws of {site}"
+            ax.plot(places, values[order], color=COLOURS[1], linewidth=0.8, alpha=0.7, label=named)
     ax.plot(places, mean, color=COLOURS[0], linewidth=1.8, label=f"mean of {site}")
     if data is not None:
         measured, values = _measured(data, 1)
@@ -76,11 +76,13 @@ def plot_process_map(
     predictions: from `process_at`. x: its inputs (row, 2), on a grid or not, but not all on one line; an xarray
     DataArray names the axes. data: inputs (row, 2) and values of what was measured, which have the colours of the
     mean. Returns the two axes.
-    Raises ValueError for other inputs than two columns with values for each row, and for fewer than two axes.
+    Raises ValueError for other inputs than these, and for fewer than two axes.
     """
     inputs = _inputs(predictions, x, site)
     if inputs.shape[1] != 2:
         raise ValueError(f"The inputs have shape {inputs.shape}; expected ({len(inputs)}, 2).")
+    if np.linalg.matrix_rank(inputs - inputs.mean(0)) < 2:
+        raise ValueError("All inputs lie on one line; colours need inputs that cover an area.")
     if axes is not None and len(axes) < 2:
         raise ValueError(f"There are two panels but only {len(axes)} axes.")
     panels = _figure(8.6, 3.4).subplots(1, 2, sharex=True, sharey=True) if axes is None else np.asarray(axes)[:2]
@@ -94,8 +96,8 @@ def plot_process_map(
         surface = axis.tripcolor(*inputs.T, shown, shading="gouraud", cmap=colours, rasterized=True, **limit)
         axis.figure.colorbar(surface, ax=axis)
         axis.set_title(title, fontsize="medium")
-        for setter, name in zip((axis.set_xlabel, axis.set_ylabel), _names(x), strict=True):
-            setter(name)
+        across, up = _names(x)
+        axis.set(xlabel=across, ylabel=up)
     if len(values):
         style: dict[str, Any] = {"s": 26, "linewidth": 0.8, "label": "data"}
         panels[0].scatter(*measured.T, c=values, cmap="cividis", edgecolor="white", **limits[0], **style)
@@ -126,11 +128,16 @@ def _measured(data: tuple[ArrayLike, ArrayLike], columns: int) -> tuple[NDArray[
 
 def _names(x: Any) -> Sequence[str]:
     """Of two inputs: their labels, where they have any."""
-    dims = getattr(x, "dims", ())
+    dims: tuple[Any, ...] = getattr(x, "dims", ())
     labelled = len(dims) == 2 and dims[1] in x.coords
     return [str(name) for name in x.coords[dims[1]].values] if labelled else ["input 0", "input 1"]
 
 
 def _legend_above(ax: Axes) -> None:
+    """In as many columns as fit above the axes."""
     handles, names = ax.get_legend_handles_labels()
-    ax.legend(handles, names, frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1)
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    columns = max(1, int(inches / (0.5 + 0.07 * max(map(len, names)))))
+    ax.legend(
+        handles, names, frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1
+    )

@@ -29,6 +29,7 @@ ORDER = (
         "processes.motions",
         "processes.state_space",
         "processes",
+        "solvers",
         "distributions.gaussian_process",
         "distributions.markov_recursions",
         "distributions.markov_lanes",
@@ -92,7 +93,7 @@ ORDER = (
         "calibration",
     ),
     *("alignment", "modes", "comparison", "diagnosis", "topics", "saving", "ancestry"),
-    *("plots", "plots_states", "plots_topics", "plots_structure"),
+    *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes"),
     *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
     *(
         "datasets.genotype_form",
@@ -108,7 +109,7 @@ ORDER = (
 
 # Packages that no fit needs, or that are loaded on first use.
 LATE = {"arviz", "arviz_base", "arviz_plots", "arviz_stats", "bed_reader", "cyvcf2", "matplotlib", "pandas", "sklearn"}
-LATE |= {"tqdm", "xarray"}
+LATE |= {"equinox", "tinygp", "tqdm", "xarray"}
 
 IMPORT = """
 import json, sys

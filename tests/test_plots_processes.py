@@ -112,5 +112,7 @@ def test_wrong_calls() -> None:
         plot_process(predictions(), X, site="g")
     with pytest.raises(ValueError, match=r"shape \(3,\) and values of shape \(2,\); expected inputs \(row, 1\)"):
         plot_process(predictions(), X, (X, X[:2]))
+    with pytest.raises(ValueError, match="All inputs lie on one line"):
+        plot_process_map(surface(), GRID[[0, 1, 0, 1]])
     with pytest.raises(ValueError, match="two panels but only 1 axes"):
         plot_process_map(surface(), GRID, axes=[pyplot.gca()])

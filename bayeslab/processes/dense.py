@@ -17,6 +17,9 @@ into the gradients that samplers follow. Evidence and posterior moments are with
 BLOCK = 1024
 """New inputs that are looked at together."""
 
+HALVED = 700
+"""Rows beyond which a covariance matrix is made by halves: more pieces take longer to compile."""
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -82,7 +85,7 @@ class DenseProcess(NamedTuple):
         return self.kernel(new, new) - spread.T @ spread
 
     def _covariance(self) -> Array:
-        return self.kernel(self.x, self.x)
+        return _symmetric(self.kernel, self.x)
 
     def _smoothed(self) -> Array:
         covariance = self._covariance()
@@ -111,6 +114,15 @@ class DenseProcess(NamedTuple):
         inverse = triangular_inverse(factor(met))
         missed = target - root * prior[..., :size] - jax.random.normal(second, (*shape, size), lower.dtype)
         return prior + (missed @ inverse.T @ inverse) @ (root[:, None] * across)
+
+
+def _symmetric(kernel: Any, x: Array) -> Array:
+    """kernel(x, x), without most of its upper triangle where there are many rows."""
+    if len(x) <= HALVED:
+        return kernel(x, x)
+    first, last = x[: len(x) // 2], x[len(x) // 2 :]
+    corner = kernel(last, first)
+    return jnp.block([[_symmetric(kernel, first), corner.T], [corner, _symmetric(kernel, last)]])
 
 
 def _scaled(precision: Array, linear: Array) -> tuple[Array, Array]:
