@@ -43,7 +43,10 @@ KERNELS: dict[str, Callable[[Array, Array], Any]] = {
     "carma": lambda scale, size: quasisep.CARMA(jnp.array([1.2, 1.1]) / scale, jnp.array([1.0, 3.0]) * size),
     "large": lambda scale, size: size * kernels.Matern52(scale) + kernels.Matern52(2.0) + kernels.Exp(scale),
 }
-every_kernel = pytest.mark.parametrize("name", KERNELS)
+SLOW = ("carma", "large")  # to compile
+every_kernel = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in KERNELS]
+)
 
 
 class Case(NamedTuple):

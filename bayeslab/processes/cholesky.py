@@ -87,7 +87,7 @@ def triangular_inverse(lower: Array, base: int = 128) -> Array:
     return jnp.block([[first, jnp.zeros((half, size - half), lower.dtype)], [corner, last]])
 
 
-def gram(lower: Array, base: int = 512) -> Array:
+def gram(lower: Array, base: int = 128) -> Array:
     """X' X of a lower triangular X, without most of its zeros."""
     size = len(lower)
     if size <= base:
