@@ -126,9 +126,6 @@ def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[
     site = _process_of(here)
     inputs = {name: value for name, value in dict(data).items() if name not in here.observed} | dict(new)
     there = bind(model, inputs).plain
-    own, other = (_prior(bound, {}, site).x for bound in (here, there))
-    if own.shape[1:] != other.shape[1:]:
-        raise ValueError(f"the new inputs have shape {other.shape}; expected {('row', *own.shape[1:])} as in the fit")
     found = find(here, site)
     posterior = tree["posterior"].to_dataset()
     needed = [name for name in here.latent if name != site or found.rule is None]
@@ -136,6 +133,10 @@ def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[
         raise ValueError(f"the result has no draws of {lost}, on which '{site}' depends")
     values = {name: jnp.asarray(posterior[name].values) for name in needed}
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
+    first = {name: value[0] for name, value in flat.items() if name != site}
+    own, other = (_prior(bound, first, site).x for bound in (here, there))
+    if own.shape[1:] != other.shape[1:]:
+        raise ValueError(f"the new inputs have shape {other.shape}; expected {('row', *own.shape[1:])} as in the fit")
     responses = tuple(name for name in found.children if name in here.observed) if found.rule else ()
     return here, there, flat, _Asked(site, found.rule, responses, terms(here).terms)
 

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from threadpoolctl import threadpool_limits
 
 from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting, prepared
 from bayeslab.executables import Compiled, compiled, strong
@@ -220,7 +222,8 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
 
     cores = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
     threads = 1 if getattr(tracks[0].sampler, "spreads", False) else min(len(tracks), cores)
-    with ThreadPoolExecutor(threads) as pool:
+    alone = threadpool_limits(1, "blas") if threads > 1 else nullcontext()  # threads of threads wait for each other
+    with alone, ThreadPoolExecutor(threads) as pool:
         running: list[Future] = [pool.submit(run, tracks[first::threads]) for first in range(threads)]
         try:
             pending = set(running)

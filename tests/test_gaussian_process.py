@@ -146,6 +146,23 @@ def test_polynomial_regression_is_a_process() -> None:
     assert (np.abs(drawn.mean(0) - found["f"].values) < 5 * found["f_sd"].values / np.sqrt(4000)).all()
 
 
+def flat(x: Any) -> None:
+    scale = numpyro.sample("scale", dist.ImproperUniform(dist.constraints.positive, (), ()))
+    f = numpyro.sample("f", GaussianProcess(kernels.squared_exponential(scale), x), infer={"event_dims": ["row"]})
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(f, 0.3))
+
+
+def test_maximum_likelihood_is_that_of_scikit_learn() -> None:
+    """Type II, by a flat prior; and predictions there."""
+    data = {"x": LINE, "y": Y}
+    tree = bl.fit(0, bl.collapse(flat, "f"), data, bl.MAP(), progress=False)
+    other = GaussianProcessRegressor(theirs.RBF(0.5), alpha=0.09).fit(LINE[:, None], Y)
+    np.testing.assert_allclose(tree["posterior"]["scale"].item(), other.kernel_.length_scale, rtol=1e-4)
+    found = bl.process_at(flat, data, tree, {"x": NEW})
+    np.testing.assert_allclose(found["f"], other.predict(NEW[:, None]), atol=1e-3)
+
+
 def one_scale(x: Any) -> None:
     scale = numpyro.sample("scale", dist.LogNormal(0.0, 0.7))
     f = numpyro.sample("f", GaussianProcess(kernels.squared_exponential(scale), x), infer={"event_dims": ["row"]})

@@ -63,9 +63,12 @@ def co2_mauna_loa() -> xr.DataArray:
     """Carbon dioxide (time,) in the air at Mauna Loa, Hawaii, in parts per million, every week from 1958 to 2001.
 
     time: decimal years; NaN where a week was not measured. C. D. Keeling and T. P. Whorf, Scripps Institution of
-    Oceanography; the copy in statsmodels, which has to be installed.
+    Oceanography; the copy in statsmodels. Raises ImportError without it.
     """
-    from statsmodels.datasets import co2  # type: ignore[import-untyped]
+    try:
+        from statsmodels.datasets import co2
+    except ImportError as error:
+        raise ImportError("these measurements are those in the package statsmodels: pip install statsmodels.") from error
 
     weeks = co2.load_pandas().data["co2"]
     start = pd.to_datetime(weeks.index.year.astype(str))
