@@ -68,7 +68,7 @@ def co2_mauna_loa() -> xr.DataArray:
     try:
         from statsmodels.datasets import co2
     except ImportError as error:
-        raise ImportError("these measurements are those in the package statsmodels: pip install statsmodels.") from error
+        raise ImportError("these measurements are in the package statsmodels: pip install statsmodels.") from error
 
     weeks = co2.load_pandas().data["co2"]
     start = pd.to_datetime(weeks.index.year.astype(str))
