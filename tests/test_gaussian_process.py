@@ -343,3 +343,32 @@ def test_predictions_say_how_far_a_solver_is_from_the_dense_answer() -> None:
     assert abs(apart[0]["log_marginal_error"]) > 0.1
     assert max(abs(apart[1][name]) for name in ("mean_error", "sd_error", "log_marginal_error")) < 1e-3
     assert apart[1]["solver"] == "HilbertSpace"
+
+
+def outputs(x: Any) -> None:
+    with numpyro.plate("output", 2):
+        f = numpyro.sample("f", GaussianProcess(kernels.matern32(), x), infer={"event_dims": ["row"]})
+        numpyro.sample("y", dist.Normal(f, 0.3).to_event(1))
+
+
+def test_processes_in_a_plate_are_independent() -> None:
+    y = np.stack([Y, np.where(np.arange(12) < 4, np.nan, -2 * Y)])
+    tree = bl.fit(0, outputs, {"x": LINE, "y": y}, bl.Exact(num_samples=4000), progress=False)
+    matern = theirs.Matern(1.0, nu=1.5)
+    others = [scikit_learn(matern, LINE[seen, None], one[seen], 0.3) for one in y for seen in [~np.isnan(one)]]
+    expected = sum(other.log_marginal_likelihood_value_ for other in others)
+    np.testing.assert_allclose(tree.attrs["log_evidence"], expected, rtol=1e-8)
+    for one, other in zip(np.moveaxis(tree["posterior"]["f"].values[0], 1, 0), others, strict=True):
+        mean, deviation = other.predict(LINE[:, None], return_std=True)
+        assert (np.abs(one.mean(0) - mean) < 5 * deviation / np.sqrt(4000)).all()
+
+
+def test_the_whole_pipeline_is_calibrated() -> None:
+    """Hyperparameters and function from their priors: NUTS on the rest, ranks of all of them uniform."""
+    data = gp_regression_unknown_kernel.example()
+    method = bl.NUTS(num_warmup=200, num_samples=99, thinning=3, num_chains=1)
+    marginal = bl.collapse(gp_regression_unknown_kernel.model, "f")
+    ranks = bl.sbc(6, marginal, data, method, num_simulations=1000)["prior_sbc"]
+    for name, values in ranks.data_vars.items():
+        for element in values.values.reshape(1000, -1).T:
+            assert stats.kstest(element, "uniform").pvalue > 1e-4, name
