@@ -23,7 +23,7 @@ from bayeslab.methods.svi import SVI, full_rank_normal, low_rank_normal, mean_fi
 from bayeslab.modes import modes
 from bayeslab.populations import choose_populations, evanno
 from bayeslab.predict import predict, simulate
-from bayeslab.process_predictions import process_at, process_draws
+from bayeslab.process_predictions import process_at, process_components, process_draws
 from bayeslab.recover import recover
 from bayeslab.topics import choose_topics, document_completion, match_topics, top_words
 
@@ -68,6 +68,7 @@ __all__ = [
     "normalising_flow",
     "predict",
     "process_at",
+    "process_components",
     "process_draws",
     "q_table",
     "recover",

@@ -31,6 +31,7 @@ __all__ = [
     "polynomial",
     "rational_quadratic",
     "squared_exponential",
+    "terms_of",
     "white",
 ]
 
@@ -113,6 +114,13 @@ class OfInputs(Kernel):
 def of_inputs(inputs: int | Sequence[int], kernel: Kernel) -> Kernel:
     """A kernel of some columns of the inputs only."""
     return OfInputs((inputs,) if isinstance(inputs, int) else tuple(inputs), kernel)
+
+
+def terms_of(kernel: Kernel) -> list[Kernel]:
+    """The terms of a sum of kernels, in their order; a kernel that is no sum is its only term."""
+    if not isinstance(kernel, kernels.Sum | kernels.quasisep.Sum):
+        return [kernel]
+    return [*terms_of(kernel.kernel1), *terms_of(kernel.kernel2)]
 
 
 def _stretched(kernel: Kernel, lengthscale: ArrayLike, name: str = "lengthscale") -> Kernel:

@@ -63,6 +63,23 @@ def process_at(
         return _dataset(found, asked.site, new).assign_attrs(_distance(here, middle, asked))
 
 
+def process_components(model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
+    """Of a process whose kernel is a sum, what each term adds: f and f_sd (component, row) at new inputs.
+
+    Components are in the order of the sum, without the prior mean, and add up to f but for it. Arguments as for
+    `process_at`, and what it raises; ValueError as well for a process that is not computed by its covariance matrix.
+    """
+    with precision():
+        here, there, values, asked = _prepared(model, data, tree, new)
+        prior = _prior(here, {name: value[0] for name, value in values.items() if name != asked.site}, asked.site)
+        if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
+            raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
+        mean, within, square = jax.device_get(_parts(here, there, values, asked))
+        deviation = np.sqrt(within + np.maximum(square - mean**2, 0.0))
+        found = _dataset({asked.site: mean, f"{asked.site}_sd": deviation}, asked.site, new)
+        return found.assign_coords(component=np.arange(len(mean)))
+
+
 def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
     """Functions at new inputs, jointly for all of them: one draw for every draw of the result, (chain, draw, row).
 
@@ -217,6 +234,22 @@ def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tu
 
 
 @partial(jax.jit, static_argnames="asked")
+def _parts(here: Bound, there: Bound, values: Values, asked: _Asked) -> tuple[Array, Array, Array]:
+    """Of every term of the kernel, over the draws: the means of the mean, of the variance and of the squared mean."""
+    from bayeslab.kernels import terms_of
+
+    def at(values: Values) -> tuple[Array, Array, Array]:
+        given = _conditioned(here, values, asked)
+        rest = {name: value for name, value in values.items() if name != asked.site}
+        new = _prior(there, rest, asked.site).x
+        each = [given.moments_of(part, new) for part in terms_of(given.prior.kernel)]
+        mean, variance = (jnp.stack(moment) for moment in zip(*each, strict=True))
+        return mean, variance, mean**2
+
+    return jax.tree.map(lambda each: each.mean(0), jax.lax.map(at, values)) if values else at(values)
+
+
+@partial(jax.jit, static_argnames="asked")
 def _drawn(keys: Array, here: Bound, there: Bound, values: Values, asked: _Asked) -> Array:
     def one(at: tuple[Array, Values]) -> Array:
         key, values = at
@@ -234,10 +267,10 @@ def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
 
     labels: Sequence[Any] = next((e.labels[0] for e in read(new).values() if e.labels.get(0) is not None), ())
     ends = {"_covariance": ("row", "row_"), "_slope": ("row", "input")}
-    drawn = ("chain", "draw", "row")
+    kinds = {1: ("row",), 2: ("component", "row"), 3: ("chain", "draw", "row")}
     variables = {}
     for name, value in found.items():
-        dims = next((dims for end, dims in ends.items() if name == site + end), drawn if value.ndim == 3 else ("row",))
+        dims = next((dims for end, dims in ends.items() if name == site + end), kinds[value.ndim])
         variables[name] = (dims, np.asarray(value))
     result = Dataset(variables)
     return result.assign_coords(row=list(labels)) if len(labels) == result.sizes["row"] else result

@@ -22,7 +22,6 @@ from bayeslab import kernels
 from bayeslab.distributions import GaussianProcess
 from bayeslab.distributions.gaussian_process import solver_of
 from bayeslab.models import gp_regression, gp_regression_unknown_kernel, kernel_logistic, polynomial_regression
-from bayeslab.processes.cholesky import factor, log_normal, whitener
 from bayeslab.processes.dense import Dense
 from bayeslab.processes.hilbert_space import HilbertSpace
 from bayeslab.processes.state_space import StateSpace
@@ -236,28 +235,6 @@ def test_a_matrix_of_low_rank_has_an_answer() -> None:
     assert np.isfinite(tree["posterior"]["f"].values).all()
 
 
-def test_derivatives_through_factors_are_those_of_jax() -> None:
-    matrix = jnp.asarray(np.cov(RANDOM.normal(size=(6, 20)))) + jnp.eye(6)
-    move, vector = jnp.asarray(RANDOM.normal(size=(6, 6))), jnp.asarray(RANDOM.normal(size=6))
-
-    def plain(t: Any) -> Any:
-        changed = matrix + t * (move + move.T) / 10
-        lower = jnp.linalg.cholesky(changed)
-        return (
-            lower,
-            jnp.linalg.inv(lower),
-            -vector @ jnp.linalg.solve(changed, vector) / 2 - jnp.linalg.slogdet(changed)[1] / 2,
-        )
-
-    def ours(t: Any) -> Any:
-        changed = matrix + t * (move + move.T) / 10
-        return factor(changed), whitener(changed), log_normal(changed, vector)
-
-    for derivative in (lambda f: f, jax.jacfwd, lambda f: jax.jacfwd(jax.jacfwd(f)), jax.jacrev):
-        for one, other in zip(jax.jit(derivative(ours))(0.3), jax.jit(derivative(plain))(0.3), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-10)
-
-
 def test_explain_says_how_a_process_is_computed() -> None:
     text = str(bl.explain(gp_regression.model, gp_regression.example()))
     assert "GaussianProcess, dense" in text
@@ -372,3 +349,31 @@ def test_the_whole_pipeline_is_calibrated() -> None:
     for name, values in ranks.data_vars.items():
         for element in values.values.reshape(1000, -1).T:
             assert stats.kstest(element, "uniform").pvalue > 1e-4, name
+
+
+def test_components_are_those_of_the_formula_and_add_up() -> None:
+    slow, fast = kernels.squared_exponential(3.0), 0.5 * kernels.matern32(0.4)
+    data = {"x": LINE, "y": Y, "kernel": slow + fast + kernels.constant(0.3), "sigma": 0.3, "mu": 0.7}
+    tree = bl.fit(0, gp_regression.model, data, bl.Exact(num_samples=2), progress=False)
+    found = bl.process_components(gp_regression.model, data, tree, {"x": NEW})
+    assert found["f"].dims == ("component", "row")
+    whole = bl.process_at(gp_regression.model, data, tree, {"x": NEW})
+    np.testing.assert_allclose(found["f"].sum("component") + 0.7, whole["f"], atol=1e-10)
+    inverse = np.linalg.inv(np.asarray(data["kernel"](LINE, LINE)) + 0.09 * np.eye(12))
+    for place, part in enumerate((slow, fast, kernels.constant(0.3))):
+        across = np.asarray(part(NEW, LINE))
+        variance = np.diag(np.asarray(part(NEW, NEW)) - across @ inverse @ across.T)
+        np.testing.assert_allclose(found["f"][place], across @ inverse @ (Y - 0.7), atol=1e-9)
+        np.testing.assert_allclose(found["f_sd"][place] ** 2, variance, atol=1e-9)
+
+
+def test_components_average_over_draws_and_need_a_covariance_matrix() -> None:
+    data = {"x": LINE, "y": Y}
+    tree = bl.fit(3, bl.collapse(one_scale, "f"), data, bl.NUTS(num_warmup=50, num_samples=20), progress=False)
+    only, whole = (verb(one_scale, data, tree, {"x": NEW}) for verb in (bl.process_components, bl.process_at))
+    for name in ("f", "f_sd"):
+        np.testing.assert_allclose(only[name][0], whole[name], rtol=1e-8, atol=1e-10)
+    basis = data | {"num_basis": 6}
+    fitted = bl.fit(0, by_basis, basis, bl.Exact(num_samples=2), progress=False)
+    with pytest.raises(ValueError, match=r"Dense\(\)"):
+        bl.process_components(by_basis, basis, fitted, {"x": LINE})

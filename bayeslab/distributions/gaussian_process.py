@@ -172,6 +172,11 @@ class ConditionedProcess(Distribution):
         found = _each(lambda j, h: process.moments_at(j, h, new))(self.precision, self._slope)
         return Moments(mean + found.mean, found.variance)
 
+    def moments_of(self, part: Any, new: Array) -> Moments:
+        """At new inputs, of the part of a dense process that has a term of its kernel, without the prior mean."""
+        process = self.prior.process
+        return _each(lambda j, h: process.moments_of(part, j, h, new))(self.precision, self._slope)
+
     def covariance_at(self, new: Array) -> Array:
         """At new inputs, ``(*batch, new, new)``."""
         process = self.prior.process

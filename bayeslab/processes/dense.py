@@ -64,14 +64,18 @@ class DenseProcess(NamedTuple):
         return self._corrected(key, precision, linear, shape, self.root(), covariance)
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
+        return self.moments_of(self.kernel, precision, linear, new)
+
+    def moments_of(self, part: Any, precision: Array, linear: Array, new: Array) -> Moments:
+        """At new inputs, of the part of the process that has a part of its kernel: a term of a sum."""
         root, target = _scaled(precision, linear)
         inverse = triangular_inverse(factor(self._met(root)))
         weights = root * (inverse.T @ (inverse @ target))
 
         def one(place: Array) -> Moments:
-            across = self.kernel(self.x, place[None])[:, 0]
+            across = part(self.x, place[None])[:, 0]
             lost = inverse @ (root * across)
-            return Moments(across @ weights, jnp.maximum(self.kernel(place[None])[0] - lost @ lost, 0.0))
+            return Moments(across @ weights, jnp.maximum(part(place[None])[0] - lost @ lost, 0.0))
 
         return jax.lax.map(one, new, batch_size=BLOCK)
 
