@@ -101,13 +101,13 @@ def white(variance: ArrayLike = 1.0) -> White:
 
 
 class OfInputs(Kernel):
-    """A kernel of some columns of the inputs."""
+    """A kernel of some columns of the inputs, several where tinygp's Subspace takes one."""
 
-    inputs: tuple[int, ...] = equinox.field(static=True)
+    axis: tuple[int, ...] = equinox.field(static=True)
     kernel: Kernel
 
     def evaluate(self, X1: Array, X2: Array) -> Array:
-        places = jnp.asarray(self.inputs)
+        places = jnp.asarray(self.axis)
         return self.kernel.evaluate(X1[places], X2[places])
 
 

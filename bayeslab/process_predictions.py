@@ -71,7 +71,7 @@ def process_components(model: Program, data: Data, tree: "DataTree", new: Data) 
     """
     with precision():
         here, there, values, asked = _prepared(model, data, tree, new)
-        prior = _prior(here, {name: value[0] for name, value in values.items() if name != asked.site}, asked.site)
+        prior = _prior(here, _first(values), asked.site)
         if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
             raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
         mean, within, square = jax.device_get(_parts(here, there, values, asked))
@@ -150,8 +150,7 @@ def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[
         raise ValueError(f"the result has no draws of {lost}, on which '{site}' depends")
     values = {name: jnp.asarray(posterior[name].values) for name in needed}
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
-    first = {name: value[0] for name, value in flat.items() if name != site}
-    own, other = (_prior(bound, first, site).x for bound in (here, there))
+    own, other = (_prior(bound, _first(flat), site).x for bound in (here, there))
     if own.shape[1:] != other.shape[1:]:
         raise ValueError(f"the new inputs have shape {other.shape}; expected {('row', *own.shape[1:])} as in the fit")
     responses = tuple(name for name in found.children if name in here.observed) if found.rule else ()
@@ -165,8 +164,12 @@ def _process_of(bound: Bound) -> str:
     return names[0]
 
 
+def _first(values: Values) -> Values:
+    return {name: value[0] for name, value in values.items()}
+
+
 def _sites(bound: Bound, values: Values, site: str) -> dict[str, Any]:
-    """The program at some draws, with the process at 0."""
+    """The program at some draws, with the process at 0, whatever its draw."""
     known = values | {site: jnp.zeros(bound.sites[site].shape)}
     model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
     return trace(model).get_trace(**bound.inputs)
@@ -181,8 +184,7 @@ def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProc
     if asked.rule is not None:
         drawn, eta = evidence(asked.rule, asked.of, bound, values)
         return unwrapped(drawn).condition(*eta[:2])
-    rest = {name: value for name, value in values.items() if name != asked.site}
-    prior, at = _prior(bound, rest, asked.site), values[asked.site]
+    prior, at = _prior(bound, values, asked.site), values[asked.site]
     tight = jnp.full(at.shape, 1 / (NUGGET * prior.kernel(prior.x).mean()))
     return prior.condition(tight, tight * at)
 
@@ -194,8 +196,7 @@ def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tu
 
     def at(values: Values) -> dict[str, Array]:
         given = _conditioned(here, values, asked)
-        rest = {name: value for name, value in values.items() if name != asked.site}
-        sites = _sites(there, rest, asked.site)
+        sites = _sites(there, values, asked.site)
         new = unwrapped(sites[asked.site]["fn"])
         mean, variance = given.moments_at(new.x, new.mean)
         found = {"mean": mean, "within": variance, "square": mean**2}
@@ -213,7 +214,7 @@ def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tu
         total, number = at(values), 1
     else:
         number = len(next(iter(values.values())))
-        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(at, jax.tree.map(lambda leaf: leaf[0], values)))
+        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(at, _first(values)))
 
         def add(total: dict[str, Array], one: Values) -> tuple[dict[str, Array], None]:
             return jax.tree.map(jnp.add, total, at(one)), None
@@ -240,8 +241,7 @@ def _parts(here: Bound, there: Bound, values: Values, asked: _Asked) -> tuple[Ar
 
     def at(values: Values) -> tuple[Array, Array, Array]:
         given = _conditioned(here, values, asked)
-        rest = {name: value for name, value in values.items() if name != asked.site}
-        new = _prior(there, rest, asked.site).x
+        new = _prior(there, values, asked.site).x
         each = [given.moments_of(part, new) for part in terms_of(given.prior.kernel)]
         mean, variance = (jnp.stack(moment) for moment in zip(*each, strict=True))
         return mean, variance, mean**2
@@ -254,8 +254,7 @@ def _drawn(keys: Array, here: Bound, there: Bound, values: Values, asked: _Asked
     def one(at: tuple[Array, Values]) -> Array:
         key, values = at
         given = _conditioned(here, values, asked)
-        rest = {name: value for name, value in values.items() if name != asked.site}
-        new = _prior(there, rest, asked.site)
+        new = _prior(there, values, asked.site)
         return given.sample_at(key, new.x, new.mean)
 
     return jax.lax.map(one, (keys, values))

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.processes.cholesky import factor, log_normal, triangular_inverse
-from bayeslab.processes.moments import Moments
+from bayeslab.processes.moments import Moments, scaled
 
 NUGGET = 1e-10
 """Of the mean variance, added to all variances where values have a density or are drawn: what is smaller lets rounding
@@ -50,8 +50,8 @@ class DenseProcess(NamedTuple):
         return log_normal(self._smoothed(), value) - len(self.x) / 2 * jnp.log(2 * jnp.pi)
 
     def log_mass(self, precision: Array, linear: Array) -> Array:
-        root, target = _scaled(precision, linear)
-        return log_normal(self._met(root), target)
+        root, target = scaled(precision, linear)
+        return log_normal(_met(root, self._covariance()), target)
 
     def moments(self, precision: Array, linear: Array) -> Moments:
         """Variances as K_ii - |v_i|^2, by far the largest error of which is relative to the prior variance."""
@@ -60,17 +60,14 @@ class DenseProcess(NamedTuple):
 
     def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
         """A prior draw, corrected by what it misses of the evidence (Matheron's rule)."""
-        covariance = self._covariance()
-        return self._corrected(key, precision, linear, shape, self.root(), covariance)
+        return self._corrected(key, precision, linear, shape, self.root(), self._covariance())
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
         return self.moments_of(self.kernel, precision, linear, new)
 
     def moments_of(self, part: Any, precision: Array, linear: Array, new: Array) -> Moments:
         """At new inputs, of the part of the process that has a part of its kernel: a term of a sum."""
-        root, target = _scaled(precision, linear)
-        inverse = triangular_inverse(factor(self._met(root)))
-        weights = root * (inverse.T @ (inverse @ target))
+        root, inverse, weights = self._weights(precision, linear)
 
         def one(place: Array) -> Moments:
             across = part(self.x, place[None])[:, 0]
@@ -96,15 +93,16 @@ class DenseProcess(NamedTuple):
         least = jnp.maximum(NUGGET, 100 * jnp.finfo(covariance.dtype).eps) * jnp.trace(covariance) / len(covariance)
         return covariance + least * jnp.eye(len(covariance), dtype=covariance.dtype)
 
-    def _met(self, root: Array) -> Array:
-        return jnp.eye(len(root), dtype=root.dtype) + root[:, None] * self._covariance() * root
+    def _weights(self, precision: Array, linear: Array) -> tuple[Array, Array, Array]:
+        """The root w of the precision, the inverse of the factor of B, and what covariances times it are means."""
+        root, target = scaled(precision, linear)
+        inverse = triangular_inverse(factor(_met(root, self._covariance())))
+        return root, inverse, root * (inverse.T @ (inverse @ target))
 
     def _met_by(self, precision: Array, linear: Array, across: Array) -> tuple[Array, Array]:
         """For values with covariances `across` (row, new): their mean, and v with v'v what their covariance loses."""
-        root, target = _scaled(precision, linear)
-        inverse = triangular_inverse(factor(self._met(root)))
-        scaled = root[:, None] * across
-        return scaled.T @ (inverse.T @ (inverse @ target)), inverse @ scaled
+        root, inverse, weights = self._weights(precision, linear)
+        return across.T @ weights, inverse @ (root[:, None] * across)
 
     def _corrected(
         self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...], lower: Array, across: Array
@@ -113,11 +111,15 @@ class DenseProcess(NamedTuple):
         size = len(precision)
         first, second = jax.random.split(key)
         prior = jax.random.normal(first, (*shape, len(lower)), lower.dtype) @ lower.T
-        root, target = _scaled(precision, linear)
-        met = jnp.eye(size, dtype=root.dtype) + root[:, None] * across[:, :size] * root
-        inverse = triangular_inverse(factor(met))
+        root, target = scaled(precision, linear)
+        inverse = triangular_inverse(factor(_met(root, across[:, :size])))
         missed = target - root * prior[..., :size] - jax.random.normal(second, (*shape, size), lower.dtype)
         return prior + (missed @ inverse.T @ inverse) @ (root[:, None] * across)
+
+
+def _met(root: Array, covariance: Array) -> Array:
+    """B."""
+    return jnp.eye(len(root), dtype=root.dtype) + root[:, None] * covariance * root
 
 
 def _symmetric(kernel: Any, x: Array) -> Array:
@@ -127,10 +129,3 @@ def _symmetric(kernel: Any, x: Array) -> Array:
     first, last = x[: len(x) // 2], x[len(x) // 2 :]
     corner = kernel(last, first)
     return jnp.block([[_symmetric(kernel, first), corner.T], [corner, _symmetric(kernel, last)]])
-
-
-def _scaled(precision: Array, linear: Array) -> tuple[Array, Array]:
-    """The root w of the precision and linear / w, which is 0 where nothing is known."""
-    known = precision > 0
-    root = jnp.where(known, jnp.sqrt(jnp.where(known, precision, 1.0)), 0.0)
-    return root, jnp.where(known, linear / jnp.where(known, root, 1.0), 0.0)

@@ -152,13 +152,8 @@ def _stretched(kernel: transforms.Linear, box: Box, x: Array) -> Array:
     return _functions(kernel.kernel, box.stretched(kernel.scale), x)
 
 
-def _of_some_inputs(kernel: transforms.Subspace, box: Box, x: Array) -> Array:
+def _of_some_inputs(kernel: transforms.Subspace | OfInputs, box: Box, x: Array) -> Array:
     columns = np.atleast_1d(kernel.axis)
-    return _functions(kernel.kernel, box.side(columns), x[:, columns])
-
-
-def _of_columns(kernel: OfInputs, box: Box, x: Array) -> Array:
-    columns = np.array(kernel.inputs)
     return _functions(kernel.kernel, box.side(columns), x[:, columns])
 
 
@@ -222,7 +217,7 @@ PARTS: dict[type, Callable[[Any, Box, Array], Array]] = {
     kernels.DotProduct: _linear,
     transforms.Linear: _stretched,
     transforms.Subspace: _of_some_inputs,
-    OfInputs: _of_columns,
+    OfInputs: _of_some_inputs,
     kernels.ExpSquared: partial(_spectral, spectral_density_squared_exponential),
     kernels.Exp: partial(_spectral, partial(spectral_density_matern, nu=0.5)),
     kernels.Matern32: partial(_spectral, partial(spectral_density_matern, nu=1.5)),

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
-from bayeslab.processes.moments import Moments
+from bayeslab.processes.moments import Moments, scaled
 from bayeslab.processes.motions import motion
 from bayeslab.processes.scalar_kalman import Motion, log_density
 from bayeslab.processes.small_matrices import dot, filled, full, stacked
@@ -53,10 +53,7 @@ class StateSpaceProcess(NamedTuple):
 
     def log_mass(self, precision: Array, linear: Array) -> Array:
         x, precision, linear = _in_order(self.x, precision, linear)
-        known = precision > 0
-        root = jnp.where(known, jnp.sqrt(jnp.where(known, precision, 1.0)), 0.0)
-        target = jnp.where(known, linear / jnp.where(known, root, 1.0), 0.0)
-        return self._log_density(x, root, target)
+        return self._log_density(x, *scaled(precision, linear))
 
     def moments(self, precision: Array, linear: Array) -> Moments:
         found, chain, back = self._states_given(precision, linear)
