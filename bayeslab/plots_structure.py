@@ -33,6 +33,7 @@ def plot_ancestry(
     order: str = "groups",
     intervals: bool = False,
     axes: Sequence[Axes] | None = None,
+    colours: Mapping[int, Array] | None = None,
 ) -> Array:
     """Mean ancestry as stacked bars, a column an individual, a row of the figure for every number of populations K.
 
@@ -44,6 +45,7 @@ def plot_ancestry(
         and so does "groups" without any, puts those together whose largest share is of the same population, in order of
         this share; "given" leaves them as they are.
     intervals: mark that of the largest share of every individual, which is then at the bottom of its bar.
+    colours: numbers (population,) by K, for a figure of some K beside another of more; by default as said above.
     Up to 40 individuals have their names below, and groups are above. Returns the axes (K,).
     Raises ValueError for groups of another length, an unknown order or one that takes groups apart, for summaries that
     `match_populations` refuses, and for too few axes.
@@ -51,7 +53,7 @@ def plot_ancestry(
     from xarray import Dataset
 
     by_number = {summaries.sizes.get("population", 0): summaries} if isinstance(summaries, Dataset) else summaries
-    colours = match_populations(by_number)
+    colours = match_populations(by_number) if colours is None else colours
     numbers = sorted(by_number)
     largest = by_number[numbers[-1]]
     labels = group_labels(largest, groups)
@@ -74,7 +76,7 @@ def plot_ancestry(
         notes.append(f"lines: {largest.attrs['probability']:.0%} intervals of the largest shares")
     panels[-1].set_xlabel("\n".join(notes), fontsize="small")
     if axes is None and len(numbers) == 1 and numbers[0] > 1:
-        _legend(panels[0], largest)
+        _legend(panels[0], largest, colours[numbers[0]])
     return panels
 
 
@@ -225,11 +227,11 @@ def _panels(rows: int, names: Sequence[str], found: tuple[Array, Array] | None) 
     return _figure(width, height).subplots(rows, 1, squeeze=False).ravel()
 
 
-def _legend(axis: Axes, summary: Dataset) -> None:
+def _legend(axis: Axes, summary: Dataset, colours: Array) -> None:
     from matplotlib.patches import Patch
 
     names = [_short(name) for name in summary["population"].values]
-    entries = [Patch(label=name, **_look(number)) for number, name in enumerate(names)]
+    entries = [Patch(label=name, **_look(number)) for number, name in zip(colours, names, strict=True)]
     room = axis.figure.bbox.width / axis.figure.dpi / (0.55 + LETTER * max(map(len, names)))
     columns = max(1, min(len(names), int(room)))
     axis.figure.legend(handles=entries, loc="outside upper center", ncols=columns, frameon=False, fontsize="small")

@@ -142,7 +142,8 @@ def _figures(
     if len(summaries) > 1:
         keep("choice", plot_choice(results.choice.drop_vars("evidence_bound")).figure)
     for number, tree in aligned.items():
-        keep(f"intervals_{number}", plot_ancestry(summaries[number], groups, intervals=True)[0].figure)
+        alone = plot_ancestry(summaries[number], groups, intervals=True, colours=colours)
+        keep(f"intervals_{number}", alone[0].figure)
         for kind in ("trace", "rank") if tree["posterior"].sizes["chain"] > 1 else ("trace",):
             keep(f"{kind}_{number}", _mixing(tree, kind))
         if number > 1:

@@ -123,6 +123,18 @@ def test_a_population_has_one_colour_for_every_number() -> None:
     assert len(labels(rows[1].xaxis)) == 20
 
 
+def test_one_number_alone_may_have_the_colours_of_several() -> None:
+    """In bars and in the legend."""
+    found = summary()
+    [axis] = plot_ancestry(found, order="given", colours={3: np.array([2, 0, 1])})
+    heights, looks = bars(axis)
+    np.testing.assert_allclose(heights[:, [2, 0, 1]], found["mean"], atol=1e-12)
+    _, usual = bars(plot_ancestry(found, order="given")[0])
+    assert looks == usual
+    patches = axis.figure.legends[0].get_patches()
+    assert [(to_hex(patch.get_facecolor()), patch.get_hatch()) for patch in patches] == [usual[k] for k in (2, 0, 1)]
+
+
 @pytest.mark.parametrize("individuals", [12, 60])
 def test_intervals_are_those_of_the_largest_shares(individuals: int) -> None:
     found = summary(3, individuals)
