@@ -3,15 +3,21 @@
 import importlib.metadata
 import re
 import shutil
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from errata.page import page  # noqa: E402
+
 shutil.copytree(
     HERE.parent / "notebooks",
     HERE / "notebooks",
     dirs_exist_ok=True,
     ignore=shutil.ignore_patterns(".ipynb_checkpoints"),
 )  # Sphinx reads nothing outside its own folder
+(HERE / "errata.md").write_text(page())
 
 project = "bayeslab"
 author = "the bayeslab authors"
