@@ -13,6 +13,7 @@ from bayeslab.explain import explain
 from bayeslab.fit import fit
 from bayeslab.held_out import choose, held_out
 from bayeslab.hidden_states import filtered_states, forecast, most_probable_path, smoothed_states
+from bayeslab.joint_distribution import joint_distribution_test
 from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
@@ -26,6 +27,7 @@ from bayeslab.predict import predict, simulate
 from bayeslab.process_predictions import process_at, process_components, process_draws
 from bayeslab.recover import recover
 from bayeslab.topics import choose_topics, document_completion, match_topics, top_words
+from bayeslab.uniformity import calibration_verdict
 
 __all__ = [
     "EM",
@@ -43,6 +45,7 @@ __all__ = [
     "align",
     "ancestry_summary",
     "bind",
+    "calibration_verdict",
     "choose",
     "choose_populations",
     "choose_topics",
@@ -59,6 +62,7 @@ __all__ = [
     "forecast",
     "full_rank_normal",
     "held_out",
+    "joint_distribution_test",
     "low_rank_normal",
     "match_populations",
     "match_topics",

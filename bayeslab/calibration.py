@@ -22,8 +22,9 @@ from bayeslab.flow import flow
 from bayeslab.predict import refuse_improper
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.progress import bar
+from bayeslab.replication import again, replicated
 from bayeslab.runner import whole_chain
-from bayeslab.tree import to_datatree
+from bayeslab.tree import same_data, to_datatree
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -39,6 +40,7 @@ def sbc(
     num_simulations: int = 200,
     *,
     quantities: Mapping[str, Callable[[Values], Array]] | None = None,
+    given: "DataTree | None" = None,
     progress: bool = True,
 ) -> "DataTree":
     """Rank every latent value among the draws of `method` for the data it generated.
@@ -49,48 +51,64 @@ def sbc(
     quantities: functions of one draw, of the values of latent and observed sites by name, that are ranked as well: what
         does not depend on the order of components, or on data as the log likelihood does (Modrák et al. 2023,
         arXiv:2211.02383, on why they find more errors).
+    given: a result for these data. True values are then its draws in place of the prior's, and the method gets the
+        data and a simulated copy of them: is the posterior right near these data, of which a vague prior knows
+        nothing (Säilynoja, Schmitt, Bürkner and Vehtari 2025, arXiv:2502.03279)? The result has to be right, and its
+        draws nearly independent: `Exact`, or a long chain. In a quantity, observed sites have their simulated values.
     Returns a DataTree with group prior_sbc: ranks scaled to (0, 1), ties broken at random, for `az.plot_ecdf_pit`.
     Interrupted from the keyboard it returns the simulations that are finished.
-    Raises ValueError for a program with an improper prior, without an observed site, or whose observed values also
-    reach it as an argument, so that simulated values would not.
+    Raises ValueError for a program with an improper prior (but not with `given`), without an observed site, or whose
+    observed values also reach it as an argument, so that simulated values would not.
     """
     if num_simulations < 1:
         raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
     further = dict(quantities or {})
     with precision():
         bound = bind(model, data)
-        _refuse(bound)
+        refuse_mixed_data(bound)
         if taken := [name for name in further if name in bound.sites]:
             raise ValueError(f"quantities are named {taken}, as sites of the program are; give them other names")
+        simulated = {name: name for name in bound.observed}  # by the names that quantities use
+        truths: Values = {}
+        if given is None:
+            refuse_improper(bound, "sbc")
+        else:
+            truths = _spread(given, bound, num_simulations)
+            simulated = {name: again(name) for name in simulated}
+            bound = replicated(model, data, bound)
         sampler = method.plan(bound)
 
-        def pit(key: Array, bound: Bound) -> Values:
+        def pit(key: Array, truth: Values, bound: Bound) -> Values:
             key_prior, key_run, key_tie = jax.random.split(key, 3)
-            truth = {name: site["value"] for name, site in bound.prior_draw(key_prior).items()}
-            simulated = replace(bound, observed={name: truth[name] for name in bound.observed})
-            draws = whole_chain(key_run, method, sampler, simulated).samples
+            truth = {name: site["value"] for name, site in bound.prior_draw(key_prior, values=truth).items()}
+            new = {name: truth[name] for name in simulated.values()}
+            draws = whole_chain(key_run, method, sampler, replace(bound, observed=bound.observed | new)).samples
             kept = [name for name in bound.latent if name in draws]  # sites that are counted only have no draws
             true, drawn = {name: truth[name] for name in kept}, {name: draws[name] for name in kept}
+            seen = {name: new[copy] for name, copy in simulated.items()}
             for name, quantity in further.items():
-                true[name] = jnp.asarray(quantity({n: truth[n] for n in kept} | simulated.observed))
-                drawn[name] = jax.vmap(lambda one: jnp.asarray(quantity(one | simulated.observed)))(  # noqa: B023
-                    {n: draws[n] for n in kept}
-                )
+                true[name] = jnp.asarray(quantity({n: truth[n] for n in kept} | seen))
+                drawn[name] = jax.vmap(lambda one: jnp.asarray(quantity(one | seen)))({n: draws[n] for n in kept})  # noqa: B023
             ties = jax.random.split(key_tie, len(true))
             return {name: _rank(tie, true[name], drawn[name]) for name, tie in zip(true, ties, strict=True)}
 
         keys = np.asarray(jax.random.split(raw_key(key), num_simulations))
         count = min(BATCH, num_simulations)
         code = (
-            jax.jit(lambda keys, bound: jax.lax.map(lambda key: pit(key, bound), keys))
-            .lower(keys[:count], bound)
+            jax.jit(lambda keys, truths, bound: jax.lax.map(lambda each: pit(each[0], each[1], bound), (keys, truths)))
+            .lower(keys[:count], {name: value[:count] for name, value in truths.items()}, bound)
             .compile()
         )
         with bar("sbc", progress) as report:
-            parts = _in_batches(code, keys, bound, count, report)
+            parts = _in_batches(code, keys, truths, bound, count, report)
         values = {name: np.concatenate([part[name] for part in parts])[None] for name in parts[0]}
         tree = to_datatree({"prior_sbc": values}, bound, read(data))
-    tree.attrs = {"method": type(method).__name__, "num_simulations": len(next(iter(values.values()))[0])}
+    tree.attrs = {
+        "method": type(method).__name__,
+        "num_simulations": len(next(iter(values.values()))[0]),
+        "num_draws": method.num_samples,
+        "given_data": int(given is not None),
+    }
     return tree
 
 
@@ -100,14 +118,32 @@ def _rank(key: Array, truth: Array, draws: Array) -> Array:
     return (below + jax.random.uniform(key, jnp.shape(truth)) * (equal + 1)) / (len(draws) + 1)
 
 
-def _in_batches(code: Any, keys: np.ndarray, bound: Bound, count: int, report: Any) -> list[dict[str, np.ndarray]]:
+def _spread(given: "DataTree", bound: Bound, number: int) -> Values:
+    """So many draws (draw, *site) of all latent sites, spread evenly over those of a result."""
+    if "posterior" not in given.children or not same_data(given, bound):
+        raise ValueError("given must be a result of fit() for these data, but it is none or is of other data")
+    posterior = given["posterior"].to_dataset()
+    if lost := [name for name in bound.latent if name not in posterior]:
+        raise ValueError(f"given has no draws of {lost}; if they were integrated out, recover() draws them")
+    flat = {name: posterior[name].values for name in bound.latent}
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in flat.items()}
+    if (there := len(next(iter(flat.values())))) < number:
+        raise ValueError(f"given has {there} draws, fewer than the {number} simulations; fit with more num_samples")
+    return {name: values[np.linspace(0, there - 1, number).astype(int)] for name, values in flat.items()}
+
+
+def _in_batches(
+    code: Any, keys: np.ndarray, truths: Values, bound: Bound, count: int, report: Any
+) -> list[dict[str, np.ndarray]]:
     """Results of all keys, a batch a thread; what is finished when the keyboard interrupts."""
     starts = [min(first, len(keys) - count) for first in range(0, len(keys), count)]
 
     def run(place: int) -> dict[str, np.ndarray]:
         new = place * count - starts[place]  # the last batch overlaps the one before
+        mine = slice(starts[place], starts[place] + count)
         with precision():
-            return {name: np.asarray(v)[new:] for name, v in code(keys[starts[place] :][:count], bound).items()}
+            found = code(keys[mine], {name: value[mine] for name, value in truths.items()}, bound)
+            return {name: np.asarray(value)[new:] for name, value in found.items()}
 
     finished: dict[int, dict[str, np.ndarray]] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -124,8 +160,8 @@ def _in_batches(code: Any, keys: np.ndarray, bound: Bound, count: int, report: A
     return [finished[place] for place in sorted(finished)]
 
 
-def _refuse(bound: Bound) -> None:
-    refuse_improper(bound, "sbc")
+def refuse_mixed_data(bound: Bound) -> None:
+    """Raises ValueError where nothing is observed, or where observed values reach the program as arguments as well."""
     if not bound.observed:
         raise ValueError(f"data give no value to any sample site of {list(bound.sites)}, so nothing is observed")
     shapes = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}

@@ -90,9 +90,11 @@ ORDER = (
         "hidden_states",
         "held_out",
         "populations",
+        "replication",
         "calibration",
+        "uniformity",
     ),
-    *("alignment", "modes", "comparison", "diagnosis", "topics", "saving", "ancestry"),
+    *("alignment", "modes", "comparison", "joint_distribution", "diagnosis", "topics", "saving", "ancestry"),
     *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes"),
     *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
     *(

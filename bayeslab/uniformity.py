@@ -1,0 +1,153 @@
+"""Whether the ranks of a calibration are uniform, and which errors would have been seen.
+
+The distribution function of n ranks is held against a simultaneous band: at t = 1/n, ..., (n - 1)/n the number of ranks
+below t is binomial, and the band has the same pointwise probability everywhere (Säilynoja, Bürkner and Vehtari 2022,
+doi:10.1007/s11222-022-10090-6; `az.plot_ecdf_pit` draws it). Its simultaneous probability is exact here, where a
+simulation could not follow it into the tails that many sites at once need: ranks arrive like a Poisson process that has
+n points, so the probability that the counts stay inside is a product of narrow convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import bdtr, bdtrc, bdtrik, betaln, gammaln, ndtr, ndtri, xlog1py, xlogy
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from xarray import Dataset, DataTree
+
+    Array = NDArray[Any]
+
+LEVEL = 0.01
+LEAST = 10
+POWER = 0.9
+SHIFTS, RATIOS = (0.0, 5.0), (0.02, 1.0, 50.0)
+
+
+def calibration_verdict(checks: DataTree, level: float = LEVEL) -> Dataset:
+    """One row a site or quantity of `sbc`: its smallest p-value, and whether all of them pass together.
+
+    level: the probability that a right method fails somewhere.
+    p_value (quantity,): of its worst element, times the number of elements of all quantities (Bonferroni).
+    worst (quantity,): that element, by position. middle, spread (quantity,): mean and standard deviation of the Normal
+    scores of its ranks; a middle above 0 says that its draws are too low, a spread above 1 that they are too narrow.
+    attrs: passes (1 or 0), and the errors that would have been seen with probability 0.9 in one element of a Normal
+    posterior: shift_seen, of the mean, in posterior sd; narrow_seen and wide_seen, ratios of the sd.
+    Elements whose value is the same in all simulations are left out.
+    Raises ValueError for a tree without ranks.
+    """
+    from xarray import Dataset
+
+    if "prior_sbc" not in checks.children:
+        raise ValueError(f"calibration_verdict needs the result of sbc, but there are {sorted(checks.children)} only.")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
+    if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
+        raise ValueError(f"calibration_verdict needs at least {LEAST} simulations, got {simulations}.")
+    ranks = {str(name): _elements(values.values) for name, values in checks["prior_sbc"].data_vars.items()}
+    number = sum(each.shape[1] for each in ranks.values())
+    rows = {name: _row(each) for name, each in ranks.items() if each.size}
+    if not rows:
+        raise ValueError("calibration_verdict got no ranks that vary, so there is nothing to judge.")
+    p_value = np.minimum(1, number * np.array([row["p_value"] for row in rows.values()]))
+    columns = {name: ("quantity", [row[name] for row in rows.values()]) for name in ("worst", "middle", "spread")}
+    table = Dataset({"p_value": ("quantity", p_value), **columns}, {"quantity": list(rows)})
+    seen = errors_seen(simulations, int(checks.attrs["num_draws"]), level / number)
+    return table.assign_attrs(dict(checks.attrs) | {"passes": int(p_value.min() > level), "level": level} | seen)
+
+
+def p_value(ranks: Array) -> float:
+    """The probability that uniform ranks leave the narrowest band that these leave; below 1e-12 it is rounding."""
+    n = len(ranks)
+    times = np.arange(1, n) / n
+    counts = np.searchsorted(np.sort(ranks), times, side="right")
+    tails = np.minimum(bdtr(counts, n, times), bdtrc(counts - 1.0, n, times))
+    return _leaves(_band(n, float(tails.min())), np.full(n, 1 / n))
+
+
+@lru_cache(maxsize=64)
+def errors_seen(num_simulations: int, num_draws: int, level: float) -> dict[str, float]:
+    """The smallest errors of a Normal posterior that leave the band of this level with probability 0.9.
+
+    shift_seen: of the mean, in sd; narrow_seen, wide_seen: of the sd, as a ratio. NaN where no error is seen so often.
+    Draws are taken as independent.
+    """
+    n = num_simulations
+
+    def leaves(log_tail: float) -> float:
+        return _leaves(_band(n, np.exp(log_tail)), np.full(n, 1 / n)) - level
+
+    band = _band(n, np.exp(_crossing(leaves, np.log(level / n) - 3, 0.0)))
+
+    def missed(shift: float, ratio: float) -> float:
+        return _leaves(band, np.diff(rank_distribution(np.arange(n + 1) / n, num_draws, shift, ratio))) - POWER
+
+    return {
+        "shift_seen": _crossing(lambda shift: missed(shift, 1.0), *SHIFTS),
+        "narrow_seen": _crossing(lambda ratio: missed(0.0, ratio), 1.0, RATIOS[0]),
+        "wide_seen": _crossing(lambda ratio: missed(0.0, ratio), 1.0, RATIOS[2]),
+    }
+
+
+def rank_distribution(times: Array, num_draws: int, shift: float, ratio: float) -> Array:
+    """P(rank <= time) of a standard Normal truth among independent draws from Normal(shift, ratio)."""
+    middles = (np.arange(2000) + 0.5) / 2000
+    below = ndtr((ndtri(middles) - shift) / ratio)
+    low = np.arange(num_draws + 1)[:, None]  # draws below the truth
+    ranks = np.exp(betaln(1, num_draws + 1) - betaln(low + 1, num_draws - low + 1) + xlogy(low, below)
+                   + xlog1py(num_draws - low, -below)).mean(1)  # fmt: skip
+    edges = np.arange(num_draws + 2) / (num_draws + 1)
+    return np.interp(times, edges, np.concatenate([[0.0], np.cumsum(ranks)]) / ranks.sum())
+
+
+def _band(n: int, tail: float) -> tuple[Array, Array]:
+    """Smallest and largest counts at 1/n, ..., (n - 1)/n with more than this probability beyond them."""
+    times = np.arange(1, n) / n
+    low = np.ceil(np.nan_to_num(bdtrik(tail, n, times))).astype(int)
+    low += bdtr(low, n, times) <= tail * (1 + 1e-9)
+    return low, n - low[::-1]
+
+
+def _leaves(band: tuple[Array, Array], shares: Array) -> float:
+    """The probability that n points leave a band; shares (n,): their probabilities to lie between its times."""
+    n = len(shares)
+    most = n * shares.max()
+    steps = _poisson(np.arange(int(most + 10 * np.sqrt(most)) + 20), n * shares[:, None])
+    alive, first = steps[0], 0
+    for low, high, step in zip(*band, steps[1:], strict=True):
+        begin = max(low, first)
+        alive, first = alive[begin - first : max(high + 1 - first, 0)], begin
+        if not alive.any():
+            return 1.0
+        alive = np.convolve(alive, step)
+    inside = alive[n - first] if n - first < len(alive) else 0.0
+    return float(np.clip(1 - inside / _poisson(n, n), 0, 1))
+
+
+def _poisson(count: Any, mean: Any) -> Array:
+    return np.exp(xlogy(count, mean) - mean - gammaln(np.asarray(count) + 1.0))
+
+
+def _crossing(function: Callable[[float], float], begin: float, end: float) -> float:
+    """Where a monotone function changes its sign, NaN where it does not."""
+    from scipy.optimize import brentq
+
+    return float(brentq(function, begin, end, xtol=1e-3)) if function(begin) * function(end) < 0 else np.nan
+
+
+def _row(ranks: Array) -> dict[str, float]:
+    """Of the worst element of ranks (simulation, element)."""
+    found = [p_value(column) for column in ranks.T]
+    worst = int(np.argmin(found))
+    scores = ndtri(ranks[:, worst])
+    return {"p_value": found[worst], "worst": worst, "middle": scores.mean(), "spread": scores.std()}
+
+
+def _elements(values: Array) -> Array:
+    """Ranks (simulation, element) of values (chain, simulation, ...), without elements that never vary."""
+    flat = values.reshape(values.shape[0] * values.shape[1], -1)
+    return flat[:, flat.std(0) > 0]
