@@ -4,6 +4,7 @@ from bayeslab.alignment import align
 from bayeslab.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
 from bayeslab.bind import bind
 from bayeslab.calibration import sbc
+from bayeslab.card import comparison_card
 from bayeslab.collapse import collapse
 from bayeslab.comparison import compare_posteriors
 from bayeslab.compress import compress
@@ -51,6 +52,7 @@ __all__ = [
     "choose_topics",
     "collapse",
     "compare_posteriors",
+    "comparison_card",
     "compress",
     "diagnose",
     "divergence",

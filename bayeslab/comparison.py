@@ -14,6 +14,7 @@ import numpy as np
 
 from bayeslab.alignment import align
 from bayeslab.importance import pareto_tail
+from bayeslab.peaks import peaks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,15 +37,20 @@ def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     wasserstein_max: 1-Wasserstein distance of the marginals in reference sd; wasserstein_floor
         is what two samples of these sizes from one distribution have.
     coverage_min, coverage_max: probability under the reference of the central 90 % interval.
+    peaks_max: of the marginal with the most.
     k_hat: tail of the importance ratios (above 0.7: the approximation misses some of the
         posterior); elbo_gap: log evidence of the reference minus the ELBO.
     ess_min, ess_per_second, ess_per_gradient, compile_seconds, sampling_seconds.
     What does not apply is NaN; attrs and errors are those of `compare_parameters`. A row is
     table.sel(posterior=name).
     """
+    return summarised(compare_parameters(trees, var_names), trees)
+
+
+def summarised(parameters: Dataset, trees: Mapping[str, DataTree]) -> Dataset:
+    """The table of `compare_posteriors` from that of `compare_parameters`."""
     from xarray import Dataset, concat
 
-    parameters = compare_parameters(trees, var_names)
     summary = _summary(parameters)
     evidence = next(iter(trees.values())).attrs.get("log_evidence", np.nan)
     runs = [Dataset(_run(tree, evidence)) for tree in trees.values()]
@@ -58,7 +64,7 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     """One row a posterior and scalar parameter, (posterior, parameter), against the first tree.
 
     var_names: the sites to compare; all continuous sites that every tree has where not given.
-    mean, sd and ess of every method; mean_error (signed), sd_ratio, wasserstein and coverage, as in
+    mean, sd, ess and number of peaks of every method; mean_error (signed), sd_ratio, wasserstein and coverage, as in
     `compare_posteriors`, of all but the first. A point estimate has a mean and a distance only.
     If a tree went through `align`, all others are aligned to the first in the same way.
     attrs: reference, only_in_some (the sites left out, tree by tree) and aligned (the sites).
@@ -95,16 +101,21 @@ def k_hat(tree: DataTree) -> tuple[float, float]:
 
 def to_text(table: Dataset) -> str:
     """A table of `compare_posteriors` in fixed width, one line a method, blank where nothing applies."""
+    rows = cells(table)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, row, widths[1:])]).rstrip() for name, *row in rows
+    )
+
+
+def cells(table: Dataset) -> list[list[str]]:
+    """The table as text, headings first, without columns that apply to nothing."""
     rows = [["", *_COLUMNS]]
     for position, name in enumerate(table["posterior"].values):
         row = {str(name): float(values[position]) for name, values in table.data_vars.items()}
         rows.append([str(name), *(show(row) for show in _COLUMNS.values())])
     kept = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    widths = [max(map(len, column)) for column in kept]
-    lines = zip(*kept, strict=True)
-    return "\n".join(
-        "  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]).rstrip() for name, *cells in lines
-    )
+    return [list(row) for row in zip(*kept, strict=True)]
 
 
 def stacked_parameters(posterior: Dataset) -> DataArray:
@@ -125,7 +136,7 @@ def _moments(draws: DataArray) -> Dataset:
     if draws.sizes["chain"] * draws.sizes["draw"] == 1:
         unknown = full_like(mean, np.nan)
         return Dataset({"mean": mean, "mean_mcse": full_like(mean, 0.0), "sd": unknown,
-                        "sd_mcse": unknown, "ess": unknown})  # fmt: skip
+                        "sd_mcse": unknown, "ess": unknown, "peaks": unknown})  # fmt: skip
     with np.errstate(all="ignore"):
         return Dataset(
             {
@@ -134,8 +145,16 @@ def _moments(draws: DataArray) -> Dataset:
                 "sd": draws.std(SAMPLE, ddof=1),
                 "sd_mcse": draws.azstats.mcse(method="sd"),
                 "ess": draws.azstats.ess(method="bulk"),
+                "peaks": _peaks(draws),
             }
         )
+
+
+def _peaks(draws: DataArray) -> DataArray:
+    """Numbers of peaks; effective sizes are those within the chains, since chains may keep to one peak each."""
+    within = sum(draws.isel(chain=[c]).azstats.ess(method="bulk").fillna(0.0) for c in range(draws.sizes["chain"]))
+    columns = zip(np.moveaxis(draws.values, 2, 0), np.asarray(within), strict=True)
+    return draws[0, 0].drop_vars(SAMPLE).copy(data=[float(len(peaks(values.ravel(), ess))) for values, ess in columns])
 
 
 def _differences(first: DataArray, reference: Dataset, draws: DataArray, own: Dataset) -> Dataset:
@@ -235,6 +254,7 @@ def _summary(table: Dataset) -> Dataset:
         **_extreme("coverage_min", table["coverage"], table["coverage_mcse"], -1),
         **_extreme("coverage_max", table["coverage"], table["coverage_mcse"], 1),
         "ess_min": table["ess"].min("parameter"),
+        "peaks_max": table["peaks"].max("parameter"),
     }
     return Dataset(columns)
 

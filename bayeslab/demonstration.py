@@ -13,8 +13,8 @@ import numpy as np
 
 from bayeslab.alignment import align
 from bayeslab.bind import bind
-from bayeslab.comparison import compare_parameters, compare_posteriors, stacked_parameters, to_text
-from bayeslab.diagnosis import diagnose
+from bayeslab.card import comparison_card
+from bayeslab.comparison import compare_parameters, stacked_parameters
 from bayeslab.draws import Method
 from bayeslab.explain import explain
 from bayeslab.fit import fit
@@ -50,16 +50,13 @@ def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, pro
     data = source()
     print(f"{first_line(lecture)}\n{first_line(source)}\n\n{explain(lecture.model, data)}\n")
     trees = _fitted(lecture, data, key, draws, progress)
-    table = compare_posteriors(trees)
-    reference = table.attrs["reference"]
-    print(f"\n{_heading(trees, reference)}:\n\n{to_text(table)}\n")
-    for name, tree in trees.items():
-        for line in diagnose(tree).splitlines():
-            print(f"{name}: {line}")
+    card = comparison_card(trees)
+    reference = card.table.attrs["reference"]
+    print(f"\n{_heading(trees, reference)}:\n\n{card}")
     replicated = predict(key + 1, lecture.model, data, trees[reference])
     written = _write(trees, replicated, folder)
     print("\nWritten:", *written, sep="\n  ")
-    return table
+    return card.table
 
 
 def _heading(trees: Mapping[str, DataTree], reference: str) -> str:

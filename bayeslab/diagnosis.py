@@ -142,17 +142,17 @@ def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
 def _tail(tree: DataTree) -> Iterator[str]:
     """A heavy tail of importance ratios, unless the ratios hardly differ: then the tail weighs nothing."""
     k = tree.attrs["k_hat"] if "k_hat" in tree.attrs else k_hat(tree)[0]
-    if k > MAX_K_HAT and _spread_of_ratios(tree) > MIN_SPREAD:
+    if k > MAX_K_HAT and ratios_differ(tree):
         yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
                "take a richer guide, or NUTS.")  # fmt: skip
 
 
-def _spread_of_ratios(tree: DataTree) -> float:
-    """Standard deviation of log p - log q over the draws."""
+def ratios_differ(tree: DataTree) -> bool:
+    """Whether log p - log q differs between draws by so much that its tail weighs anything."""
     from xarray import Dataset
 
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
-    return float((stats["lp"] - stats["log_q"]).std()) if "lp" in stats and "log_q" in stats else np.inf
+    return "log_q" not in stats or "lp" not in stats or float((stats["lp"] - stats["log_q"]).std()) > MIN_SPREAD
 
 
 def _energy(stats: Any) -> Iterator[str]:

@@ -66,8 +66,8 @@ def drive(
     width = method.num_chains if together else None
     code = compiled(sampler, structure(bound), width)
     keys = np.asarray(jax.random.split(key, method.num_chains))
-    started, tracks = time.perf_counter(), []
     code.make_ready(*(["start" if start is None else "started"] if previous is None else []))
+    began, tracks = time.perf_counter(), []
     data = code.prepare(bound)
     for chain in range(1 if together else method.num_chains):
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
@@ -77,7 +77,7 @@ def drive(
     draws, history, state = _gather(tracks, together)
     if draws is None:
         raise KeyboardInterrupt("interrupted before the first draw")
-    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - started, interrupted)
+    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - began, interrupted)
 
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:

@@ -94,8 +94,8 @@ ORDER = (
         "calibration",
         "uniformity",
     ),
-    *("alignment", "modes", "comparison", "joint_distribution", "diagnosis", "topics", "saving", "ancestry"),
-    *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes"),
+    *("alignment", "modes", "peaks", "comparison", "joint_distribution", "diagnosis", "topics", "saving", "ancestry"),
+    *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes", "card"),
     *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
     *(
         "datasets.genotype_form",

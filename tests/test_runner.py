@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from compilations import counted_compilations
 import bayeslab as bl
 from bayeslab import bind, fit
 from bayeslab.continuation import saved_state
+from bayeslab.executables import Compiled
 from bayeslab.methods.mcmc import MCMC
 from bayeslab.methods.stated import Stated
 from bayeslab.models import linear_regression, normal_gamma
@@ -150,6 +152,7 @@ def test_a_result_survives_a_file(suffix: str, tmp_path: Path) -> None:
 
 CONTINUE = """
 import sys
+import time
 import xarray as xr
 import bayeslab as bl
 from bayeslab.models import normal_gamma
@@ -208,3 +211,17 @@ def test_progress_is_shown_and_silenced(capsys: pytest.CaptureFixture[str]) -> N
     assert "NUTS" in shown
     assert "divergences=0" in shown
     assert "400/400" in shown
+
+
+def test_seconds_of_sampling_are_without_those_of_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Compiled.make_ready
+
+    def slow(self: Compiled, *more: str) -> None:
+        time.sleep(1.0)
+        self.seconds += 1.0
+        whole(self, *more)
+
+    monkeypatch.setattr(Compiled, "make_ready", slow)
+    lecture = normal_gamma
+    tree = bl.fit(0, lecture.model, lecture.example(), bl.Exact(num_samples=10), progress=False)
+    assert tree.attrs["sampling_seconds"] < 1.0 <= tree.attrs["compile_seconds"]
