@@ -67,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--warmup", type=_count)
     fit.add_argument("--chains", type=_count)
     fit.add_argument("--seed", type=int, default=0)
+    fit.add_argument("--resume", action="store_true",
+                     help="write the draws about every minute, and go on from FIT.nc if it is there")  # fmt: skip
     fit.set_defaults(run=_fit)
 
     _add_structure(commands)
@@ -156,8 +158,10 @@ def _fit(arguments: argparse.Namespace) -> int:
     from bayeslab.diagnosis import diagnose
     from bayeslab.fit import fit
 
-    tree = fit(arguments.seed, lecture.model, data, method, progress=sys.stderr.isatty())
-    save(tree, arguments.out)
+    checkpoint = arguments.out if arguments.resume else None
+    tree = fit(arguments.seed, lecture.model, data, method, checkpoint=checkpoint, progress=sys.stderr.isatty())
+    if checkpoint is None:
+        save(tree, arguments.out)
     print(_summary(tree))
     if problems := diagnose(tree):
         print(f"\n{problems}")

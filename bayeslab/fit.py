@@ -1,7 +1,10 @@
 """fit(): bind the data, plan, drive the sampler, return a DataTree."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +14,14 @@ from numpy.typing import ArrayLike
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.bind import bind
+from bayeslab.checkpoints import checkpointed, read_checkpoint
 from bayeslab.continuation import joined, saved_state, settings, unsaved_state
-from bayeslab.draws import Method
-from bayeslab.entries import read
+from bayeslab.draws import Method, Sampler, draws_while_adapting
+from bayeslab.entries import Entry, read
 from bayeslab.importance import pareto_tail
 from bayeslab.plan import planned
 from bayeslab.program import Bound, Data, Program, feasible, name_of, precision, raw_key
-from bayeslab.progress import bar
+from bayeslab.progress import Report, bar
 from bayeslab.runner import Run, drive
 from bayeslab.starting import start_values
 from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
@@ -34,6 +38,7 @@ def fit(
     *,
     previous: "DataTree | None" = None,
     start: Mapping[str, ArrayLike] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
     progress: bool = True,
     dtype: Any = jnp.float64,
 ) -> "DataTree":
@@ -48,6 +53,8 @@ def fit(
     optimisation and draw anew.
     start: values of sites that all chains begin with, in place of a start of the method's own; for methods that keep
     origins as counts (`bayeslab.membership`), of weights and components.
+    checkpoint: a netCDF file that gets the draws about every minute. The same call after the process was killed goes
+    on from it and ends with the draws of an uninterrupted run; once it is complete the call returns what it holds.
     progress: show a progress bar.
     dtype: compute in jnp.float64 or jnp.float32, whatever JAX is set to.
     Returns a DataTree with groups posterior, sample_stats, observed_data, constant_data, sampler_state and, for
@@ -55,8 +62,9 @@ def fit(
     Interrupted from the keyboard it returns the draws that all chains have, and `attrs["interrupted"]` is 1.
     Raises ValueError or TypeError, with one sentence, for bad data and where the method does not apply.
     """
-    if previous is not None and start is not None:
-        raise ValueError("previous goes on from where it stopped; give that or start, not both")
+    if previous is not None and (start is not None or checkpoint is not None):
+        other = "start" if start is not None else "checkpoint"
+        raise ValueError(f"previous goes on from where it stopped; give that or {other}, not both")
     if not hasattr(method, "plan") and method is not None:
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
     with precision(dtype):
@@ -65,10 +73,44 @@ def fit(
         random = raw_key(key)
         method = planned(bound) if method is None else method
         sampler = method.plan(bound)
-        state = None if previous is None else unsaved_state(previous, method, sampler, bound)
         values = None if start is None else start_values(method, sampler, bound, start)
+        portion = _Portions(model, random, method, sampler, bound, read(data), values)
         with bar(type(method).__name__, progress) as report:
-            run = drive(random, method, sampler, bound, previous=state, start=values, report=report)
+            if checkpoint is None:
+                return portion(method.num_samples, previous, report)
+            path, there = Path(checkpoint), portion.there(Path(checkpoint))
+            whole = not draws_while_adapting(sampler)
+
+            def part(number: int, tree: "DataTree | None") -> "DataTree":
+                return portion(number, tree, None if report is None or whole else _of_all(report, method, number, tree))
+
+            return checkpointed(path, method, there, whole, part)
+
+
+class _Portions(NamedTuple):
+    """Results of some more draws after an earlier result. values: what chains start with."""
+
+    model: Program
+    key: Array
+    method: Method
+    sampler: Sampler
+    bound: Bound
+    entries: dict[str, Entry]
+    values: dict[str, np.ndarray] | None
+
+    def there(self, path: Path) -> "DataTree | None":
+        """What a file holds, if it is of this fit."""
+        tree = read_checkpoint(path, _title(self.model), _words(self.key))
+        if tree is not None:
+            unsaved_state(tree, self.method, self.sampler, self.bound)
+        return tree
+
+    def __call__(self, number: int, previous: "DataTree | None", report: Report | None) -> "DataTree":
+        method, sampler, bound = self.method, self.sampler, self.bound
+        if number != method.num_samples:
+            method = replace(method, num_samples=number)  # type: ignore[type-var]
+        state = None if previous is None else unsaved_state(previous, method, sampler, bound)
+        run = drive(self.key, method, sampler, bound, previous=state, start=self.values, report=report)
         _refuse_impossible(run, bound)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,
@@ -81,18 +123,29 @@ def fit(
         moments = sampler.moments(run.state, bound) if hasattr(sampler, "moments") else {}
         groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
         groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
-        tree = to_datatree(groups, bound, read(data))
-    tree.attrs = _attributes(model, method, random, run)
-    return tree if previous is None else joined(previous, tree, sampler)
+        tree = to_datatree(groups, bound, self.entries)
+        tree.attrs = _attributes(self.model, method, self.key, run)
+        return tree if previous is None else joined(previous, tree, sampler)
+
+
+def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:
+    """Reports of one portion as those of the whole fit."""
+    before = 0 if tree is None else tree["posterior"].sizes["draw"]
+
+    def told(done: int, total: int, news: dict[str, float]) -> None:
+        tracks = total // (method.num_warmup + number)
+        report(done + tracks * before, tracks * (method.num_warmup + method.num_samples), news)
+
+    return told
 
 
 def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
     """Settings, clock and summary of a run, as text and numbers that files can hold."""
     attributes: dict[str, Any] = {
-        "model": f"{getattr(model, '__module__', None) or ''}.{name_of(model)}",
+        "model": _title(model),
         "method": type(method).__name__,
         "settings": settings(method),
-        "key": " ".join(str(int(word)) for word in np.asarray(key)),
+        "key": _words(key),
         "compile_seconds": run.compile_seconds,
         "sampling_seconds": run.sampling_seconds,
         "interrupted": int(run.interrupted),
@@ -110,6 +163,14 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     if "converged" in run.history:
         attributes |= _convergence(run.history)
     return attributes | provenance()
+
+
+def _title(model: Program) -> str:
+    return f"{getattr(model, '__module__', None) or ''}.{name_of(model)}"
+
+
+def _words(key: Array) -> str:
+    return " ".join(str(int(word)) for word in np.asarray(key))
 
 
 def _convergence(history: Mapping[str, np.ndarray]) -> dict[str, int]:

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
 
 def save(tree: "DataTree | Dataset", path: Path) -> None:
-    """Write a result as netCDF. A file that was there is replaced once the new one is complete."""
-    with _replacing(path) as part:
-        tree.to_netcdf(part, engine="h5netcdf")
+    """Write a result as netCDF. A file that was there is replaced once the new one is complete.
+
+    It is made in memory: where a disk is full, HDF5 would take the process down.
+    """
+    save_bytes(bytes(tree.to_netcdf(None, engine="h5netcdf")), path)
 
 
 def save_text(text: str, path: Path) -> None:
@@ -46,5 +48,7 @@ def _replacing(path: Path) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, path)
+    except OSError as error:
+        raise OSError(f"cannot write '{path}': {error.strerror or error}; what it held before is as it was") from error
     finally:
         part.unlink(missing_ok=True)

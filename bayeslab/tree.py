@@ -1,5 +1,6 @@
 """The one place that knows the groups of an ArviZ DataTree, and how dimensions get their names."""
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -36,7 +37,11 @@ def to_datatree(
     dims |= {name: dims[site] for name, site in like.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in _LAYOUTS}
-    tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Found chain dimension to be longer"
+        )  # a few draws of many chains are asked for
+        tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
     for name, layout in _LAYOUTS.items():
         if groups.get(name):
             tree[name] = _raw(groups[name], layout, dims, coords if name.startswith("posterior") else {})

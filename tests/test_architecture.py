@@ -80,7 +80,18 @@ ORDER = (
         "methods.laplace",
     ),
     *("methods.em", "methods.mean_field", "plan", "explain"),
-    *("executables", "runner", "tree", "progress", "continuation", "importance", "starting", "fit"),
+    *(
+        "executables",
+        "runner",
+        "tree",
+        "progress",
+        "saving",
+        "checkpoints",
+        "continuation",
+        "importance",
+        "starting",
+        "fit",
+    ),
     *(
         "likelihood",
         "predict",
@@ -94,7 +105,7 @@ ORDER = (
         "calibration",
         "uniformity",
     ),
-    *("alignment", "modes", "peaks", "comparison", "joint_distribution", "diagnosis", "topics", "saving", "ancestry"),
+    *("alignment", "modes", "peaks", "comparison", "joint_distribution", "diagnosis", "topics", "ancestry"),
     *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes", "card"),
     *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
     *(

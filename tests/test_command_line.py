@@ -78,6 +78,16 @@ def test_fit_of_a_regression(table: Path, tmp_path: Path, capsys: pytest.Capture
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.nc", "people.csv"]
 
 
+def test_fit_resumes_where_its_file_ends(table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fit.nc"
+    arguments = ["fit", "normal_gamma", str(table), "--column", "y=height", "--method", "gibbs", "--resume"]
+    for draws in (20, 50):
+        assert main([*arguments, "-o", str(out), "--draws", str(draws)]) == 0
+        with xr.open_datatree(out) as tree:
+            assert tree["posterior"].sizes["draw"] == draws
+    assert main([*arguments, "-o", str(out), "--seed", "1"]) == 2
+
+
 def test_fit_maps_columns_and_counts_rows(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "fit.nc"
     arguments = ["fit", "normal_gamma", str(table), "--column", "y=height", "--set", "mu0=170", "--method", "exact"]
@@ -194,8 +204,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 def test_interrupted_draws_are_written(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(key: int, model: Any, data: Any, method: Any, progress: bool) -> xr.DataTree:
-        tree = bl.fit(key, model, data, method, progress=progress)
+    def interrupted(*arguments: Any, **settings: Any) -> xr.DataTree:
+        tree = bl.fit(*arguments, **settings)
         tree.attrs["interrupted"] = 1
         return tree
 
