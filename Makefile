@@ -17,7 +17,7 @@ export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export MPLBACKEND := agg
 
-.PHONY: demo test $(STEPS) slow test-3.12 docs lock
+.PHONY: demo test $(STEPS) slow test-3.12 calibration docs lock
 
 demo: .venv/.ready
 	.venv/bin/bayeslab demo linear_regression
@@ -52,6 +52,10 @@ slow: .venv/.ready
 
 test-3.12: .tools/python-3.12/.ready
 	.tools/python-3.12/bin/pytest -m "not slow" $(PARALLEL)
+
+# Writes docs/calibration.md: half an hour.
+calibration: .venv/.ready
+	.venv/bin/python benchmarks/calibration.py
 
 docs: .venv/.docs
 	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html

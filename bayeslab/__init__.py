@@ -1,5 +1,7 @@
 """A laboratory for Bayesian models written as NumPyro programs."""
 
+import numpyro  # noqa: F401  (as a whole: ArviZ may have left a half of it, to be loaded when it is used)
+
 from bayeslab.alignment import align
 from bayeslab.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
 from bayeslab.bind import bind

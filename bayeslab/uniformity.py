@@ -9,7 +9,7 @@ n points, so the probability that the counts stay inside is a product of narrow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,11 @@ POWER = 0.9
 SHIFTS, RATIOS = (0.0, 5.0), (0.02, 1.0, 50.0)
 
 
-def calibration_verdict(checks: DataTree, level: float = LEVEL) -> Dataset:
+def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Sequence[str] | None = None) -> Dataset:
     """One row a site or quantity of `sbc`: its smallest p-value, and whether all of them pass together.
 
-    level: the probability that a right method fails somewhere.
+    level: the probability that a right method fails somewhere. var_names: sites and quantities to judge, all where not
+    given; in mixtures those that do not depend on what components are called.
     p_value (quantity,): of its worst element, times the number of elements of all quantities (Bonferroni).
     worst (quantity,): that element, by position. middle, spread (quantity,): mean and standard deviation of the Normal
     scores of its ranks; a middle above 0 says that its draws are too low, a spread above 1 that they are too narrow.
@@ -48,7 +49,10 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL) -> Dataset:
         raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
     if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
         raise ValueError(f"calibration_verdict needs at least {LEAST} simulations, got {simulations}.")
-    ranks = {str(name): _elements(values.values) for name, values in checks["prior_sbc"].data_vars.items()}
+    there = {str(name): values.values for name, values in checks["prior_sbc"].data_vars.items()}
+    if unknown := [name for name in var_names or () if name not in there]:
+        raise ValueError(f"calibration_verdict has no ranks of {unknown}, only of {list(there)}.")
+    ranks = {name: _elements(there[name]) for name in var_names or there}
     number = sum(each.shape[1] for each in ranks.values())
     rows = {name: _row(each) for name, each in ranks.items() if each.size}
     if not rows:

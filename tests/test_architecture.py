@@ -206,3 +206,17 @@ def test_importing_bayeslab_changes_no_setting_and_loads_little() -> None:
     assert LATE.isdisjoint(report["added"])
     assert "scipy.stats" not in report["added"]
     assert not any(name.startswith(("bayeslab.models", "bayeslab.datasets")) for name in report["added"])
+
+
+ARVIZ_FIRST = """
+import arviz
+import bayeslab as bl
+from bayeslab.models import normal_gamma as lecture
+bl.fit(0, lecture.model, lecture.example(), bl.SVI(num_steps=10, num_samples=10), progress=False)
+"""
+
+
+def test_arviz_may_be_imported_first() -> None:
+    """It leaves half of numpyro in its place, to be loaded later, and that half misses what SVI needs."""
+    done = subprocess.run([sys.executable, "-c", ARVIZ_FIRST], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,5 +1,7 @@
 """The verdict on ranks: its probabilities are exact, and the errors it says it sees are those it sees."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import kstest
@@ -47,7 +49,7 @@ def test_ranks_among_right_draws_are_uniform() -> None:
     np.testing.assert_allclose(rank_distribution(times, 9, 0.0, 1.0), times, atol=1e-3)
 
 
-def verdict(ranks: dict[str, np.ndarray], **settings: float) -> object:
+def verdict(ranks: dict[str, np.ndarray], **settings: Any) -> object:
     tree = bl.sbc(
         0, normal_known_variance.model, normal_known_variance.example(), Stated(normal_known_variance.posterior, 9), 10,
         progress=False,
@@ -68,6 +70,9 @@ def test_the_worst_element_is_named_and_all_are_counted() -> None:
     assert int(table["worst"].sel(quantity="a")) == 1
     assert table.attrs["passes"] == 0
     assert float(table["middle"].sel(quantity="a")) < -0.3
+    alone = verdict(ranks, var_names=["b"])
+    assert list(alone["quantity"].values) == ["b"]
+    assert float(alone["p_value"][0]) == pytest.approx(p_value(ranks["b"]))
     assert float(table["p_value"].sel(quantity="b")) == pytest.approx(min(1, 4 * p_value(ranks["b"])))
 
 
@@ -86,6 +91,8 @@ def test_refusals_say_why() -> None:
         verdict({"a": np.full(4, 0.5)})
     with pytest.raises(ValueError, match="level must be a probability"):
         verdict({"a": np.linspace(0.1, 0.9, 20)}, level=0.0)
+    with pytest.raises(ValueError, match=r"no ranks of \['b'\], only of \['a'\]"):
+        verdict({"a": np.linspace(0.1, 0.9, 20)}, var_names=["b"])
     with pytest.raises(ValueError, match="no ranks that vary"):
         verdict({"a": np.full(20, 0.5)})
 

@@ -124,7 +124,7 @@ class PaddedDirichlet(Dirichlet):
                 place = wrong[0].tolist()
                 raise ValueError(f"sizes has {given[tuple(place)]} at {place}; expected an integer from 1 to {width}")
         shape = np.broadcast_shapes(concentration.shape, (*sizes.shape, width))
-        self.sizes = jnp.broadcast_to(sizes, shape[:-1])
+        self.sizes = jnp.broadcast_to(sizes, shape[:-1]).astype(int)  # 64 bits, or 32 where these are all there are
         kept = jnp.where(_real(self.sizes, width), jnp.broadcast_to(concentration, shape), 0.0)
         super().__init__(kept, validate_args=validate_args)
 
@@ -166,7 +166,7 @@ class PaddedCategorical(dist.CategoricalProbs):
     pytree_data_fields = ("sizes",)
 
     def __init__(self, probs: ArrayLike, sizes: ArrayLike, *, validate_args: bool | None = None):
-        self.sizes = jnp.asarray(sizes)
+        self.sizes = jnp.asarray(sizes).astype(int)
         super().__init__(probs, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)

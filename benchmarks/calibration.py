@@ -1,0 +1,261 @@
+"""Calibration of every lecture of the first tier by every method that applies: the page of the guide and its figures.
+
+    .venv/bin/python benchmarks/calibration.py [--only MODEL ...]
+
+Each case draws parameters from the prior, data given them, and ranks the parameters among the draws of the method for
+these data. Results are kept in docs/calibration.json, so that single cases can be run anew.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from xarray import DataTree
+
+import bayeslab as bl
+from bayeslab.models import (
+    dirichlet_multinomial,
+    gp_regression,
+    gp_regression_unknown_kernel,
+    hmm,
+    inverse_gamma,
+    lda,
+    linear_regression,
+    linear_regression_known_noise,
+    normal_gamma,
+    normal_known_mean,
+    normal_known_variance,
+    normal_wishart,
+    structure,
+    structure_admixture,
+)
+from bayeslab.program import precision
+
+DOCS = Path(__file__).parents[1] / "docs"
+KEPT = DOCS / "calibration.json"
+METHODS = {
+    "Exact": (1000, bl.Exact(99)),
+    "Gibbs": (1000, bl.Gibbs(100, 39, 1, thinning=10)),
+    "NUTS": (1000, bl.NUTS(200, 39, 1, thinning=3)),
+    "MeanField": (500, bl.MeanField(num_samples=99)),
+    "Laplace": (500, bl.Laplace(num_samples=99)),
+    "SVI": (200, bl.SVI(num_samples=99)),
+}
+LABELLED = {"NUTS": (200, bl.NUTS(200, 39, 1, thinning=5))}
+"""Of programs with labels, where a step is dear. Their approximations keep to one order of components, and fail."""
+
+Quantity = Callable[[dict[str, Any]], Any]
+
+
+OPENING = """# Calibration of the lectures
+
+For every model of the first tier and every method: parameters are drawn from the prior, data from the model given
+these, and the parameters are ranked among the draws that the method makes for the data. If the method is right the
+ranks are uniform ([why](calibration_explained.md)). A method passes if no rank of any site leaves a band that a right
+method leaves once in a hundred times, in any site. `make calibration` writes this page; numbers of simulations are
+below.
+
+Models whose components have no order (hidden states, populations, topics) are judged by what does not depend on their
+names: sums of squares, who shares a component, expected frequencies. Their approximations describe one order of
+components only and are not listed.
+"""
+BETWEEN = """
+Exact answers, Gibbs sampling and NUTS have to be right, and are. The approximations are approximations: where they
+fail, the details say how. A spread above one is a posterior that is too narrow, a middle above zero one that lies too
+low.
+
+![Ranks of Gibbs sampling for the linear regression, inside the band](figures/calibration_right.png)
+
+![Ranks of Laplace's approximation for the same model, outside](figures/calibration_wrong.png)
+
+## Details
+
+p: of the worst element of all sites, times their number. Middle and spread: mean and standard deviation of the Normal
+scores of its ranks. Would be seen: errors that fail with probability 0.9 in one element, as a shift of a Normal
+posterior in its own sd, and as factors of its sd. s: seconds, compilation included, of the machine that wrote the
+page.
+"""
+CLOSING = """
+## What does not apply
+"""
+
+
+class Case(NamedTuple):
+    """quantities, sites: what does not depend on what components are called; all sites where there are none."""
+
+    lecture: ModuleType
+    data: dict[str, Any] = {}
+    quantities: dict[str, Quantity] = {}
+    sites: tuple[str, ...] = ()
+
+
+def pairs(weights: Any) -> Any:
+    return (weights @ weights.T)[np.triu_indices(len(weights), 1)]
+
+
+CASES = [
+    Case(dirichlet_multinomial),
+    Case(normal_known_variance),
+    Case(normal_known_mean),
+    Case(inverse_gamma),
+    Case(normal_gamma),
+    Case(normal_wishart, {"n0": 8.0, "kappa0": 1.0}),
+    Case(linear_regression_known_noise),
+    Case(linear_regression),
+    Case(gp_regression),
+    Case(gp_regression_unknown_kernel),
+    Case(
+        hmm,
+        {},
+        {
+            "emissions": lambda values: (values["emission"] ** 2).sum(),
+            "stays": lambda values: values["moves"].trace(),
+            "same state": lambda values: 1.0 * (values["z"][..., 0] == values["z"][..., -1]),
+        },
+    ),
+    Case(
+        structure,
+        {},
+        {
+            "frequencies squared": lambda values: (values["frequencies"] ** 2).sum(),
+            "together": lambda values: 1.0 * (values["z"][0] == values["z"][1:]),
+        },
+    ),
+    Case(
+        structure_admixture,
+        {},
+        {
+            "expected alleles": lambda values: values["ancestry"] @ values["frequencies"][:, 0],
+            "shared ancestry": lambda values: pairs(values["ancestry"]),
+        },
+    ),
+    Case(
+        lda,
+        {"alpha": None, "concentration": None},
+        {
+            "shared topics": lambda values: pairs(values["shares"]),
+            "words of documents": lambda values: values["shares"] @ values["topics"],
+        },
+        ("alpha", "concentration"),
+    ),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="models to run; the others keep their results")
+    parser.add_argument("--page", action="store_true", help="write the page from the results that are there")
+    arguments = parser.parse_args()
+    kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for case in CASES:
+        if arguments.page or (arguments.only and name_of(case) not in arguments.only):
+            continue
+        for method, row in rows(case):
+            kept[f"{name_of(case)} {method}"] = row
+            KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+            print(name_of(case), method, row, file=sys.stderr, flush=True)
+    (DOCS / "calibration.md").write_text(page(kept))
+
+
+def rows(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The verdict of every method that applies, the others with their reason."""
+    data = case.lecture.example() | case.data
+    for name, (number, method) in (METHODS | (LABELLED if case.quantities else {})).items():
+        if case.quantities and name in ("MeanField", "Laplace", "SVI"):
+            continue
+        try:
+            with precision():
+                method.plan(bl.bind(case.lecture.model, data))
+        except ValueError as error:
+            yield name, {"reason": str(error)}
+            continue
+        began = time.perf_counter()
+        checks = bl.sbc(1, case.lecture.model, data, method, number, quantities=case.quantities, progress=False)
+        judged = [*case.quantities, *case.sites] or None
+        table = bl.calibration_verdict(checks, var_names=judged)
+        worst = table.isel(quantity=int(np.argmin(table["p_value"].values)))
+        figure(checks, judged, f"{name_of(case)}_{name}")
+        yield (
+            name,
+            {
+                "simulations": number,
+                "draws": method.num_samples,
+                "passes": table.attrs["passes"],
+                "p_value": float(worst["p_value"]),
+                "quantity": str(worst["quantity"].values),
+                "middle": float(worst["middle"]),
+                "spread": float(worst["spread"]),
+                **{seen: table.attrs[seen] for seen in ("shift_seen", "narrow_seen", "wide_seen")},
+                "seconds": time.perf_counter() - began,
+            },
+        )
+
+
+SHOWN = {("linear_regression", "Gibbs"): "calibration_right", ("linear_regression", "Laplace"): "calibration_wrong"}
+
+
+def figure(checks: DataTree, judged: list[str] | None, case: str) -> None:
+    """Ranks of a right method and of one that is too narrow, for the page."""
+    name = {f"{model}_{method}": name for (model, method), name in SHOWN.items()}.get(case)
+    if name is not None:
+        import arviz_plots  # after numpyro, or half of it is missing
+        import matplotlib.pyplot as plt
+
+        plot = arviz_plots.plot_ecdf_pit(checks, group="prior_sbc", var_names=judged, envelope_prob=0.99)
+        plot.savefig(DOCS / "figures" / f"{name}.png", dpi=90)
+        plt.close("all")
+
+
+def page(kept: dict[str, dict[str, Any]]) -> str:
+    """The page of the guide."""
+    names = [name_of(case) for case in CASES]
+    methods = list(METHODS)
+    lines = [OPENING, "| model | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
+    lines += [
+        f"| `{name}` | " + " | ".join(cell(kept.get(f"{name} {method}")) for method in methods) + " |" for name in names
+    ]
+    lines += [BETWEEN, "| model | method | simulations x draws | p | worst | middle | spread | would be seen | s |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for name in names:
+        for method in methods:
+            row = kept.get(f"{name} {method}")
+            if row and "p_value" in row:
+                lines.append(f"| `{name}` | {method} | {details(row)} |")
+    refused = [(key, row["reason"]) for key, row in kept.items() if "reason" in row]
+    lines += [CLOSING, *(f"- {key.replace(' ', ', ')}: {reason}" for key, reason in refused)]
+    return "\n".join(lines) + "\n"
+
+
+def cell(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return ""
+    if "reason" in row:
+        return "does not apply"
+    if row["passes"]:
+        return "calibrated"
+    if abs(row["middle"]) > abs(row["spread"] - 1):
+        return "too low" if row["middle"] > 0 else "too high"
+    return "too narrow" if row["spread"] > 1 else "too wide"
+
+
+def details(row: dict[str, Any]) -> str:
+    smallest = "below 1e-12" if row["p_value"] < 1e-12 else f"{row['p_value']:.2g}"
+    seen = f"{row['shift_seen']:.2f} sd; {row['narrow_seen']:.2f}, {row['wide_seen']:.2f}"
+    return (
+        f"{row['simulations']:,} x {row['draws']} | {smallest} | {row['quantity']} | {row['middle']:.2f} | "
+        f"{row['spread']:.2f} | {seen} | {row['seconds']:.0f}"
+    )
+
+
+def name_of(case: Case) -> str:
+    return case.lecture.__name__.rpartition(".")[2]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""float32 on request: densities and evidences agree with those of float64, to the tolerance that the guide states."""
+
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayeslab as bl
+from bayeslab.models import (
+    LECTURES,
+    gaussian_mixture,
+    hmm,
+    lda,
+    linear_dynamical_system,
+    local_level,
+    structure_admixture,
+)
+from bayeslab.plan import planned
+from bayeslab.program import precision
+
+TOLERANCE = 1e-4
+"""Of a log density, relative to it or to one, whichever is larger."""
+
+WITHOUT_EVIDENCE = (gaussian_mixture, hmm, local_level, structure_admixture, lda)
+
+
+def name(lecture: ModuleType) -> str:
+    return lecture.__name__.rpartition(".")[2]
+
+
+def far(found: Any, truth: Any) -> np.ndarray:
+    return np.abs(found - truth) / np.maximum(np.abs(truth), 1.0)
+
+
+@pytest.mark.parametrize("lecture", [lecture for lecture in LECTURES if hasattr(lecture, "posterior")], ids=name)
+def test_evidence_and_draws_of_exact_posteriors(lecture: ModuleType) -> None:
+    single, double = (
+        bl.fit(0, lecture.model, lecture.example(), bl.Exact(200), dtype=dtype, progress=False)
+        for dtype in (jnp.float32, jnp.float64)
+    )
+    assert far(single.attrs["log_evidence"], double.attrs["log_evidence"]) < TOLERANCE
+    for site, draws in single["posterior"].data_vars.items():
+        if draws.dtype.kind == "f":
+            assert draws.dtype == np.float32, site
+
+
+@pytest.mark.parametrize("lecture", [*WITHOUT_EVIDENCE, linear_dynamical_system], ids=name)
+def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
+    """The density that a sampler recorded, and that of its draws in float64.
+
+    Not of Gaussian processes: next to a singular kernel matrix the jitter, which depends on the precision, counts.
+    """
+    data = lecture.example()
+    with precision():
+        method = planned(bl.bind(lecture.model, data))
+    small = {"num_warmup": 20, "num_samples": 30, "num_chains": 1} if not isinstance(method, bl.Exact) else {}
+    tree = bl.fit(0, lecture.model, data, type(method)(**small), dtype=jnp.float32, progress=False)
+    with precision():
+        bound = bl.bind(lecture.model, data)
+        draws = {site: jnp.asarray(tree["posterior"][site].values[0]) for site in bound.latent}
+        wide = {s: v.astype(np.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v for s, v in draws.items()}
+        truth = jax.lax.map(bound.log_joint, wide)
+    assert far(tree["sample_stats"]["lp"].values[0], np.asarray(truth)).max() < TOLERANCE
