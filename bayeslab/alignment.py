@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeslab.entries import posterior_of
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xarray import DataArray, Dataset, DataTree
@@ -44,15 +46,18 @@ def align(
     Groups posterior_mean and posterior_sd, which have one value a chain, follow most draws of it.
     The group alignment holds permutation (chain, draw, component): the old place of each component.
     Raises ValueError for an unknown site or dimension, for dimensions of different sizes, and for
-    labels that are no components; for order_by with a reference, or of a site that gives no order.
+    labels that are no components; for order_by with a reference, or of a site that gives no order; for sites with
+    values that are not finite. Raises TypeError for what is no tree, and for site_dims and labels of another form.
     """
     from xarray import DataArray, DataTree
 
     posterior = _posterior(tree)
-    dims = {site: (dim,) if isinstance(dim, str) else tuple(dim) for site, dim in site_dims.items()}
+    dims = _checked_dims(site_dims)
     size = _number_of_components(posterior, dims)
     _check_labels(posterior, labels, size)
     _check_order_by(posterior, dims, order_by, reference)
+    if reference is not None:
+        _check_reference(posterior, _posterior(reference), dims)
 
     features = _features(posterior, dims)
     order = _match(features, _best_draw(tree))
@@ -198,14 +203,25 @@ def _best_draw(tree: DataTree) -> int:
     """The position of the draw with the highest log joint, the first where none is recorded."""
     if "sample_stats" not in tree.children or "lp" not in tree["sample_stats"]:
         return 0
+    if set(tree["sample_stats"]["lp"].dims) != set(SAMPLE):
+        return 0
     lp = tree["sample_stats"]["lp"].transpose(*SAMPLE).values.ravel()
     return int(np.argmax(np.where(np.isnan(lp), -np.inf, lp)))
 
 
 def _posterior(tree: DataTree) -> Dataset:
-    if "posterior" not in tree.children:
-        raise ValueError(f"align needs a tree with group 'posterior', got {sorted(tree.children)}.")
+    posterior_of(tree, "align")
     return tree["posterior"].to_dataset()
+
+
+def _checked_dims(site_dims: Any) -> dict[str, tuple[str, ...]]:
+    """The dimensions of every site."""
+    if not isinstance(site_dims, Mapping):
+        raise TypeError(f"site_dims maps sites to dimensions, as {{'mu': 'component'}}, but is {site_dims!r}.")
+    for site, dims in site_dims.items():
+        if not isinstance(dims, str | list | tuple) or not all(isinstance(dim, str) for dim in dims):
+            raise TypeError(f"site_dims has {dims!r} for site {site!r}, where names of its dimensions are expected.")
+    return {site: (dims,) if isinstance(dims, str) else tuple(dims) for site, dims in site_dims.items()}
 
 
 def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> int:
@@ -214,6 +230,8 @@ def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]
         raise ValueError("align needs at least one site and its dimension over components.")
     for site, names in dims.items():
         _check_site(posterior, site)
+        if posterior[site].dtype.kind not in "fiub" or not np.isfinite(posterior[site]).all():
+            raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")
         there = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE]
         for name in names:
             if name not in there:
@@ -226,7 +244,18 @@ def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]
     return next(iter(sizes.values()))
 
 
+def _check_reference(posterior: Dataset, reference: Dataset, dims: Mapping[str, tuple[str, ...]]) -> None:
+    _number_of_components(reference, dims)
+    for site in dims:
+        own, other = ({dim: each.sizes[dim] for dim in each.dims if dim not in SAMPLE}
+                      for each in (posterior[site], reference[site]))  # fmt: skip
+        if own != other:
+            raise ValueError(f"Site {site!r} has dimensions {own}, but {other} in the reference.")
+
+
 def _check_labels(posterior: Dataset, labels: Sequence[str], size: int) -> None:
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise TypeError(f"labels are a list of sites, as ['z'], not {labels!r}.")
     for site in labels:
         _check_site(posterior, site)
         values = posterior[site]
@@ -255,3 +284,5 @@ def _check_order_by(
 def _check_site(posterior: Dataset, site: str) -> None:
     if site not in posterior.data_vars:
         raise ValueError(f"The posterior has no site {site!r}, only {sorted(map(str, posterior.data_vars))}.")
+    if not set(SAMPLE) <= set(posterior[site].dims):
+        raise ValueError(f"Site {site!r} has dimensions {list(posterior[site].dims)}, but draws have chain and draw.")

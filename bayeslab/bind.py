@@ -2,7 +2,9 @@
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,9 +15,12 @@ import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
-from bayeslab.entries import Entry, entry, read
+from bayeslab.entries import Entry, as_array, as_structure, entry, event_mask, first, observed_value, read
 from bayeslab.flow import Fact, Flow, Written, flow
 from bayeslab.program import Argument, Bound, Data, Derived, Frozen, Program, Slot, feasible, is_random, unwrapped
+
+TRIES = 5
+"""Points at which a program with infinite arguments is looked at."""
 
 _NEEDS_VALUES = (
     jax.errors.ConcretizationTypeError,
@@ -50,14 +55,19 @@ def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
     _refuse_unknown(sites, named, probe, function)
     bound = _observe(bound, probe, sites)
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
-    return _checked(bound, flow(bound, latent))
+    with _told(bound):
+        found = flow(bound, latent)
+    return _checked(bound, found)
 
 
 def signature(program: Program) -> inspect.Signature:
-    """The arguments of a program, seen through NumPyro's handlers."""
+    """The arguments of a program, seen through NumPyro's handlers; raises TypeError for what is no function."""
     while isinstance(program, Messenger) and program.fn is not None:
         program = program.fn
-    return inspect.signature(program)
+    try:
+        return inspect.signature(program)
+    except (TypeError, ValueError):
+        raise TypeError(f"a program is a function that calls numpyro.sample, not {type(program).__name__}") from None
 
 
 def parameters(function: Program) -> Mapping[str, inspect.Parameter]:
@@ -74,12 +84,11 @@ def nearest(word: str, words: Iterable[str]) -> str:
 
 def _unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program, dict[str, Entry]]:
     """The function inside partials, whose arguments join the data: partials are equal only to themselves."""
-    if not callable(program):
-        raise TypeError(f"a program is a function that calls numpyro.sample, not {type(program).__name__}")
+    signature(program)
     while isinstance(program, partial):
         names = list(parameters(program.func))
         fixed = dict(zip(names, program.args, strict=False)) | program.keywords
-        entries = {name: entry(value) for name, value in fixed.items()} | entries
+        entries = {name: entry(value, name) for name, value in fixed.items()} | entries
         program = program.func
     return program, entries
 
@@ -97,9 +106,11 @@ class _Arguments:
         for name, item in given.items():
             if item.present is not None:
                 raise ValueError(
-                    f"argument '{name}' has a missing entry at position {_first(~item.present)}; "
+                    f"argument '{name}' has a missing entry at position {first(~item.present)}; "
                     "only observed sites may have missing entries"
                 )
+            for dim in {"chain", "draw"} & set(item.dims):
+                raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
 
     def bound(self) -> Bound:
         """Arrays that the program needs as concrete values become structure, and no more than those."""
@@ -123,13 +134,16 @@ class _Arguments:
         for name, parameter in self._parameters.items():
             value = self._given[name].value if name in self._given else parameter.default
             real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
-            paths, tree = jax.tree_util.tree_flatten_with_path(value)
+            try:
+                paths, tree = jax.tree_util.tree_flatten_with_path(value)
+            except (ValueError, RecursionError):
+                raise ValueError(f"argument '{name}' has keys of several kinds, or contains itself") from None
             leaves = []
             for path, leaf in paths:
                 place = name + "".join(f".{getattr(k, 'key', getattr(k, 'idx', k))}" for k in path)
-                array = _as_array(leaf, real and not path)
+                array = as_array(place, leaf, real and not path)
                 if array is None:
-                    leaves.append(_hashable(leaf))
+                    leaves.append(as_structure(leaf))
                 elif place in concrete:
                     leaves.append(Frozen(np.asarray(leaf)))
                 else:
@@ -137,29 +151,6 @@ class _Arguments:
                     leaves.append(Slot(place))
             settings.append(Argument(name, tree, tuple(leaves)))
         return Bound(self._function, tuple(settings), arrays, {}, {})
-
-
-def _as_array(leaf: Any, real: bool) -> Any:
-    """An array for what is data, None for what is structure: sizes, flags, names, functions."""
-    if isinstance(leaf, bool | np.bool_):
-        return None
-    if isinstance(leaf, float | np.floating) or (real and isinstance(leaf, int | np.integer)):
-        return jnp.asarray(float(leaf), dtype=jnp.result_type(float))
-    if isinstance(leaf, np.ndarray | jax.Array) and getattr(leaf.dtype, "kind", "") in "fiub":
-        if leaf.dtype.kind == "f" or real:
-            return jnp.asarray(leaf, dtype=jnp.result_type(float))
-        return None if leaf.ndim == 0 else jnp.asarray(leaf)
-    return None
-
-
-def _hashable(leaf: Any) -> Any:
-    if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
-        leaf = leaf.item()
-    try:
-        hash(leaf)
-    except TypeError:
-        return Frozen(leaf)
-    return leaf
 
 
 def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
@@ -175,22 +166,47 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
             parts = len(fn.shape()) - inner.event_dim
             notes[name] = {"batch_ndim": len(fn.batch_shape), "parts_ndim": parts, "family": type(inner).__name__}
             notes[name]["written"] = "obs" in site["infer"]
+            notes[name]["plates"] = {f.name: len(fn.batch_shape) + f.dim for f in site["cond_indep_stack"]}
         return {name: site["value"] for name, site in sites.items()}
 
-    try:
+    with _told(bound):
         shapes = jax.eval_shape(run, bound)
-    except AssertionError as error:
-        if "size of plate" in str(error):
-            raise ValueError(f"data are empty: a plate of '{_name(bound.function)}' has no element") from None
-        raise
-    except ValueError as error:
-        if "Incompatible shapes for broadcasting" not in str(error):
-            raise
-        arrays = ", ".join(f"{name} {array.shape}" for name, array in bound.arrays.items())
-        raise ValueError(
-            f"shapes of arguments of '{_name(bound.function)}' do not fit together ({error}); the arrays are {arrays}"
-        ) from error
     return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}
+
+
+@contextmanager
+def _told(bound: Bound) -> Iterator[None]:
+    """One sentence in place of what a program raises on its arguments, which stays the cause."""
+    function = f"'{_name(bound.function)}'"
+    try:
+        yield
+    except _NEEDS_VALUES:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        if "size of plate" in reason:
+            raise ValueError(f"data are empty: a plate of {function} has no element") from None
+        if "Incompatible shapes for broadcasting" in reason:
+            arrays = ", ".join(f"{name} {array.shape}" for name, array in bound.arrays.items())
+            raise ValueError(
+                f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
+            ) from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        given = textwrap.shorten(", ".join(_shown(bound)), 150)
+        reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
+        raise kind(f"program {function} does not run with {given} ({reason})") from error
+
+
+def _shown(bound: Bound) -> Iterator[str]:
+    """What the arguments are."""
+    for argument in bound.settings:
+        leaves = [bound.arrays[leaf.entry] if isinstance(leaf, Slot) else leaf for leaf in argument.leaves]
+        values = [leaf.value if isinstance(leaf, Frozen) else leaf for leaf in leaves]
+        kinds = [
+            f"{v.dtype} {v.shape}" if isinstance(v, np.ndarray | jax.Array) else textwrap.shorten(repr(v), 30)
+            for v in values
+        ]
+        yield f"{argument.name}: {', '.join(kinds) or None}"
 
 
 def _runs(bound: Bound) -> bool:
@@ -212,17 +228,30 @@ def _refuse_unknown(sites: dict[str, Entry], parameters: Mapping, probe: dict, f
 
 def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, Entry]) -> Bound:
     """Give every observed site its value, in the type of the site, with a mask where entries are missing."""
-    gives = any(site["written"] for site in probe.values())
-    written = {name: Entry(np.asarray(value)) for name, value in _written(bound).items()} if gives else {}
+    written = {}
+    if any(site["written"] for site in probe.values()):
+        with _told(bound):
+            written = {name: Entry(np.asarray(value)) for name, value in _written(bound).items()}
     observed, present = {}, {}
     for name, item in (written | given).items():
         site = probe[name]
-        value, mask = _value(name, item, site["value"])
+        _refuse_turned(name, item, site["plates"])
+        value, mask = observed_value(name, item, site["value"])
         if mask is not None:
-            present[name] = jnp.asarray(_event_mask(name, mask, site))
+            present[name] = jnp.asarray(event_mask(name, mask, site))
             value = np.where(mask, value, value[mask][0])
         observed[name] = jnp.asarray(value, dtype=site["value"].dtype)
     return replace(bound, observed=observed, present=present)
+
+
+def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
+    """Axes named like plates are in their order."""
+    for axis, dim in enumerate(item.dims):
+        if dim is not None and plates.get(dim, axis) != axis:
+            raise ValueError(
+                f"entry '{name}' has '{dim}' as axis {axis}, but site '{name}' has the plate of this name as axis "
+                f"{plates[dim]}; transpose it"
+            )
 
 
 @jax.jit
@@ -233,64 +262,11 @@ def _written(bound: Bound) -> dict[str, Any]:
     return written.values
 
 
-def _value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The value of an observed site in its own type, and which elements are there unless all are."""
-    value = np.asarray(item.value)
-    if value.dtype.kind not in "fiub":
-        raise ValueError(f"entry '{name}' must hold numbers, but holds {value.dtype}")
-    if value.shape != shape.shape:
-        raise ValueError(
-            f"entry '{name}' has shape {value.shape}, but site '{name}' of the program has shape {shape.shape}"
-            + (
-                "; draw it inside a numpyro.plate if its elements are repetitions"
-                if value.ndim > len(shape.shape)
-                else ""
-            )
-        )
-    if value.size == 0:
-        raise ValueError(f"entry '{name}' is empty: its shape is {value.shape}")
-    mask = np.ones(value.shape, bool) if item.present is None else np.array(item.present)
-    if value.dtype.kind == "f":
-        mask &= ~np.isnan(value)
-    if not mask.any():
-        raise ValueError(f"entry '{name}' has no value: all {value.size} are missing")
-    if value.dtype.kind == "f" and shape.dtype.kind in "iub":
-        whole = np.where(mask, value, 0.0)
-        if (changed := whole != np.round(whole)).any():
-            raise ValueError(
-                f"entry '{name}' at position {_first(changed)} is {value[changed][0]}, but site '{name}' takes integers"
-            )
-        value = whole.astype(shape.dtype)
-    return value, None if mask.all() else mask
-
-
-def _event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
-    """Which events are there, or which parts of them where some are there in part."""
-    for ndim in (site["batch_ndim"], site["parts_ndim"]):
-        parts = mask.reshape(*mask.shape[:ndim], -1)
-        if (parts.all(-1) == parts.any(-1)).all():
-            return parts.all(-1)
-    if site["family"] == "MultivariateNormal":
-        return mask
-    if site["family"] == "MarkovChain":
-        later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
-        if (later == mask).all():
-            return mask
-        raise ValueError(
-            f"entry '{name}' is missing at position {_first(later & ~mask)}, before the end of its path; states of a "
-            "MarkovChain depend on each other, so only the last may be missing: complete it, or leave all of it latent"
-        )
-    partly = parts.any(-1) & ~parts.all(-1)
-    raise ValueError(
-        f"entry '{name}' has a partly missing event at position {_first(partly)}, which can be integrated out for a "
-        f"MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
-    )
-
-
 def _checked(bound: Bound, found: Flow) -> Bound:
     """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded."""
     _refuse_nan(bound, found)
     _refuse_missing_parents(bound, found)
+    _refuse_infinite(bound)
     values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
     for fact, value in values.items():
         if fact.kind == "valid" and not np.all(value):
@@ -309,9 +285,31 @@ def _refuse_nan(bound: Bound, found: Flow) -> None:
         value = np.asarray(array)
         if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, found)):
             raise ValueError(
-                f"argument '{name}' is NaN at position {_first(np.isnan(value))}; "
+                f"argument '{name}' is NaN at position {first(np.isnan(value))}; "
                 "only observed sites may have missing entries"
             )
+
+
+def _refuse_infinite(bound: Bound) -> None:
+    """An infinite argument may be a limit, but not what leaves a site without density wherever one looks."""
+    infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
+    if not infinite:
+        return
+    found = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
+    if guilty := [name for name in found[0] if not any(np.isfinite(each[name]) for each in found)]:
+        where = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
+        raise ValueError(
+            f"argument '{infinite[0]}' is infinite at position {where}, which leaves {_listed(guilty, 'site')} without "
+            "a finite density"
+        )
+
+
+@jax.jit
+def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
+    """The log density of every site at a point in its support."""
+    model = substitute(uncondition(seed(bound.source, key)), substitute_fn=feasible)
+    sites = trace(model).get_trace(**bound.inputs)
+    return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if is_random(s)}
 
 
 def _is_written(name: str, found: Flow) -> bool:
@@ -337,17 +335,17 @@ def _refuse_index(bound: Bound, found: Flow) -> None:
             wrong = (index < 0) | (index >= size)
             if not wrong.any():
                 continue
-            first = index[_first(wrong)]
-            given = first if first >= 0 else first - size  # numbers below 0 count from the end
+            place = index[first(wrong)]
+            given = place if place >= 0 else place - size  # numbers below 0 count from the end
             for name in lookup.arguments:
                 there = np.asarray(bound.arrays[name]) == given
                 if there.any():
                     raise ValueError(
-                        f"argument '{name}' at position {_first(there)} is {given}, but it is an index into {size} "
+                        f"argument '{name}' at position {first(there)} is {given}, but it is an index into {size} "
                         "elements, which count from 0"
                     )
             raise ValueError(
-                f"{_listed(list(lookup.arguments), 'argument')} of '{_name(bound.function)}' lead to the index {first} "
+                f"{_listed(list(lookup.arguments), 'argument')} of '{_name(bound.function)}' lead to the index {place} "
                 f"of {size} elements, which count from 0"
             )
 
@@ -356,7 +354,7 @@ def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) ->
     wrong = ~np.asarray(valid)
     value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
     value = np.asarray(value)
-    where = _first(wrong)
+    where = first(wrong)
     shown = f"{value[where]} at position {where}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
     given = fact.reached_by("argument")
     source = f", which comes from {_listed(given, 'argument')}" if given else ""
@@ -377,16 +375,11 @@ def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bou
     limits = [str(np.asarray(v).flat[0]) for v in limits if np.unique(v).size == 1]
     named = fact.expected.endswith(("interval", "than", "eq"))
     support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
-    value = np.asarray(bound.observed[fact.site])[_first(wrong)]
+    value = np.asarray(bound.observed[fact.site])[first(wrong)]
     raise ValueError(
-        f"entry '{fact.site}' at position {_first(wrong)} is {value}, "
+        f"entry '{fact.site}' at position {first(wrong)} is {value}, "
         f"which is outside the support of its site ({fact.family}: {support})"
     )
-
-
-def _first(wrong: np.ndarray) -> tuple[int, ...]:
-    """Position of the first true element."""
-    return tuple(int(i) for i in np.argwhere(wrong)[0]) if np.ndim(wrong) else ()
 
 
 def _listed(names: list[str], noun: str) -> str:

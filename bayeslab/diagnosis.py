@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.comparison import k_hat, stacked_parameters
+from bayeslab.entries import posterior_of
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
@@ -28,17 +29,15 @@ def diagnose(tree: DataTree) -> str:
     chains that disagree (R-hat), divergences, an approximation that misses part of the posterior
     (k-hat), too few effective draws, trajectories cut short, and slow exploration of energies
     (BFMI). A check whose statistics the tree lacks is skipped. Raises ValueError for a tree
-    without numbers in its posterior.
+    without numbers in its posterior, TypeError for what is no tree.
     """
-    if "posterior" not in tree.children:
-        raise ValueError(f"diagnose needs a tree with group 'posterior', got {sorted(tree.children)}.")
+    posterior = posterior_of(tree, "diagnose")
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
-    return "\n".join([*_problems(tree, stats)][:MAX_LINES])
+    return "\n".join([*_problems(tree, _numeric(posterior), stats)][:MAX_LINES])
 
 
-def _problems(tree: DataTree, stats: Any) -> Iterator[str]:
+def _problems(tree: DataTree, draws: DataArray, stats: Any) -> Iterator[str]:
     """All complaints, worst first."""
-    draws = _numeric(tree["posterior"].to_dataset())
     unusable = (draws.isnull() | (abs(draws) == np.inf)).any(SAMPLE)
     if unusable.any():
         name = draws["parameter"].values[unusable.values][0]
@@ -134,8 +133,8 @@ def _few_draws(draws: DataArray) -> Iterator[str]:
 def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
     """A complaint about the draws at which a statistic is true."""
     for name in names:
-        if name in stats and stats[name].any():
-            bad, total = int(stats[name].sum()), stats[name].size
+        if name in stats and (bad := int((stats[name] > 0).sum())):
+            total = stats[name].size
             yield line.format(f"{bad:,} of {total:,} draws ({bad / total:.2g})")
 
 

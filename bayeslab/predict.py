@@ -10,13 +10,13 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.bind import bind, parameters
-from bayeslab.entries import read
+from bayeslab.entries import posterior_of, read
 from bayeslab.likelihood import Likelihood, belongs_to_rows, log_likelihood
 from bayeslab.program import Bound, Data, Program, Values, is_random, precision, raw_key
 from bayeslab.tree import constant_data, observed_data, same_data, to_datatree
 
 if TYPE_CHECKING:
-    from xarray import DataTree
+    from xarray import Dataset, DataTree
 
 BATCH = 64
 """Draws that are simulated at once."""
@@ -29,6 +29,8 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
     Returns a DataTree with groups prior, prior_predictive, observed_data and constant_data.
     Raises ValueError for a program with an improper prior, which draws nothing.
     """
+    if not hasattr(num_samples, "__index__"):
+        raise TypeError(f"num_samples must be an integer, but is {num_samples!r}")
     if num_samples < 1:
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
     with precision():
@@ -54,24 +56,25 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     predictions, predictions_constant_data and, where there are values, predictions_log_likelihood. Latent sites
     with an entry for every new row (those in all plates of an observed site) are then drawn anew.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit.
-    Raises ValueError where a latent site has another shape in the result.
+    Raises ValueError where a latent site has another shape in the result, or draws that are no numbers.
     """
-    data = _fitted_arguments(model, tree) | dict(data)
+    posterior = posterior_of(tree, "predict")
+    data = _fitted_arguments(model, tree) | {name: data[name] for name in read(data)}
     entries = read(data)
     with precision():
         bound = bind(model, data).plain
         replicate = same_data(tree, bound)
-        latent = _latent_draws(tree, bound, replicate)
-        chains, draws = next(iter(latent.values())).shape[:2] if latent else (1, 1)
+        latent = _latent_draws(tree, posterior, bound, replicate)
+        chains, number = next(iter(latent.values())).shape[:2]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
-        keys = jax.random.split(raw_key(key), chains * draws)
+        keys = jax.random.split(raw_key(key), chains * number)
         hidden = tuple(flat)
         drawn = jax.device_get(simulated(keys, bound, flat, hidden))
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
-            return {name: np.asarray(value).reshape(chains, draws, *value.shape[1:]) for name, value in values.items()}
+            return {name: np.asarray(value).reshape(chains, number, *value.shape[1:]) for name, value in values.items()}
 
         if replicate:
             chosen = {name: value for name, value in drawn.items() if name in bound.observed}
@@ -111,11 +114,9 @@ def refuse_improper(bound: Bound, verb: str) -> None:
             )
 
 
-def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, np.ndarray]:
+def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicate: bool) -> dict[str, np.ndarray]:
     """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result."""
-    if "posterior" not in tree.children:
-        raise ValueError("the result has no group posterior; predict takes what fit() returns")
-    kept = {str(name): draws.values for name, draws in tree["posterior"].to_dataset().items()}
+    kept = {str(name): drawn.values for name, drawn in posterior.items()}
     observed = [
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
@@ -136,6 +137,8 @@ def _latent_draws(tree: "DataTree", bound: Bound, replicate: bool) -> dict[str, 
                 f"site '{name}' has shape {kept[name].shape[2:]} in the result, but {bound.sites[name].shape} "
                 "for these data" + "; process_at and process_draws take it to new inputs" * process
             )
+        if kept[name].dtype.kind not in "fiub" or np.isnan(kept[name]).any():
+            raise ValueError(f"the result has draws of site '{name}' that are no numbers, so nothing follows from them")
     if not latent:
         raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
     return {name: kept[name] for name in latent}

@@ -160,6 +160,11 @@ class Bound:
         """Names of the unobserved sample sites, in program order."""
         return tuple(name for name, site in self.sites.items() if site.role == "latent")
 
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """The latent sites whose support may depend on other sites."""
+        return tuple(name for name in self.latent if self.sites[name].moves)
+
 
 class Plate(NamedTuple):
     name: str
@@ -173,6 +178,7 @@ class Site(NamedTuple):
     role: "latent", "observed", "deterministic" or "factor".
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
+    moves: whether its support has arrays in it, so that other sites may move it, or the coordinates of samplers in it.
     """
 
     name: str
@@ -186,6 +192,7 @@ class Site(NamedTuple):
     support: str
     is_discrete: bool
     improper: bool
+    moves: bool
 
 
 def evaluate(bound: Bound) -> Any:
@@ -286,12 +293,13 @@ def _site(site: dict[str, Any]) -> Site:
     fn = site.get("fn") if site["type"] == "sample" else None
     value = jnp.asarray(site["value"])
     if fn is None:
-        role, family, event_dim, support, discrete = "deterministic", "", 0, "", False
+        role, family, event_dim, support, discrete, moves = "deterministic", "", 0, "", False, False
     else:
         role = "factor" if isinstance(fn, Unit) else "observed" if site["is_observed"] else "latent"
         family = type(unwrapped(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
         event_dim, discrete = fn.event_dim, fn.support.is_discrete
         support = described(fn.support)
+        moves = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn.support))
     event_dims = tuple((site.get("infer") or {}).get("event_dims", ()))
     return Site(
         site["name"],
@@ -305,6 +313,7 @@ def _site(site: dict[str, Any]) -> Site:
         support,
         bool(discrete),
         family == "ImproperUniform",
+        moves,
     )
 
 

@@ -24,7 +24,8 @@ def documents(
     words: the vocabulary in order: of the columns of a matrix; otherwise all that may be used, and by default what is.
     names: of the documents in order; by default those of the source, or numbers.
     Documents without a word and words that nowhere occur are kept. Raises ValueError for counts that are no whole
-    numbers from 0, for a word outside of the vocabulary, and for a corpus without any word, and says where.
+    numbers from 0, for a word outside of the vocabulary or missing, for a name that two documents or words have, and
+    for a corpus without any word, and says where; TypeError for what is no document.
     """
     import pandas as pd
 
@@ -92,18 +93,23 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
     from scipy.sparse import coo_array
 
     rows, columns = _axes(source)
-    matrix = coo_array(source.tocoo() if hasattr(source, "tocoo") else np.asarray(source))
+    values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"the matrix of counts holds {values.dtype}; expected whole numbers from 0")
+    if np.ma.isMaskedArray(source) and np.ma.getmaskarray(source).any():
+        raise ValueError("the matrix of counts has masked entries; expected whole numbers from 0")
+    matrix = coo_array(values.astype(float) if values.dtype.kind == "f" else values)
     size = dict(zip(("documents", "words"), matrix.shape, strict=True))
     labels = []
-    for (axis, length), given, found in zip(size.items(), (names, words), (rows, columns), strict=True):
+    for (axis, length), named, found in zip(size.items(), (names, words), (rows, columns), strict=True):
+        given = None if named is None else _index(named, axis)
         if given is not None and len(given) != length:
             other = next(number for name, number in size.items() if name != axis)
             hint = "; is it transposed?" if len(given) == other else ""
             raise ValueError(
                 f"the matrix has shape {matrix.shape}, with {length} {axis}, but {len(given)} are named{hint}"
             )
-        found_names = range(length) if found is None else found
-        labels.append(pd.Index(list[Any](found_names if given is None else given)))
+        labels.append(_index(range(length) if found is None else found, axis) if given is None else given)
     document, word = (pd.Categorical.from_codes(code, index) for code, index in zip(matrix.coords, labels, strict=True))
     order = np.lexsort((matrix.col, matrix.row))
     return document[order], word[order], _counts(matrix.data[order], document[order], word[order])
@@ -118,6 +124,8 @@ def _axes(source: Any) -> tuple[Any, Any]:
 
 
 def _from_table(source: pd.DataFrame, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    if source.columns.has_duplicates:
+        raise ValueError(f"the table has column {source.columns[source.columns.duplicated()][0]!r} twice")
     if more := set(source.columns) - set(LONG):
         raise ValueError(f"the table has columns {sorted(map(str, more))}; expected {', '.join(LONG)} and no others")
     for column in ("document", "word"):
@@ -138,22 +146,51 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
     if names is not None and isinstance(source, Mapping):
         first = next(iter(source), None)
         raise ValueError(f"the documents are named by the mapping, as {first!r}; leave names out")
-    each = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
-    for name, document in each.items():
-        if isinstance(document, str):
-            raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
+    given = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
+    each = {name: _words(name, document) for name, document in given.items()}
     import pandas as pd
 
     tokens = pd.Series([word for document in each.values() for word in document], dtype=object)
     lengths = [len(document) for document in each.values()]
-    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), pd.Index(list(each)))
+    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), _index(each, "documents"))
+    if (missing := tokens.isna().to_numpy()).any():
+        raise ValueError(f"document {_shown(document[missing][0])} has a missing word; leave it out")
     return document, _coded(tokens, words, "word", document), np.ones(len(tokens), int)
 
 
+def _words(name: Hashable, document: Any) -> list[Any]:
+    """Of one document."""
+    if isinstance(document, str):
+        raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
+    try:
+        return list(document)
+    except TypeError:
+        raise TypeError(f"document {name!r} is a {type(document).__name__}; expected a list of its words") from None
+
+
 def _named(source: Sequence[Any], names: Sequence[Hashable] | None) -> Sequence[Hashable]:
-    if names is not None and len(names) != len(source):
-        raise ValueError(f"there are {len(source)} documents, but {len(names)} are named")
-    return range(len(source)) if names is None else names
+    if names is None:
+        return range(len(source))
+    if len(found := _index(names, "documents")) != len(source):
+        raise ValueError(f"there are {len(source)} documents, but {len(found)} are named")
+    return list(found)
+
+
+def _index(names: Any, what: str) -> pd.Index:
+    """Names of documents or words, each of them once."""
+    import pandas as pd
+
+    try:
+        found = pd.Index(list(names), tupleize_cols=False)
+        hash(tuple(found))
+    except TypeError:
+        raise TypeError(f"names of {what} must be text or numbers in a list, but are {type(names).__name__}") from None
+    twice = found[found.duplicated()]
+    if len(twice):
+        raise ValueError(f"two {what} are named {_shown(twice[0])}; rename one")
+    if found.isna().any():
+        raise ValueError(f"names of {what} have a missing one; give all")
+    return found
 
 
 def _coded(
@@ -163,23 +200,28 @@ def _coded(
     import pandas as pd
 
     if allowed is None:
-        return pd.Categorical(column)
-    categories = pd.Index(list[Any](allowed))
+        try:
+            return pd.Categorical(column)
+        except TypeError:
+            raise TypeError(f"a {what} must be text or a number, but one is neither") from None
+    categories = _index(allowed, f"{what}s")
     codes = categories.get_indexer(pd.Index(column))
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         where = "" if document is None else f" of document {_shown(document[unknown[0]])}"
         raise ValueError(
-            f"{what} {_shown(column.iloc[unknown[0]])}{where} is not among the {len(allowed)} that may be used, as are "
-            f"{unknown.size} in all; leave them out"
+            f"{what} {_shown(column.iloc[unknown[0]])}{where} is not among the {len(categories)} that may be used, "
+            f"as are {unknown.size} in all; leave them out"
         )
     return pd.Categorical.from_codes(codes, categories)
 
 
 def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
     """As integers; raises ValueError for what is none, or negative."""
+    if count.dtype.kind not in "biuf":
+        raise ValueError(f"counts of words hold {count.dtype}; expected whole numbers from 0")
     with np.errstate(invalid="ignore"):
-        wrong = np.flatnonzero(~((count >= 0) & (count == np.floor(count)) & np.isfinite(count)))
+        wrong = np.flatnonzero(~((count >= 0) & (count == np.floor(count)) & (count < 2**53)))
     if wrong.size:
         first = wrong[0]
         raise ValueError(

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayeslab.entries import FILL, MISSING, numbers
+from bayeslab.entries import FILL, MISSING, array_of, numbers
 
 
 def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
@@ -21,6 +21,8 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     Raises ValueError for another shape, for an allele that is no integer from 0 to its number less one, and for an
     individual without any data, and says where.
     """
+    if isinstance(y, xr.Dataset) and "y" not in y:
+        raise ValueError(f"the Dataset has no variable y, only {sorted(map(str, y.data_vars))}.")
     given = y["y"] if isinstance(y, xr.Dataset) else y
     codes, seen = _codes(given)
     array = given if isinstance(given, xr.DataArray) else xr.DataArray(codes)
@@ -29,9 +31,11 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
         name = array[array.dims[0]].values[empty[0]]
         raise ValueError(f"individual {name.item()!r} has no data: all of its copies are missing.")
     largest = codes.max((0, 2))
-    alleles = largest.astype(int) + 1 if num_alleles is None else np.asarray(num_alleles)
+    alleles = largest.astype(int) + 1 if num_alleles is None else array_of(num_alleles, "num_alleles")
     if alleles.shape != largest.shape:
         raise ValueError(f"num_alleles has shape {alleles.shape}, but y has {len(largest)} loci.")
+    if alleles.dtype.kind not in "iu":
+        raise TypeError(f"num_alleles holds {alleles.dtype}, where whole numbers are expected.")
     if (largest >= alleles).any():
         _refuse(codes >= alleles[:, None], codes, "which num_alleles does not allow at this locus")
     varies = largest > np.where(seen, codes, largest[:, None]).min((0, 2))

@@ -15,8 +15,13 @@ def motif_data(sequences: Mapping[str, str]) -> dict[str, Any]:
     sequences: motifs of one length in the letters A, C, T, G, by name.
     Returns num_motifs, num_positions, alpha (letter,) and y (motif, position) of codes 0 to 3, with
     the names, the positions counted from 1 and the letters as coordinates.
-    Raises ValueError for no motif, unequal lengths or another letter.
+    Raises ValueError for no motif, unequal lengths or another letter, TypeError for what is no text by name.
     """
+    if not isinstance(sequences, Mapping):
+        raise TypeError(f"motifs are a mapping from names to text, not {type(sequences).__name__}.")
+    for name, sequence in sequences.items():
+        if not isinstance(sequence, str):
+            raise TypeError(f"motif {name!r} is a {type(sequence).__name__}; expected text of the letters A, C, T, G.")
     if not sequences:
         raise ValueError("there is no motif: give at least one sequence.")
     first, length = next((name, len(sequence)) for name, sequence in sequences.items())

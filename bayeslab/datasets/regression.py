@@ -83,6 +83,8 @@ def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
     Raises ValueError where columns were centred but no intercept can take up the shift.
     """
     features = _features_of(data)
+    if not isinstance(tree, xr.DataTree):
+        raise TypeError(f"original_scale takes a DataTree, such as fit() returns, not {type(tree).__name__}.")
     if "posterior" not in tree.children:
         raise ValueError("the tree has no group posterior: give the result of a fit.")
     posterior = tree.children["posterior"].to_dataset()
@@ -154,6 +156,8 @@ def _features(column: pd.Series, standardise: bool) -> list[Feature]:
 
 def _features_of(data: Mapping[Any, Any]) -> list[Feature]:
     """How the columns of data["x"] were made, from its coordinates."""
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data are what regression_data returned, not {type(data).__name__}.")
     coords = getattr(data["x"], "coords", {}) if "x" in data else {}
     if not set(Feature._fields) <= set(coords):
         raise ValueError("data does not say how its x was coded: make it with regression_data.")
@@ -174,7 +178,20 @@ def _checked(frame: Any) -> pd.DataFrame:
     if frame.columns.has_duplicates:
         name = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"two columns are named {name!r}: rename one.")
-    return frame
+    return frame.assign(**{name: _floats(frame[name]) for name in frame.columns if _counts(frame[name])})
+
+
+def _counts(column: pd.Series) -> bool:
+    """Whether it holds numbers as Python objects, perhaps with gaps."""
+    kinds = ("integer", "floating", "mixed-integer-float", "decimal")
+    return column.dtype == np.dtype(object) and pd.api.types.infer_dtype(column, skipna=True) in kinds
+
+
+def _floats(column: pd.Series) -> pd.Series:
+    try:
+        return column.astype(float)
+    except OverflowError:
+        raise ValueError(f"column {column.name!r} has integers too large for a number: rescale it.") from None
 
 
 def _require(frame: pd.DataFrame, names: Iterable[str], role: str) -> None:
@@ -220,7 +237,10 @@ def _refuse(bad: np.ndarray, column: pd.Series, what: str) -> None:
 def _centre_and_scale(numbers: np.ndarray, place: str, standardise: bool) -> tuple[float, float]:
     if not standardise:
         return 0.0, 1.0
-    centre, scale = float(np.nanmean(numbers)), float(np.nanstd(numbers))
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre, scale = float(np.nanmean(numbers)), float(np.nanstd(numbers))
+    if not np.isfinite(scale):
+        raise ValueError(f"{place} has numbers too large to be standardised: give it in another unit.")
     if scale <= 8 * np.finfo(float).eps * np.nanmax(np.abs(numbers)):
         raise ValueError(f"{place} is constant and cannot be standardised: drop it, or use standardise=False.")
     return centre, scale

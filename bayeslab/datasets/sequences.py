@@ -17,6 +17,8 @@ def sequences(arrays: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict[str
     y (sequence, step[, feature]) is labelled, and NaN where an entry is missing, as after the end of each sequence.
     Raises ValueError for no sequence, an empty one, and unequal numbers of features, TypeError for what is no number.
     """
+    if not isinstance(arrays, Mapping | Sequence | np.ndarray) or isinstance(arrays, str | bytes):
+        raise TypeError(f"sequences are arrays by name or in a list, not {type(arrays).__name__}.")
     named = dict(arrays) if isinstance(arrays, Mapping) else dict(enumerate(arrays))
     if not named:
         raise ValueError("there is no sequence: give at least one.")
@@ -76,14 +78,19 @@ def dishonest_casino(
 
 def _one(name: Any, values: ArrayLike) -> np.ma.MaskedArray:
     """A sequence with what is missing masked."""
-    found = np.ma.masked_invalid(values, copy=True) if np.ma.asarray(values).dtype.kind == "f" else np.ma.array(values)
+    try:
+        found = np.ma.array(values)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"sequence {name!r} is a {type(values).__name__}, where an array of numbers is expected."
+        ) from None
     if found.dtype.kind not in "iufb":
         raise TypeError(f"sequence {name!r} holds {found.dtype}, where numbers are expected.")
     if found.ndim not in (1, 2):
         raise ValueError(f"sequence {name!r} has shape {found.shape}; expected (step,) or (step, feature).")
     if found.size == 0:
         raise ValueError(f"sequence {name!r} is empty: leave it out.")
-    return found
+    return np.ma.masked_invalid(found) if found.dtype.kind == "f" else found
 
 
 def _features(shape: tuple[int, ...]) -> str:

@@ -74,8 +74,12 @@ class Gibbs:
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
         joint = joint_blocks(self.joint, bound, found)
         if rest:
-            blocks = blocked(joint, rules)
-            return BlockSampler(blocks, tuple(one.site for one in rest), structure(bound), self.num_warmup)
+            left, moved = _with_movers(bound, rules, [one.site for one in rest])
+            if not left or {rule.site for block in joint for rule in block} & set(moved):
+                raise ValueError(
+                    f"{moved} have to be moved together, since coordinates of one depend on others; use NUTS()"
+                )
+            return BlockSampler(blocked(joint, left), tuple(moved), structure(bound), self.num_warmup)
         groups = compressible(bound, found)
         asked = {rule.site for block in joint for rule in block}
         for group in (group for group in groups if isinstance(group, Group)):
@@ -87,6 +91,22 @@ class Gibbs:
         blocks = blocked(joint, rules)
         blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.site].is_discrete for rule in block)))
         return SweepSampler(blocks, rules, groups, structure(bound))
+
+
+def _with_movers(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tuple[tuple[Rule, ...], list[str]]:
+    """Conditionals, and the sites of the block by NUTS: with a site whose coordinates move, those that move them.
+
+    Raises ValueError where a discrete site does.
+    """
+    moving = set(bound.moving) & set(rest)
+    movers = [rule for rule in rules if moving & set(rule.children)]
+    for rule in movers:
+        if bound.sites[rule.site].is_discrete:
+            raise ValueError(f"the coordinates of {sorted(moving)} depend on site '{rule.site}', which is discrete")
+    if not movers:
+        return rules, rest
+    left = tuple(rule for rule in rules if rule not in movers)
+    return _with_movers(bound, left, [*rest, *(rule.site for rule in movers)])
 
 
 class Sweep(NamedTuple):
@@ -173,6 +193,7 @@ class BlockSampler:
             drawn = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
             return {name: drawn[name] for name in self._mine}
 
-        step = NUTSKernel(dense_pays(bound, self.rest), 0.8, 10)(evaluate)
+        moving = not set(self.rest).isdisjoint(bound.moving)
+        step = NUTSKernel(dense_pays(bound, self.rest), 0.8, 10, moving)(evaluate)
         blocks = [(CustomGibbs(update), self._mine), (step, list(self.rest))]
         return numpyro.infer.Gibbs(blocks)

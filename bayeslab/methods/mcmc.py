@@ -9,14 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
+from numpyro.handlers import seed
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
+from numpyro.infer.util import constrain_fn
 
 from bayeslab.draws import Draws, Sampler, State
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_count, require_names, require_positive
 from bayeslab.methods.summarising import summary_of
-from bayeslab.program import Bound, evaluate, structure
+from bayeslab.program import Bound, Values, evaluate, structure
+from bayeslab.unconstrained import constrained
 
 STEPS_A_DRAW = 15
 """Gradients, roughly."""
@@ -95,14 +98,18 @@ def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
 
 @dataclass(frozen=True)
 class NUTSKernel:
-    """A record, not a bound method or a lambda: those are equal only to themselves, and would compile again."""
+    """A record, not a bound method or a lambda: those are equal only to themselves, and would compile again.
+
+    moving: whether supports of its sites may depend on others of them.
+    """
 
     dense_mass: bool
     target_accept_prob: float
     max_tree_depth: int
+    moving: bool = False
 
     def __call__(self, model: Callable[..., Any]) -> MCMCKernel:
-        return numpyro.infer.NUTS(
+        return (Replayed if self.moving else numpyro.infer.NUTS)(
             model,
             kinetic_fn=_kinetic,
             dense_mass=self.dense_mass,
@@ -110,6 +117,17 @@ class NUTSKernel:
             max_tree_depth=self.max_tree_depth,
             init_strategy=numpyro.infer.init_to_uniform(radius=1.0),
         )
+
+
+class Replayed(numpyro.infer.NUTS):
+    """NUTS whose positions become values by running the program: as a block of Gibbs sampling, NumPyro's keeps the
+    coordinates of its start."""
+
+    def get_constrain_fn(
+        self, model_args: Any = (), model_kwargs: Any = None, *, return_deterministic: bool = False
+    ) -> Callable[[Values], Values]:
+        model = seed(self._model, jax.random.PRNGKey(0))  # sites of other blocks, where they are not conditioned on
+        return lambda z: constrain_fn(model, model_args, model_kwargs or {}, z, return_deterministic)
 
 
 def _kinetic(mass: Array, momentum: Array) -> Array:
@@ -136,11 +154,12 @@ class KernelSampler:
     def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
         kernel = self._ready(bound)
         state = kernel.sample(state, (bound,), {})
-        constrain = kernel.postprocess_fn((bound,), {})
-        stats = kernel_stats(state)
+        position, stats = getattr(state, kernel.sample_field), kernel_stats(state)
         if hasattr(self.build, "max_tree_depth"):
             stats["reached_max_tree_depth"] = stats["n_steps"] >= 2**self.build.max_tree_depth - 1
-        return state, Draws(constrain(getattr(state, kernel.sample_field)), stats)
+        if bound.moving:  # kernels keep the coordinates of their start, unless they see that a bound is not a number
+            return state, Draws(constrained(bound, position), stats)
+        return state, Draws(kernel.postprocess_fn((bound,), {})(position), stats)
 
     adapt = advance
 
