@@ -78,8 +78,9 @@ def parameters(function: Program) -> Mapping[str, inspect.Parameter]:
 
 def nearest(word: str, words: Iterable[str]) -> str:
     """A question that suggests the nearest word, or nothing."""
-    close = difflib.get_close_matches(word, list(words), 1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    plain = {each.lower(): each for each in words}
+    close = difflib.get_close_matches(word.lower(), list(plain), 1)
+    return f" Did you mean '{plain[close[0]]}'?" if close else ""
 
 
 def _unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program, dict[str, Entry]]:

@@ -17,7 +17,7 @@ from jax import Array
 
 from bayeslab.bind import bind
 from bayeslab.draws import Method
-from bayeslab.entries import read
+from bayeslab.entries import posterior_of, read
 from bayeslab.flow import flow
 from bayeslab.predict import refuse_improper
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
@@ -60,7 +60,9 @@ def sbc(
     Raises ValueError for a program with an improper prior (but not with `given`), without an observed site, or whose
     observed values also reach it as an argument, so that simulated values would not.
     """
-    if num_simulations < 1:
+    if not hasattr(method, "plan"):
+        raise TypeError(f"method must be a method such as Gibbs() or NUTS(), not {method!r}")
+    if not isinstance(num_simulations, int | np.integer) or num_simulations < 1:
         raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
     further = dict(quantities or {})
     with precision():
@@ -120,9 +122,9 @@ def _rank(key: Array, truth: Array, draws: Array) -> Array:
 
 def _spread(given: "DataTree", bound: Bound, number: int) -> Values:
     """So many draws (draw, *site) of all latent sites, spread evenly over those of a result."""
-    if "posterior" not in given.children or not same_data(given, bound):
-        raise ValueError("given must be a result of fit() for these data, but it is none or is of other data")
-    posterior = given["posterior"].to_dataset()
+    posterior = posterior_of(given, "sbc (given)")
+    if not same_data(given, bound):
+        raise ValueError("given must be a result of fit() for these data, but is of other data")
     if lost := [name for name in bound.latent if name not in posterior]:
         raise ValueError(f"given has no draws of {lost}; if they were integrated out, recover() draws them")
     flat = {name: posterior[name].values for name in bound.latent}

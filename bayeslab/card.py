@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayeslab.comparison import cells, compare_parameters, summarised, to_text
+from bayeslab.comparison import aligned, cells, compare_parameters, summarised, to_text
 from bayeslab.diagnosis import MAX_K_HAT, diagnose, ratios_differ
 from bayeslab.plots import plot_comparison
 
@@ -77,9 +77,9 @@ def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | No
     parameters = compare_parameters(trees, var_names)
     table = summarised(parameters, trees)
     verdicts = {}
-    for position, (name, tree) in enumerate(trees.items()):
+    for position, (name, tree) in enumerate(aligned(trees)[0].items()):
         own, row = parameters.isel(posterior=position), table.isel(posterior=position)
-        found = [*_complaint(tree), *_peaks(own)]
+        found = [*_complaint(tree, var_names), *_peaks(own)]
         found += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]
         verdicts[name] = (*_summary(position, tree, own, found), *found)
     return Card(table, parameters, verdicts)
@@ -95,10 +95,12 @@ def _summary(position: int, tree: DataTree, own: Dataset, found: list[str]) -> I
         yield "agrees with the reference, but for errors too small to be seen or to matter"
 
 
-def _complaint(tree: DataTree) -> Iterator[str]:
-    """The worst that is wrong with the draws themselves, without the advice."""
-    if complaint := diagnose(tree):
-        yield complaint.splitlines()[0]
+def _complaint(tree: DataTree, var_names: Sequence[str] | None) -> Iterator[str]:
+    """The worst that is wrong with the draws themselves; of k-hat there is a line besides."""
+    if var_names is not None:
+        tree = tree.copy()
+        tree["posterior"] = tree["posterior"].to_dataset()[list(var_names)]
+    yield from [line for line in diagnose(tree).splitlines() if not line.startswith("Approximation")][:1]
 
 
 def _peaks(own: Dataset) -> Iterator[str]:
@@ -107,7 +109,7 @@ def _peaks(own: Dataset) -> Iterator[str]:
         number, where = _largest(own["peaks"])
         yield (
             f"several peaks: {number:.0f} in {where}, in {int(several.sum())} of {several.size} parameters, so means "
-            "and standard deviations describe no draw; align() components that switch labels, or look at modes()"
+            "and standard deviations describe no draw; if components can switch labels, align() them"
         )
 
 
@@ -134,7 +136,7 @@ def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
     """What importance ratios and the ELBO say of an approximation with a density."""
     k, gap, error = (float(row[name]) for name in ("k_hat", "elbo_gap", "elbo_gap_mcse"))
     if np.isfinite(k) and not ratios_differ(tree):
-        yield f"k-hat {k:.2f} of importance ratios that are all but equal: nothing to correct"
+        yield f"k-hat {k:.2f}, of importance ratios that hardly differ where it has draws"
     elif k > MAX_K_HAT:
         yield f"k-hat {k:.2f}: part of the posterior is missed, and importance weights cannot correct that"
     elif k > GOOD_K_HAT:

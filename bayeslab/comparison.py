@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.alignment import align
+from bayeslab.entries import posterior_of
 from bayeslab.importance import pareto_tail
 from bayeslab.peaks import peaks
 
@@ -75,7 +76,7 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
 
     if not trees:
         raise ValueError("A comparison needs at least one posterior, got none.")
-    trees, aligned = _aligned(trees)
+    trees, sites_aligned = aligned(trees)
     sites, only_in_some = _common_sites(trees, var_names)
     first, *others = [_stacked(tree, sites) for tree in trees.values()]
     others = [_in_order_of(first, draws) for draws in others]
@@ -85,7 +86,7 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
         own = _moments(draws)
         rows.append(own.merge(_differences(first, reference, draws, own)))
     table = concat(rows, dim="posterior", join="exact", data_vars="all")
-    attrs = {"reference": next(iter(trees)), "only_in_some": only_in_some, "aligned": aligned}
+    attrs = {"reference": next(iter(trees)), "only_in_some": only_in_some, "aligned": sites_aligned}
     return table.assign_coords(posterior=list(trees)).assign_attrs(attrs)
 
 
@@ -275,7 +276,7 @@ def _run(tree: DataTree, log_evidence: float) -> dict[str, float]:
     return {**run, **gap, "k_hat": k, "k_hat_mcse": k_mcse}
 
 
-def _aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]:
+def aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]:
     """All trees in the order of components of the first, if one of them was aligned; and the sites."""
     done = next((tree["alignment"] for tree in trees.values() if "alignment" in tree.children), None)
     if done is None:
@@ -298,9 +299,7 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
     """The continuous sites that every tree has, with equal shapes; and the others, tree by tree."""
     continuous = {}
     for name, tree in trees.items():
-        if "posterior" not in tree.children:
-            raise ValueError(f"{name!r} has no group 'posterior', only {sorted(tree.children)}.")
-        sites = tree["posterior"].data_vars.items()
+        sites = posterior_of(tree, f"compare_posteriors ({name!r})").data_vars.items()
         continuous[name] = {str(site): values for site, values in sites if values.dtype.kind == "f"}
     (first, there), *others = continuous.items()
     common = [site for site in there if all(site in sites for _, sites in others)]

@@ -34,7 +34,7 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
 
     Raises ValueError where the result is of another method, other settings, another model or other data.
     """
-    if "sampler_state" not in tree.children:
+    if "sampler_state" not in getattr(tree, "children", ()):
         raise ValueError("previous has no group sampler_state, so there is nothing to go on from")
     if tree.attrs.get("settings") != settings(method):
         raise ValueError(f"previous was made by {tree.attrs.get('settings')}, not by {settings(method)}")

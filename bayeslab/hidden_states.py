@@ -17,7 +17,7 @@ from bayeslab.bind import bind
 from bayeslab.collapse import eliminated, marginal
 from bayeslab.distributions import LinearGaussianChain, MarkovChain
 from bayeslab.elimination import Rule, conditional, evidence, mode
-from bayeslab.entries import read
+from bayeslab.entries import posterior_of, read
 from bayeslab.predict import simulated
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
 from bayeslab.recover import recovered_draws
@@ -131,13 +131,11 @@ class Met(NamedTuple):
 
 def _met(model: Program, data: Data, tree: "DataTree", site: str | None) -> Met:
     """Raises ValueError for a program without such a site, and for a result of other data or without other sites."""
-    if "posterior" not in tree.children:
-        raise ValueError("the result has no group posterior; give what fit() returns")
+    posterior = posterior_of(tree, "a summary of states")
     bound = bind(model, data).plain
     if not same_data(tree, bound):
         raise ValueError("the result is of other data: give the data of its fit")
     site = chain_site(bound, site)
-    posterior = tree["posterior"].to_dataset()
     names = [name for name in bound.latent if name != site]
     if lost := [name for name in names if name not in posterior]:
         raise ValueError(

@@ -15,7 +15,7 @@ from bayeslab.bind import bind
 from bayeslab.distributions import GaussianProcess
 from bayeslab.distributions.gaussian_process import ConditionedProcess, solver_of
 from bayeslab.elimination import Rule, evidence
-from bayeslab.entries import read
+from bayeslab.entries import posterior_of, read
 from bayeslab.processes.dense import NUGGET, Dense
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
 from bayeslab.proof import find
@@ -135,16 +135,14 @@ def _distance(bound: Bound, values: Values, asked: _Asked) -> dict[str, Any]:
 
 def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _Asked]:
     """The program at the inputs of the fit and at new ones, draws (draw, *site) of what it needs, and the process."""
+    posterior = posterior_of(tree, "a prediction of a process")
     here = bind(model, data).plain
-    if "posterior" not in tree.children:
-        raise ValueError("the result has no group posterior; process_at takes what fit() returns")
     if not same_data(tree, here):
         raise ValueError("the result is of other data than these")
     site = _process_of(here)
     inputs = {name: value for name, value in dict(data).items() if name not in here.observed} | dict(new)
     there = bind(model, inputs).plain
     found = find(here, site)
-    posterior = tree["posterior"].to_dataset()
     needed = [name for name in here.latent if name != site or found.rule is None]
     if lost := [name for name in needed if name not in posterior]:
         raise ValueError(f"the result has no draws of {lost}, on which '{site}' depends")

@@ -202,6 +202,8 @@ def evaluate(bound: Bound) -> Any:
 
 def precision(dtype: Any = jnp.float64) -> Any:
     """The scope in which a public verb, and every thread it starts, computes."""
+    if np.dtype(dtype) not in (np.float64, np.float32):
+        raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
     return jax.enable_x64(np.dtype(dtype) == np.float64)
 
 
@@ -225,6 +227,8 @@ def raw_key(key: Array | int) -> Array:
     Raises TypeError for what is neither a key nor an integer.
     """
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        if not -(2**63) <= key < 2**63:
+            raise ValueError(f"key must fit into 64 bits, but is {key}")
         return jax.random.key_data(jax.random.key(int(key)))
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
         return jax.random.key_data(key)

@@ -8,7 +8,7 @@ from jax import Array
 
 from bayeslab.bind import bind
 from bayeslab.collapse import marginal, recovered
-from bayeslab.entries import read
+from bayeslab.entries import posterior_of, read
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.sweep import computed
 from bayeslab.tree import same_data, to_datatree
@@ -29,13 +29,11 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     posterior.
     Raises ValueError where the result is of other data, lacks no site, or lacks one that cannot be integrated out.
     """
-    if "posterior" not in tree.children:
-        raise ValueError("the result has no group posterior; recover takes what fit() returns")
+    posterior = posterior_of(tree, "recover")
     with precision():
         bound = bind(model, data).plain
         if not same_data(tree, bound):
             raise ValueError("the result is of other data, so its sites cannot be drawn given these")
-        posterior = tree["posterior"].to_dataset()
         kept = {name: posterior[name].values for name in bound.latent if name in posterior}
         lost = tuple(name for name in bound.latent if name not in kept)
         if not lost:

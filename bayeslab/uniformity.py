@@ -43,8 +43,10 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
     """
     from xarray import Dataset
 
-    if "prior_sbc" not in checks.children:
-        raise ValueError(f"calibration_verdict needs the result of sbc, but there are {sorted(checks.children)} only.")
+    if "prior_sbc" not in (there := getattr(checks, "children", ())) or "num_draws" not in checks.attrs:
+        raise ValueError(
+            f"calibration_verdict needs the result of sbc, but got {type(checks).__name__} {sorted(there)}."
+        )
     if not 0 < level < 1:
         raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
     if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
@@ -81,11 +83,7 @@ def errors_seen(num_simulations: int, num_draws: int, level: float) -> dict[str,
     Draws are taken as independent.
     """
     n = num_simulations
-
-    def leaves(log_tail: float) -> float:
-        return _leaves(_band(n, np.exp(log_tail)), np.full(n, 1 / n)) - level
-
-    band = _band(n, np.exp(_crossing(leaves, np.log(level / n) - 3, 0.0)))
+    band = simultaneous_band(n, level)
 
     def missed(shift: float, ratio: float) -> float:
         return _leaves(band, np.diff(rank_distribution(np.arange(n + 1) / n, num_draws, shift, ratio))) - POWER
@@ -95,6 +93,17 @@ def errors_seen(num_simulations: int, num_draws: int, level: float) -> dict[str,
         "narrow_seen": _crossing(lambda ratio: missed(0.0, ratio), 1.0, RATIOS[0]),
         "wide_seen": _crossing(lambda ratio: missed(0.0, ratio), 1.0, RATIOS[2]),
     }
+
+
+@lru_cache(maxsize=64)
+def simultaneous_band(number: int, level: float) -> tuple[Array, Array]:
+    """Smallest and largest counts (number - 1,) of ranks below 1/number, 2/number, ... ; uniform ranks leave them
+    somewhere with this probability."""
+
+    def leaves(log_tail: float) -> float:
+        return _leaves(_band(number, np.exp(log_tail)), np.full(number, 1 / number)) - level
+
+    return _band(number, np.exp(_crossing(leaves, np.log(level / number) - 3, 0.0)))
 
 
 def rank_distribution(times: Array, num_draws: int, shift: float, ratio: float) -> Array:

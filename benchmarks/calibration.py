@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
 from xarray import DataTree
 
@@ -35,6 +36,7 @@ from bayeslab.models import (
     structure,
     structure_admixture,
 )
+from bayeslab.plots_calibration import plot_calibration
 from bayeslab.program import precision
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -42,7 +44,7 @@ KEPT = DOCS / "calibration.json"
 METHODS = {
     "Exact": (1000, bl.Exact(99)),
     "Gibbs": (1000, bl.Gibbs(100, 39, 1, thinning=10)),
-    "NUTS": (1000, bl.NUTS(200, 39, 1, thinning=3)),
+    "NUTS": (1000, bl.NUTS(200, 39, 1, thinning=10)),
     "MeanField": (500, bl.MeanField(num_samples=99)),
     "Laplace": (500, bl.Laplace(num_samples=99)),
     "SVI": (200, bl.SVI(num_samples=99)),
@@ -63,7 +65,8 @@ below.
 
 Models whose components have no order (hidden states, populations, topics) are judged by what does not depend on their
 names: sums of squares, who shares a component, expected frequencies. Their approximations describe one order of
-components only and are not listed.
+components only and are not listed. NUTS draws the values of the process with unknown hyperparameters after it has
+integrated them out.
 """
 BETWEEN = """
 Exact answers, Gibbs sampling and NUTS have to be right, and are. The approximations are approximations: where they
@@ -87,12 +90,14 @@ CLOSING = """
 
 
 class Case(NamedTuple):
-    """quantities, sites: what does not depend on what components are called; all sites where there are none."""
+    """quantities, sites: what does not depend on what components are called; all sites where there are none.
+    methods: in place of those for all lectures."""
 
     lecture: ModuleType
     data: dict[str, Any] = {}
     quantities: dict[str, Quantity] = {}
     sites: tuple[str, ...] = ()
+    methods: dict[str, tuple[int, Any]] = {}
 
 
 def pairs(weights: Any) -> Any:
@@ -109,7 +114,13 @@ CASES = [
     Case(linear_regression_known_noise),
     Case(linear_regression),
     Case(gp_regression),
-    Case(gp_regression_unknown_kernel),
+    Case(
+        gp_regression_unknown_kernel,
+        methods={
+            "Gibbs": (500, bl.Gibbs(500, 39, 1, thinning=50)),
+            "NUTS": (1000, bl.NUTS(200, 39, 1, thinning=5, collapse=("f",))),
+        },
+    ),
     Case(
         hmm,
         {},
@@ -166,7 +177,7 @@ def main() -> None:
 def rows(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     """The verdict of every method that applies, the others with their reason."""
     data = case.lecture.example() | case.data
-    for name, (number, method) in (METHODS | (LABELLED if case.quantities else {})).items():
+    for name, (number, method) in (METHODS | (LABELLED if case.quantities else {}) | case.methods).items():
         if case.quantities and name in ("MeanField", "Laplace", "SVI"):
             continue
         try:
@@ -204,11 +215,8 @@ def figure(checks: DataTree, judged: list[str] | None, case: str) -> None:
     """Ranks of a right method and of one that is too narrow, for the page."""
     name = {f"{model}_{method}": name for (model, method), name in SHOWN.items()}.get(case)
     if name is not None:
-        import arviz_plots  # after numpyro, or half of it is missing
-        import matplotlib.pyplot as plt
-
-        plot = arviz_plots.plot_ecdf_pit(checks, group="prior_sbc", var_names=judged, envelope_prob=0.99)
-        plot.savefig(DOCS / "figures" / f"{name}.png", dpi=90)
+        axes = plot_calibration(checks, judged)
+        axes[0].figure.savefig(DOCS / "figures" / f"{name}.png", dpi=90)
         plt.close("all")
 
 

@@ -106,7 +106,7 @@ ORDER = (
         "uniformity",
     ),
     *("alignment", "modes", "peaks", "comparison", "joint_distribution", "diagnosis", "topics", "ancestry"),
-    *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes", "card"),
+    *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes", "plots_calibration", "card"),
     *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
     *(
         "datasets.genotype_form",

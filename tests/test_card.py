@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from arviz_base import from_dict
-from xarray import DataTree
+from xarray import DataArray, DataTree
 
 import bayeslab as bl
 from bayeslab.models import linear_regression
@@ -102,3 +102,14 @@ def test_names_are_escaped() -> None:
     html = bl.comparison_card({"<b>": tree(normal(0)), "x & y": tree(normal(1))})._repr_html_()
     assert "&lt;b&gt;" in html
     assert "x &amp; y" in html
+
+
+def test_only_the_sites_that_are_compared_are_judged() -> None:
+    stuck = tree(normal(2))
+    apart = np.tile(np.arange(4.0)[:, None], (1, 500)) + RNG(6).normal(size=(4, 500)) / 10
+    stuck["posterior"]["u"] = DataArray(apart, dims=["chain", "draw"])
+    exact = tree(normal(0))
+    exact["posterior"]["u"] = DataArray(RNG(7).normal(size=(4, 500)), dims=["chain", "draw"])
+    trees = {"exact": exact, "stuck": stuck}
+    assert "Chains disagree" in "\n".join(bl.comparison_card(trees).verdicts["stuck"])
+    assert bl.comparison_card(trees, ["w"]).verdicts["stuck"][0].startswith("agrees")

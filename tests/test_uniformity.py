@@ -10,7 +10,8 @@ from xarray import DataTree
 import bayeslab as bl
 from bayeslab.methods.stated import Stated
 from bayeslab.models import hmm, linear_regression, normal_known_variance
-from bayeslab.uniformity import errors_seen, p_value, rank_distribution
+from bayeslab.plots_calibration import plot_calibration
+from bayeslab.uniformity import errors_seen, p_value, rank_distribution, simultaneous_band
 
 
 @pytest.mark.parametrize("number", [2, 3, 40, 300])
@@ -85,7 +86,7 @@ def test_a_right_method_passes_and_says_what_it_would_have_seen() -> None:
 
 
 def test_refusals_say_why() -> None:
-    with pytest.raises(ValueError, match="needs the result of sbc, but there are"):
+    with pytest.raises(ValueError, match="needs the result of sbc, but got DataTree"):
         bl.calibration_verdict(DataTree())
     with pytest.raises(ValueError, match="at least 10 simulations, got 4"):
         verdict({"a": np.full(4, 0.5)})
@@ -126,7 +127,7 @@ def test_hidden_states_are_calibrated_near_the_data_at_hand() -> None:
 def test_a_result_of_other_data_is_refused() -> None:
     lecture, data = normal_known_variance, normal_known_variance.example()
     given = bl.fit(0, lecture.model, data, bl.Exact(num_samples=50), progress=False)
-    with pytest.raises(ValueError, match="or is of other data"):
+    with pytest.raises(ValueError, match="but is of other data"):
         bl.sbc(1, lecture.model, data | {"y": data["y"] + 1}, bl.Exact(99), 20, given=given)
     with pytest.raises(ValueError, match="given has 50 draws, fewer than the 99 simulations"):
         bl.sbc(1, lecture.model, data, bl.Exact(99), 99, given=given)
@@ -148,3 +149,28 @@ def test_uniform_ranks_of_the_exact_posterior_need_no_correction() -> None:
         checks = bl.sbc(key, lecture.model, lecture.example(), Stated(lecture.posterior, 19), 100, progress=False)
         found.append(float(bl.calibration_verdict(checks)["p_value"].min()))
     assert kstest(found, "uniform", alternative="greater").pvalue > 1e-3
+
+
+def test_the_figure_has_the_band_of_the_verdict() -> None:
+    """A rank function just inside of the band passes at its level, one beyond it does not."""
+    rng = np.random.default_rng(3)
+    tree = bl.sbc(
+        0,
+        linear_regression.model,
+        linear_regression.example(),
+        Stated(linear_regression.posterior, 9),
+        60,
+        progress=False,
+    )
+    axes = plot_calibration(tree)
+    assert [axis.get_title() for axis in axes] == ["tau", "w"]
+    assert [len(axis.lines) for axis in axes] == [1, 2]
+    low, high = simultaneous_band(60, 0.05)
+    times = np.arange(1, 60) / 60
+    for _ in range(300):
+        ranks = rng.uniform(size=60) ** 1.3
+        counts = np.searchsorted(np.sort(ranks), times, side="right")
+        if abs((p := p_value(ranks)) - 0.05) > 1e-3:  # bands of counts have no level in between
+            assert ((counts >= low) & (counts <= high)).all() == (p > 0.05)
+    with pytest.raises(ValueError, match="no ranks of"):
+        plot_calibration(tree, ["v"])
