@@ -17,6 +17,7 @@ shutil.copytree(
     dirs_exist_ok=True,
     ignore=shutil.ignore_patterns(".ipynb_checkpoints"),
 )  # Sphinx reads nothing outside its own folder
+shutil.copy(HERE.parent / "benchmarks" / "README.md", HERE / "benchmarks.md")
 (HERE / "errata.md").write_text(page())
 
 project = "bayeslab"

@@ -70,7 +70,7 @@ def test_interrupted_between_portions_it_returns_what_is_there(tmp_path: Path, m
         written(tree, path)
         calls.append(tree.posterior.sizes["draw"])
         if len(calls) == 1:
-            monkeypatch.setattr("bayeslab.fit.drive", _keyboard)
+            monkeypatch.setattr(sys.modules["bayeslab.fit"], "drive", _keyboard)
 
     monkeypatch.setattr(checkpoints, "save", interrupted)
     tree = bl.fit(0, LECTURE.model, DATA, METHOD, checkpoint=path, progress=False)
