@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayeslab.comparison import aligned, cells, compare_parameters, summarised, to_text
+from bayeslab.comparison import aligned, cells, compared, summarised, to_text
 from bayeslab.diagnosis import MAX_K_HAT, diagnose, ratios_differ
 from bayeslab.plots import plot_comparison
 
@@ -74,10 +74,11 @@ def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | No
     ELBO below the evidence, k-hat in words, and the first line of `diagnose`.
     Raises what `compare_posteriors` raises.
     """
-    parameters = compare_parameters(trees, var_names)
+    trees, sites_aligned = aligned(trees)
+    parameters = compared(trees, sites_aligned, var_names)
     table = summarised(parameters, trees)
     verdicts = {}
-    for position, (name, tree) in enumerate(aligned(trees)[0].items()):
+    for position, (name, tree) in enumerate(trees.items()):
         own, row = parameters.isel(posterior=position), table.isel(posterior=position)
         found = [*_complaint(tree, var_names), *_peaks(own)]
         found += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]

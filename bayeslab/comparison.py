@@ -72,11 +72,13 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     Of one tree alone there are no differences, only its own moments.
     Raises ValueError for no tree, for sites of different shapes, for unknown names.
     """
+    return compared(*aligned(trees), var_names)
+
+
+def compared(trees: Mapping[str, DataTree], sites_aligned: str, var_names: Sequence[str] | None) -> Dataset:
+    """The table of `compare_parameters` of what `aligned` returns."""
     from xarray import concat, full_like
 
-    if not trees:
-        raise ValueError("A comparison needs at least one posterior, got none.")
-    trees, sites_aligned = aligned(trees)
     sites, only_in_some = _common_sites(trees, var_names)
     first, *others = [_stacked(tree, sites) for tree in trees.values()]
     others = [_in_order_of(first, draws) for draws in others]
@@ -278,6 +280,10 @@ def _run(tree: DataTree, log_evidence: float) -> dict[str, float]:
 
 def aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]:
     """All trees in the order of components of the first, if one of them was aligned; and the sites."""
+    if not trees:
+        raise ValueError("A comparison needs at least one posterior, got none.")
+    for name, tree in trees.items():
+        posterior_of(tree, f"compare_posteriors ({name!r})")
     done = next((tree["alignment"] for tree in trees.values() if "alignment" in tree.children), None)
     if done is None:
         return trees, ""
@@ -299,7 +305,7 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
     """The continuous sites that every tree has, with equal shapes; and the others, tree by tree."""
     continuous = {}
     for name, tree in trees.items():
-        sites = posterior_of(tree, f"compare_posteriors ({name!r})").data_vars.items()
+        sites = tree["posterior"].data_vars.items()
         continuous[name] = {str(site): values for site, values in sites if values.dtype.kind == "f"}
     (first, there), *others = continuous.items()
     common = [site for site in there if all(site in sites for _, sites in others)]
