@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.plots import COLOURS, GREY
-from bayeslab.uniformity import LEVEL, simultaneous_band
+from bayeslab.uniformity import LEVEL, ranks_of, simultaneous_band
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,22 +28,19 @@ def plot_calibration(
     """
     from matplotlib import pyplot
 
-    ranks = checks["prior_sbc"].data_vars
-    if unknown := [name for name in var_names or () if name not in ranks]:
-        raise ValueError(f"there are no ranks of {unknown}, only of {list(map(str, ranks))}.")
-    shown = list(map(str, var_names or ranks))[:max_panels]
+    ranks = {name: values for name, values in ranks_of(checks, var_names).items() if values.size}
+    shown = list(ranks)[:max_panels]
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)
     _, axes = pyplot.subplots(
         rows, columns, figsize=(3 * columns, 2.3 * rows), layout="constrained", sharex=True, squeeze=False
     )
     for axis, name in zip(axes.ravel(), shown, strict=False):
-        values = ranks[name].values.reshape(ranks[name].sizes["draw"], -1)
-        number, elements = values.shape
+        number, elements = ranks[name].shape
         times = np.arange(1, number) / number
         low, high = simultaneous_band(number, level / elements)
         axis.fill_between(times, low / number - times, high / number - times, color=GREY, linewidth=0)
-        for column in values.T:
+        for column in ranks[name].T:
             counts = np.searchsorted(np.sort(column), times, side="right")
             axis.plot(times, counts / number - times, color=COLOURS[0], linewidth=1, alpha=max(0.3, 1 / elements))
         axis.set_title(name, fontsize="medium")

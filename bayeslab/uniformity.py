@@ -43,18 +43,11 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
     """
     from xarray import Dataset
 
-    if "prior_sbc" not in (there := getattr(checks, "children", ())) or "num_draws" not in checks.attrs:
-        raise ValueError(
-            f"calibration_verdict needs the result of sbc, but got {type(checks).__name__} {sorted(there)}."
-        )
+    ranks = ranks_of(checks, var_names)
     if not 0 < level < 1:
         raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
     if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
         raise ValueError(f"calibration_verdict needs at least {LEAST} simulations, got {simulations}.")
-    there = {str(name): values.values for name, values in checks["prior_sbc"].data_vars.items()}
-    if unknown := [name for name in var_names or () if name not in there]:
-        raise ValueError(f"calibration_verdict has no ranks of {unknown}, only of {list(there)}.")
-    ranks = {name: _elements(there[name]) for name in var_names or there}
     number = sum(each.shape[1] for each in ranks.values())
     rows = {name: _row(each) for name, each in ranks.items() if each.size}
     if not rows:
@@ -64,6 +57,17 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
     table = Dataset({"p_value": ("quantity", p_value), **columns}, {"quantity": list(rows)})
     seen = errors_seen(simulations, int(checks.attrs["num_draws"]), level / number)
     return table.assign_attrs(dict(checks.attrs) | {"passes": int(p_value.min() > level), "level": level} | seen)
+
+
+def ranks_of(checks: DataTree, var_names: Sequence[str] | None) -> dict[str, Array]:
+    """Ranks (simulation, element) of sites and quantities by name, without elements that never vary."""
+    if "prior_sbc" not in (there := getattr(checks, "children", ())) or "num_draws" not in checks.attrs:
+        got = f"{type(checks).__name__} {sorted(there)}"
+        raise ValueError(f"a verdict needs the result of sbc, but got {got}.")
+    sites = {str(name): values.values for name, values in checks["prior_sbc"].data_vars.items()}
+    if unknown := [name for name in var_names or () if name not in sites]:
+        raise ValueError(f"there are no ranks of {unknown}, only of {list(sites)}.")
+    return {name: _elements(sites[name]) for name in var_names or sites}
 
 
 def p_value(ranks: Array) -> float:
