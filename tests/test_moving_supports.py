@@ -98,3 +98,23 @@ def test_values_of_a_process_are_those_of_the_collapsed_program() -> None:
     row = table.sel(posterior="whitened")
     assert row["mean_error_max"] < 5 * row["mean_error_max_mcse"]
     assert 0.8 < row["sd_ratio_min"] <= row["sd_ratio_max"] < 1.25
+
+
+def test_other_sites_of_mixed_membership_follow_their_bounds() -> None:
+    """Origins are counted; the sites that Dirichlet parameters depend on are drawn by NUTS, between sweeps."""
+
+    def mixed(document: Any) -> None:
+        top = numpyro.sample("top", dist.Normal(0.0, 1.0))
+        log_alpha = numpyro.sample("log_alpha", dist.TruncatedNormal(0.0, 1.0, high=top))
+        with numpyro.plate("topic", 2):
+            topics = numpyro.sample("topics", dist.Dirichlet(jnp.ones(3)))
+        with numpyro.plate("document", 3):
+            shares = numpyro.sample("shares", dist.Dirichlet(jnp.full(2, jnp.exp(log_alpha))))
+        with numpyro.plate("token", len(document)):
+            z = numpyro.sample("z", dist.Categorical(shares[document]))
+            numpyro.sample("word", dist.Categorical(topics[z]))
+
+    data = {"document": np.array([0, 0, 0, 1, 1, 1, 1, 2, 2]), "word": np.array([0, 0, 1, 2, 2, 2, 1, 0, 2])}
+    method = bl.Gibbs(num_samples=500, counts=True)
+    posterior = bl.fit(0, mixed, data, method, progress=False)["posterior"]
+    assert (posterior["log_alpha"] < posterior["top"]).all()

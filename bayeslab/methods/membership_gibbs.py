@@ -121,8 +121,9 @@ class MembershipGibbs:
         found, (key, *keys) = self.found, jax.random.split(state.key, 4)
         others, kernel = {}, None
         if found.others:
-            kernel, _ = self._kernel(keys[0], data, state.weights, state.components)
-            others = kernel.postprocess_fn((data, state.weights, state.components), {})(state.others.z)
+            before = (data, state.weights, state.components)
+            kernel, _ = self._kernel(keys[0], *before)
+            others = kernel.get_constrain_fn(before, {})(state.others.z)
         prior = priors(found, self.structure, data, others)
         counts = layout(found.shape).drawn(keys[0], state.weights, state.components, data.packed, found.shape)
         of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
@@ -132,7 +133,7 @@ class MembershipGibbs:
         if kernel is not None:
             now = (data, weights, components)
             new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
-            others = {name: kernel.postprocess_fn(now, {})(new.z)[name] for name in found.others}
+            others = kernel.get_constrain_fn(now, {})(new.z)
             stats = {name: value for name, value in kernel_stats(new).items() if name != "lp"}
         samples = found.named(weights, components) | others
         if found.known:
@@ -176,8 +177,9 @@ class MembershipGibbs:
 
     def _kernel(self, key: Array, data: Counted, weights: Array, components: Array) -> tuple[MCMCKernel, Any]:
         """Of the other sites, and its first state."""
-        bound = whole(self.structure, data)
-        kernel = NUTSKernel(dense_pays(bound, self.found.others), 0.8, 10)(Others(self.found, self.structure))
+        bound, others = whole(self.structure, data), self.found.others
+        moving = not set(others).isdisjoint(bound.moving)
+        kernel = NUTSKernel(dense_pays(bound, others), 0.8, 10, moving)(Others(self.found, self.structure))
         return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, weights, components), {})
 
 
