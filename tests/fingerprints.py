@@ -1,0 +1,59 @@
+"""Prints what every method gives for one seed as digests of its arrays, in the order or in the reverse of its table."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import jax
+from numpyro.infer import BarkerMH
+from xarray import DataTree
+
+import bayeslab as bl
+from bayeslab.models import gaussian_hmm, gaussian_mixture, normal_gamma, structure_admixture
+
+SMALL = {"num_warmup": 20, "num_samples": 20, "num_chains": 2}
+
+
+def fitted(lecture, method) -> DataTree:
+    return bl.fit(5, lecture.model, lecture.example(), method, progress=False)
+
+
+def predicted() -> DataTree:
+    return bl.predict(6, normal_gamma.model, normal_gamma.example(), fitted(normal_gamma, bl.Exact(num_samples=20)))
+
+
+def ranked() -> DataTree:
+    return bl.sbc(7, normal_gamma.model, normal_gamma.example(), bl.Gibbs(**SMALL), 10, progress=False)
+
+
+RUNS: dict[str, Callable[[], DataTree]] = {
+    "Exact": partial(fitted, normal_gamma, bl.Exact(num_samples=20)),
+    "NUTS": partial(fitted, normal_gamma, bl.NUTS(**SMALL)),
+    "NUTS, states recovered": partial(fitted, gaussian_hmm, bl.NUTS(**SMALL)),
+    "MCMC": partial(fitted, normal_gamma, bl.MCMC(BarkerMH, **SMALL)),
+    "Gibbs": partial(fitted, gaussian_mixture, bl.Gibbs(**SMALL)),
+    "Gibbs, counts": partial(fitted, structure_admixture, bl.Gibbs(**SMALL, counts=True)),
+    "EM": partial(fitted, gaussian_mixture, bl.EM()),
+    "MAP": partial(fitted, normal_gamma, bl.MAP()),
+    "MeanField": partial(fitted, gaussian_mixture, bl.MeanField(num_samples=20)),
+    "SVI": partial(fitted, normal_gamma, bl.SVI(num_samples=20)),
+    "Laplace": partial(fitted, normal_gamma, bl.Laplace(num_samples=20)),
+    "predict": predicted,
+    "sbc": ranked,
+}
+
+
+def digest(tree: DataTree) -> str:
+    found = hashlib.sha256()
+    for group in sorted(tree.children):
+        for name, array in sorted(tree[group].data_vars.items()):
+            found.update(f"{group} {name} {array.dtype} {array.dims} {array.shape}".encode() + array.values.tobytes())
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_platforms", "cpu")
+    names = list(RUNS)[:: int(sys.argv[1])]
+    print(json.dumps({name: digest(RUNS[name]()) for name in names}))
