@@ -23,10 +23,13 @@ shutil.copy(HERE.parent / "benchmarks" / "README.md", HERE / "benchmarks.md")
 project = "bayeslab"
 author = "the bayeslab authors"
 release = importlib.metadata.version("bayeslab")
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx-mathjax-offline"]  # formulas are set without a network
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 html_theme = "furo"
 html_title = f"bayeslab {release}"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_show_copyright = False
 nb_execution_mode = "off"  # notebooks are committed executed
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
