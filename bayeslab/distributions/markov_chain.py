@@ -93,7 +93,8 @@ class MarkovChain(Distribution):
             raise ValueError(f"a path of shape {path.shape} does not fit; expected (..., {self.num_steps})")
         steps = path[..., :-1], path[..., 1:]
         if self.transition_probs.shape[-3] == 1:
-            moves = _entries(log(self.transition_probs), *steps)
+            table = jax.lax.optimization_barrier(log(self.transition_probs))  # or its logs are taken at every step
+            moves = _entries(table, *steps)
         else:
             moves = log(_entries(self.transition_probs, *steps))
         if self._moving is not None:
