@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+
+from .arguments import ROOM, positive, shown, sizes, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +38,10 @@ def documents(
     else:
         table = _from_lists(source, words, names)
     document, word, count = table
-    if not count.sum():
+    if not count.any():
         raise ValueError("the documents have no word.")
+    if (total := count.sum(dtype=float)) > ROOM:
+        raise ValueError(f"the documents have {total:g} words in all; expected counts that memory can hold.")
     tokens = pd.RangeIndex(count.sum(), name="token")
     repeated = {"document": document.repeat(count), "word": word.repeat(count)}
     columns = {name: pd.Series(codes, tokens, name=name) for name, codes in repeated.items()}
@@ -57,16 +61,15 @@ def simulated_documents(
     """Simulated counts (document, word), with the topics (topic, word) and the shares (document, topic) behind them.
 
     num_tokens: of every document. alpha, concentration: of the Dirichlet distributions of shares and topics.
-    Raises ValueError for numbers below 1 and concentrations that are not positive.
+    Raises ValueError for numbers below 1, concentrations that are not positive and seeds below 0, TypeError for what is
+    no number.
     """
-    sizes = {"num_documents": num_documents, "num_tokens": num_tokens, "num_words": num_words, "num_topics": num_topics}
-    for name, number in sizes.items():
-        if number < 1:
-            raise ValueError(f"{name} is {number}; expected at least 1.")
-    for name, value in {"alpha": alpha, "concentration": concentration}.items():
-        if not value > 0:
-            raise ValueError(f"{name} is {value}; expected a positive number.")
-    rng = np.random.default_rng(seed)
+    num_documents, num_words, num_topics = sizes(
+        num_documents=num_documents, num_words=num_words, num_topics=num_topics
+    )
+    (num_tokens,) = sizes(num_tokens=num_tokens)
+    alpha, concentration = positive("alpha", alpha), positive("concentration", concentration)
+    rng = np.random.default_rng(whole("seed", seed, 0))
     topics = rng.dirichlet(np.full(num_words, concentration), num_topics)
     shares = rng.dirichlet(np.full(num_topics, alpha), num_documents)
     probabilities = shares @ topics
@@ -92,13 +95,15 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
     import pandas as pd
     from scipy.sparse import coo_array
 
+    if isinstance(source, xr.DataArray) and (source.dims[0] == "word" or source.dims[1] == "document"):
+        raise ValueError(f"the matrix has dimensions {shown(source.dims)}; expected (document, word), so transpose it")
     rows, columns = _axes(source)
     values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"the matrix of counts holds {values.dtype}; expected whole numbers from 0")
     if np.ma.isMaskedArray(source) and np.ma.getmaskarray(source).any():
         raise ValueError("the matrix of counts has masked entries; expected whole numbers from 0")
-    matrix = coo_array(values.astype(float) if values.dtype.kind == "f" else values)
+    matrix = coo_array(values.astype(float if values.dtype.kind == "f" else values.dtype.newbyteorder("=")))
     size = dict(zip(("documents", "words"), matrix.shape, strict=True))
     labels = []
     for (axis, length), named, found in zip(size.items(), (names, words), (rows, columns), strict=True):
@@ -152,7 +157,7 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
 
     tokens = pd.Series([word for document in each.values() for word in document], dtype=object)
     lengths = [len(document) for document in each.values()]
-    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), _index(each, "documents"))
+    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), _index(list(each), "documents"))
     if (missing := tokens.isna().to_numpy()).any():
         raise ValueError(f"document {_shown(document[missing][0])} has a missing word; leave it out")
     return document, _coded(tokens, words, "word", document), np.ones(len(tokens), int)
@@ -181,9 +186,11 @@ def _index(names: Any, what: str) -> pd.Index:
     import pandas as pd
 
     try:
+        if isinstance(names, str | Mapping | Set):
+            raise TypeError
         found = pd.Index(list(names), tupleize_cols=False)
         hash(tuple(found))
-    except TypeError:
+    except (TypeError, NotImplementedError):
         raise TypeError(f"names of {what} must be text or numbers in a list, but are {type(names).__name__}") from None
     twice = found[found.duplicated()]
     if len(twice):
@@ -199,13 +206,15 @@ def _coded(
     """As categories: those allowed, or those that it has; else all that occur, in order."""
     import pandas as pd
 
-    if allowed is None:
-        try:
+    if isinstance(column.dtype, np.dtype):
+        column = column.astype(column.dtype.newbyteorder("="))
+    categories = None if allowed is None else _index(allowed, f"{what}s")
+    try:
+        if categories is None:
             return pd.Categorical(column)
-        except TypeError:
-            raise TypeError(f"a {what} must be text or a number, but one is neither") from None
-    categories = _index(allowed, f"{what}s")
-    codes = categories.get_indexer(pd.Index(column))
+        codes = categories.get_indexer(pd.Index(column, tupleize_cols=False))
+    except TypeError:
+        raise TypeError(f"a {what} must be text or a number, but one is neither") from None
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         where = "" if document is None else f" of document {_shown(document[unknown[0]])}"

@@ -7,6 +7,7 @@ import xarray as xr
 
 from bayeslab.entries import MISSING
 
+from .arguments import share, whole
 from .genotype_form import check_form
 
 BLOCK = 2**21
@@ -50,18 +51,14 @@ def filter_genotypes(
     attrs has removed_individuals_missing, removed_loci_missing, removed_loci_one_allele, removed_loci_rare,
     removed_loci_near and removed_loci_linked, summed over all filterings since the file was read.
     Raises ValueError for thresholds outside of 0 to 1, a Dataset of another form, thinning without positions, and where
-    nothing is left, with the number that each filter removed.
+    nothing is left, with the number that each filter removed; TypeError for what is no Dataset or number.
     """
-    shares = {
-        "max_missing_individual": max_missing_individual,
-        "max_missing_locus": max_missing_locus,
-        "min_minor_allele_frequency": min_minor_allele_frequency,
-        "max_r2": 1.0 if max_r2 is None else max_r2,
-    }
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise ValueError(f"{name} is {share}; expected a number from 0 to 1.")
-    if not thin_distance >= 0 or not window >= 2:
+    max_missing_individual = share("max_missing_individual", max_missing_individual)
+    max_missing_locus = share("max_missing_locus", max_missing_locus)
+    min_minor_allele_frequency = share("min_minor_allele_frequency", min_minor_allele_frequency)
+    max_r2 = None if max_r2 is None else share("max_r2", max_r2)
+    thin_distance, window = whole("thin_distance", thin_distance), whole("window", window)
+    if thin_distance < 0 or window < 2:
         raise ValueError(f"thin_distance is {thin_distance} and window {window}; expected at least 0 and 2.")
     check_form(dataset, "the dataset")
     if thin_distance and "position" not in dataset.coords:
@@ -87,11 +84,12 @@ def filter_genotypes(
         removed[name] = int((~passes).sum())
         loci = loci[passes]
         if not len(loci):
-            counts = ", ".join(f"removed_{name} {count}" for name, count in removed.items())
-            raise ValueError(f"no locus is left of {y.shape[1]}: {counts}.")
+            by_filter = ", ".join(f"removed_{name} {count}" for name, count in removed.items())
+            raise ValueError(f"no locus is left of {y.shape[1]}: {by_filter}.")
     found = dataset.isel(individual=individuals, locus=loci)
-    before = {name: int(dataset.attrs.get(f"removed_{name}", 0)) for name in removed}
-    return found.assign_attrs({f"removed_{name}": before[name] + count for name, count in removed.items()})
+    counts = {f"removed_{name}": count for name, count in removed.items()}
+    before = {name: whole(f"attribute {name} of the dataset", dataset.attrs.get(name, 0), 0) for name in counts}
+    return found.assign_attrs({name: before[name] + count for name, count in counts.items()})
 
 
 def _tally(y: np.ndarray, individuals: np.ndarray) -> Tally:
@@ -122,7 +120,7 @@ def _chromosomes(dataset: xr.Dataset, loci: np.ndarray) -> list[np.ndarray]:
     nothing = np.zeros(len(loci), int)
     position = dataset["position"].values[loci] if "position" in dataset.coords else nothing
     chromosome = dataset["chromosome"].values[loci] if "chromosome" in dataset.coords else nothing
-    number = np.unique(chromosome, return_inverse=True)[1]
+    number = np.unique(list(map(str, chromosome.tolist())), return_inverse=True)[1]
     order = np.lexsort((position, number))
     return np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
 

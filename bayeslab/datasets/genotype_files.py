@@ -8,6 +8,7 @@ from typing import Any
 
 import xarray as xr
 
+from .arguments import as_path
 from .genotype_form import check_form, existing
 from .plink import read_plink
 from .structure_text import read_structure
@@ -27,13 +28,13 @@ def read_genotypes(path: str | PathLike[str], **options: Any) -> xr.Dataset:
     Raises FileNotFoundError, TypeError for options that the reader does not have, and ValueError for another suffix and
     for a file that is not what its suffix says.
     """
-    name = Path(path).name.lower()
+    path = as_path(path)
     for suffix, reader in READERS.items():
-        if name.endswith(suffix):
-            return _read(reader, existing(Path(path)), options)
+        if path.name.lower().endswith(suffix):
+            return _read(reader, existing(path), options)
     if Path(f"{path}.bed").is_file():
-        return _read(read_plink, Path(path), options)
-    existing(Path(path))
+        return _read(read_plink, path, options)
+    existing(path)
     raise ValueError(f"{path} has none of the suffixes {', '.join(READERS)} that tell how to read it.")
 
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from pandas.api.types import infer_dtype
 
 from bayeslab.entries import FILL, MISSING
+
+from .arguments import labels, shown
 
 MANY = 127
 """Loci with more alleles than this need integers of two bytes."""
@@ -47,15 +50,19 @@ def genotype_dataset(
 
 def check_form(dataset: xr.Dataset, source: str) -> None:
     """Raise ValueError where a Dataset has not the form that the readers return; source says which one it is."""
+    if not isinstance(dataset, xr.Dataset):
+        raise TypeError(f"{source} is {shown(dataset)}; expected a Dataset of xarray, as read_genotypes gives it.")
     wanted = {"y": ("individual", "locus", "copy"), "alleles": ("locus", "allele")}
     wanted |= {"individual": ("individual",), "locus": ("locus",)}
+    wanted |= {name: ("locus",) for name in ("chromosome", "position") if name in dataset.variables}
     for name, dims in wanted.items():
         found = dataset[name].dims if name in dataset.variables else None
         if found != dims:
             what = "no variable" if found is None else f"dimensions ({', '.join(map(str, found))}) of"
             raise ValueError(f"{source} has {what} {name}; expected {name} ({', '.join(dims)}).")
     y = dataset["y"]
-    if y.dtype.kind != "i" or y.attrs.get(FILL) != MISSING:
+    fill = y.attrs.get(FILL)
+    if y.dtype.kind != "i" or not isinstance(fill, int | float | np.number) or fill != MISSING:
         raise ValueError(
             f"{source} has y of {y.dtype}; expected integers with the attribute {FILL} = {MISSING}, as read_genotypes "
             "gives them, or xarray with mask_and_scale=False."
@@ -63,9 +70,12 @@ def check_form(dataset: xr.Dataset, source: str) -> None:
     if not y.size:
         raise ValueError(f"{source} has y of shape {y.shape}; expected individuals, loci and copies.")
     for dim in ("individual", "locus"):
-        refuse_repeated(dataset[dim].values.tolist(), f"{source} has {dim}", lambda position: f"position {position}")
-    if dataset["alleles"].dtype.kind not in "OUT":
+        names = labels(f"an element of {dim} of {source}", dataset[dim].values.tolist())
+        refuse_repeated(names, f"{source} has {dim}", lambda position: f"position {position}")
+    if infer_dtype(dataset["alleles"].values.ravel(), skipna=False) not in ("string", "empty"):
         raise ValueError(f"{source} has alleles of {dataset['alleles'].dtype}; expected their names as text.")
+    if "position" in dataset.variables and dataset["position"].dtype.kind not in "iu":
+        raise ValueError(f"{source} has position of {dataset['position'].dtype}; expected integers.")
     named = (dataset["alleles"].values != "").sum(1)
     wrong = np.flatnonzero((y.values.max((0, 2)) >= named) | (y.values.min((0, 2)) < MISSING))
     if wrong.size:

@@ -9,6 +9,11 @@ from numpy.typing import ArrayLike
 
 from bayeslab.entries import FILL, MISSING, array_of, numbers
 
+from .arguments import LARGEST, number, positive, sizes, whole
+
+TINY = 1e-300
+"""A sum of numbers from a gamma distribution of so small a shape that floats do not hold them."""
+
 
 def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
     """The data of a model of populations: num_individuals, num_alleles (locus,), ploidy and y.
@@ -18,14 +23,18 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     num_alleles: (locus,); by default up to the largest allele that is there.
     Loci where all that was read is one allele say nothing of populations: they are dropped, with a warning that counts
     them. y comes back as small integers, -1 where a copy was not read, and says so in that attribute.
-    Raises ValueError for another shape, for an allele that is no integer from 0 to its number less one, and for an
-    individual without any data, and says where.
+    Raises ValueError for another shape or order of axes, for an allele that is no integer from 0 to its number less
+    one, and for an individual without any data, and says where.
     """
     if isinstance(y, xr.Dataset) and "y" not in y:
         raise ValueError(f"the Dataset has no variable y, only {sorted(map(str, y.data_vars))}.")
     given = y["y"] if isinstance(y, xr.Dataset) else y
     codes, seen = _codes(given)
     array = given if isinstance(given, xr.DataArray) else xr.DataArray(codes)
+    names = dict(zip(array.dims, ("individual", "locus", "copy"), strict=True))
+    for dim, wanted in names.items():
+        if dim != wanted and wanted in (*array.dims, *array.coords):
+            raise ValueError(f"y has {wanted} elsewhere and dimension {dim} in its place; transpose it, or rename one.")
     empty = np.flatnonzero(~seen.any((1, 2)))
     if empty.size:
         name = array[array.dims[0]].values[empty[0]]
@@ -44,7 +53,6 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     if not varies.all():
         warnings.warn(f"{(~varies).sum()} of {varies.size} loci have a single allele and are dropped.", stacklevel=2)
         codes, alleles = codes[:, varies], alleles[varies]
-    names = dict(zip(array.dims, ("individual", "locus", "copy"), strict=True))
     found = array[:, varies].copy(data=codes).rename(names)
     found = found.assign_coords({dim: found[dim] for dim in found.dims})  # numbers, where there are no names
     found.attrs[FILL] = MISSING
@@ -70,21 +78,28 @@ def simulated_genotypes(
         with concentration (1 - fst) / fst (D. Balding and R. Nichols 1995, Genetica 96:3).
     admixture: of the Dirichlet that shares come from; None for individuals of one population each, in equal numbers.
     missing: the share of copies that were not read, NaN in y.
-    Raises ValueError for numbers below 1 and shares outside of their range.
+    Raises ValueError for numbers below 1, a single allele, shares outside of their range and seeds below 0, TypeError
+    for what is no number.
     """
-    sizes = {"num_individuals": num_individuals, "num_loci": num_loci, "num_populations": num_populations}
-    for name, number in (sizes | {"num_alleles - 1": num_alleles - 1, "ploidy": ploidy}).items():
-        if number < 1:
-            raise ValueError(f"{name} is {number}; expected at least 1.")
-    if not 0 < fst < 1 or not 0 <= missing < 1:
-        raise ValueError(f"fst is {fst} and missing {missing}; expected shares below 1, and fst above 0.")
-    rng = np.random.default_rng(seed)
+    num_alleles = whole("num_alleles", num_alleles, 2)
+    num_individuals, num_loci, num_populations, ploidy, _ = sizes(
+        num_individuals=num_individuals, num_loci=num_loci, num_populations=num_populations, ploidy=ploidy,
+        num_alleles=num_alleles,
+    )  # fmt: skip
+    fst = number("fst", fst, "a number above 0 and below 1", lambda share: 0 < share < 1)
+    missing = number("missing", missing, "a number from 0, below 1", lambda share: 0 <= share < 1)
+    admixture = None if admixture is None else positive("admixture", admixture)
+    rng = np.random.default_rng(whole("seed", seed, 0))
     origin = rng.uniform(0.05, 0.95, (num_loci, num_alleles))
     origin /= origin.sum(-1, keepdims=True)
-    drifted = np.maximum(rng.gamma(np.tile(origin * (1 - fst) / fst, (num_populations, 1, 1))), 1e-12)
+    concentration = np.tile(origin * min((1 - fst) / fst, LARGEST), (num_populations, 1, 1))
+    drifted = rng.gamma(concentration)
+    fixed = drifted.sum(-1) < TINY  # with fst near 1 one allele is left, as likely as it is frequent in the origin
+    race = rng.exponential(1 / concentration[fixed])
+    drifted[fixed] = race == race.min(-1, keepdims=True)
     frequencies = drifted / drifted.sum(-1, keepdims=True)
     if admixture is None:
-        ancestry = np.eye(num_populations)[np.arange(num_individuals) % num_populations]
+        ancestry = (np.arange(num_individuals)[:, None] % num_populations == np.arange(num_populations)).astype(float)
     else:
         ancestry = rng.dirichlet(np.full(num_populations, admixture), num_individuals)
     below = np.cumsum(np.einsum("ik,klj->ilj", ancestry, frequencies), -1)[:, :, None]
@@ -107,8 +122,9 @@ def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     if values.dtype.kind not in "iufb":
         raise TypeError(f"y holds {values.dtype}, where numbers of alleles are expected.")
     whole = np.where(seen, values, 0)
-    _refuse((whole < 0) | (whole != np.floor(whole)) | np.isinf(whole), whole, "which is no allele; they count from 0")
-    codes = whole.astype(np.min_scalar_type(-max(int(whole.max()), 1)))
+    wrong = (whole < 0) | (whole != np.floor(whole)) | (whole >= 2**53)
+    _refuse(wrong, whole, "which is no allele; they count from 0")
+    codes = whole.astype(np.min_scalar_type(-1 - int(whole.max())))
     codes[~seen] = MISSING
     return codes, seen
 

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from .arguments import labels
+
 LETTERS = "ACTG"  # in the order of the lecture
 
 
@@ -36,12 +38,12 @@ def motif_data(sequences: Mapping[str, str]) -> dict[str, Any]:
         raise ValueError(f"motif {first!r} is empty: give sequences of at least one letter.")
 
     codes = np.array([[LETTERS.index(letter) for letter in sequence] for sequence in sequences.values()])
-    labels = {"motif": list(sequences), "position": np.arange(1, length + 1)}
+    axes = {"motif": labels("a motif", sequences), "position": np.arange(1, length + 1)}
     return {
         "num_motifs": len(sequences),
         "num_positions": length,
         "alpha": xr.DataArray(np.ones(len(LETTERS)), {"letter": list(LETTERS)}),
-        "y": xr.DataArray(codes, labels),
+        "y": xr.DataArray(codes, axes),
     }
 
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 from bayeslab.entries import MISSING
 
+from .arguments import as_path
 from .genotype_form import columns_of_lines, counted, existing, genotype_dataset, locus_names, refuse_repeated
 
 MAGIC = bytes([0x6C, 0x1B])
@@ -36,7 +37,7 @@ def read_plink(path: str | PathLike[str]) -> xr.Dataset:
     Raises FileNotFoundError where one of the files is missing, ImportError without bed-reader, and ValueError for files
     that are damaged or do not belong together, and for individuals and loci that cannot be told apart.
     """
-    path = Path(path)
+    path = as_path(path)
     bed = existing(path if path.suffix.lower() == ".bed" else Path(f"{path}.bed"))
     loci, locus_lines = _table(bed.with_suffix(".bim"))
     people, people_lines = _table(bed.with_suffix(".fam"))

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from .arguments import require_flags
+
 
 def regression_data(
     frame: pd.DataFrame, target: str, *, intercept: bool = True, standardise: bool = True
@@ -28,6 +30,7 @@ def regression_data(
     y_centre and y_scale say it for y. Weights of the rows: data.assign(weights=("row", numbers)).
     Raises TypeError for what is no DataFrame, ValueError for a table that cannot be coded.
     """
+    require_flags(intercept=intercept, standardise=standardise)
     frame = _checked(frame)
     _require(frame, [str(target)], "target ")
     response = _numbers(frame[str(target)], "target")
@@ -127,6 +130,13 @@ class Feature(NamedTuple):
     def name(self) -> str:
         return {"intercept": "intercept", "number": self.column, "level": f"{self.column}[{self.level}]"}[self.kind]
 
+    @property
+    def is_right(self) -> bool:
+        """Whether it can be one: what it was read from could be anything."""
+        is_text = all(isinstance(text, str) for text in self[:4]) and self.kind in ("intercept", "number", "level")
+        is_number = all(isinstance(number, float) and np.isfinite(number) for number in self[4:])
+        return is_text and is_number and self.scale > 0
+
     def values(self, frame: pd.DataFrame) -> np.ndarray:
         """This column of x (row,) for the rows of a table."""
         if self.kind == "intercept":
@@ -158,10 +168,15 @@ def _features_of(data: Mapping[Any, Any]) -> list[Feature]:
     """How the columns of data["x"] were made, from its coordinates."""
     if not isinstance(data, Mapping):
         raise TypeError(f"data are what regression_data returned, not {type(data).__name__}.")
-    coords = getattr(data["x"], "coords", {}) if "x" in data else {}
-    if not set(Feature._fields) <= set(coords):
-        raise ValueError("data does not say how its x was coded: make it with regression_data.")
-    return [Feature(*one) for one in zip(*(coords[field].values.tolist() for field in Feature._fields), strict=True)]
+    coords = data["x"].coords if isinstance(data.get("x"), xr.DataArray) else {}
+    dims = dict.fromkeys(Feature._fields, ("feature",)) | dict.fromkeys(("y_centre", "y_scale"), ())
+    if all(name in coords and coords[name].dims == axes for name, axes in dims.items()):
+        columns = (coords[name].values.tolist() for name in Feature._fields)
+        features = [Feature(*one) for one in zip(*columns, strict=True)]
+        scales = Feature("number", centre=coords["y_centre"].item(), scale=coords["y_scale"].item())
+        if all(one.is_right for one in (*features, scales)):
+            return features
+    raise ValueError("data does not say how its x was coded: make it with regression_data.")
 
 
 def _coded(frame: pd.DataFrame, features: list[Feature]) -> np.ndarray:
@@ -197,7 +212,7 @@ def _floats(column: pd.Series) -> pd.Series:
 def _require(frame: pd.DataFrame, names: Iterable[str], role: str) -> None:
     for name in names:
         if name not in frame.columns:
-            raise ValueError(f"there is no {role}column {name!r}{_suggestion(name, list(frame.columns))}")
+            raise ValueError(f"there is no {role}column {repr(name)[:100]}{_suggestion(name, list(frame.columns))}")
 
 
 def _suggestion(name: str, known: list[str]) -> str:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from .arguments import sizes, whole
+
 
 def nile() -> xr.DataArray:
     """Annual flow (year,) of the Nile at Aswan, 1871 to 1970, in 10^8 cubic metres.
@@ -26,8 +28,10 @@ def simulated_track(num_steps: int, *, seed: int = 0) -> dict[str, Any]:
 
     A state is a position and a velocity, to the east and to the north, in km and km a minute; y (step, direction) are
     measured positions, one a minute. Velocities change by N(0, 0.02^2) a minute, measurements are off by N(0, 0.3^2).
+    Raises ValueError for a number below 1 and a seed below 0, TypeError for what is no integer.
     """
-    rng = np.random.default_rng(seed)
+    (num_steps,) = sizes(num_steps=num_steps)
+    rng = np.random.default_rng(whole("seed", seed, 0))
     matrix = np.eye(4) + np.eye(4, k=2)
     # White noise in the acceleration, integrated over a minute.
     covariance = 0.02**2 * np.kron([[1 / 3, 1 / 2], [1 / 2, 1]], np.eye(2))

@@ -12,6 +12,7 @@ import xarray as xr
 
 from bayeslab.entries import MISSING
 
+from .arguments import as_path, require_flags, whole
 from .genotype_form import MANY, columns_of_lines, counted, existing, genotype_dataset, refuse_repeated
 
 Line = tuple[int, list[str]]
@@ -20,6 +21,10 @@ Line = tuple[int, list[str]]
 INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 LENGTH = 10
 """Where all other alleles are at least this, they are lengths, and 0 is none."""
+
+
+WIDEST = 2**20
+"""How many copies or columns an option may ask for."""
 
 
 class Layout(NamedTuple):
@@ -68,11 +73,22 @@ def read_structure(
         this order (LABEL, POPDATA, POPFLAG, LOCDATA, PHENOTYPE, EXTRACOLS); extra ones are passed over. Without labels
         individuals are numbered from 1.
     Raises FileNotFoundError, and ValueError that names the line where the file is not as these options say, or where
-    they leave open what it says: a wrong reading would look like genotypes.
+    they leave open what it says: a wrong reading would look like genotypes; TypeError for an option of another type.
     """
+    ploidy, extra_columns = whole("ploidy", ploidy, most=WIDEST), whole("extra_columns", extra_columns, most=WIDEST)
+    num_loci = None if num_loci is None else whole("num_loci", num_loci, most=2**31)
     if ploidy < 1 or extra_columns < 0 or (num_loci is not None and num_loci < 1):
-        raise ValueError("ploidy and num_loci are at least 1, and extra_columns at least 0.")
-    path = existing(Path(path))
+        raise ValueError(
+            "ploidy and num_loci are at least 1, and extra_columns at least 0, but they are "
+            f"{ploidy}, {num_loci} and {extra_columns}."
+        )
+    missing = whole("missing", missing)
+    require_flags(
+        one_row=one_row, recessive_alleles=recessive_alleles, map_distances=map_distances, phase_rows=phase_rows,
+        labels=labels, populations=populations, population_flags=population_flags, locations=locations,
+        phenotypes=phenotypes, marker_names=marker_names is not None and marker_names,
+    )  # fmt: skip
+    path = existing(as_path(path))
     there = {
         "individual": labels,
         "population": populations,

@@ -4,6 +4,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from .arguments import LARGEST, number, sizes, whole
+
 
 def diabetes() -> pd.DataFrame:
     """442 patients: age, sex, bmi, bp, six blood serum values, and progression of diabetes after a year.
@@ -83,11 +85,12 @@ def half_moons(num_rows: int, noise: float = 0.25, seed: int = 0) -> xr.Dataset:
     """Points x (row, input) of two half-moons that interlock, and which of the two, y (row,), 0 or 1.
 
     noise: standard deviation of the points about their moons, whose radius is 1. Simulated by scikit-learn.
+    Raises ValueError for fewer rows than moons, noise below 0 and seeds from 2^32, TypeError for what is no number.
     """
     from sklearn.datasets import make_moons
 
-    if num_rows < 2:
-        raise ValueError(f"num_rows is {num_rows}; expected at least 2, one for each moon")
-    x, y = make_moons(num_rows, noise=noise, random_state=seed)
+    (num_rows,) = sizes(num_rows=whole("num_rows", num_rows, 2))
+    noise = number("noise", noise, f"a number from 0 to {LARGEST:g}", lambda found: 0 <= found <= LARGEST)
+    x, y = make_moons(num_rows, noise=noise, random_state=whole("seed", seed, 0, 2**32 - 1))
     coords = {"row": np.arange(num_rows), "input": ["across", "up"]}
     return xr.Dataset({"x": (("row", "input"), x), "y": ("row", y)}, coords)

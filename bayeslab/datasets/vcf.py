@@ -15,6 +15,7 @@ import xarray as xr
 
 from bayeslab.entries import MISSING
 
+from .arguments import as_path, require_flags
 from .genotype_form import MANY, counted, existing, genotype_dataset, locus_names, refuse_repeated
 
 BLOCK = 2**21
@@ -58,7 +59,8 @@ def read_vcf(path: str | PathLike[str], *, passed_only: bool = False) -> xr.Data
     Raises FileNotFoundError, ImportError without cyvcf2, and ValueError that names the line for a file that is damaged,
     cut off or no VCF, for a site without genotypes and for names that cannot be told apart.
     """
-    path = existing(Path(path))
+    require_flags(passed_only=passed_only)
+    path = existing(as_path(path))
     contents = _contents(path)
     file = _opened(path)
     samples = list(file.samples)
