@@ -12,7 +12,6 @@ WITH_PYTHONS = PATH="$$(ls -d "$(PYENV)"/versions/*/bin 2>/dev/null | sort -rV |
 LOCK := --quiet --universal --python-version 3.12 --upgrade --no-header --no-annotate
 PARALLEL := -n 2 --dist worksteal
 STEPS := environment lint types tests notebooks
-BENCHMARKS := nuts.py first_posterior.py gibbs.py mean_field.py hidden_markov.py mixture.py gaussian_processes.py
 
 export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
@@ -62,11 +61,10 @@ calibration: .venv/.ready
 catalogue: .venv/.ready
 	.venv/bin/python benchmarks/catalogue.py
 
-# Prints tables of ratios beside the peers that are there: an hour. benchmarks/README.md says how to get peers.
+# Writes the tables of benchmarks/README.md, beside the peers that are there: an hour and a half.
+# ONLY="nuts.py gibbs.py" renews some. benchmarks/README.md says how to get peers.
 bench: .venv/.ready
-	@for script in $(BENCHMARKS); do \
-	    echo "== $$script"; .venv/bin/python benchmarks/$$script || exit 1; \
-	done
+	.venv/bin/python benchmarks/renew.py $(ONLY)
 
 docs: .venv/.docs
 	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from problems import diabetes
+from tables import note, number, spread, table
 
 FIT = """
 import sys
@@ -38,8 +39,8 @@ PROCESSES = {
 """Name -> a program, and the folder of its compilation cache."""
 
 RATIOS = [
-    ("fit, nothing compiled", "import numpyro, arviz", "at most 1.3"),
-    ("fit, persistent cache", "import numpyro, arviz", "below 1"),
+    ("fit, nothing compiled", "import numpyro, arviz", "at most 1.3 (wall)"),
+    ("fit, persistent cache", "import numpyro, arviz", "below 1 (wall)"),
 ]
 
 
@@ -67,18 +68,17 @@ def main() -> None:
             np.save(folder / f"{entry}.npy", array)
         for program, cache in PROCESSES.values():  # fills the caches of files and of compiled programs
             spent(program, cache, folder)
-        runs = [{name: spent(*process, folder) for name, process in PROCESSES.items()} for _ in range(rounds)]
+        runs = []
+        for done in range(rounds):
+            runs.append({name: spent(*process, folder) for name, process in PROCESSES.items()})
+            note(f"{done + 1} of {rounds} rounds")
     found = {name: np.array([run[name] for run in runs]) for name in PROCESSES}
-    print(f"{'medians':36}{'wall s':>9}{'CPU s':>9}")
-    for name, seconds in found.items():
-        wall, cpu = np.median(seconds, axis=0)
-        print(f"{name:36}{wall:9.2f}{cpu:9.2f}")
-    print(f"\n{'ratios within a round':36}{'wall':>9}{'CPU':>9}   target")
-    for name, against, target in RATIOS:
-        wall, cpu = np.median(found[name] / found[against], axis=0)
-        print(f"{name:36}{wall:9.2f}{cpu:9.2f}   {target}")
-    wall, cpu = np.median(found["import numpyro, bayeslab"] - found["import numpyro"], axis=0)
-    print(f"{'bayeslab adds to numpyro, seconds':36}{wall:9.2f}{cpu:9.2f}   below 0.5")
+    table(["", "wall s", "CPU s"], [[name, *map(number, np.median(each, axis=0))] for name, each in found.items()])
+    ratios = [(f"{name}, to {against}", found[name] / found[against], goal) for name, against, goal in RATIOS]
+    added = found["import numpyro, bayeslab"] - found["import numpyro"]
+    ratios.append(("seconds that bayeslab adds to `import numpyro`", added, "below 0.5"))
+    rows = [[name, *map(spread, each.T), goal] for name, each, goal in ratios]
+    table(["within a round", "wall", "CPU", "goal"], rows)
 
 
 if __name__ == "__main__":

@@ -2,166 +2,87 @@
 
     python benchmarks/gaussian_processes.py gradient    # 2,225 rows, four kernels, covariance matrix
     python benchmarks/gaussian_processes.py line        # 100,000 rows, Matern 3/2, state space
-    python benchmarks/gaussian_processes.py nuts        # 500 rows, five parameters, four chains
+    python benchmarks/gaussian_processes.py nuts        # 500 rows, five parameters, two chains
 
-Pin it to one core and let nothing spin: taskset -c 0, XLA_FLAGS="--xla_cpu_multi_thread_eigen=false
-intra_op_parallelism_threads=1". Times are CPU seconds, medians of interleaved runs.
+CPU seconds on one core, float64. README.md says what is measured.
 """
 
-import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import numpyro
-import numpyro.distributions as dist
 
-import bayeslab as bl
-from bayeslab import kernels
-from bayeslab.distributions import GaussianProcess
-from bayeslab.solvers import Dense, StateSpace
+from race import arguments, pin
+from tables import note, spread, table
 
-ROUNDS = 7
-PARAMETERS = np.log([1.0, 10.0, 0.5, 1.2, 0.3, 1.0, 0.8, 0.2])
+EVIDENCE = {
+    "gradient": "2,225 rows, four kernels, covariance matrix",
+    "line": "100,000 rows, Matérn 3/2, state space",
+}
+NAMES = ["amplitude", "lengthscale", "level", "sigma"]
 
 
 def main() -> None:
+    parser = arguments(__doc__, rounds=7)
+    parser.add_argument("what", choices=[*EVIDENCE, "nuts"])
+    options = parser.parse_args()
+    pin(options.core)
+
+    import jax  # which counts the cores
+
     jax.config.update("jax_enable_x64", True)
-    {"gradient": gradient, "line": line, "nuts": nuts}[sys.argv[1]]()
+    if options.what == "nuts":
+        sampled(options.rounds)
+    else:
+        derived(options.what, options.rounds)
 
 
-def gradient() -> None:
-    rows = 2225
-    x, y = np.linspace(0, 43, rows), np.random.default_rng(0).normal(size=rows)
-    apart = x[:, None] - x
-    squares, sines = apart**2, np.sin(np.pi * apart) ** 2
+def derived(what: str, rounds: int) -> None:
+    """Milliseconds for a value with its gradient."""
+    import jax
 
-    def ours(logs: Any, x: Any, y: Any) -> Any:
-        e = jnp.exp(logs)
-        smooth, season = kernels.squared_exponential(e[1]), kernels.periodic(1.0, e[3])
-        kernel = e[0] ** 2 * smooth + e[2] ** 2 * season + e[4] ** 2 * kernels.rational_quadratic(e[5], e[6])
-        precision = jnp.full(rows, e[7] ** -2)
-        return Dense().represent(kernel, x).log_mass(precision, y * precision) - rows * logs[7]
+    import gaussian_functions
 
-    def by_hand(logs: Any, squares: Any, sines: Any, y: Any) -> Any:
-        e = jnp.exp(logs)
-        total = e[0] ** 2 * jnp.exp(-squares / (2 * e[1] ** 2)) + e[2] ** 2 * jnp.exp(-2 * sines / e[3] ** 2)
-        total += e[4] ** 2 * (1 + squares / (2 * e[6] * e[5] ** 2)) ** -e[6] + e[7] ** 2 * jnp.eye(rows)
-        lower = jnp.linalg.cholesky(total)
-        white = jax.scipy.linalg.solve_triangular(lower, y, lower=True)
-        return -white @ white / 2 - jnp.log(jnp.diagonal(lower)).sum()
-
-    report({"bayeslab": (ours, (PARAMETERS, x, y)), "plain JAX": (by_hand, (PARAMETERS, squares, sines, y))})
-
-
-def line() -> None:
-    rows = 100_000
-    random = np.random.default_rng(0)
-    x = np.cumsum(random.exponential(size=rows)) / 10
-    y = np.sin(x) + 0.3 * random.normal(size=rows)
-    logs = np.log([1.0, 1.5, 0.3])
-
-    def ours(logs: Any, x: Any, y: Any) -> Any:
-        e = jnp.exp(logs)
-        precision = jnp.full(rows, e[2] ** -2)
-        process = StateSpace().represent(e[0] ** 2 * kernels.matern32(e[1]), x)
-        return process.log_mass(precision, y * precision) - rows * logs[2]
-
-    def by_hand(logs: Any, x: Any, y: Any) -> Any:
-        """A Kalman filter of scalars, in the order of steps that was fastest: moved, then updated."""
-        e = jnp.exp(logs)
-        rate, first, noise = jnp.sqrt(3.0) / e[1], e[0] ** 2, e[2] ** 2
-        second = first * rate**2
-
-        def step(state: Any, row: Any) -> Any:
-            m, s, a, b, c, total = state
-            apart, now = row
-            turn = rate * apart
-            decay = jnp.exp(-turn)
-            p, q, r, t = decay * (1 + turn), decay * apart, -decay * rate * turn, decay * (1 - turn)
-            m, s = p * m + q * s, r * m + t * s
-            u, w = a - first, c - second
-            up, across, down, low = p * u + q * b, p * b + q * w, r * u + t * b, r * b + t * w
-            a, b, c = up * p + across * q + first, up * r + across * t, down * r + low * t + second
-            spread, miss = a + noise, now - m
-            total -= (jnp.log(spread) + miss * miss / spread) / 2
-            one, two = a / spread, b / spread
-            return (m + one * miss, s + two * miss, a - one * a, b - one * b, c - two * b, total), None
-
-        start = (0.0 * first, 0.0 * first, first, 0.0 * first, second, 0.0 * first)
-        return jax.lax.scan(step, start, (jnp.append(0.0, jnp.diff(x)), y))[0][-1]
-
-    report({"bayeslab": (ours, (logs, x, y)), "a filter by hand": (by_hand, (logs, x, y))})
-
-
-def report(cases: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
-    """Values, which must agree, and milliseconds for a value with its gradient."""
     ready = {}
-    for name, (function, arguments) in cases.items():
-        compiled, placed = jax.jit(jax.value_and_grad(function)), jax.device_put(arguments)
-        print(name, *jax.block_until_ready(compiled(*placed)))
+    for name, (function, given) in getattr(gaussian_functions, what)().items():
+        compiled, placed = jax.jit(jax.value_and_grad(function)), jax.device_put(given)
+        note(name, *jax.block_until_ready(compiled(*placed)))
         ready[name] = (compiled, placed)
-    times: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(ROUNDS):
+    times: dict[str, list[float]] = {name: [] for name in ready}
+    for _ in range(rounds):
         for name, (compiled, placed) in ready.items():
-            start = time.process_time()
+            began = time.process_time()
             jax.block_until_ready(compiled(*placed))
-            times[name].append(1000 * (time.process_time() - start))
-    for name, each in times.items():
-        print(f"{name:20s} {np.median(each):8.1f} ms   {min(each):8.1f} to {max(each):8.1f}")
+            times[name].append(1000 * (time.process_time() - began))
+    ours, hand = times["bayeslab"], times["by hand"]
+    row = [f"value and gradient, {EVIDENCE[what]}", spread(ours), spread(hand), spread(np.divide(hand, ours))]
+    table(["", "bayeslab, ms", "by hand in JAX, ms", "by hand, to bayeslab"], [row])
 
 
-def program(x: Any) -> None:
-    amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
-    with numpyro.plate("input", 2):
-        lengthscale = numpyro.sample("lengthscale", dist.InverseGamma(3.0, 2.0))
-    level = numpyro.sample("level", dist.Normal(0.0, 2.0))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
-    f = numpyro.sample("f", GaussianProcess(amplitude**2 * kernels.squared_exponential(lengthscale), x, level))
-    with numpyro.plate("row", len(x)):
-        numpyro.sample("y", dist.Normal(f, sigma))
+def sampled(rounds: int) -> None:
+    """Effective draws per CPU second of whole fits, compilation included."""
+    import gaussian_functions
+
+    rates: dict[str, list[float]] = {}
+    for seed in range(rounds):
+        for name, fit in gaussian_functions.nuts().items():
+            began = time.process_time()
+            tree = fit(seed)
+            seconds = time.process_time() - began
+            ess, rhat = judged(tree)
+            rates.setdefault(name, []).append(ess / seconds)
+            note(f"{name}: R-hat {rhat:.4f}, least ESS {ess:.0f}, {seconds:.0f} CPU s")
+    ours, hand = rates["bayeslab"], rates["by hand"]
+    row = ["least ESS per CPU s, 500 rows", spread(ours), spread(hand), spread(np.divide(ours, hand))]
+    table(["", "bayeslab", "by hand in NumPyro", "bayeslab, to by hand"], [row])
 
 
-def by_hand(x: Any, y: Any) -> None:
-    amplitude = numpyro.sample("amplitude", dist.HalfNormal(2.0))
-    lengthscale = numpyro.sample("lengthscale", dist.InverseGamma(3.0, 2.0).expand([2]))
-    level = numpyro.sample("level", dist.Normal(0.0, 2.0))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1.0))
-    scaled = x / lengthscale
-    covariance = amplitude**2 * jnp.exp(-((scaled[:, None] - scaled) ** 2).sum(-1) / 2)
-    covariance += (sigma**2 + 1e-8) * jnp.eye(len(x))
-    numpyro.sample("y", dist.MultivariateNormal(level * jnp.ones(len(x)), covariance), obs=y)
+def judged(tree: Any) -> tuple[float, float]:
+    """The least ESS and the largest R-hat of a parameter."""
+    import arviz as az  # after NumPyro
 
-
-def nuts() -> None:
-    import arviz as az
-    from numpyro.infer import MCMC, NUTS
-
-    random = np.random.default_rng(0)
-    x = random.uniform(-2, 2, (500, 2))
-    y = np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] + 0.2 * random.normal(size=500)
-    names = ["amplitude", "lengthscale", "level", "sigma"]
-
-    def ours(key: int) -> Any:
-        method = bl.NUTS(num_warmup=500, num_samples=500)
-        return bl.fit(key, bl.collapse(program, "f"), {"x": x, "y": y}, method, progress=False)
-
-    def theirs(key: int) -> Any:
-        run = MCMC(NUTS(by_hand), num_warmup=500, num_samples=500, num_chains=4, chain_method="sequential")
-        run.progress_bar = False
-        run.run(jax.random.PRNGKey(key), x, y)
-        return az.from_numpyro(run)
-
-    for name, fit in (("bayeslab", ours), ("NumPyro by hand", theirs)):
-        start = time.process_time()
-        tree = fit(0)
-        seconds = time.process_time() - start
-        summary = az.summary(tree, var_names=names, round_to="none")
-        ess, rhat = float(summary["ess_bulk"].min()), float(summary["r_hat"].max())
-        print(f"{name:20s} R-hat {rhat:.4f}, least ESS {ess:.0f}, {seconds:.0f} CPU s, {ess / seconds:.2f} / s")
+    summary = az.summary(tree, var_names=NAMES, round_to="none")
+    return float(summary["ess_bulk"].min()), float(summary["r_hat"].max())
 
 
 if __name__ == "__main__":

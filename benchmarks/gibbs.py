@@ -6,11 +6,11 @@ Gibbs and JAGS draw four chains of 200 + 1,000; Exact and NumPy draw 100,000 tim
 says what is measured.
 """
 
-import shutil
 import sys
 
 from problems import PROBLEMS
-from race import HERE, arguments, pin, race, relative, report
+from race import HERE, arguments, jags_installed, pin, race, relative, report
+from tables import goals
 
 GIBBS, EXACT, JAGS, NUMPY = "bayeslab, Gibbs", "bayeslab, Exact", "JAGS, 200 + 1,000", "NumPy, exact posterior"
 GOALS = {"linear_regression": 5, "normal_gamma": 2, "normal_wishart": 5}
@@ -23,17 +23,22 @@ def main() -> None:
     options = parser.parse_args()
     pin(options.core)
     commands = [(name, [sys.executable, str(HERE / "contenders.py")]) for name in (GIBBS, EXACT, NUMPY)]
-    if shutil.which("jags"):
+    if jags_installed():
         commands.append((JAGS, [sys.executable, str(HERE / "peers.py")]))
-    else:
-        print("JAGS is not installed: skipped")
+    rows = []
     for problem in options.problem or GOALS:
         found = race(commands, problem, PROBLEMS[problem](), options.rounds)
         report(problem, found, JAGS)
-        if {GIBBS, JAGS} <= found.keys():
-            print(f"Gibbs to JAGS  {relative(found, GIBBS, JAGS):7.2f}   target: at least {GOALS[problem]}")
-        if {EXACT, NUMPY} <= found.keys():
-            print(f"NumPy to Exact {relative(found, NUMPY, EXACT):7.2f}   target: at most 5")
+        ratios = [
+            ("Gibbs to JAGS", GIBBS, JAGS, f"at least {GOALS[problem]}"),
+            ("NumPy to Exact", NUMPY, EXACT, "at most 5"),
+        ]
+        rows += [
+            (f"{problem}, {ratio}", relative(found, name, against), goal)
+            for ratio, name, against, goal in ratios
+            if {name, against} <= found.keys()
+        ]
+    goals(rows)
 
 
 if __name__ == "__main__":

@@ -9,226 +9,60 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 
-CALLS = 7
-GAUSSIAN = {"gaussian 100,000": 100_000, "gaussian 1,000,000": 1_000_000}
+from race import HERE, arguments, installed, pin
+from tables import note, number, spread, table
+
+PAIRS = [("bayeslab", "dynamax"), ("bayeslab, float64", "hmmlearn, float64")]
+"""Who is compared, in one precision and in the other."""
+
+Times = dict[str, dict[str, float]]
+"""Problem -> computation -> milliseconds."""
 
 
 def main() -> None:
-    from race import ONE_CORE, arguments
-
-    parser = arguments(__doc__)
+    parser = arguments(__doc__, rounds=3)
     parser.add_argument("--peers", default=".tools/hmm/bin/python", help="Python with dynamax and hmmlearn")
     options = parser.parse_args()
-    contenders = {
-        "bayeslab": (sys.executable, "float32"),
-        "dynamax": (options.peers, "float32"),
-        "bayeslab, float64": (sys.executable, "float64"),
-        "hmmlearn, float64": (options.peers, "float64"),
-    }
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in contenders}
-    for _ in range(options.rounds):
-        for name, (python, dtype) in contenders.items():
-            command = [python, __file__, "--work", name.split(",")[0], dtype]
-            environment = os.environ | ONE_CORE | {"JAX_ENABLE_X64": "1" if dtype == "float64" else "0"}
-            pinned = ["taskset", "-c", str(options.core), *command]
-            done = subprocess.run(pinned, env=environment, stdout=subprocess.PIPE, text=True)
-            if done.returncode:
-                print(f"{name} did not run")
-                continue
-            for cell, value in json.loads(done.stdout.splitlines()[-1]).items():
-                found[name].setdefault(cell, []).append(value)
-    cells = found["bayeslab"]
-    for cell in cells:
-        print(f"{cell:38}", *(f"{n}: {np.median(v[cell]):8.2f}" for n, v in found.items() if cell in v), sep="   ")
+    pin(options.core)
+    contenders: dict[str, str] = {}
+    for ours, theirs in PAIRS:
+        contenders[ours] = sys.executable
+        if installed(theirs, options.peers, theirs.partition(",")[0]):
+            contenders[theirs] = options.peers
+    found: dict[str, list[Times]] = {name: [] for name in contenders}
+    for done in range(options.rounds):
+        for name, python in contenders.items():
+            found[name].append(timed(name, python))
+        note(f"{done + 1} of {options.rounds} rounds")
+    pairs = [[name for name in pair if name in found] for pair in PAIRS]
+    for problem, computations in found["bayeslab"][0].items():
+        columns = [problem]
+        for ours, *theirs in pairs:
+            columns += [f"{ours}, ms", *(each for name in theirs for each in (f"{name}, ms", f"ratio to {ours}"))]
+        rows = [[one, *(cell for pair in pairs for cell in cells(pair, found, problem, one))] for one in computations]
+        table(columns, rows)
 
 
-def fastest(call) -> float:
-    """CPU milliseconds."""
-    call()
-    times = []
-    for _ in range(CALLS):
-        began = time.process_time()
-        call()
-        times.append(time.process_time() - began)
-    return 1e3 * min(times)
+def timed(name: str, python: str) -> Times:
+    """What a fresh process of a contender takes."""
+    library, _, dtype = name.partition(", ")
+    environment = os.environ | {"JAX_ENABLE_X64": "1" if dtype else "0"}
+    command = [python, str(HERE / "recursions.py"), library, dtype or "float32"]
+    return json.loads(subprocess.check_output(command, env=environment, text=True).splitlines()[-1])
 
 
-def problem(dtype):
-    """Parameters with four states, and series drawn without them: times do not depend on the values."""
-    rng = np.random.default_rng(0)
-    start, moves = np.ones(4) / 4, rng.dirichlet(2 * np.ones(4), 4)
-    mean, sd = np.array([-2.0, -0.5, 0.5, 2.0]), np.array([0.5, 1.0, 1.5, 1.0])
-    series = {name: rng.normal(size=size).astype(dtype) for name, size in GAUSSIAN.items()}
-    root = rng.normal(size=(4, 3, 3))
-    plane = rng.normal(size=(4, 3)), root @ root.mT + np.eye(3), rng.normal(size=(100_000, 3)).astype(dtype)
-    symbols = rng.dirichlet(np.ones(8)), rng.dirichlet(np.ones(8), 8), rng.dirichlet(np.ones(30), 8)
-    return (start, moves, mean, sd), series, plane, (*symbols, rng.integers(0, 30, (200, 500)))
-
-
-def work_of_bayeslab(dtype):
-    import jax
-    import jax.numpy as jnp
-    from numpyro.distributions import Normal
-
-    from bayeslab import MarkovChain
-
-    def on(device_call, *arguments):
-        return lambda: jax.block_until_ready(device_call(*arguments))
-
-    def cells(evidence_of, statistics, start, moves, parameters, data):
-        """evidence_of: (parameters, data) -> (*sequence, step, state)."""
-
-        def chain(start, moves, evidence):
-            return MarkovChain(start, moves, evidence.shape[-2], validate_args=False)
-
-        def log_marginal(start, moves, parameters, data):
-            evidence = evidence_of(parameters, data)
-            return chain(start, moves, evidence).log_marginal(evidence).sum()
-
-        def em(start, moves, parameters, data):
-            evidence = evidence_of(parameters, data)
-            value, (first, counts, states) = jax.value_and_grad(
-                lambda *a: chain(*a).log_marginal(a[2]).sum(), argnums=(0, 1, 2)
-            )(start, moves, evidence)
-            joint = counts * moves
-            flat = states.reshape(-1, states.shape[-1])
-            return value, first * start, joint / joint.sum(-1, keepdims=True), flat.T @ statistics(data)
-
-        def smoothed(start, moves, parameters, data):
-            evidence = evidence_of(parameters, data)
-            return chain(start, moves, evidence).smoothed(evidence)
-
-        def path(start, moves, parameters, data):
-            evidence = evidence_of(parameters, data)
-            return chain(start, moves, evidence).most_probable_path(evidence)
-
-        calls = {
-            "log likelihood": log_marginal,
-            "gradient": jax.value_and_grad(log_marginal, argnums=(0, 1, 2)),
-            "smoothing": smoothed,
-            "Viterbi": path,
-            "EM iteration": em,
-        }
-        arguments = jax.tree.map(jnp.asarray, (start, moves, parameters, data))
-        return {name: fastest(on(jax.jit(call), *arguments)) for name, call in calls.items()}
-
-    (start, moves, mean, sd), series, (means, covariances, points), (first, rows, symbols, text) = problem(dtype)
-    start, moves, mean, sd, first, rows, symbols = (
-        np.asarray(x, dtype) for x in (start, moves, mean, sd, first, rows, symbols)
-    )
-
-    def normal(parameters, x):
-        return Normal(*parameters).log_prob(x[:, None])
-
-    def powers(x):
-        return jnp.stack([jnp.ones_like(x), x, x**2], -1)
-
-    def products(x):
-        """What the log density of a multivariate Normal is linear in."""
-        return jnp.concatenate([jnp.ones((len(x), 1), x.dtype), x, (x[:, :, None] * x[:, None]).reshape(len(x), -1)], 1)
-
-    def multivariate(parameters, x):
-        means, covariances = parameters
-        precision = jnp.linalg.inv(covariances)
-        linear = jnp.einsum("kij,kj->ki", precision, means)
-        constant = -0.5 * (jnp.linalg.slogdet(2 * np.pi * covariances)[1] + (means * linear).sum(-1))
-        columns = jnp.concatenate([constant[:, None], linear, -precision.reshape(len(means), -1) / 2], 1)
-        return products(x) @ columns.T
-
-    result = {}
-    for name, x in series.items():
-        result |= {f"{name}, {k}": v for k, v in cells(normal, powers, start, moves, (mean, sd), x).items()}
-    both = means.astype(dtype), covariances.astype(dtype)
-    more = cells(multivariate, products, start, moves, both, points)
-    result |= {f"3 features 100,000, {k}": v for k, v in more.items()}
-    more = cells(lambda p, x: jnp.log(p).T[x], lambda x: jax.nn.one_hot(x.ravel(), 30), first, rows, symbols, text)
-    return result | {f"200 x 500 symbols, {k}": v for k, v in more.items()}
-
-
-def work_of_dynamax(dtype):
-    import jax
-    import jax.numpy as jnp
-    from dynamax.hidden_markov_model import CategoricalHMM, GaussianHMM
-
-    def cells(model, parameters, data, batch):
-        parameters = jax.tree.map(lambda x: jnp.asarray(x, dtype) if hasattr(x, "dtype") else x, parameters)
-        each = jax.vmap if batch else (lambda f: f)
-
-        def log_marginal(parameters, data):
-            return each(lambda x: model.marginal_log_prob(parameters, x))(data).sum()
-
-        def em(parameters, data):
-            statistics, _ = jax.vmap(lambda x: model.e_step(parameters, x))(data if batch else data[None])
-            return model.m_step(
-                parameters, properties, statistics, model.initialize_m_step_state(parameters, properties)
-            )
-
-        properties = model.initialize(jax.random.PRNGKey(0))[1]
-        calls = {
-            "log likelihood": log_marginal,
-            "gradient": jax.value_and_grad(log_marginal),
-            "smoothing": lambda p, data: each(lambda x: model.smoother(p, x).smoothed_probs)(data),
-            "Viterbi": lambda p, data: each(lambda x: model.most_likely_states(p, x))(data),
-            "EM iteration": em,
-        }
-        found = {}
-        for name, call in calls.items():
-            run, given = jax.jit(call), jnp.asarray(data)
-            found[name] = fastest(lambda run=run, given=given: jax.block_until_ready(run(parameters, given)))
-        return found
-
-    (start, moves, mean, sd), series, (means, covariances, points), (first, rows, symbols, text) = problem(dtype)
-    result, scalar, plane = {}, GaussianHMM(4, 1), GaussianHMM(4, 3)
-    for name, x in series.items():
-        given = {"initial_probs": start, "transition_matrix": moves, "emission_means": mean[:, None]}
-        parameters = scalar.initialize(**given, emission_covariances=(sd**2)[:, None, None])[0]
-        result |= {f"{name}, {k}": v for k, v in cells(scalar, parameters, x[:, None], False).items()}
-    given = {"initial_probs": start, "transition_matrix": moves, "emission_means": means}
-    parameters = plane.initialize(**given, emission_covariances=covariances)[0]
-    result |= {f"3 features 100,000, {k}": v for k, v in cells(plane, parameters, points, False).items()}
-    model = CategoricalHMM(8, 1, 30)
-    given = {"initial_probs": first, "transition_matrix": rows, "emission_probs": symbols[:, None]}
-    more = cells(model, model.initialize(**given)[0], text[..., None], True)
-    return result | {f"200 x 500 symbols, {k}": v for k, v in more.items()}
-
-
-def work_of_hmmlearn(dtype):
-    from hmmlearn.hmm import CategoricalHMM, GaussianHMM
-
-    def cells(model, data, lengths=None):
-        def em():
-            model.n_iter = 1
-            return model.fit(data, lengths)
-
-        return {
-            "log likelihood": fastest(lambda: model.score(data, lengths)),
-            "smoothing": fastest(lambda: model.predict_proba(data, lengths)),
-            "Viterbi": fastest(lambda: model.predict(data, lengths)),
-            "EM iteration": fastest(em),
-        }
-
-    (start, moves, mean, sd), series, (means, covariances, points), (first, rows, symbols, text) = problem(dtype)
-    settings = {"implementation": "scaling", "init_params": "", "tol": 0.0}
-    result = {}
-    model = GaussianHMM(4, "diag", **settings)
-    model.startprob_, model.transmat_, model.means_, model.covars_ = start, moves, mean[:, None], (sd**2)[:, None]
-    for name, x in series.items():
-        result |= {f"{name}, {k}": v for k, v in cells(model, x[:, None]).items()}
-    model = GaussianHMM(4, "full", **settings)
-    model.startprob_, model.transmat_, model.means_, model.covars_ = start, moves, means, covariances
-    result |= {f"3 features 100,000, {k}": v for k, v in cells(model, points).items()}
-    model = CategoricalHMM(8, **settings)
-    model.startprob_, model.transmat_, model.emissionprob_, model.n_features = first, rows, symbols, 30
-    more = cells(model, text.reshape(-1, 1), [500] * 200)
-    return result | {f"200 x 500 symbols, {k}": v for k, v in more.items()}
+def cells(pair: list[str], found: dict[str, list[Times]], problem: str, computation: str) -> list[str]:
+    """Milliseconds of bayeslab; then, if the other ran, those of the other and its ratio to bayeslab in every round."""
+    ours, *theirs = ([run[problem].get(computation, np.nan) for run in found[name]] for name in pair)
+    row = [number(np.median(ours))]
+    for times in theirs:
+        known = not np.isnan(times).any()
+        row += [number(np.median(times)), spread(np.divide(times, ours))] if known else ["", ""]
+    return row
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--work"]:
-        print(json.dumps(globals()[f"work_of_{sys.argv[2]}"](sys.argv[3])))
-    else:
-        main()
+    main()

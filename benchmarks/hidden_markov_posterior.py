@@ -15,6 +15,7 @@ import numpy as np
 
 from problems import PROBLEMS
 from race import HERE, Command, Runs, arguments, ess, pin, report, start
+from tables import note
 
 PROBLEM = "hidden_chain"
 OURS = ["bayeslab, Gibbs", "bayeslab, NUTS", "NumPyro, scan"]
@@ -33,7 +34,7 @@ def main() -> None:
                 draws, seconds = contender.draw(seed)
                 draws = ordered(draws)
                 found.setdefault(contender.name, []).append((min(map(ess, draws.values())), seconds))
-                print(f"{contender.name:20}", np.round(draws["mu"].mean((0, 1)), 3), flush=True)
+                note(f"{contender.name:20}", np.round(draws["mu"].mean((0, 1)), 3))
         for contender in running:
             contender.close()
     report(PROBLEM, found, "NumPyro, scan")

@@ -11,6 +11,7 @@ import numpy as np
 
 from problems import PROBLEMS
 from race import arguments, pin
+from tables import goals, note, spread, table
 
 STARTS = 5
 
@@ -26,11 +27,9 @@ def main() -> None:
         for name, fit in (("bayeslab", ours), ("scikit-learn", theirs)):
             weights, elapsed = fit(seed)
             seconds[name].append(elapsed)
-            print(f"{name:14}{elapsed:8.3f} s   weights {np.array2string(np.sort(weights), precision=4)}")
-    ratios = np.divide(seconds["scikit-learn"], seconds["bayeslab"])
-    for name, values in seconds.items():
-        print(f"\n{name:14} median {np.median(values):.3f} s, {min(values):.3f} to {max(values):.3f}", end="")
-    print(f"\nscikit-learn to bayeslab, within a round: median {np.median(ratios):.2f}")
+            note(f"{name:14}{elapsed:8.3f} s   weights {np.array2string(np.sort(weights), precision=4)}")
+    table(["", "CPU s"], [(name, spread(values)) for name, values in seconds.items()])
+    goals([("scikit-learn, to bayeslab", np.divide(seconds["scikit-learn"], seconds["bayeslab"]), "at least 1")])
 
 
 def starter(y):

@@ -14,6 +14,7 @@ import numpy as np
 
 from problems import mixture
 from race import HERE, arguments, pin, start
+from tables import goals, note, spread, table
 
 RUNNER, ALONE, HAND, DISCRETE = "bayeslab, runner", "bayeslab, sweeps alone", "by hand", "NumPyro DiscreteGibbs"
 RATIOS = [
@@ -33,19 +34,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         running = start(commands, "mixture", mixture(options.rows), Path(folder))
         for seed in range(1, options.rounds + 1):
+            note(f"round {seed} of {options.rounds}")
             for contender in running:
                 draws, seconds = contender.draw(seed)
                 found.setdefault(contender.name, []).append(1e3 * seconds / draws["mu"].shape[1])
         for contender in running:
             contender.close()
-    print(f"\n{options.rows} rows{'':26}ms a sweep")
-    for name, times in found.items():
-        print(f"{name:30}{np.median(times):16.3f}")
-    print("\nratios within a round")
-    for name, against, target in RATIOS:
-        if {name, against} <= found.keys():
-            ratio = np.median(np.array(found[name]) / np.array(found[against]))
-            print(f"{f'{name} to {against}':44}{ratio:9.2f}   target: {target}")
+    table([f"{options.rows:,} rows", "ms a sweep"], [(name, spread(times)) for name, times in found.items()])
+    goals(
+        (f"{name}, to {against}", np.divide(found[name], found[against]), goal)
+        for name, against, goal in RATIOS
+        if {name, against} <= found.keys()
+    )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from scipy.stats import norm
 
 from problems import MIXTURE_MU, MIXTURE_SD, PROBLEMS
 from race import HERE, Command, Runs, arguments, ess, pin, report, start
+from tables import note, number, table
 
 PROBLEM = "diagonal_mixture"
 OURS = ["bayeslab, Gibbs", "bayeslab, NUTS", "NumPyro, density", "NumPyro, density, dense"]
@@ -43,6 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         running = start(commands(options.peers, options.stan), PROBLEM, arrays, Path(folder))
         for seed in range(1, options.rounds + 1):
+            note(f"round {seed} of {options.rounds}")
             for contender in running:
                 draws, seconds = contender.draw(seed)
                 draws = relabelled(draws)
@@ -84,7 +86,7 @@ def joined(rounds: list[Draws]) -> Draws:
 
 
 def compare(drawn: dict[str, Draws], y: np.ndarray) -> None:
-    """Print what is in a poor mode, and the sound chains: their ESS, and their means beside those of all others."""
+    """A table: what is in a poor mode, the ESS of the sound chains, and how far their means are from all others."""
     fits = {name: log_likelihood(draws, y) for name, draws in drawn.items()}
     typical = max(np.median(fit, axis=1).max() for fit in fits.values())
     poor = {name: (fit < typical - POOR).mean(1) for name, fit in fits.items()}
@@ -93,13 +95,14 @@ def compare(drawn: dict[str, Draws], y: np.ndarray) -> None:
     }
     means = {name: scalars.mean((0, 1)) for name, scalars in sound.items()}
     errors = {name: np.array([mcse(one) for one in np.moveaxis(scalars, -1, 0)]) for name, scalars in sound.items()}
-    print(f"\n{'':26}{'poor draws':>11}{'poor chains':>12}{'sound: ESS':>12}{'error':>7}  means: weights, mu, sd")
+    rows = []
     for name, share in poor.items():
-        print(f"{name:26}{share.mean():11.1%}{f'{np.sum(share > TOLERATED)} of {share.size}':>12}", end="")
+        row = [name, f"{100 * share.mean():.1f} %", f"{np.sum(share > TOLERATED)} of {share.size}", "", ""]
         if name in sound:
-            error = disagreement(name, means, errors)
-            print(f"{ess(sound[name]):12.0f}{error:7.1f}  {' '.join(f'{mean:.2f}' for mean in means[name])}", end="")
-        print()
+            row[3:] = number(ess(sound[name])), f"{disagreement(name, means, errors):.1f}"
+            note(f"{name:26} means: weights, mu, sd {' '.join(f'{mean:.2f}' for mean in means[name])}")
+        rows.append(row)
+    table([PROBLEM, "poor draws", "poor chains", "ESS of sound chains", "largest difference of a mean"], rows)
 
 
 def disagreement(name: str, means: Draws, errors: Draws) -> float:

@@ -6,20 +6,26 @@ Every sampler is a process of its own, which compiles first and then draws four 
 A peer that is not installed is skipped. README.md says what is measured.
 """
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterable
 
 from problems import PROBLEMS
-from race import HERE, Command, arguments, pin, race, report
+from race import HERE, Command, Runs, arguments, installed, jags_installed, pin, race, relative, report
+from tables import spread, table
 
 RACES = ["linear_regression", "normal_gamma"]
 OURS = [
     *("bayeslab", "bayeslab, statistics", "bayeslab, statistics, diagonal", "bayeslab, whole fit"),
     *("NumPyro MCMC.run", "NumPyro, one jit", "NumPyro, one jit, dense"),
 ]
-PEERS = {"nutpie": "nutpie", "nutpie, low rank": "nutpie", "PyMC": "pymc", "JAGS": None}
+PEERS = {"nutpie": "nutpie", "nutpie, low rank": "nutpie", "PyMC": "pymc"}
+JUDGED = OURS[:3]
+GOALS = [
+    ("linear_regression", "nutpie", "at least 30"),
+    ("normal_gamma", "nutpie", "above 1"),
+    ("normal_gamma", "JAGS", "above 1"),
+    ("normal_gamma", "NumPyro, one jit", "above 1"),
+]
 
 
 def commands(peers: str) -> Iterable[Command]:
@@ -27,15 +33,10 @@ def commands(peers: str) -> Iterable[Command]:
     for name in OURS:
         yield name, [sys.executable, str(HERE / "contenders.py")]
     for name, package in PEERS.items():
-        if package is None:
-            found = shutil.which("jags") is not None
-        else:
-            there = shutil.which(peers) is not None
-            found = there and subprocess.run([peers, "-c", f"import {package}"], capture_output=True).returncode == 0
-        if found:
-            yield name, [peers if package else sys.executable, str(HERE / "peers.py")]
-        else:
-            print(f"{name} is not installed: skipped")
+        if installed(name, peers, package):
+            yield name, [peers, str(HERE / "peers.py")]
+    if jags_installed():
+        yield "JAGS", [sys.executable, str(HERE / "peers.py")]
 
 
 def main() -> None:
@@ -45,8 +46,19 @@ def main() -> None:
     options = parser.parse_args()
     pin(options.core)
     contenders = list(commands(options.peers))
+    found: dict[str, Runs] = {}
     for problem in options.problem or RACES:
-        report(problem, race(contenders, problem, PROBLEMS[problem](), options.rounds), "nutpie")
+        found[problem] = race(contenders, problem, PROBLEMS[problem](), options.rounds)
+        report(problem, found[problem], "nutpie")
+    table(["ratio within a round", *JUDGED, "goal"], judged(found))
+
+
+def judged(found: dict[str, Runs]) -> Iterable[list[str]]:
+    for problem, against, goal in GOALS:
+        runs = found.get(problem, {})
+        if against in runs:
+            ratios = [spread(relative(runs, name, against)) for name in JUDGED]
+            yield [f"{problem}, to {against}", *ratios, goal]
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 from race import HERE, arguments, pin
+from tables import note, number, spread, table
 
 UNIT = 5
 """Sites in a group of the program."""
@@ -33,12 +34,17 @@ def spent(verb: str, sites: int) -> list[float]:
 def main() -> None:
     options = arguments(__doc__, rounds=3).parse_args()
     pin(options.core)
-    print(f"{'sites':>6}" + "".join(f"{name:>16}" for name in COLUMNS) + f"{'Gibbs to NUTS':>16}")
-    for sites in SITES:
-        found = np.array([spent("gibbs", sites) + spent("nuts", sites) for _ in range(options.rounds)])
-        medians = "".join(f"{seconds:16.2f}" for seconds in np.median(found, axis=0))
-        ratio = np.median(found[:, :2].sum(1) / found[:, 2])
-        print(f"{sites:6}{medians}{ratio:16.2f}", flush=True)
+    found: dict[int, list[list[float]]] = {sites: [] for sites in SITES}
+    for done in range(options.rounds):
+        for sites, runs in found.items():
+            runs.append(spent("gibbs", sites) + spent("nuts", sites))
+        note(f"{done + 1} of {options.rounds} rounds")
+    rows = []
+    for sites, runs in found.items():
+        plan, gibbs, nuts = np.transpose(runs)
+        medians = (number(np.median(seconds)) for seconds in (plan, gibbs, nuts))
+        rows.append([str(sites), *medians, spread((plan + gibbs) / nuts)])
+    table(["sites", *COLUMNS, "Gibbs to NUTS"], rows)
 
 
 if __name__ == "__main__":

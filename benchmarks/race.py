@@ -2,13 +2,15 @@
 
 import argparse
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from arviz_stats.base import array_stats
+
+from tables import note, number, spread, table
 
 Command = tuple[str, list[str]]
 Runs = dict[str, list[tuple[float, float]]]
@@ -68,6 +70,8 @@ class Contender:
 
 def ess(draws: np.ndarray) -> float:
     """The smallest bulk ESS of the scalars in draws (chain, draw, *site); a single chain holds independent draws."""
+    from arviz_stats.base import array_stats  # brings SciPy, whose BLAS counts the cores: after `pin`
+
     chains, length = draws.shape[:2]
     if chains == 1:
         return float(length)
@@ -83,7 +87,7 @@ def start(commands: Iterable[Command], problem: str, arrays: dict[str, np.ndarra
         try:
             running.append(Contender(name, command, problem, folder))
         except (RuntimeError, OSError) as error:
-            print(f"{name} does not run: {error}")
+            note(f"{name} does not run: {error}")
     return running
 
 
@@ -101,21 +105,38 @@ def race(commands: Iterable[Command], problem: str, arrays: dict[str, np.ndarray
 
 
 def report(problem: str, found: Runs, against: str) -> None:
-    """A table: ratios are medians over rounds of the ratio within a round."""
-    heading = f"  ratio to {against}"
-    print(f"\n{problem}\n{'':26}{'min ESS':>9}{'CPU s':>9}{'ESS/CPU s':>12}{heading}")
+    """A table of medians over rounds, and of ratios to one contender if it ran."""
+    columns = [problem, "min ESS", "CPU s", "ESS per CPU s"]
+    rows = []
     for name, runs in found.items():
-        size, seconds = np.median(runs, axis=0)
-        rate = np.median([size / seconds for size, seconds in runs])
-        ratio = f"{relative(found, name, against):{len(heading)}.2f}" if against in found else ""
-        print(f"{name:26}{size:9.0f}{seconds:9.3f}{rate:12,.0f}{ratio}", flush=True)
+        sizes, seconds = np.transpose(runs)
+        rows.append([name, *(number(np.median(each)) for each in (sizes, seconds, sizes / seconds))])
+    if against in found:
+        columns.append(f"ratio to {against}")
+        rows = [[*row, "1" if row[0] == against else spread(relative(found, row[0], against))] for row in rows]
+    table(columns, rows)
 
 
-def relative(found: Runs, name: str, against: str) -> float:
-    """The median over rounds of the ratio of two efficiencies."""
-    sizes, seconds = (np.array(leaf) for leaf in zip(*found[name], strict=True))
-    other_sizes, other_seconds = (np.array(leaf) for leaf in zip(*found[against], strict=True))
-    return float(np.median(sizes / seconds * other_seconds / other_sizes))
+def relative(found: Runs, name: str, against: str) -> np.ndarray:
+    """The ratio of two efficiencies in every round."""
+    (size, seconds), (other_size, other_seconds) = np.transpose(found[name]), np.transpose(found[against])
+    return size / seconds * other_seconds / other_size
+
+
+def installed(name: str, python: str, package: str) -> bool:
+    """Whether there is such a Python and it loads the package; says so if not."""
+    command = [python, "-c", f"import {package}"]
+    there = shutil.which(python) is not None and subprocess.run(command, capture_output=True).returncode == 0
+    if not there:
+        note(f"{name} is not installed: skipped")
+    return there
+
+
+def jags_installed() -> bool:
+    there = shutil.which("jags") is not None
+    if not there:
+        note("JAGS is not installed: skipped")
+    return there
 
 
 def arguments(description: str | None, rounds: int = 5) -> argparse.ArgumentParser:

@@ -2,33 +2,22 @@
 
 .venv/bin/python benchmarks/structure.py sweep
 .venv/bin/python benchmarks/structure.py point --peers .tools/admixture/bin
-.venv/bin/python benchmarks/structure.py posterior --sweeps 2000
+.venv/bin/python benchmarks/structure.py posterior --sweeps 1000
 """
 
 import argparse
-import os
 import resource
 import subprocess
 import tempfile
 import time
+from functools import partial
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-os.environ.update(ONE_THREAD)
-
-import arviz_stats as azs  # noqa: E402
-import jax  # noqa: E402
-
-import bayeslab as bl  # noqa: E402
-from bayeslab.datasets import simulated_genotypes  # noqa: E402
-from bayeslab.methods.gibbs import Gibbs  # noqa: E402
-from bayeslab.models import structure_admixture  # noqa: E402
-from bayeslab.program import precision, structure  # noqa: E402
-from bayeslab.runner import compiled  # noqa: E402
+from race import arguments, pin
+from tables import note, number, spread, table
 
 SWEEPS = {
     "K = 2": (1000, 10_000, 2, 2),
@@ -39,15 +28,21 @@ SWEEPS = {
     "K = 5, 6 alleles": (300, 10_000, 5, 6),
     "K = 5, 12 alleles": (300, 10_000, 5, 12),
 }
+MAP = "bayeslab, `bl.MAP()`"
+PEERS = {
+    "adamixture": "--min_k 3 --max_k 3 --data_path data.bed --save_dir . --name adamixture -t 1 --seed",
+    "fastmixture": "--bfile data --K 3 --threads 1 --out fastmixture --seed",
+}
+"""Program -> its arguments, all but the value of the last."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("what", choices=["sweep", "point", "posterior"])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--peers", type=Path, default=Path(".tools/admixture/bin"))
-    parser.add_argument("--sweeps", type=int, default=2000)
+    parser.add_argument("--peers", type=Path, default=Path(".tools/admixture/bin"), help="folder of the other programs")
+    parser.add_argument("--sweeps", type=int, default=1000)
     asked = parser.parse_args()
+    pin(asked.core)  # before JAX counts the cores
     {"sweep": sweep, "point": point, "posterior": posterior}[asked.what](asked)
 
 
@@ -60,18 +55,28 @@ def sweep(asked: argparse.Namespace) -> None:
             began = time.process_time()
             run()
             seconds[name].append(time.process_time() - began)
-    for name, (_, copies, memory) in cases.items():
-        each = 1e9 * np.array(seconds[name]) / copies
-        print(f"{name:20} {np.median(each):6.2f} ns ({each.min():.2f} to {each.max():.2f}); {memory}")
+    rows = []
+    for name, (_, copies, kept) in cases.items():
+        rows.append([name, spread(1e9 * np.array(seconds[name]) / copies), number(kept)])
+    table(["one sweep", "ns per allele copy", "bytes kept per allele copy"], rows)
 
 
 def _one_sweep(individuals: int, loci: int, populations: int, alleles: int):
+    import jax
+
+    import bayeslab as bl
+    from bayeslab.methods.gibbs import Gibbs
+    from bayeslab.models import structure_admixture
+    from bayeslab.program import precision, structure
+    from bayeslab.runner import compiled
+
     rng = np.random.default_rng(0)
     y = rng.integers(0, alleles, (individuals, loci, 2)).astype(np.uint8)
     data = {"num_individuals": individuals, "num_alleles": np.full(loci, alleles), "y": y}
     with precision():
         bound = bl.bind(structure_admixture.model, data | {"num_populations": populations})
         code = compiled(Gibbs(counts=True).plan(bound), structure(bound), None)
+        code.make_ready("start")
         given = code.prepare(bound)
         state = code.start(np.zeros(2, np.uint32), given)
         state, _ = jax.block_until_ready(code.advance(np.int32(1), np.int32(1), state, given))
@@ -81,75 +86,98 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int):
         with precision():
             jax.block_until_ready(code.advance(np.int32(1), np.int32(1), state, given))
 
-    return run, y.size, f"bytes kept: {packed:.2f} of the alleles'"
+    return run, y.size, packed
 
 
 def point(asked: argparse.Namespace) -> None:
     """CPU seconds, log likelihood and error of the point estimate of 500 individuals, 20,000 loci, K = 3."""
+    import bayeslab as bl
+    from bayeslab.datasets import simulated_genotypes
+    from bayeslab.models import structure_admixture
+
     truth = simulated_genotypes(500, 20_000, 3, seed=0)
     y = truth["y"].values.astype(np.uint8)
     varies = (y.min((0, 2)) != y.max((0, 2))).nonzero()[0]
     y, ancestry = y[:, varies], truth["ancestry"].values
     data = {"num_individuals": 500, "num_alleles": np.full(y.shape[1], 2), "num_populations": 3, "y": y}
-    for number in range(asked.rounds):
+
+    def ours(seed: int) -> tuple[float, float, float]:
         began = time.process_time()
-        tree = bl.fit(number, structure_admixture.model, data, bl.MAP(), progress=False)
+        tree = bl.fit(seed, structure_admixture.model, data, bl.MAP(), progress=False)
         spent = time.process_time() - began
         q, p = (tree["posterior"][name].values[0, 0] for name in ("ancestry", "frequencies"))
-        compiling = f", {tree.attrs['compile_seconds']:.1f} s of them to compile" if number == 0 else ""
-        report("bayeslab", spent, log_likelihood(y, q, p[..., 1]), q, ancestry, compiling)
+        return spent, log_likelihood(y, q, p[..., 1]), rmse(q, ancestry)
+
+    def theirs(program: str, seed: int, folder: Path) -> tuple[float, float, float]:
+        command = [str(asked.peers.absolute() / program), *PEERS[program].split(), str(seed + 1)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        q, p = (np.loadtxt(next(folder.glob(f"{program}*.{end}"))) for end in ("Q", "P"))
+        for file in folder.glob(f"{program}*"):
+            file.unlink()
+        return spent, max(log_likelihood(y, q, p.T), log_likelihood(y, q, 1 - p.T)), rmse(q, ancestry)
+
+    first, *_ = ours(0)
     with tempfile.TemporaryDirectory() as folder:
         write_plink(Path(folder) / "data", y)
-        for number in range(min(asked.rounds, 2)):
-            for name, command in peers(asked.peers, folder, number).items():
-                before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-                done = subprocess.run(command, env=os.environ | ONE_THREAD, capture_output=True, text=True, cwd=folder)
-                spent = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-                if done.returncode:
-                    print(name, "failed:", done.stderr[-500:])
-                    continue
-                q, p = (np.loadtxt(next(Path(folder).glob(f"{name}*.{end}"))) for end in ("Q", "P"))
-                report(name, spent, max(log_likelihood(y, q, p.T), log_likelihood(y, q, 1 - p.T)), q, ancestry)
-                for one in Path(folder).glob(f"{name}*"):
-                    one.unlink()
-
-
-def peers(folder: Path, data: str, seed: int) -> dict[str, list[str]]:
-    folder = folder.absolute()
-    commands = {
-        "adamixture": "--min_k 3 --max_k 3 --data_path data.bed --save_dir . --name adamixture -t 1 --seed",
-        "fastmixture": "--bfile data --K 3 --threads 1 --out fastmixture --seed",
-    }
-    there = {name: [str(folder / name), *line.split(), str(seed + 1)] for name, line in commands.items()}
-    return {name: command for name, command in there.items() if Path(command[0]).exists()}
+        fits = {MAP: ours}
+        for program in PEERS:
+            if (asked.peers / program).exists():
+                fits[program] = partial(theirs, program, folder=Path(folder))
+            else:
+                note(f"{program} is not installed: skipped")
+        found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in fits}
+        for seed in range(asked.rounds):
+            for name, fit in fits.items():
+                found[name].append(fit(seed))
+                note(name, *found[name][-1])
+    rows = []
+    for name, runs in found.items():
+        spent, log_density, wrong = np.transpose(runs)
+        ratio = "1" if name == MAP else spread(spent / np.transpose(found[MAP])[0])
+        rows.append([name, spread(spent), ratio, f"{np.median(log_density):,.1f}", number(np.median(wrong))])
+    table(["point estimate", "CPU s", "ratio to bayeslab", "log likelihood", "RMSE of ancestry"], rows)
+    print(f"The first fit, which compiles, takes {number(first)} CPU seconds.")
 
 
 def posterior(asked: argparse.Namespace) -> None:
     """Effective draws of ancestry from a cold start, on data that come from the model: uniform frequencies, alpha 1."""
+    import arviz_stats as azs
+
+    import bayeslab as bl
+    from bayeslab.models import structure_admixture
+
     rng = np.random.default_rng(0)
     p, ancestry = rng.random((3, 20_000)), rng.dirichlet(np.ones(3), 500)
     y = (rng.random((500, 20_000, 2)) < (ancestry @ p)[..., None]).astype(np.uint8)
     data = {"num_individuals": 500, "num_alleles": np.full(20_000, 2), "num_populations": 3, "y": y}
-    began = time.process_time()
     method = bl.Gibbs(num_warmup=200, num_samples=asked.sweeps, num_chains=1)
-    tree = bl.fit(0, structure_admixture.model, data, method, progress=False)
-    spent = time.process_time() - began
-    q = tree["posterior"].to_dataset()[["ancestry"]]
-    ess = azs.ess(q)["ancestry"].values
-    order = list(
-        min(permutations(range(3)), key=lambda s: error(q["ancestry"].values[0].mean(0)[:, list(s)], ancestry))
-    )
-    low, high = np.quantile(q["ancestry"].values[0][:, :, order], [0.05, 0.95], axis=0)
-    print(
-        f"{spent:.1f} CPU s, {tree.attrs['compile_seconds']:.1f} s of them to compile; {asked.sweeps} sweeps after 200"
-    )
-    print(f"effective draws of an element: {ess.min():.0f} at least, {np.median(ess):.0f} in the median")
-    print(f"90 % intervals cover {((ancestry >= low) & (ancestry <= high)).mean():.3f}")
+    runs, compiling = [], []
+    for seed in range(asked.rounds):
+        began = time.process_time()
+        tree = bl.fit(seed, structure_admixture.model, data, method, progress=False)
+        spent = time.process_time() - began
+        compiling.append(tree.attrs["compile_seconds"])
+        note(f"{spent:.1f} CPU s, {compiling[-1]:.1f} s of them to compile")
+        ess = azs.ess(tree["posterior"].to_dataset()[["ancestry"]])["ancestry"].values
+        q = tree["posterior"]["ancestry"].values[0]
+        order = nearest(q.mean(0), ancestry)
+        low, high = np.quantile(q[:, :, order], [0.05, 0.95], axis=0)
+        covered = ((ancestry >= low) & (ancestry <= high)).mean()
+        runs.append((spent, np.median(ess), ess.min(), covered))
+    columns = ["CPU s", "effective draws, median", "effective draws, least", "90 % intervals cover"]
+    table(["one chain", *columns], [[f"200 + {asked.sweeps:,} sweeps", *map(spread, np.transpose(runs))]])
+    print(f"The first chain, which compiles for {number(compiling[0])} of its seconds, is among these.")
 
 
-def report(name: str, spent: float, log_density: float, q: np.ndarray, truth: np.ndarray, more: str = "") -> None:
-    rmse = min(error(q[:, list(order)], truth) for order in permutations(range(q.shape[1])))
-    print(f"{name:12} {spent:7.2f} CPU s, log likelihood {log_density:.2f}, RMSE {rmse:.5f}{more}", flush=True)
+def nearest(q: np.ndarray, truth: np.ndarray) -> list[int]:
+    """The order of the populations in which they are nearest to the truth."""
+    return list(min(permutations(range(q.shape[1])), key=lambda order: error(q[:, list(order)], truth)))
+
+
+def rmse(q: np.ndarray, truth: np.ndarray) -> float:
+    return error(q[:, nearest(q, truth)], truth)
 
 
 def error(q: np.ndarray, truth: np.ndarray) -> float:

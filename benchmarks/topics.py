@@ -1,7 +1,7 @@
 """Topics beside tomotopy: tokens a second, and the time to a held-out perplexity by document completion.
 
 .venv/bin/python benchmarks/topics.py sweep
-.venv/bin/python benchmarks/topics.py perplexity --peer .tools/peers/bin/python
+.venv/bin/python benchmarks/topics.py perplexity --peers .tools/peers/bin/python
 
 The peer is a Python with tomotopy. Each runs on one core; CPU seconds, without compilation. A fifth of the tokens is
 held out. Both predict from the second half of a chain so far: by posterior means, tomotopy by the mean of what its
@@ -9,7 +9,6 @@ states every ten sweeps predict.
 """
 
 import argparse
-import os
 import subprocess
 import tempfile
 import time
@@ -18,10 +17,12 @@ from typing import Any
 
 import numpy as np
 
-os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from race import arguments, installed, pin
+from tables import note, spread, table
 
-SIZES = {"simulated": (2000, 200, 5000, 20), "100 topics": (2000, 200, 5000, 100)}
+SIZES = {"20 topics": (2000, 200, 5000, 20), "100 topics": (2000, 200, 5000, 100)}
 ALPHA, CONCENTRATION = 0.1, 0.05
+CLOSE = {"2 %": 1.02, "1 %": 1.01, "0.5 %": 1.005}
 PEER = """
 import sys, time
 import numpy as np, tomotopy as tp
@@ -52,44 +53,65 @@ np.savetxt(sys.argv[5], found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("what", choices=["sweep", "perplexity"])
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--sweeps", type=int, default=300)
-    parser.add_argument("--peer", type=Path, default=Path(".tools/peers/bin/python"))
+    parser.add_argument("--peers", default=".tools/peers/bin/python", help="Python with tomotopy")
     asked = parser.parse_args()
-    {"sweep": sweep, "perplexity": perplexity}[asked.what](asked)
+    pin(asked.core)
+    contenders = ["bayeslab", *(["tomotopy"] if installed("tomotopy", asked.peers, "tomotopy") else [])]
+    {"sweep": sweep, "perplexity": perplexity}[asked.what](asked, contenders)
 
 
-def sweep(asked: argparse.Namespace) -> None:
-    """Nanoseconds of CPU a token of a whole sweep: origins, counts, shares, topics and log joint."""
+def sweep(asked: argparse.Namespace, contenders: list[str]) -> None:
+    """Nanoseconds of CPU a token of a whole sweep: origins, counts, shares, topics and log joint.
+
+    Of bayeslab the next ten sweeps of one chain in every round, of tomotopy the second ten of a new one.
+    """
+    rows = []
     for name, size in SIZES.items():
-        chain = Chain(corpus(*size)[0] | {"num_topics": size[3]}, 0)
-        seconds = []
-        for _ in range(asked.rounds):
+        data, held = corpus(*size)
+        chain = Chain(data | {"num_topics": size[3]}, 0)
+        found: dict[str, list[float]] = {contender: [] for contender in contenders}
+        for number in range(asked.rounds):
             began = time.process_time()
             chain.advance(10)
-            seconds.append((time.process_time() - began) / 10 / (size[0] * size[1]))
-        print(f"{name}: {1e9 * np.median(seconds):.1f} ns a token, {1e-6 / np.median(seconds):.0f} million a second")
+            found["bayeslab"].append((time.process_time() - began) / 10)
+            if "tomotopy" in found:
+                spent = _peer(asked.peers, data, held, size[3], 20, number)[:, 1]
+                found["tomotopy"].append((spent[1] - spent[0]) / 10)
+        each = [1e9 * np.array(seconds) / len(data["word"]) for seconds in found.values()]
+        rows.append([name, *map(spread, each), *(spread(other / each[0]) for other in each[1:])])
+    others = [f"{name}, to bayeslab" for name in contenders[1:]]
+    table(["ns a token", *contenders, *others], rows)
 
 
-def perplexity(asked: argparse.Namespace) -> None:
+def perplexity(asked: argparse.Namespace, contenders: list[str]) -> None:
     """Seconds until the perplexity of the held-out tokens is close to the best of all rounds."""
-    size = SIZES["simulated"]
-    data, held = corpus(*size)
-    rounds = []
+    topics = SIZES["20 topics"][3]
+    data, held = corpus(*SIZES["20 topics"])
+    curves: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
     for number in range(asked.rounds):
-        peer = _peer(asked, data, held, size[3], number)
-        rounds.append((peer, _curve(Chain(data | {"num_topics": size[3]}, number), held, asked.sweeps)))
-        for name, curve in zip(("tomotopy", "bayeslab"), rounds[-1], strict=True):
+        for name, found in curves.items():
+            if name == "tomotopy":
+                curve = _peer(asked.peers, data, held, topics, asked.sweeps, number)
+            else:
+                curve = _curve(Chain(data | {"num_topics": topics}, number), held, asked.sweeps)
+            found.append(curve)
             shown = [curve[np.searchsorted(curve[:, 0], sweeps)] for sweeps in (50, 100, asked.sweeps)]
-            print(f"{name}: " + ", ".join(f"{n:.0f} sweeps {s:.2f} s {p:.1f}" for n, s, p in shown))
-    best = min(curve[:, 2].min() for pair in rounds for curve in pair)
-    for share in (1.02, 1.01, 1.005):
-        for place, name in enumerate(("tomotopy", "bayeslab")):
-            curves = [pair[place] for pair in rounds]
-            reached = sorted(min(curve[curve[:, 2] <= share * best, 1], default=np.inf) for curve in curves)
-            print(f"{share} x {best:.1f}: {name} median {np.median(reached):.2f} s, all {np.round(reached, 2)}")
+            note(f"{name}: " + ", ".join(f"{n:.0f} sweeps {s:.2f} s {p:.1f}" for n, s, p in shown))
+    best = min(curve[:, 2].min() for found in curves.values() for curve in found)
+    rows = []
+    for within, share in CLOSE.items():
+        reached = [
+            np.array([min(curve[curve[:, 2] <= share * best, 1], default=np.inf) for curve in found])
+            for found in curves.values()
+        ]
+        with np.errstate(invalid="ignore"):  # neither came there
+            ratios = [spread(other / reached[0]) for other in reached[1:]]
+        rows.append([within, *map(spread, reached), *ratios])
+    columns = [*(f"{name}, CPU s" for name in contenders), *(f"{name}, to bayeslab" for name in contenders[1:])]
+    table([f"perplexity above {best:,.0f} by at most", *columns], rows)
 
 
 def corpus(documents_: int, tokens: int, words: int, topics: int) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -122,6 +144,7 @@ class Chain:
             bound = bl.bind(lda.model, data)
             sampler = Gibbs(num_warmup=0, counts=True).plan(bound)
             self.code = compiled(sampler, structure(bound), None)
+            self.code.make_ready("start")
             self.data = self.code.prepare(bound)
             began = time.process_time()
             self.state = jax.block_until_ready(self.code.start(np.array([0, seed], np.uint32), self.data))
@@ -157,13 +180,13 @@ def _curve(chain: Chain, held: dict[str, Any], sweeps: int) -> np.ndarray:
     return np.array(found)
 
 
-def _peer(asked: argparse.Namespace, data: dict[str, Any], held: dict[str, Any], topics: int, seed: int) -> np.ndarray:
+def _peer(python: str, data: dict[str, Any], held: dict[str, Any], topics: int, sweeps: int, seed: int) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
         given, found = Path(folder, "corpus.npz"), Path(folder, "curve.txt")
         named = {"documents": data["num_documents"], "words": data["num_words"]}
         arrays = {name: data[name] for name in ("document", "word", "alpha", "concentration")}
         np.savez(given, **arrays, **named, **{f"held_{name}": value for name, value in held.items()})
-        command = [asked.peer, "-c", PEER, given, topics, asked.sweeps, seed, found]
+        command = [python, "-c", PEER, given, topics, sweeps, seed, found]
         subprocess.run([*map(str, command)], check=True)
         return np.loadtxt(found)
 
