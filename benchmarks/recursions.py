@@ -47,8 +47,9 @@ def bayeslab(dtype):
     def on(device_call, *arguments):
         return lambda: jax.block_until_ready(device_call(*arguments))
 
-    def cells(evidence_of, statistics, start, moves, parameters, data):
-        """evidence_of: (parameters, data) -> (*sequence, step, state)."""
+    def cells(evidence_of, expected, start, moves, parameters, data):
+        """evidence_of: (parameters, data) -> (*sequence, step, state). expected: statistics of every state, from its
+        probabilities (row, state) and the data."""
 
         def chain(start, moves, evidence):
             return MarkovChain(start, moves, evidence.shape[-2], validate_args=False)
@@ -64,7 +65,7 @@ def bayeslab(dtype):
             )(start, moves, evidence)
             joint = counts * moves
             flat = states.reshape(-1, states.shape[-1])
-            return value, first * start, joint / joint.sum(-1, keepdims=True), flat.T @ statistics(data)
+            return value, first * start, joint / joint.sum(-1, keepdims=True), expected(flat, data)
 
         def smoothed(start, moves, parameters, data):
             evidence = evidence_of(parameters, data)
@@ -92,8 +93,11 @@ def bayeslab(dtype):
     def normal(parameters, x):
         return Normal(*parameters).log_prob(x[:, None])
 
-    def powers(x):
-        return jnp.stack([jnp.ones_like(x), x, x**2], -1)
+    def powers(states, x):
+        return states.T @ jnp.stack([jnp.ones_like(x), x, x**2], -1)
+
+    def counted(states, x):
+        return jax.ops.segment_sum(states, x.ravel(), 30)
 
     def products(x):
         """What the log density of a multivariate Normal is linear in."""
@@ -109,9 +113,13 @@ def bayeslab(dtype):
 
     result = {name: cells(normal, powers, start, moves, (mean, sd), x) for name, x in series.items()}
     both = means.astype(dtype), covariances.astype(dtype)
-    result[PLANE] = cells(multivariate, products, start, moves, both, points)
-    each, counted = lambda p, x: jnp.log(p).T[x], lambda x: jax.nn.one_hot(x.ravel(), 30)
-    return result | {SYMBOLS: cells(each, counted, first, rows, symbols, text)}
+    expected = lambda states, x: states.T @ products(x)  # noqa: E731
+    result[PLANE] = cells(multivariate, expected, start, moves, both, points)
+
+    def picked(p, x):
+        return jax.lax.optimization_barrier(jnp.log(p)).T[x]  # or the log is taken of every entry picked
+
+    return result | {SYMBOLS: cells(picked, counted, first, rows, symbols, text)}
 
 
 def dynamax(dtype):

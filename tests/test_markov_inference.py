@@ -18,9 +18,9 @@ from bayeslab.distributions import (
     markov_inference,
     markov_lanes,
     markov_parallel,
-    markov_paths,
 )
 from bayeslab.distributions import markov_recursions as steps
+from bayeslab.distributions.markov_lanes import lanes_of
 
 RNG = np.random.default_rng(0)
 
@@ -59,8 +59,8 @@ every_case = pytest.mark.parametrize("name", CASES)
 def test_lanes_are_steps(name: str) -> None:
     one = CASES[name]
     expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
-    found = jax.jit(markov_lanes.counts)(*one)
-    value, kept = jax.jit(markov_lanes.log_marginal)(*one)
+    found = jax.jit(lambda *one: markov_lanes.counts(lanes_of(*one)))(*one)
+    value, kept = jax.jit(lambda *one: markov_lanes.log_marginal(lanes_of(*one)))(*one)
     assert bool(kept)
     assert bool(found.kept)
     for log_marginal in (value, found.log_marginal):
@@ -68,7 +68,7 @@ def test_lanes_are_steps(name: str) -> None:
     np.testing.assert_allclose(found.states, states, atol=1e-11)
     np.testing.assert_allclose(found.moves, moves, rtol=1e-10)
     np.testing.assert_allclose(found.first, first, rtol=1e-10)
-    np.testing.assert_array_equal(jax.jit(markov_paths.best_path)(*one), steps.best_path(*one))
+    np.testing.assert_array_equal(jax.jit(markov_inference.best_path)(*one), steps.best_path(*one))
 
 
 @pytest.mark.parametrize(("number", "ragged"), [(2, True), (20, False)])
@@ -76,7 +76,7 @@ def test_paths_in_lanes_have_the_law_of_the_posterior(number: int, ragged: bool)
     """States at every step and moves after it, over ten thousand draws; in blocks of time, and whole sequences."""
     one, draws = case(number, 70, 3, ragged=ragged), 10_000
     uniform = RNG.random((draws, number, 70))
-    paths, kept = jax.jit(jax.vmap(partial(markov_draws.draw, *one)))(uniform)
+    paths, kept = jax.jit(jax.vmap(partial(markov_draws.draw, lanes_of(*one))))(uniform)
     posterior = MarkovChain(*markov_inference.conditioned(*one), time_varying=True)
     states = markov_inference.smoothed(*one)
     moves = states[:, :-1, :, None] * steps.at_rest(posterior.transition_probs, one.moving)
@@ -112,7 +112,7 @@ def test_numbers_out_of_range_are_found_step_by_step() -> None:
     chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
     unlikely = np.tile([-300.0, -200.0, 0.0], (100, 1))
     one = chain.initial_probs, chain.transition_probs, jnp.asarray(unlikely), None
-    assert not bool(jax.jit(markov_lanes.counts)(*one).kept)
+    assert not bool(markov_lanes.counts(lanes_of(*one)).kept)
     np.testing.assert_allclose(chain.log_marginal(unlikely), -300.0 * 100, rtol=1e-12)
     np.testing.assert_allclose(chain.smoothed(unlikely)[:, 0], 1.0)
     np.testing.assert_array_equal(chain.most_probable_path(unlikely), 0)

@@ -20,7 +20,6 @@ from bayeslab.distributions.markov_lanes import (
     entering,
     joined,
     lanes_from,
-    lanes_of,
     picked,
     ranged,
     safe,
@@ -28,25 +27,24 @@ from bayeslab.distributions.markov_lanes import (
     transfers,
     with_weights,
 )
-from bayeslab.distributions.markov_recursions import Moving
 
 
-def draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uniform: Array) -> tuple[Array, Array]:
+def draw(lanes: Lanes, uniform: Array) -> tuple[Array, Array]:
     """(*batch, T), by inverse cumulative distributions at uniform (*batch, T), and whether all numbers kept their
     range."""
-    lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
-    steps, number = evidence.shape[-2], len(initial)
+    initial, blocks = lanes.initial, lanes.blocks
+    steps, number = lanes.shape[-1], len(initial)
     # At every step the number that draws the state before it; at the first the one that draws the last state of all.
-    before = jnp.roll(jnp.broadcast_to(uniform, evidence.shape[:-1]), 1, -1).reshape(number, steps)
+    before = jnp.roll(jnp.broadcast_to(uniform, lanes.shape), 1, -1).reshape(number, steps)
     before = jnp.pad(before, ((0, 0), (0, lanes.moves.size // number - steps))).reshape(lanes.moves.shape)
     if blocks > 1:
         lanes = with_weights(lanes)
-        start, end, kept = _ends(initial, *transfers(lanes, blocks), before[:, 0, 0].reshape(number, blocks).T)
+        start, end, kept = _ends(initial, *transfers(lanes), before[:, 0, 0].reshape(number, blocks).T)
         path, safely = _inside(lanes, start, before, end)
     else:
         path, safely = _inside(lanes, initial.T, before)
         kept = jnp.array(True)
-    return path.reshape(number, -1)[:, :steps].reshape(evidence.shape[:-1]), kept & safely.all()
+    return lanes.unpadded(path), kept & safely.all()
 
 
 def _ends(initial: Array, matrix: Array, exponent: Array, kept: Array, uniform: Array) -> tuple[Array, Array, Array]:

@@ -19,7 +19,7 @@ import bayeslab.distributions.markov_lanes as lanes
 import bayeslab.distributions.markov_parallel as parallel
 import bayeslab.distributions.markov_paths as paths
 import bayeslab.distributions.markov_recursions as stepwise
-from bayeslab.distributions.markov_recursions import Moving
+from bayeslab.distributions.markov_recursions import Moving, log
 
 Counts = tuple[Array, Array, Array]
 """Derivatives of the log of the evidence with respect to initial probabilities, matrices and evidence."""
@@ -59,13 +59,14 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @_batched
 def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    def by_steps() -> Array:
+    def by_steps(evidence: Array) -> Array:
         return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
 
     if not in_lanes(transition, evidence):
-        return by_steps()
-    found, kept = lanes.log_marginal(initial, transition, evidence, moving)
-    return lax.cond(kept, lambda: found, by_steps)
+        return by_steps(evidence)
+    laid = lanes.lanes_of(initial, transition, evidence, moving)
+    found, kept = lanes.log_marginal(laid)
+    return lax.cond(kept, lambda: found, lambda: by_steps(laid.given()))
 
 
 @jax.custom_jvp
@@ -83,13 +84,15 @@ def _counts_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
 
 @_batched
 def _fast_counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
-    def by_steps() -> tuple[Array, Counts]:
-        return _stepwise_counts(initial, transition, evidence, moving)
-
     if not in_lanes(transition, evidence):
-        return by_steps()
-    found = lanes.counts(initial, transition, evidence, moving)
-    return lax.cond(found.kept, lambda: (found.log_marginal, (found.first, found.moves, found.states)), by_steps)
+        return _stepwise_counts(initial, transition, evidence, moving)
+    laid = lanes.lanes_of(initial, transition, evidence, moving)
+    found = lanes.counts(laid)
+    return lax.cond(
+        found.kept,
+        lambda: (found.log_marginal, (found.first, found.moves, found.states)),
+        lambda: _stepwise_counts(initial, transition, laid.given(), moving),
+    )
 
 
 @jax.jit
@@ -150,8 +153,9 @@ def conditioned(initial: Array, transition: Array, evidence: Array, moving: Movi
 @jax.jit
 def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """The most probable path given all evidence."""
-    way = paths if in_lanes(transition, evidence) else stepwise
-    return way.best_path(initial, transition, evidence, moving)
+    if not in_lanes(transition, evidence):
+        return stepwise.best_path(initial, transition, evidence, moving)
+    return paths.best_path(lanes.lanes_of(log(initial), log(transition), evidence, moving))
 
 
 draw = jax.jit(stepwise.draw)
@@ -161,12 +165,14 @@ draw = jax.jit(stepwise.draw)
 def conditioned_draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uniform: Array) -> Array:
     """A path (*batch, T) given all evidence, by inverse cumulative distributions at uniform (*batch, T), in lanes."""
 
+    laid = lanes.lanes_of(initial, transition, evidence, moving)
+
     def by_steps() -> Array:
-        rows = jnp.moveaxis(jnp.broadcast_to(uniform, evidence.shape[:-1]), -1, 0)
-        initial_probs, matrices = conditioned(initial, transition, evidence, moving)
+        rows = jnp.moveaxis(jnp.broadcast_to(uniform, laid.shape), -1, 0)
+        initial_probs, matrices = conditioned(initial, transition, laid.given(), moving)
         return stepwise.draw(initial_probs, matrices, moving, rows)
 
-    found, kept = draws.draw(initial, transition, evidence, moving, uniform)
+    found, kept = draws.draw(laid, uniform)
     return lax.cond(kept, lambda: found, by_steps)
 
 

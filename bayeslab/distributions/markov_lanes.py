@@ -40,15 +40,29 @@ barrier = lax.optimization_barrier  # keeps a step one piece of vector code, ins
 class Lanes(NamedTuple):
     """A batch of sequences as lanes, sequence by sequence and block by block.
 
+    initial: (N, K). blocks: of a sequence. shape: (*batch, T).
     transition: (K, K, lane), or 1 for all. evidence: (lane, chunk, step, K). moves: into a step, (lane, chunk, step).
     weights: what `_weights` makes of the evidence, if several passes look for it, (tile, chunk, step, K, lane) and
     exponents (tile, chunk, lane).
     """
 
+    initial: Array
+    blocks: int
+    shape: tuple[int, ...]
     transition: Array
     evidence: Array
     moves: Array
     weights: tuple[Array, Array] | None = None
+
+    def unpadded(self, values: Array) -> Array:
+        """(*batch, T, ...) of values (lane, step, ...)."""
+        inner = values.shape[2:]
+        return values.reshape(len(self.initial), -1, *inner)[:, : self.shape[-1]].reshape(*self.shape, *inner)
+
+    def given(self) -> Array:
+        """The evidence again, (*batch, T, K)."""
+        number, chunks, steps, states = self.evidence.shape
+        return self.unpadded(self.evidence.reshape(number, chunks * steps, states))
 
 
 class Counts(NamedTuple):
@@ -67,27 +81,25 @@ def pays(evidence: tuple[int, ...], transition: tuple[int, ...]) -> bool:
     return transition[-3] == 1 and evidence[-1] <= STATES and evidence[-2] >= STEPS
 
 
-def log_marginal(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+def log_marginal(lanes: Lanes) -> tuple[Array, Array]:
     """(*batch,), and whether all numbers kept their range."""
-    lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
-    if blocks > 1:
-        _, last, exponent, kept = entering(initial, *transfers(lanes, blocks))
+    if lanes.blocks > 1:
+        _, last, exponent, kept = entering(lanes.initial, *transfers(lanes))
         found, kept = _log(_sum(last), exponent), kept.all()
     else:
-        found, kept = _forward(lanes, initial.T)
-    return found.reshape(evidence.shape[:-2]), kept
+        found, kept = _forward(lanes, lanes.initial.T)
+    return found.reshape(lanes.shape[:-1]), kept
 
 
-def counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Counts:
-    """The evidence and its derivatives, see `Counts`, of the batch of the evidence."""
-    batch, steps = evidence.shape[:-2], evidence.shape[-2]
-    lanes, initial, blocks = lanes_of(initial, transition, evidence, moving)
+def counts(lanes: Lanes) -> Counts:
+    """The evidence and its derivatives, see `Counts`."""
     lanes = with_weights(lanes)
+    initial, blocks, batch = lanes.initial, lanes.blocks, lanes.shape[:-1]
     number, states = initial.shape
     kept = jnp.array(True)
     start, end = initial.T, jnp.ones_like(initial.T)
     if blocks > 1:
-        matrices = transfers(lanes, blocks)
+        matrices = transfers(lanes)
         messages, last, exponent, kept = entering(initial, *matrices)
         found, kept = _log(_sum(last), exponent), kept.all()
         start, end = lanes_from(messages), lanes_from(_leaving(*matrices))
@@ -97,12 +109,10 @@ def counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -
     moved = moved.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
     shaped = first.reshape(*batch, states), moved.reshape(*batch, 1, states, states)
     found = found if blocks > 1 else within
-    visited = visited.reshape(number, -1, states)[:, :steps].reshape(*batch, steps, states)
-    return Counts(found.reshape(batch), *shaped, visited, kept & safely)
+    return Counts(found.reshape(batch), *shaped, lanes.unpadded(visited), kept & safely)
 
 
-def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Lanes, Array, int]:
-    """Lanes, initial probabilities (N, K), blocks a sequence."""
+def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Lanes:
     *batch, steps, states = evidence.shape
     number = prod(batch)
     blocks = 1 if number >= ENOUGH else 1 << round(log2(steps) / 2)
@@ -115,12 +125,14 @@ def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving)
     if len(matrix) > 1:
         matrix = jnp.broadcast_to(transition, (*batch, 1, states, states)).reshape(number, states, states)
         matrix = jnp.repeat(matrix, blocks, 0)
-    lanes = Lanes(
+    return Lanes(
+        jnp.broadcast_to(initial, (*batch, states)).reshape(number, states),
+        blocks,
+        (*batch, steps),
         matrix.transpose(1, 2, 0),
-        evidence.reshape(number * blocks, chunks, UNROLLED, states),
+        barrier(evidence.reshape(number * blocks, chunks, UNROLLED, states)),  # in memory once, whoever looks for it
         moves.reshape(number * blocks, chunks, UNROLLED),
     )
-    return lanes, jnp.broadcast_to(initial, (*batch, states)).reshape(number, states), blocks
 
 
 class Tile(NamedTuple):
@@ -208,7 +220,7 @@ def _times(message: Array, matrix: Array) -> Array:
     )
 
 
-def transfers(lanes: Lanes, blocks: int) -> tuple[Array, Array, Array]:
+def transfers(lanes: Lanes) -> tuple[Array, Array, Array]:
     """What a block does to a message that enters it: (block, K, K, N), exponents of rows (block, K, N), whether all
     is kept."""
     states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
@@ -229,8 +241,8 @@ def transfers(lanes: Lanes, blocks: int) -> tuple[Array, Array, Array]:
         return lax.fori_loop(0, tile.number, chunk, start)
 
     matrix, exponent, kept = map(joined, tiled(run, lanes))
-    matrix = matrix.reshape(states, states, -1, blocks).transpose(3, 0, 1, 2)
-    return matrix, exponent.reshape(states, -1, blocks).transpose(2, 0, 1), kept.all()
+    matrix = matrix.reshape(states, states, -1, lanes.blocks).transpose(3, 0, 1, 2)
+    return matrix, exponent.reshape(states, -1, lanes.blocks).transpose(2, 0, 1), kept.all()
 
 
 def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tuple[Array, Array, Array, Array]:
@@ -311,11 +323,12 @@ def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
 
         def forth(carry: tuple[Array, Array, Array], place: Array) -> tuple[Any, Any]:
             before, exponent, kept = carry
-            after, message, exponent, safely = ahead(tile, place, before, exponent)
-            return (message, exponent, kept & safely), jnp.stack([before, *after])
+            _, message, exponent, safely = ahead(tile, place, before, exponent)
+            return (message, exponent, kept & safely), before
 
         def back(carry: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[Any, None]:
-            (message, moved, kept, states), (place, at) = carry, given
+            (message, moved, kept, states), (place, before) = carry, given
+            at = [before, *ahead(tile, place, before, jnp.int32(0))[0]]  # again: less than to write and read them
             weight, moves, found = tile.weights(place)[0], tile.moves(place), []
             for u in reversed(range(UNROLLED)):
                 joint = at[u + 1] * message

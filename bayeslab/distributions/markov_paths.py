@@ -9,21 +9,19 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.distributions.markov_lanes import UNROLLED, Lanes, Tile, barrier, joined, lanes_of, picked, tiled
-from bayeslab.distributions.markov_recursions import Moving, log
+from bayeslab.distributions.markov_lanes import UNROLLED, Lanes, Tile, barrier, joined, picked, tiled
 
 
-def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    """(*batch, T), of chains with one matrix for all steps."""
-    lanes, initial, blocks = lanes_of(log(initial), log(transition), evidence, moving)
+def best_path(lanes: Lanes) -> Array:
+    """(*batch, T). lanes: of logs of probabilities."""
+    initial, blocks = lanes.initial, lanes.blocks
     number, states = initial.shape
     start = initial.T
     if blocks > 1:
         start = _entering(initial, _transfers(lanes, blocks))
     last, origin, pointers = _inside(lanes, start)
     ends = _ends(last.reshape(states, number, blocks), origin.reshape(states, number, blocks))
-    path = _back(lanes, ends.reshape(-1), pointers).reshape(number, -1)
-    return path[:, : evidence.shape[-2]].reshape(evidence.shape[:-1])
+    return lanes.unpadded(_back(lanes, ends.reshape(-1), pointers))
 
 
 def _transfers(lanes: Lanes, blocks: int) -> Array:
