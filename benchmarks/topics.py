@@ -1,17 +1,21 @@
-"""Topics beside tomotopy: tokens a second, and the time to a held-out perplexity by document completion.
+"""Topics beside other libraries: time a token, and the time to a held-out perplexity by document completion.
 
 .venv/bin/python benchmarks/topics.py sweep
 .venv/bin/python benchmarks/topics.py perplexity --peers .tools/peers/bin/python
 
 The peer is a Python with tomotopy. Each runs on one core; CPU seconds, without compilation. A fifth of the tokens is
 held out. Both predict from the second half of a chain so far: by posterior means, tomotopy by the mean of what its
-states every ten sweeps predict.
+states every ten sweeps predict. The news are those that gensim has with it.
 """
 
 import argparse
 import subprocess
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,9 @@ import numpy as np
 from race import arguments, installed, pin
 from tables import note, spread, table
 
-SIZES = {"20 topics": (2000, 200, 5000, 20), "100 topics": (2000, 200, 5000, 100)}
 ALPHA, CONCENTRATION = 0.1, 0.05
+PASSES = 5
+"""Of the variational libraries."""
 CLOSE = {"2 %": 1.02, "1 %": 1.01, "0.5 %": 1.005}
 PEER = """
 import sys, time
@@ -52,6 +57,33 @@ np.savetxt(sys.argv[5], found)
 """
 
 
+def simulated(topics: int) -> Any:
+    """Counts of 2,000 documents with 200 tokens each over 5,000 words."""
+    from bayeslab.datasets import simulated_documents
+
+    return simulated_documents(2000, 200, 5000, topics, alpha=ALPHA, concentration=CONCENTRATION)["counts"]
+
+
+def news() -> dict[str, list[str]]:
+    """What three hundred pieces of news say, as in the notebook: without stop words and words of fewer than four."""
+    from gensim.parsing.preprocessing import STOPWORDS
+    from gensim.test.utils import datapath
+    from gensim.utils import simple_preprocess
+
+    lines = Path(datapath("lee_background.cor")).read_text(encoding="utf8").splitlines()
+    said = {" ".join(line.split()[:6]): [w for w in simple_preprocess(line) if w not in STOPWORDS] for line in lines}
+    number = Counter(word for words in said.values() for word in set(words))
+    return {title: [word for word in words if number[word] >= 4] for title, words in said.items()}
+
+
+CASES: dict[str, tuple[Callable[[], Any], int]] = {
+    "simulated, 20 topics": (partial(simulated, 20), 20),
+    "simulated, 100 topics": (partial(simulated, 100), 100),
+    "news, 20 topics": (news, 20),
+}
+RACES = ("simulated, 20 topics", "news, 20 topics")
+
+
 def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("what", choices=["sweep", "perplexity"])
@@ -64,62 +96,105 @@ def main() -> None:
 
 
 def sweep(asked: argparse.Namespace, contenders: list[str]) -> None:
-    """Nanoseconds of CPU a token of a whole sweep: origins, counts, shares, topics and log joint.
+    """Nanoseconds of CPU a token: of a whole sweep (origins, counts, shares, topics and log joint), or of a pass.
 
     Of bayeslab the next ten sweeps of one chain in every round, of tomotopy the second ten of a new one.
     """
+    contenders = [*contenders, *VARIATIONAL]
     rows = []
-    for name, size in SIZES.items():
-        data, held = corpus(*size)
-        chain = Chain(data | {"num_topics": size[3]}, 0)
+    for name, (source, topics) in CASES.items():
+        data, held = corpus(source())
+        chain = Chain(data | {"num_topics": topics}, 0)
         found: dict[str, list[float]] = {contender: [] for contender in contenders}
         for number in range(asked.rounds):
             began = time.process_time()
             chain.advance(10)
             found["bayeslab"].append((time.process_time() - began) / 10)
             if "tomotopy" in found:
-                spent = _peer(asked.peers, data, held, size[3], 20, number)[:, 1]
+                spent = _peer(asked.peers, data, held, topics, 20, number)[:, 1]
                 found["tomotopy"].append((spent[1] - spent[0]) / 10)
+            for contender, passes in VARIATIONAL.items():
+                began = time.process_time()
+                passes(data, topics, number)
+                found[contender].append((time.process_time() - began) / PASSES)
         each = [1e9 * np.array(seconds) / len(data["word"]) for seconds in found.values()]
         rows.append([name, *map(spread, each), *(spread(other / each[0]) for other in each[1:])])
     others = [f"{name}, to bayeslab" for name in contenders[1:]]
     table(["ns a token", *contenders, *others], rows)
 
 
+def scikit_learn(data: dict[str, Any], topics: int, seed: int) -> None:
+    from scipy.sparse import coo_array
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    ones, shape = np.ones(len(data["word"])), (data["num_documents"], data["num_words"])
+    counts = coo_array((ones, (data["document"], data["word"])), shape).tocsr()
+    model = LatentDirichletAllocation(
+        topics, doc_topic_prior=ALPHA, topic_word_prior=CONCENTRATION, max_iter=PASSES, random_state=seed
+    )
+    model.fit(counts)
+
+
+def gensim(data: dict[str, Any], topics: int, seed: int) -> None:
+    from gensim.models import LdaModel
+
+    bags = [Counter(data["word"][data["document"] == d].tolist()) for d in range(data["num_documents"])]
+    LdaModel(
+        [sorted(bag.items()) for bag in bags],
+        num_topics=topics,
+        id2word={word: str(word) for word in range(data["num_words"])},
+        alpha=np.full(topics, ALPHA),
+        eta=CONCENTRATION,
+        update_every=0,
+        passes=PASSES,
+        eval_every=None,
+        random_state=seed,
+    )
+
+
+VARIATIONAL = {"scikit-learn": scikit_learn, "gensim": gensim}
+"""They come with the notebooks; batch variational Bayes, so a pass is not a sweep."""
+
+
 def perplexity(asked: argparse.Namespace, contenders: list[str]) -> None:
     """Seconds until the perplexity of the held-out tokens is close to the best of all rounds."""
-    topics = SIZES["20 topics"][3]
-    data, held = corpus(*SIZES["20 topics"])
-    curves: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
-    for number in range(asked.rounds):
-        for name, found in curves.items():
-            if name == "tomotopy":
-                curve = _peer(asked.peers, data, held, topics, asked.sweeps, number)
-            else:
-                curve = _curve(Chain(data | {"num_topics": topics}, number), held, asked.sweeps)
-            found.append(curve)
-            shown = [curve[np.searchsorted(curve[:, 0], sweeps)] for sweeps in (50, 100, asked.sweeps)]
-            note(f"{name}: " + ", ".join(f"{n:.0f} sweeps {s:.2f} s {p:.1f}" for n, s, p in shown))
+    for name in RACES:
+        source, topics = CASES[name]
+        data, held = corpus(source())
+        curves: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
+        for number in range(asked.rounds):
+            for contender, found in curves.items():
+                if contender == "tomotopy":
+                    curve = _peer(asked.peers, data, held, topics, asked.sweeps, number)
+                else:
+                    curve = _curve(Chain(data | {"num_topics": topics}, number), held, asked.sweeps)
+                found.append(curve)
+                shown = [curve[np.searchsorted(curve[:, 0], sweeps)] for sweeps in (50, 100, asked.sweeps)]
+                note(f"{contender}: " + ", ".join(f"{n:.0f} sweeps {s:.2f} s {p:.1f}" for n, s, p in shown))
+        reached(name, curves)
+
+
+def reached(name: str, curves: dict[str, list[np.ndarray]]) -> None:
     best = min(curve[:, 2].min() for found in curves.values() for curve in found)
     rows = []
     for within, share in CLOSE.items():
-        reached = [
+        seconds = [
             np.array([min(curve[curve[:, 2] <= share * best, 1], default=np.inf) for curve in found])
             for found in curves.values()
         ]
         with np.errstate(invalid="ignore"):  # neither came there
-            ratios = [spread(other / reached[0]) for other in reached[1:]]
-        rows.append([within, *map(spread, reached), *ratios])
-    columns = [*(f"{name}, CPU s" for name in contenders), *(f"{name}, to bayeslab" for name in contenders[1:])]
-    table([f"perplexity above {best:,.0f} by at most", *columns], rows)
+            ratios = [spread(other / seconds[0]) for other in seconds[1:]]
+        rows.append([within, *map(spread, seconds), *ratios])
+    names = list(curves)
+    columns = [*(f"{one}, CPU s" for one in names), *(f"{one}, to bayeslab" for one in names[1:])]
+    table([f"{name}: perplexity above {best:,.0f} by at most", *columns], rows)
 
 
-def corpus(documents_: int, tokens: int, words: int, topics: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def corpus(source: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Tokens to fit to, and those held out."""
-    from bayeslab.datasets import documents, simulated_documents
+    from bayeslab.datasets import documents
 
-    simulated = simulated_documents(documents_, tokens, words, topics, alpha=ALPHA, concentration=CONCENTRATION)
-    data = documents(simulated["counts"])
+    data = documents(source)
     document, word = (data[column].cat.codes.to_numpy().astype(np.int64) for column in ("document", "word"))
     hidden = np.random.default_rng(0).random(len(word)) < 0.2
     sizes = {"num_documents": data["num_documents"], "num_words": data["num_words"]}
@@ -142,7 +217,7 @@ class Chain:
 
         with precision():
             bound = bl.bind(lda.model, data)
-            sampler = Gibbs(num_warmup=0, counts=True).plan(bound)
+            sampler = replace(Gibbs(num_warmup=0, counts=True).plan(bound), keeps=False)  # means, however few topics
             self.code = compiled(sampler, structure(bound), None)
             self.code.make_ready("start")
             self.data = self.code.prepare(bound)
