@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.plots import COLOURS, GREY
-from bayeslab.uniformity import LEVEL, ranks_of, simultaneous_band
+from bayeslab.uniformity import LEVEL, ranks_of, simultaneous_band, varying
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +28,8 @@ def plot_calibration(
     """
     from matplotlib import pyplot
 
-    ranks = {name: values for name, values in ranks_of(checks, var_names).items() if values.size}
+    found = {name: values[:, varying(values)] for name, values in ranks_of(checks, var_names).items()}
+    ranks = {name: values for name, values in found.items() if values.size}
     shown = list(ranks)[:max_panels]
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)

@@ -48,8 +48,8 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
         raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
     if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
         raise ValueError(f"calibration_verdict needs at least {LEAST} simulations, got {simulations}.")
-    number = sum(each.shape[1] for each in ranks.values())
-    rows = {name: _row(each) for name, each in ranks.items() if each.size}
+    number = sum(varying(each).sum() for each in ranks.values())
+    rows = {name: _row(each) for name, each in ranks.items() if varying(each).any()}
     if not rows:
         raise ValueError("calibration_verdict got no ranks that vary, so there is nothing to judge.")
     p_value = np.minimum(1, number * np.array([row["p_value"] for row in rows.values()]))
@@ -60,14 +60,19 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
 
 
 def ranks_of(checks: DataTree, var_names: Sequence[str] | None) -> dict[str, Array]:
-    """Ranks (simulation, element) of sites and quantities by name, without elements that never vary."""
+    """Ranks (simulation, element) of sites and quantities by name."""
     if "prior_sbc" not in (there := getattr(checks, "children", ())) or "num_draws" not in checks.attrs:
         got = f"{type(checks).__name__} {sorted(there)}"
         raise ValueError(f"a verdict needs the result of sbc, but got {got}.")
     sites = {str(name): values.values for name, values in checks["prior_sbc"].data_vars.items()}
     if unknown := [name for name in var_names or () if name not in sites]:
         raise ValueError(f"there are no ranks of {unknown}, only of {list(sites)}.")
-    return {name: _elements(sites[name]) for name in var_names or sites}
+    return {name: sites[name].reshape(sites[name].shape[0] * sites[name].shape[1], -1) for name in var_names or sites}
+
+
+def varying(ranks: Array) -> Array:
+    """Which elements of ranks (simulation, element) are not the same in all simulations."""
+    return ranks.std(0) > 0
 
 
 def p_value(ranks: Array) -> float:
@@ -158,13 +163,7 @@ def _crossing(function: Callable[[float], float], begin: float, end: float) -> f
 
 def _row(ranks: Array) -> dict[str, float]:
     """Of the worst element of ranks (simulation, element)."""
-    found = [p_value(column) for column in ranks.T]
+    found = [p_value(column) if varies else np.inf for column, varies in zip(ranks.T, varying(ranks), strict=True)]
     worst = int(np.argmin(found))
     scores = ndtri(ranks[:, worst])
     return {"p_value": found[worst], "worst": worst, "middle": scores.mean(), "spread": scores.std()}
-
-
-def _elements(values: Array) -> Array:
-    """Ranks (simulation, element) of values (chain, simulation, ...), without elements that never vary."""
-    flat = values.reshape(values.shape[0] * values.shape[1], -1)
-    return flat[:, flat.std(0) > 0]

@@ -64,11 +64,12 @@ def verdict(ranks: dict[str, np.ndarray], **settings: Any) -> object:
 
 def test_the_worst_element_is_named_and_all_are_counted() -> None:
     rng = np.random.default_rng(2)
-    ranks = {"a": rng.uniform(size=(500, 3)), "b": rng.uniform(size=500), "c": np.full((500, 2), 0.5)}
-    ranks["a"][:, 1] = ranks["a"][:, 1] ** 2
+    ranks = {"a": rng.uniform(size=(500, 4)), "b": rng.uniform(size=500), "c": np.full((500, 2), 0.5)}
+    ranks["a"][:, 0] = 0.5  # is not judged, but has its place
+    ranks["a"][:, 2] = ranks["a"][:, 2] ** 2
     table = verdict(ranks)
     assert list(table["quantity"].values) == ["a", "b"]
-    assert int(table["worst"].sel(quantity="a")) == 1
+    assert int(table["worst"].sel(quantity="a")) == 2
     assert table.attrs["passes"] == 0
     assert float(table["middle"].sel(quantity="a")) < -0.3
     alone = verdict(ranks, var_names=["b"])
