@@ -17,7 +17,7 @@ export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export MPLBACKEND := agg
 
-.PHONY: demo test $(STEPS) slow test-3.12 calibration catalogue bench docs lock
+.PHONY: demo test $(STEPS) tables slow test-3.12 calibration catalogue bench docs lock
 
 demo: .venv/.ready
 	.venv/bin/bayeslab demo linear_regression
@@ -46,6 +46,12 @@ notebooks: .venv/.ready
 	@rm -rf build/notebooks
 	@printf '%s\n' notebooks/*.ipynb | xargs -P 2 -I {} env -u MPLBACKEND .venv/bin/jupyter nbconvert \
 	    --to notebook --execute --ExecutePreprocessor.record_timing=False --output-dir build/notebooks {}
+
+# What takes longest in the notebooks; they read it.
+tables: .venv/.ready
+	@rm -f notebooks/tables/*.nc
+	.venv/bin/jupyter nbconvert --to notebook --execute --output-dir build/notebooks \
+	    notebooks/gaussian_hmm.ipynb notebooks/structure.ipynb
 
 slow: .venv/.ready
 	.venv/bin/pytest -m slow --durations 10
