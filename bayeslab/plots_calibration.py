@@ -24,12 +24,14 @@ def plot_calibration(
 
     checks: of `sbc`. level: the probability that a line of a right method leaves the band of its panel somewhere.
     A line above zero on the left says that draws are too high; an S that falls on the right that they are too narrow.
-    Returns the axes (panel,). Raises ValueError for names that have no ranks.
+    Returns the axes (panel,). Raises ValueError for names that have no ranks, and where none vary.
     """
     from matplotlib import pyplot
 
     found = {name: values[:, varying(values)] for name, values in ranks_of(checks, var_names).items()}
     ranks = {name: values for name, values in found.items() if values.size}
+    if not ranks:
+        raise ValueError("plot_calibration got no ranks that vary, so there is nothing to draw.")
     shown = list(ranks)[:max_panels]
     columns = min(COLUMNS, len(shown))
     rows = -(-len(shown) // columns)

@@ -175,3 +175,10 @@ def test_the_figure_has_the_band_of_the_verdict() -> None:
             assert ((counts >= low) & (counts <= high)).all() == (p > 0.05)
     with pytest.raises(ValueError, match="no ranks of"):
         plot_calibration(tree, ["v"])
+
+
+def test_ranks_that_never_vary_are_not_drawn() -> None:
+    made = from_dict({"prior_sbc": {"c": np.full((1, 500, 2), 0.5)}})
+    made.attrs = {"num_draws": 9}
+    with pytest.raises(ValueError, match="no ranks that vary"):
+        plot_calibration(made)

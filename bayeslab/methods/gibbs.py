@@ -16,7 +16,7 @@ from bayeslab.compress import Group, Groups, compressible, pieces, summarised
 from bayeslab.draws import Draws, State
 from bayeslab.elimination import Rule
 from bayeslab.membership.found import membership_to_count
-from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
+from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_gibbs import MembershipGibbs
 from bayeslab.methods.membership_point import keeps_components
 from bayeslab.methods.settings import require_blocks, require_count, require_positive
@@ -193,7 +193,6 @@ class BlockSampler:
             drawn = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
             return {name: drawn[name] for name in self._mine}
 
-        moving = not set(self.rest).isdisjoint(bound.moving)
-        step = NUTSKernel(dense_pays(bound, self.rest), 0.8, 10, moving)(evaluate)
+        step = block_kernel(bound, self.rest)(evaluate)
         blocks = [(CustomGibbs(update), self._mine), (step, list(self.rest))]
         return numpyro.infer.Gibbs(blocks)

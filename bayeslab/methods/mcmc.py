@@ -119,6 +119,12 @@ class NUTSKernel:
         )
 
 
+def block_kernel(bound: Bound, names: Iterable[str]) -> NUTSKernel:
+    """Of a block of sites of a program, beside what draws the others."""
+    names = set(names)
+    return NUTSKernel(dense_pays(bound, names), 0.8, 10, moving=not names.isdisjoint(bound.moving))
+
+
 class Replayed(numpyro.infer.NUTS):
     """NUTS whose positions become values by running the program: as a block of Gibbs sampling, NumPyro's keeps the
     coordinates of its start."""

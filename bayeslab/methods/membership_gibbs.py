@@ -18,7 +18,7 @@ from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
-from bayeslab.methods.mcmc import NUTSKernel, dense_pays, kernel_stats
+from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
 from bayeslab.sweep import somewhere
@@ -177,9 +177,8 @@ class MembershipGibbs:
 
     def _kernel(self, key: Array, data: Counted, weights: Array, components: Array) -> tuple[MCMCKernel, Any]:
         """Of the other sites, and its first state."""
-        bound, others = whole(self.structure, data), self.found.others
-        moving = not set(others).isdisjoint(bound.moving)
-        kernel = NUTSKernel(dense_pays(bound, others), 0.8, 10, moving)(Others(self.found, self.structure))
+        build = block_kernel(whole(self.structure, data), self.found.others)
+        kernel = build(Others(self.found, self.structure))
         return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, weights, components), {})
 
 
