@@ -178,6 +178,8 @@ def test_the_figure_has_the_band_of_the_verdict() -> None:
 
 
 def test_ranks_that_never_vary_are_not_drawn() -> None:
+    from arviz_base import from_dict
+
     made = from_dict({"prior_sbc": {"c": np.full((1, 500, 2), 0.5)}})
     made.attrs = {"num_draws": 9}
     with pytest.raises(ValueError, match="no ranks that vary"):
