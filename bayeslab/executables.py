@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.compilation import UNOPTIMISED
 from bayeslab.draws import Draws, Sampler, State, draws_while_adapting, prepared
 from bayeslab.program import Bound, blueprint
 
@@ -21,6 +22,9 @@ CHUNK_INDEPENDENT = 50_000
 """The same of draws that do not wait for each other."""
 CHUNK_BYTES = 4 * 2**20
 BATCH_BYTES = 2**18
+ONCE = {"prepare", "start", "started"}
+"""Of little data they take less than their compilation."""
+LITTLE = 10_000
 
 
 @dataclass
@@ -29,7 +33,7 @@ class Compiled:
     first, which is there to be timed. lowered: how to trace each of them; code: those that are compiled."""
 
     lowered: dict[str, Callable[[], Any]]
-    options: dict[str, Any]
+    options: dict[str, dict[str, Any]]
     first: int
     buffer: int
     seconds: float
@@ -45,7 +49,7 @@ class Compiled:
         lowered = {name: self.lowered[name]() for name in sorted(wanted)}
         if lowered:
             with ThreadPoolExecutor(len(lowered)) as pool:
-                found = pool.map(lambda item: item.compile(self.options), lowered.values())
+                found = pool.map(lambda item: item[1].compile(self.options[item[0]]), lowered.items())
                 self.code |= dict(zip(lowered, found, strict=True))
         self.seconds += time.perf_counter() - began
 
@@ -111,8 +115,17 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
         for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
             steps = _steps(getattr(sampler, verb), width, buffer)
             lowered[verb] = partial(jax.jit(steps).lower, count, count, state, data)
-    options = dict(getattr(sampler, "compiler_options", ())) if jax.default_backend() == "cpu" else {}
+    options = {name: _options(sampler, name, bound) for name in lowered}
     return Compiled(lowered, options, buffer if independent else 1, buffer, time.perf_counter() - began)
+
+
+def _options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
+    """What the compiler is told."""
+    if jax.default_backend() != "cpu":
+        return {}
+    size = sum(leaf.size for leaf in jax.tree.leaves(bound))
+    once = UNOPTIMISED if name in ONCE and size <= LITTLE else {}
+    return once | dict(getattr(sampler, "compiler_options", ()))
 
 
 def _steps(step: Callable, width: int | None, buffer: int) -> Callable:

@@ -61,7 +61,7 @@ def _ends(initial: Array, matrix: Array, exponent: Array, kept: Array, uniform: 
 
     final, total = inverted(last, uniform[0])
     given = messages[1:], matrix[1:], exponent[1:], uniform[1:]
-    (first, kept), rest = lax.scan(step, (final, kept & safe(total)), given, reverse=True, unroll=4)
+    (first, kept), rest = lax.scan(step, (final, kept & safe(total)), given, reverse=True, unroll=2)
     ends = jnp.concatenate([first[None], rest])
     known = jnp.arange(states)[:, None] == ends[:-1, None]
     start = jnp.concatenate([initial.T[None], known.astype(initial.dtype)])

@@ -23,7 +23,7 @@ from jax import Array, lax
 
 from bayeslab.distributions.markov_recursions import Moving
 
-UNROLLED = 8
+UNROLLED = 4
 """Steps between two looks at the range."""
 TILE = 64
 """Lanes that advance together: what they need stays in the nearest cache."""
@@ -259,7 +259,7 @@ def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tup
 
     number = len(initial)
     start = initial.T, jnp.zeros(number, jnp.int32), jnp.broadcast_to(kept, number)
-    (last, total, kept), messages = lax.scan(step, start, (matrix, exponent), unroll=UNROLLED)
+    (last, total, kept), messages = lax.scan(step, start, (matrix, exponent), unroll=2)
     return messages, last, total, kept
 
 
@@ -273,7 +273,7 @@ def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
         return new * _power(_most(new))[0], message
 
     start = jnp.ones(matrix.shape[2:], matrix.dtype)
-    return lax.scan(step, start, (matrix, exponent), reverse=True, unroll=UNROLLED)[1]
+    return lax.scan(step, start, (matrix, exponent), reverse=True, unroll=2)[1]
 
 
 def lanes_from(blocks: Array) -> Array:
