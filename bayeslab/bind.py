@@ -15,6 +15,7 @@ import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
+from bayeslab.distributions.ordered import ordered
 from bayeslab.entries import Entry, as_array, as_structure, entry, event_mask, first, observed_value, read
 from bayeslab.flow import Fact, Flow, Written, flow
 from bayeslab.program import Argument, Bound, Data, Derived, Frozen, Program, Slot, feasible, is_random, unwrapped
@@ -136,12 +137,12 @@ class _Arguments:
             value = self._given[name].value if name in self._given else parameter.default
             real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
             try:
-                paths, tree = jax.tree_util.tree_flatten_with_path(value)
+                paths, tree = jax.tree_util.tree_flatten_with_path(ordered(value))
             except (ValueError, RecursionError):
                 raise ValueError(f"argument '{name}' has keys of several kinds, or contains itself") from None
             leaves = []
             for path, leaf in paths:
-                place = name + "".join(f".{getattr(k, 'key', getattr(k, 'idx', k))}" for k in path)
+                place = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
                 array = as_array(place, leaf, real and not path)
                 if array is None:
                     leaves.append(as_structure(leaf))

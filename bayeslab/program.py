@@ -15,6 +15,7 @@ from numpyro.handlers import block, condition, seed, substitute, trace, uncondit
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
+from bayeslab.distributions.ordered import plain
 from bayeslab.observation import Observation
 from bayeslab.subsampling import Plates
 
@@ -326,7 +327,7 @@ def _restore(argument: Argument, arrays: Values) -> Any:
         arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
         for leaf in argument.leaves
     ]
-    return jax.tree.unflatten(argument.tree, leaves)
+    return plain(jax.tree.unflatten(argument.tree, leaves))
 
 
 def _content(value: np.ndarray) -> tuple:

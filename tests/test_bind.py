@@ -210,6 +210,26 @@ def test_nested_arguments_are_arrays_and_structure() -> None:
     assert found.inputs["priors"]["mean"] == 1
 
 
+@pytest.mark.parametrize("fields", [("rate", "concentration"), ("concentration", "rate")])
+def test_distributions_in_arguments_are_arrays_by_the_names_of_their_fields(
+    fields: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(priors: dict[str, Any], n: int) -> None:
+        rate = numpyro.sample("rate", priors["rate"])
+        with numpyro.plate("row", n):
+            numpyro.sample("y", dist.Poisson(rate))
+
+    monkeypatch.setattr(dist.Gamma, "gather_pytree_data_fields", lambda: fields)  # NumPyro's differs between processes
+    found = bound(program, {"priors": {"rate": dist.Gamma(2.0, 3.0)}, "n": 3, "y": ONES})
+    assert {name: float(value) for name, value in found.arrays.items()} == {
+        "priors.rate.concentration": 2.0,
+        "priors.rate.rate": 3.0,
+    }
+    assert list(found.arrays) == sorted(found.arrays)
+    prior = found.inputs["priors"]["rate"]
+    assert type(prior) is dist.Gamma and (float(prior.concentration), float(prior.rate)) == (2.0, 3.0)
+
+
 def test_arrays_whose_values_shape_the_program_become_structure() -> None:
     found = bound(groups, {"group": np.array([0, 2, 1]), "spread": 2.0})
     assert found.sites["a"].shape == (3,)

@@ -6,7 +6,7 @@ import jax
 from numpyro.distributions import Distribution
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_pytree_with_keys_class
 class Ordered:
     """A distribution as a JAX pytree whose leaves come by name.
 
@@ -17,11 +17,11 @@ class Ordered:
     def __init__(self, distribution: Any):
         self.distribution = distribution
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         kind = type(self.distribution)
         values, fixed = self.distribution.tree_flatten()
         named = dict(zip(kind.gather_pytree_data_fields(), values, strict=True))
-        return tuple(ordered(named[name]) for name in sorted(named)), (kind, fixed)
+        return tuple((jax.tree_util.GetAttrKey(name), ordered(named[name])) for name in sorted(named)), (kind, fixed)
 
     @classmethod
     def tree_unflatten(cls, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> "Ordered":
