@@ -51,7 +51,7 @@ notebooks: .venv/.ready
 tables: .venv/.ready
 	@rm -f notebooks/tables/*.nc
 	.venv/bin/jupyter nbconvert --to notebook --execute --output-dir build/notebooks \
-	    notebooks/gaussian_hmm.ipynb notebooks/structure.ipynb
+	    notebooks/gaussian_hmm.ipynb notebooks/gp_regression.ipynb notebooks/structure.ipynb
 
 slow: .venv/.ready
 	.venv/bin/pytest -m slow --durations 10

@@ -227,7 +227,8 @@ def test_distributions_in_arguments_are_arrays_by_the_names_of_their_fields(
     }
     assert list(found.arrays) == sorted(found.arrays)
     prior = found.inputs["priors"]["rate"]
-    assert type(prior) is dist.Gamma and (float(prior.concentration), float(prior.rate)) == (2.0, 3.0)
+    assert type(prior) is dist.Gamma
+    assert (float(prior.concentration), float(prior.rate)) == (2.0, 3.0)
 
 
 def test_arrays_whose_values_shape_the_program_become_structure() -> None:
