@@ -89,8 +89,8 @@ class GaussianProcess(Distribution):
         solver = solver_of(self.kernel, self.x, self.solver)
         if solver is None:
             raise ValueError(
-                f"{len(self.x)} rows are too many for the covariance matrix of a {type(self.kernel).__name__} kernel; "
-                "give the process a solver that approximates it, HilbertSpace or inducing_points"
+                f"{len(self.x)} rows are too many for a covariance matrix, and this process has no state space; "
+                "give it a solver that approximates it, HilbertSpace or inducing_points"
             )
         return solver.represent(self.kernel, self.x)
 
