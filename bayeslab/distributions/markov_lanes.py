@@ -26,7 +26,9 @@ from bayeslab.distributions.markov_recursions import Moving
 UNROLLED = 4
 """Steps between two looks at the range."""
 TILE = 64
-"""Lanes that advance together: what they need stays in the nearest cache."""
+"""Lanes that advance together, at most: what they need stays in the nearest cache."""
+VECTOR = 8
+"""Of which their number is a multiple."""
 ENOUGH = 16
 """Sequences that are enough lanes, so that blocks would only add work."""
 STATES = 12
@@ -154,7 +156,7 @@ class Tile(NamedTuple):
 def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
     """function(tile, *more), a tile after the other, (tile, ...). Lanes are the last axis of `more`."""
     number, chunks, _, states = lanes.evidence.shape
-    width = TILE if number % TILE == 0 else number
+    width = max((some for some in range(VECTOR, TILE + 1, VECTOR) if number % some == 0), default=number)
 
     def one(place: Array) -> Any:
         def at(chunk: Array) -> Array:
