@@ -7,6 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 import jax
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
 from numpyro.infer import BarkerMH
 from xarray import DataTree
 
@@ -28,6 +31,17 @@ def ranked() -> DataTree:
     return bl.sbc(7, normal_gamma.model, normal_gamma.example(), bl.Gibbs(**SMALL), 10, progress=False)
 
 
+def under_any(prior: dist.Distribution, n: int) -> None:
+    rate = numpyro.sample("rate", prior)
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Poisson(rate))
+
+
+def given_a_prior() -> DataTree:
+    data = {"prior": dist.LogNormal(0.0, 1.0), "n": 3, "y": np.array([1.0, 0.0, 2.0])}
+    return bl.fit(8, under_any, data, bl.NUTS(**SMALL), progress=False)
+
+
 RUNS: dict[str, Callable[[], DataTree]] = {
     "Exact": partial(fitted, normal_gamma, bl.Exact(num_samples=20)),
     "NUTS": partial(fitted, normal_gamma, bl.NUTS(**SMALL)),
@@ -40,6 +54,7 @@ RUNS: dict[str, Callable[[], DataTree]] = {
     "MeanField": partial(fitted, gaussian_mixture, bl.MeanField(num_samples=20)),
     "SVI": partial(fitted, normal_gamma, bl.SVI(num_samples=20)),
     "Laplace": partial(fitted, normal_gamma, bl.Laplace(num_samples=20)),
+    "a distribution as an argument": given_a_prior,
     "predict": predicted,
     "sbc": ranked,
 }
