@@ -15,13 +15,11 @@ import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
+from bayeslab.checks import checked, listed, name_of
 from bayeslab.distributions.ordered import ordered
 from bayeslab.entries import Entry, as_array, as_structure, entry, event_mask, first, observed_value, read
-from bayeslab.flow import Fact, Flow, Written, flow
+from bayeslab.flow import Written, flow
 from bayeslab.program import Argument, Bound, Data, Derived, Frozen, Program, Slot, feasible, is_random, unwrapped
-
-TRIES = 5
-"""Points at which a program with infinite arguments is looked at."""
 
 _NEEDS_VALUES = (
     jax.errors.ConcretizationTypeError,
@@ -58,7 +56,7 @@ def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
     with _told(bound):
         found = flow(bound, latent)
-    return _checked(bound, found)
+    return checked(bound, found, sites)
 
 
 def signature(program: Program) -> inspect.Signature:
@@ -103,7 +101,7 @@ class _Arguments:
         missing = [n for n, p in parameters.items() if n not in given and p.default is p.empty]
         if missing:
             raise ValueError(
-                f"data lack {_listed(missing, 'argument')} of '{_name(function)}'; they have {list(given)}"
+                f"data lack {listed(missing, 'argument')} of '{name_of(function)}'; they have {list(given)}"
             )
         for name, item in given.items():
             if item.present is not None:
@@ -122,7 +120,7 @@ class _Arguments:
         concrete = frozenset(everything.arrays)
         if not _runs(self._split(concrete)):
             raise ValueError(
-                f"program '{_name(self._function)}' decides in Python on the value of a random variable; "
+                f"program '{name_of(self._function)}' decides in Python on the value of a random variable; "
                 "use jnp.where or jax.lax.cond instead"
             )
         for entry_name in everything.arrays:
@@ -159,10 +157,13 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
     """Shapes of all random sites, nothing conditioned: name -> value, batch_ndim, parts_ndim (axes before
     those of dependent elements), family."""
     notes: dict[str, dict[str, Any]] = {}
+    learned: list[str] = []
 
     def run(bound: Bound) -> dict[str, Any]:
         model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
-        sites = {n: s for n, s in trace(model).get_trace(**bound.inputs).items() if is_random(s)}
+        every = trace(model).get_trace(**bound.inputs)
+        sites = {name: site for name, site in every.items() if is_random(site)}
+        learned.extend(name for name, site in every.items() if site["type"] == "param")
         for name, site in sites.items():
             fn, inner = site["fn"], unwrapped(site["fn"])
             parts = len(fn.shape()) - inner.event_dim
@@ -173,13 +174,14 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
 
     with _told(bound):
         shapes = jax.eval_shape(run, bound)
+    _refuse_names(shapes, learned)
     return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}
 
 
 @contextmanager
 def _told(bound: Bound) -> Iterator[None]:
     """One sentence in place of what a program raises on its arguments, which stays the cause."""
-    function = f"'{_name(bound.function)}'"
+    function = f"'{name_of(bound.function)}'"
     try:
         yield
     except _NEEDS_VALUES:
@@ -219,12 +221,19 @@ def _runs(bound: Bound) -> bool:
     return True
 
 
+def _refuse_names(sites: Iterable[str], learned: list[str]) -> None:
+    if learned:
+        raise ValueError(f"no method learns numpyro.param '{learned[0]}'; make it a site, or an argument")
+    if wrong := [name for name in sites if "/" in name]:
+        raise ValueError(f"a result cannot hold site '{wrong[0]}' with a '/' in its name; scope takes a divider='.'")
+
+
 def _refuse_unknown(sites: dict[str, Entry], parameters: Mapping, probe: dict, function: Program) -> None:
     for name in sites:
         if name not in probe:
             raise ValueError(
                 f"data entry '{name}' is neither an argument {list(parameters)} nor a sample site {list(probe)} "
-                f"of '{_name(function)}'.{nearest(name, [*parameters, *probe])}"
+                f"of '{name_of(function)}'.{nearest(name, [*parameters, *probe])}"
             )
 
 
@@ -262,131 +271,3 @@ def _written(bound: Bound) -> dict[str, Any]:
     written = Written(bound.source)
     trace(substitute(seed(written, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
     return written.values
-
-
-def _checked(bound: Bound, found: Flow) -> Bound:
-    """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded."""
-    _refuse_nan(bound, found)
-    _refuse_missing_parents(bound, found)
-    _refuse_infinite(bound)
-    values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
-    for fact, value in values.items():
-        if fact.kind == "valid" and not np.all(value):
-            _refuse_parameter(fact, value, values)
-        if fact.kind == "support":
-            _refuse_outside(fact, value, values, bound)
-    _refuse_index(bound, found)
-    guarded = tuple(f.site for f in found.of("support") if f.reached_by("latent"))
-    return replace(bound, guarded=guarded)
-
-
-def _refuse_nan(bound: Bound, found: Flow) -> None:
-    """NaN in an argument is allowed only where its sole use is obs=, hence a missing entry of that site."""
-    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
-    for name, array in bound.arrays.items():
-        value = np.asarray(array)
-        if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, found)):
-            raise ValueError(
-                f"argument '{name}' is NaN at position {first(np.isnan(value))}; "
-                "only observed sites may have missing entries"
-            )
-
-
-def _refuse_infinite(bound: Bound) -> None:
-    """An infinite argument may be a limit, but not what leaves a site without density wherever one looks."""
-    infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
-    if not infinite:
-        return
-    found = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
-    if guilty := [name for name in found[0] if not any(np.isfinite(each[name]) for each in found)]:
-        where = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
-        raise ValueError(
-            f"argument '{infinite[0]}' is infinite at position {where}, which leaves {_listed(guilty, 'site')} without "
-            "a finite density"
-        )
-
-
-@jax.jit
-def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
-    """The log density of every site at a point in its support."""
-    model = substitute(uncondition(seed(bound.source, key)), substitute_fn=feasible)
-    sites = trace(model).get_trace(**bound.inputs)
-    return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if is_random(s)}
-
-
-def _is_written(name: str, found: Flow) -> bool:
-    return any(name in fact.reached_by("argument") for fact in found.of("written"))
-
-
-def _refuse_missing_parents(bound: Bound, found: Flow) -> None:
-    for fact in found.of("density"):
-        for name in fact.reached_by("observed"):
-            if name in bound.present and name != fact.site:
-                raise ValueError(
-                    f"entry '{name}' has missing values, but site '{fact.site}' depends on them; "
-                    f"leave '{name}' out of the data to make all of it latent, or complete it"
-                )
-
-
-def _refuse_index(bound: Bound, found: Flow) -> None:
-    """Compiled code takes the nearest element for an index that is outside of its array."""
-    if not found.lookups:
-        return
-    for lookup, places in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
-        for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(places), -1, 0), strict=True):
-            wrong = (index < 0) | (index >= size)
-            if not wrong.any():
-                continue
-            place = index[first(wrong)]
-            given = place if place >= 0 else place - size  # numbers below 0 count from the end
-            for name in lookup.arguments:
-                there = np.asarray(bound.arrays[name]) == given
-                if there.any():
-                    raise ValueError(
-                        f"argument '{name}' at position {first(there)} is {given}, but it is an index into {size} "
-                        "elements, which count from 0"
-                    )
-            raise ValueError(
-                f"{_listed(list(lookup.arguments), 'argument')} of '{_name(bound.function)}' lead to the index {place} "
-                f"of {size} elements, which count from 0"
-            )
-
-
-def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:
-    wrong = ~np.asarray(valid)
-    value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
-    value = np.asarray(value)
-    where = first(wrong)
-    shown = f"{value[where]} at position {where}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
-    given = fact.reached_by("argument")
-    source = f", which comes from {_listed(given, 'argument')}" if given else ""
-    raise ValueError(
-        f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be {fact.expected}, but is {shown}{source}"
-    )
-
-
-def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bound: Bound) -> None:
-    present = np.asarray(bound.present.get(fact.site, True))
-    inside = np.asarray(inside)
-    if present.ndim > inside.ndim:
-        present = present.all(tuple(range(inside.ndim, present.ndim)))
-    wrong = ~inside & present.reshape(present.shape + (1,) * (inside.ndim - present.ndim))
-    if not wrong.any():
-        return
-    limits = [v for f, v in values.items() if (f.site, f.kind) == (fact.site, "bound")]
-    limits = [str(np.asarray(v).flat[0]) for v in limits if np.unique(v).size == 1]
-    named = fact.expected.endswith(("interval", "than", "eq"))
-    support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
-    value = np.asarray(bound.observed[fact.site])[first(wrong)]
-    raise ValueError(
-        f"entry '{fact.site}' at position {first(wrong)} is {value}, "
-        f"which is outside the support of its site ({fact.family}: {support})"
-    )
-
-
-def _listed(names: list[str], noun: str) -> str:
-    return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
-
-
-def _name(function: Any) -> str:
-    return getattr(function, "__name__", type(function).__name__)

@@ -4,7 +4,13 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution, Independent, MultivariateNormal
+from numpyro.distributions import (
+    Distribution,
+    ExpandedDistribution,
+    Independent,
+    MaskedDistribution,
+    MultivariateNormal,
+)
 from numpyro.primitives import Messenger
 
 from bayeslab.distributions import MarkovChain
@@ -27,7 +33,7 @@ class Observation(Messenger):
             return
         name = msg["name"]
         if name in self._guarded:
-            msg["fn"] = Guarded(msg["fn"])
+            msg["fn"] = guarded(msg["fn"])
         if name in self._present:
             msg["fn"] = masked(msg["fn"], self._present[name])
 
@@ -47,6 +53,15 @@ def masked(fn: Distribution, present: Array) -> Distribution:
         parts = inner.expand(fn.batch_shape)
         return masked(parts.base_dist, present).to_event(parts.reinterpreted_batch_ndims)
     return (PartlyObservedNormal if isinstance(inner, MultivariateNormal) else PartlyObservedChain)(inner, present)
+
+
+def guarded(fn: Distribution) -> Distribution:
+    """`fn`, checked at every value that no mask leaves out."""
+    if isinstance(fn, MaskedDistribution):
+        return guarded(fn.base_dist).mask(fn._mask)
+    if isinstance(fn, ExpandedDistribution):
+        return guarded(fn.base_dist).expand(fn.batch_shape)
+    return Guarded(fn)
 
 
 class Guarded(Distribution):

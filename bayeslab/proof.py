@@ -183,7 +183,7 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
     elif prior.discrete:
         at = _draws(q, prior.distribution(bound, values))
     else:
-        at = spread(q)
+        at = spread(q, both_ways=bool(bound.guarded))
 
     def densities(x: Array) -> tuple[Array, Array, Array]:
         parts = [term.density(bound, values | {rule.site: x}) for term in mine]
@@ -191,19 +191,27 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
         return jnp.asarray(sum(d.sum() for d in parts)), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
 
     g, log_q, size = jax.lax.map(densities, at)
-    scale = size[1:] + size[0]  # zero for a simplex of one
-    residuals = jnp.abs((g[1:] - g[0]) - (log_q[1:] - log_q[0])) / jnp.where(scale == 0, 1.0, scale)
+    best = jnp.argmax(jnp.where(jnp.isnan(g), -jnp.inf, g))  # the first choice of a discrete site may be impossible
+    scale = size + size[best]  # zero for a simplex of one
+    residuals = jnp.abs((g - g[best]) - (log_q - log_q[best])) / jnp.where(scale == 0, 1.0, scale)
     # q may hold probabilities, as those of a path, which are zero below the smallest float.
-    unlikely = jnp.isneginf(g[1:]) | (g[1:] - g[0] < math.log(jnp.finfo(g.dtype).tiny))
-    return jnp.where(unlikely & jnp.isneginf(log_q[1:]), 0.0, residuals).max()
+    unlikely = jnp.isneginf(g) | (g - g[best] < math.log(jnp.finfo(g.dtype).tiny))
+    residual = jnp.where(unlikely & jnp.isneginf(log_q), 0.0, residuals).max()
+    compared = jnp.isfinite(g) & jnp.isfinite(log_q)
+    return jnp.where(compared[best] & (prior.discrete | (compared.sum() > 1)), residual, jnp.nan)
 
 
-def spread(q: Distribution) -> Array:
-    """A likely value of q, and values a third of, once and ten times its spread from it, with fixed noise."""
+def spread(q: Distribution, both_ways: bool = False) -> Array:
+    """A likely value of q, and values a third of, once and ten times its spread from it, with fixed noise.
+
+    both_ways: on the other side of it as well, and no element close to it, since a support may end anywhere.
+    """
+    sizes, least = ((0.0, *SPREADS, *(-size for size in SPREADS)), 1.0) if both_ways else ((0.0, *SPREADS), 0.0)
     if isinstance(q, Normal | JointNormal | LinearGaussianChain):
         scale = q.scale if isinstance(q, Normal) else q.conditional_scale
         noise = _noise("spread", (2, *q.shape()), 2.0)
-        return q.mean + scale * (noise[0] + jnp.stack([spread * noise[1] for spread in (0.0, *SPREADS)]))
+        away = noise[1] + least * np.sign(noise[1])
+        return q.mean + scale * (noise[0] + jnp.stack([size * away for size in sizes]))
     transform = biject_to(q.support)
     if isinstance(q, Gamma | InverseGamma | Beta | Dirichlet | Wishart | InverseWishart):
         centre = transform.inv(typical(q, q.mean))
@@ -212,7 +220,8 @@ def spread(q: Distribution) -> Array:
     else:
         centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
         move = other - centre
-    moves = jnp.stack([jnp.clip(spread * move, -30.0, 30.0) for spread in (0.0, *SPREADS)])
+    move = move + least * jnp.sign(move)
+    moves = jnp.stack([jnp.clip(size * move, -30.0, 30.0) for size in sizes])
     return transform(centre + moves)
 
 

@@ -12,7 +12,7 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import xarray as xr
-from numpyro.handlers import scale
+from numpyro.handlers import mask, scale, scope
 
 from bayeslab import bind, explain, fit
 from bayeslab.models import linear_regression, markov_chain, normal_gamma, normal_wishart
@@ -229,6 +229,42 @@ def test_distributions_in_arguments_are_arrays_by_the_names_of_their_fields(
     prior = found.inputs["priors"]["rate"]
     assert type(prior) is dist.Gamma
     assert (float(prior.concentration), float(prior.rate)) == (2.0, 3.0)
+
+
+def test_a_value_that_moves_with_a_latent_site_is_no_observation() -> None:
+    def residuals(y: Any) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+        numpyro.sample("e", dist.Normal(jnp.zeros(len(y)), 1.0).to_event(1), obs=y - mu)
+
+    with pytest.raises(ValueError, match=r"^obs= gives site 'e' a value that depends on latent site 'mu'"):
+        bound(residuals, {"y": ONES})
+    assert bound(residuals, {"y": ONES, "e": ONES}).latent == ("mu",)
+
+
+def test_what_a_result_cannot_hold_is_refused() -> None:
+    def learning(n: int) -> None:
+        scale = numpyro.param("scale", 1.0)
+        with numpyro.plate("row", n):
+            numpyro.sample("y", dist.Normal(0.0, scale))
+
+    with pytest.raises(ValueError, match=r"no method learns numpyro.param 'scale'; make it a site, or an argument"):
+        bound(learning, {"n": 3, "y": ONES})
+    with pytest.raises(ValueError, match=r"a result cannot hold site 'a/mu' with a '/' in its name"):
+        bound(scope(poisson, prefix="a"), {"n": 3, "a/y": ONES})
+    assert bound(scope(poisson, prefix="a", divider="."), {"n": 3, "a.y": ONES}).latent == ("a.mu",)
+
+
+def test_a_row_that_is_masked_bounds_nothing() -> None:
+    def uniform(y: Any, used: Any) -> None:
+        top = numpyro.sample("top", dist.Uniform(0.0, 10.0))
+        with numpyro.plate("row", len(y)), mask(mask=used):
+            numpyro.sample("y", dist.Uniform(0.0, top), obs=y)
+
+    data = {"y": np.array([1.0, 2.0, 3.5]), "used": np.array([True, True, False])}
+    with precision():
+        log_joint = jax.jit(bind(uniform, data).log_joint)
+        np.testing.assert_allclose(log_joint({"top": 2.5}), -np.log(10.0) - 2 * np.log(2.5))
+        assert log_joint({"top": 1.5}) == -np.inf
 
 
 def test_arrays_whose_values_shape_the_program_become_structure() -> None:

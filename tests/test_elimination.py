@@ -1,5 +1,6 @@
 """Elimination: families found, false friends refused, evidence equal to closed forms, sums and quadrature."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -51,6 +52,33 @@ def test_refusals_name_the_reason_and_the_child(case: str) -> None:
     with precision():
         [found] = find_all(bind(CASES[case].program, CASES[case].data))
     assert found.reason == REFUSALS[case]
+
+
+def up_to(top: dist.Distribution) -> Callable[[Any], None]:
+    def program(y: Any) -> None:
+        bound = numpyro.sample("top", top)
+        with numpyro.plate("row", len(y)):
+            numpyro.sample("y", dist.Uniform(0.0, bound), obs=y)
+
+    return program
+
+
+@pytest.mark.parametrize("top", [dist.Gamma(12.0, 1.0), dist.Uniform(0.0, 10.0)], ids=["Gamma", "Uniform"])
+@pytest.mark.parametrize("y", [[5.5, 2.0, 4.0], [3.5, 1.0], [0.1, 0.2]])
+def test_data_that_bound_a_site_leave_no_conjugate_conditional(top: dist.Distribution, y: list[float]) -> None:
+    """The density of the data is a power of the bound, as it would be if they did not cut its posterior off."""
+    with precision():
+        assert find(bind(up_to(top), {"y": np.array(y)}), "top").rule is None
+
+
+def test_the_first_choice_of_a_discrete_site_may_be_impossible() -> None:
+    def caught() -> None:
+        number = numpyro.sample("number", dist.DiscreteUniform(0, 20))
+        numpyro.sample("n", dist.Binomial(number, 0.4))
+
+    tree = bl.fit(0, caught, {"n": 4}, bl.Exact(num_samples=10), progress=False)
+    each = stats.binom.pmf(4, np.arange(21), 0.4) / 21
+    np.testing.assert_allclose(tree.attrs["log_evidence"], np.log(each.sum()), rtol=1e-10)
 
 
 def test_the_power_of_the_law() -> None:

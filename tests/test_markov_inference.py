@@ -118,6 +118,14 @@ def test_numbers_out_of_range_are_found_step_by_step() -> None:
     np.testing.assert_array_equal(chain.most_probable_path(unlikely), 0)
 
 
+@pytest.mark.parametrize("number", [1, 20])
+@pytest.mark.parametrize("each", [-4e7, -1e12, 1e7])
+def test_evidence_beyond_the_range_of_integers_is_found_step_by_step(number: int, each: float) -> None:
+    chain = MarkovChain([0.5, 0.5], [[0.9, 0.1], [0.2, 0.8]], 300)
+    found = chain.log_marginal(np.full((number, 300, 2), each))
+    np.testing.assert_allclose(found, 300 * each, rtol=1e-12)
+
+
 def test_a_million_steps() -> None:
     """Ten digits in double precision, a hundredth of a nat in single."""
     x = RNG.normal(size=1_000_000)

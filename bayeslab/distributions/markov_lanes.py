@@ -6,8 +6,8 @@ blocks the messages that enter and leave each of them, and the ordinary recursio
 Numbers are kept in range by exact powers of two, every few steps, so no logarithm is taken on the way and the evidence
 keeps its digits over a million steps.
 
-Between two of those a number may leave the range of floats. `kept` says whether none came near that: if not, the
-recursions of `markov_recursions`, which look after every step, have the answer.
+Between two of those a number may leave the range of floats, and the sum of exponents that of integers. `kept` says
+whether none came near that: if not, the recursions of `markov_recursions`, which look at every step, have the answer.
 
 Steps that do not move leave a message as it is: the first step of a sequence, and what pads it to full blocks.
 """
@@ -27,14 +27,16 @@ UNROLLED = 4
 """Steps between two looks at the range."""
 TILE = 64
 """Lanes that advance together, at most: what they need stays in the nearest cache."""
-VECTOR = 8
-"""Of which their number is a multiple."""
+VECTOR = 8  # of which their number is a multiple
 ENOUGH = 16
 """Sequences that are enough lanes, so that blocks would only add work."""
 STATES = 12
 """The most states for which the work of the first pass, K times that of the others, pays."""
 STEPS = 64
 """The fewest steps for which anything of this pays."""
+
+FARTHEST = 2**28
+"""The largest exponent of two, of which some fit into an integer."""
 
 barrier = lax.optimization_barrier  # keeps a step one piece of vector code, instead of several computed again and again
 
@@ -200,7 +202,7 @@ def _weights(evidence: Array) -> tuple[Array, Array]:
     exponent = jnp.round(peak / log(2))
     exponent = jnp.where(jnp.isfinite(exponent), exponent, 0.0)
     weight = jnp.exp(evidence - (exponent * log(2))[:, None])
-    return barrier(weight), exponent.sum(0).astype(jnp.int32)
+    return barrier(weight), jnp.clip(exponent.sum(0), -FARTHEST, FARTHEST).astype(jnp.int32)
 
 
 def _power(x: Array) -> tuple[Array, Array]:
@@ -213,6 +215,10 @@ def _power(x: Array) -> tuple[Array, Array]:
 def safe(x: Array) -> Array:
     """Whether a number that began near 1 is far from the end of the range, so that others beside it kept theirs."""
     return x > 2.0 ** (-60 if x.dtype == jnp.float32 else -700)
+
+
+def near(exponent: Array) -> Array:
+    return jnp.abs(exponent) < FARTHEST
 
 
 def _times(message: Array, matrix: Array) -> Array:
@@ -236,7 +242,8 @@ def transfers(lanes: Lanes) -> tuple[Array, Array, Array]:
                 matrix = barrier(matrix * weight[u])
             top = matrix.max(1)
             scale, e = _power(top)
-            return matrix * scale[:, None], exponent + e + more, kept & safe(top).all(0)
+            exponent += e + more
+            return matrix * scale[:, None], exponent, kept & (safe(top) & near(exponent)).all(0)
 
         one = jnp.broadcast_to(jnp.eye(states, dtype=dtype)[..., None], (states, states, tile.width))
         start = one, jnp.zeros((states, tile.width), jnp.int32), jnp.ones(tile.width, bool)
@@ -257,7 +264,8 @@ def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tup
         new = barrier(_times(barrier(in_range), matrix))
         peak = _most(new)
         scale, e = _power(peak)
-        return (new * scale, before + top + e, kept & safe(peak)), message
+        exponent = before + top + e
+        return (new * scale, exponent, kept & safe(peak) & near(exponent)), message
 
     number = len(initial)
     start = initial.T, jnp.zeros(number, jnp.int32), jnp.broadcast_to(kept, number)
@@ -309,7 +317,8 @@ def ahead(tile: Tile, place: Array, message: Array, exponent: Array) -> tuple[li
         after.append(message)
     top = message.max(0)
     scale, e = _power(top)
-    return after, message * scale, exponent + e + more, safe(top)
+    exponent += e + more
+    return after, message * scale, exponent, safe(top) & near(exponent)
 
 
 def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:

@@ -1,0 +1,158 @@
+"""What a program makes of its data, checked before anything is compiled: compiled code would not notice."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.entries import first
+from bayeslab.flow import Fact, Flow
+from bayeslab.program import Bound, feasible, is_random
+
+TRIES = 5
+"""Points at which a program with infinite arguments is looked at."""
+
+
+def checked(bound: Bound, found: Flow, given: Collection[str]) -> Bound:
+    """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded.
+
+    given: sites whose values are data, whatever obs= says.
+    """
+    _refuse_latent_values(found, given)
+    _refuse_nan(bound, found)
+    _refuse_missing_parents(bound, found)
+    _refuse_infinite(bound)
+    values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
+    for fact, value in values.items():
+        if fact.kind == "valid" and not np.all(value):
+            _refuse_parameter(fact, value, values)
+        if fact.kind == "support":
+            _refuse_outside(fact, value, values, bound)
+    _refuse_index(bound, found)
+    guarded = tuple(f.site for f in found.of("support") if f.reached_by("latent"))
+    return replace(bound, guarded=guarded)
+
+
+def _refuse_nan(bound: Bound, found: Flow) -> None:
+    """NaN in an argument is allowed only where its sole use is obs=, hence a missing entry of that site."""
+    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
+    for name, array in bound.arrays.items():
+        value = np.asarray(array)
+        if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, found)):
+            raise ValueError(
+                f"argument '{name}' is NaN at position {first(np.isnan(value))}; "
+                "only observed sites may have missing entries"
+            )
+
+
+def _refuse_infinite(bound: Bound) -> None:
+    """An infinite argument may be a limit, but not what leaves a site without density wherever one looks."""
+    infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
+    if not infinite:
+        return
+    found = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
+    if guilty := [name for name in found[0] if not any(np.isfinite(each[name]) for each in found)]:
+        where = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
+        raise ValueError(
+            f"argument '{infinite[0]}' is infinite at position {where}, which leaves {listed(guilty, 'site')} without "
+            "a finite density"
+        )
+
+
+def _refuse_latent_values(found: Flow, given: Collection[str]) -> None:
+    """What is observed is data: a value that moves with a latent site would have to be computed at every point."""
+    for fact in found.of("written"):
+        if fact.site not in given and (latent := fact.reached_by("latent")):
+            raise ValueError(
+                f"obs= gives site '{fact.site}' a value that depends on latent {listed(latent, 'site')}; observe data, "
+                "and move what is latent into the distribution of the site"
+            )
+
+
+@jax.jit
+def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
+    """The log density of every site at a point in its support."""
+    model = substitute(uncondition(seed(bound.source, key)), substitute_fn=feasible)
+    sites = trace(model).get_trace(**bound.inputs)
+    return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if is_random(s)}
+
+
+def _is_written(name: str, found: Flow) -> bool:
+    return any(name in fact.reached_by("argument") for fact in found.of("written"))
+
+
+def _refuse_missing_parents(bound: Bound, found: Flow) -> None:
+    for fact in found.of("density"):
+        for name in fact.reached_by("observed"):
+            if name in bound.present and name != fact.site:
+                raise ValueError(
+                    f"entry '{name}' has missing values, but site '{fact.site}' depends on them; "
+                    f"leave '{name}' out of the data to make all of it latent, or complete it"
+                )
+
+
+def _refuse_index(bound: Bound, found: Flow) -> None:
+    """Compiled code takes the nearest element for an index that is outside of its array."""
+    if not found.lookups:
+        return
+    for lookup, places in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
+        for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(places), -1, 0), strict=True):
+            wrong = (index < 0) | (index >= size)
+            if not wrong.any():
+                continue
+            place = index[first(wrong)]
+            given = place if place >= 0 else place - size  # numbers below 0 count from the end
+            for name in lookup.arguments:
+                there = np.asarray(bound.arrays[name]) == given
+                if there.any():
+                    raise ValueError(
+                        f"argument '{name}' at position {first(there)} is {given}, but it is an index into {size} "
+                        "elements, which count from 0"
+                    )
+            raise ValueError(
+                f"{listed(list(lookup.arguments), 'argument')} of '{name_of(bound.function)}' lead to the index "
+                f"{place} of {size} elements, which count from 0"
+            )
+
+
+def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:
+    wrong = ~np.asarray(valid)
+    value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
+    value = np.asarray(value)
+    where = first(wrong)
+    shown = f"{value[where]} at position {where}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
+    given = fact.reached_by("argument")
+    source = f", which comes from {listed(given, 'argument')}" if given else ""
+    raise ValueError(
+        f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be {fact.expected}, but is {shown}{source}"
+    )
+
+
+def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bound: Bound) -> None:
+    present = np.asarray(bound.present.get(fact.site, True))
+    inside = np.asarray(inside)
+    if present.ndim > inside.ndim:
+        present = present.all(tuple(range(inside.ndim, present.ndim)))
+    wrong = ~inside & present.reshape(present.shape + (1,) * (inside.ndim - present.ndim))
+    if not wrong.any():
+        return
+    limits = [v for f, v in values.items() if (f.site, f.kind) == (fact.site, "bound")]
+    limits = [str(np.asarray(v).flat[0]) for v in limits if np.unique(v).size == 1]
+    named = fact.expected.endswith(("interval", "than", "eq"))
+    support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
+    value = np.asarray(bound.observed[fact.site])[first(wrong)]
+    raise ValueError(
+        f"entry '{fact.site}' at position {first(wrong)} is {value}, "
+        f"which is outside the support of its site ({fact.family}: {support})"
+    )
+
+
+def listed(names: list[str], noun: str) -> str:
+    return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
+
+
+def name_of(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)
