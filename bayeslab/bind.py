@@ -15,7 +15,7 @@ import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
-from bayeslab.checks import checked, listed, name_of
+from bayeslab.checks import checked, listed, short_name
 from bayeslab.distributions.ordered import ordered
 from bayeslab.entries import Entry, as_array, as_structure, entry, event_mask, first, observed_value, read
 from bayeslab.flow import Written, flow
@@ -101,7 +101,7 @@ class _Arguments:
         missing = [n for n, p in parameters.items() if n not in given and p.default is p.empty]
         if missing:
             raise ValueError(
-                f"data lack {listed(missing, 'argument')} of '{name_of(function)}'; they have {list(given)}"
+                f"data lack {listed(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
             )
         for name, item in given.items():
             if item.present is not None:
@@ -120,7 +120,7 @@ class _Arguments:
         concrete = frozenset(everything.arrays)
         if not _runs(self._split(concrete)):
             raise ValueError(
-                f"program '{name_of(self._function)}' decides in Python on the value of a random variable; "
+                f"program '{short_name(self._function)}' decides in Python on the value of a random variable; "
                 "use jnp.where or jax.lax.cond instead"
             )
         for entry_name in everything.arrays:
@@ -181,7 +181,7 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
 @contextmanager
 def _told(bound: Bound) -> Iterator[None]:
     """One sentence in place of what a program raises on its arguments, which stays the cause."""
-    function = f"'{name_of(bound.function)}'"
+    function = f"'{short_name(bound.function)}'"
     try:
         yield
     except _NEEDS_VALUES:
@@ -233,7 +233,7 @@ def _refuse_unknown(sites: dict[str, Entry], parameters: Mapping, probe: dict, f
         if name not in probe:
             raise ValueError(
                 f"data entry '{name}' is neither an argument {list(parameters)} nor a sample site {list(probe)} "
-                f"of '{name_of(function)}'.{nearest(name, [*parameters, *probe])}"
+                f"of '{short_name(function)}'.{nearest(name, [*parameters, *probe])}"
             )
 
 

@@ -113,7 +113,7 @@ def _refuse_index(bound: Bound, found: Flow) -> None:
                         "elements, which count from 0"
                     )
             raise ValueError(
-                f"{listed(list(lookup.arguments), 'argument')} of '{name_of(bound.function)}' lead to the index "
+                f"{listed(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the index "
                 f"{place} of {size} elements, which count from 0"
             )
 
@@ -154,5 +154,5 @@ def listed(names: list[str], noun: str) -> str:
     return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
 
 
-def name_of(function: Any) -> str:
+def short_name(function: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)

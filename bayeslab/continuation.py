@@ -39,7 +39,7 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
     if tree.attrs.get("settings") != settings(method):
         raise ValueError(f"previous was made by {tree.attrs.get('settings')}, not by {settings(method)}")
     if not same_data(tree, bound):
-        raise ValueError("previous is of other data, so it cannot be continued on these")
+        raise ValueError("previous is of other data or settings, so it cannot be continued on these")
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     data = jax.eval_shape(partial(prepared, sampler), bound)
     shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, data))

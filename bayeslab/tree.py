@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jax import Array
 
+from bayeslab.digest import settings_digest
 from bayeslab.entries import Entry
 from bayeslab.program import Bound, Site
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 Groups = dict[str, dict[str, np.ndarray]]
+
+SETTINGS = "settings_sha256"
+"""The attribute that says what the arguments were that are no arrays."""
 
 
 def to_datatree(
@@ -48,6 +52,10 @@ def to_datatree(
     for name, entry in entries.items():
         if entry.categories and "observed_data" in tree.children and name in tree["observed_data"]:
             tree["observed_data"][name].attrs["categories"] = [str(label) for label in entry.categories]
+    for name in _TOLD:
+        if name in tree.children:
+            tree[name].attrs[SETTINGS] = settings_digest(bound)
+            break
     return tree
 
 
@@ -91,7 +99,10 @@ def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequenc
 
 
 def same_data(tree: "DataTree", bound: Bound) -> bool:
-    """Whether a result is of the data of `bound`: its observed values and its numeric arguments."""
+    """Whether a result is of the data of `bound`: its observed values, its numeric arguments and its other settings.
+
+    A result that does not say what its settings were, as older ones, is taken to have the same.
+    """
 
     def equal(name: str, group: dict[str, np.ndarray]) -> bool:
         kept = tree[name].data_vars if name in tree.children else {}
@@ -100,7 +111,12 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
             for k, v in group.items()
         )
 
-    return equal("observed_data", observed_data(bound)) and equal("constant_data", constant_data(bound))
+    told = {tree[name].attrs[SETTINGS] for name in _TOLD if name in tree.children and SETTINGS in tree[name].attrs}
+    return (
+        told <= {settings_digest(bound)}
+        and equal("observed_data", observed_data(bound))
+        and equal("constant_data", constant_data(bound))
+    )
 
 
 @lru_cache
@@ -115,6 +131,10 @@ def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
     present = np.asarray(bound.present[name])
     present = present.reshape(present.shape + (1,) * (value.ndim - present.ndim))
     return np.where(present, value, np.nan)
+
+
+_TOLD = ("constant_data", "observed_data", "sampler_state")
+"""Groups of which the first that is there has the attribute of the settings."""
 
 
 def _axes(site: Site) -> list[str]:

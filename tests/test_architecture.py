@@ -94,6 +94,7 @@ ORDER = (
     *(
         "executables",
         "runner",
+        "digest",
         "tree",
         "progress",
         "saving",

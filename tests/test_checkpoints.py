@@ -1,5 +1,6 @@
 """Fits that are killed lose no finished draw, and files are whole or as they were."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 import xarray as xr
 
 import bayeslab as bl
-from bayeslab import checkpoints
+from bayeslab import checkpoints, kernels
+from bayeslab.bind import bind
 from bayeslab.models import gaussian_mixture, normal_gamma
 from bayeslab.saving import save
+from bayeslab.tree import SETTINGS, same_data
 
 LECTURE, DATA = gaussian_mixture, gaussian_mixture.example()
 METHOD = bl.Gibbs(num_warmup=20, num_samples=60, num_chains=2)
@@ -129,7 +134,7 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(tmp_path: Path) -> No
 
     with pytest.raises(ValueError, match=r"of key 0 0, not of 0 1; name another file"):
         again(key=1)
-    with pytest.raises(ValueError, match="is of other data"):
+    with pytest.raises(ValueError, match="is of other data or settings"):
         again(data=DATA | {"y": DATA["y"] + 1})
     with pytest.raises(ValueError, match="was made by Gibbs"):
         again(method=bl.Gibbs(num_warmup=10, num_samples=60, num_chains=2))
@@ -139,6 +144,70 @@ def test_files_that_do_not_fit_are_refused_in_one_sentence(tmp_path: Path) -> No
         again(previous=xr.load_datatree(path))
     with pytest.raises(NotADirectoryError, match="there is no folder"):
         again(checkpoint=tmp_path / "nowhere" / "fit.nc")
+
+
+def _set(prior: Any, noise: str, kernel: Any, link: Any = abs, plain: bool = True) -> None:
+    w = numpyro.sample("w", prior)
+    scale = kernel(np.zeros((1, 1)))[0] + 1.0
+    numpyro.sample("y", {"normal": dist.Normal, "cauchy": dist.Cauchy}[noise](w if plain else link(w), scale))
+
+
+SET = {"prior": dist.Normal(0.0, 1.0), "noise": "normal", "kernel": kernels.matern32(2.0), "y": 1.0}
+OTHERS = {
+    "distribution": {"prior": dist.Cauchy(0.0, 1.0)},
+    "text": {"noise": "cauchy"},
+    "kernel": {"kernel": kernels.matern52(2.0)},
+    "function": {"link": np.sign},
+    "flag": {"plain": False},
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_other_settings_are_refused(other: dict[str, Any], tmp_path: Path) -> None:
+    """Where every array is as it was."""
+    path, method = tmp_path / "fit.nc", bl.NUTS(num_warmup=20, num_samples=20, num_chains=1)
+    tree = bl.fit(0, _set, SET, method, checkpoint=path, progress=False)
+    assert same_data(tree, bind(_set, SET))
+    with pytest.raises(ValueError, match="previous is of other data or settings, so it cannot be continued on these"):
+        bl.fit(0, _set, SET | other, method, checkpoint=path, progress=False)
+    assert "predictions" in bl.predict(0, _set, SET | other, tree).children
+    assert "posterior_predictive" in bl.predict(0, _set, SET, tree).children
+
+
+def test_a_result_that_does_not_say_its_settings_is_continued() -> None:
+    method = bl.NUTS(num_warmup=20, num_samples=20, num_chains=1)
+    tree = bl.fit(0, _set, SET, method, progress=False)
+    del tree["constant_data"].attrs[SETTINGS]
+    assert bl.fit(0, _set, SET, method, previous=tree, progress=False)["posterior"].sizes["draw"] == 40
+
+
+DIGEST = """
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from bayeslab import kernels
+from bayeslab.bind import bind
+from bayeslab.digest import settings_digest
+
+def model(prior, kernel, link, nothing, flag, names):
+    numpyro.sample("w", dist.Normal(0.0, 1.0))
+
+prior = {"a": dist.LogNormal(0.0, 1.0), "b": "x", "c": dist.Dirichlet(np.ones(3)).expand([4]).mask(True)}
+kernel = kernels.periodic(1.0, 1.0) + kernels.squared_exponential(2.0)
+data = {"prior": prior, "kernel": kernel, "link": np.exp, "nothing": None, "flag": True, "names": {"p", "q", "r"}}
+print(settings_digest(bind(model, data)))
+"""
+
+
+def test_settings_have_one_digest_in_all_processes() -> None:
+    digests = set()
+    for seed in ("1", "2", "3"):
+        run = [sys.executable, "-c", DIGEST]
+        done = subprocess.run(
+            run, capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("keep", [0, 8, 100, 5000])
