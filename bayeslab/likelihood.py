@@ -4,19 +4,24 @@ Leave-one-out cross-validation leaves out a row with everything that is its own:
 density of a row says how well these fit it, not how well it is predicted.
 """
 
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.handlers import substitute, trace
 
 from bayeslab.collapse import Marginal, marginal
-from bayeslab.program import Bound, Values
+from bayeslab.program import Bound, Site, Values
 from bayeslab.terms import Term
 
 BATCH = 64
 """Draws that are evaluated at once."""
+TOLERANCE = 1e-9
+"""What the evidence of a row may change, relative to it, when others are hidden: rounding."""
 
 
 class Likelihood(NamedTuple):
@@ -29,12 +34,17 @@ class Likelihood(NamedTuple):
 
 
 def log_likelihood(bound: Bound, latent: Values) -> Likelihood:
-    """log p(row | draw) of every entry of the observed sites. latent: (draw, *site)."""
+    """log p(row | draw) of every entry of the observed sites. latent: (draw, *site).
+
+    Nothing where sites that belong to rows can neither be integrated out row by row nor have draws.
+    """
     private = rows_own(bound)
     left = _without(bound, private)
     joint = _joint(left)
-    if not joint:
-        left, private = bound, ()
+    if not _by_rows(left, {name: value[0] for name, value in latent.items() if name not in private}):
+        left, private, joint = bound, (), {}
+    if any(name not in latent for name in bound.latent if name not in private):
+        return Likelihood({}, {}, ())
     values = _evaluated(left, {name: value for name, value in latent.items() if name not in private})
     number = len(next(iter(latent.values())))
     values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
@@ -73,6 +83,72 @@ def _joint(bound: Bound) -> dict[str, Term]:
                 return {}
             found[", ".join(names)] = term
     return found
+
+
+def _by_rows(bound: Bound, values: Values) -> bool:
+    """Whether all evidence has an element for every row, to which no other row contributes. values: of one draw.
+
+    A site that is looked up, th[order], may leave the evidence of a row at the place of another one. So half of the
+    rows are hidden, those with a given bit in their number and then those without: any two rows differ in some bit.
+    """
+    joint, plain = _joint(bound), bound.plain
+    for names, term in joint.items():
+        sites = [plain.sites[name] for name in names.split(", ")]
+        shape = jax.eval_shape(term.density, plain, values).shape
+        if not any(shape in (_batch(site), _plates(site)) for site in sites):
+            return False
+        if not all(_fits(shape, _batch(site)) for site in sites):
+            return False
+        shown = _halves(shape)
+        found = np.asarray(_of_shown(bound, names, values, shown))
+        with np.errstate(invalid="ignore"):
+            same = np.isclose(found, found[0], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        if not same[shown].all():
+            return False
+    return bool(joint)
+
+
+def _batch(site: Site) -> tuple[int, ...]:
+    return site.shape[: len(site.shape) - site.event_dim]
+
+
+def _plates(site: Site) -> tuple[int, ...]:
+    """The part of its batch that is in plates."""
+    sizes = {plate.dim: plate.size for plate in site.plates}
+    return tuple(sizes.get(dim, 1) for dim in range(min(sizes, default=0), 0))
+
+
+def _fits(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+    """Whether an array of a shape broadcasts to a batch."""
+    lead = len(batch) - len(shape)
+    return lead >= 0 and all(size in (1, own) for size, own in zip(shape, batch[lead:], strict=True))
+
+
+def _halves(shape: tuple[int, ...]) -> np.ndarray:
+    """Masks of rows (mask, *shape): all of them, then for every bit of their number those without it and with it."""
+    number = np.arange(np.prod(shape, dtype=int)).reshape(shape)
+    bits = [(number >> bit) & 1 == 1 for bit in range(max(number.size - 1, 0).bit_length())]
+    return np.stack([np.ones(shape, bool), *(~bit for bit in bits), *bits])
+
+
+@partial(jax.jit, static_argnames="names")
+def _of_shown(bound: Bound, names: str, values: Values, shown: Array) -> Array:
+    """The evidence of some sites (mask, *batch) where only the rows of a mask are there."""
+
+    def run(rows: Array) -> Array:
+        there = {name: _shown(bound, name, rows) for name in names.split(", ")}
+        part = replace(bound, present=bound.present | there)
+        return _joint(part)[names].density(part.plain, values)
+
+    return jax.lax.map(run, shown)
+
+
+def _shown(bound: Bound, name: str, rows: Array) -> Array:
+    """Which entries of a site are there, of some rows only."""
+    batch = _batch(bound.plain.sites[name])
+    present = bound.present.get(name, jnp.ones(batch, bool))
+    rows = jnp.broadcast_to(rows, batch)
+    return present & rows.reshape(batch + (1,) * (present.ndim - rows.ndim))
 
 
 @jax.jit

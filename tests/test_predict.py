@@ -145,6 +145,110 @@ def test_latents_of_rows_are_drawn_anew_for_new_rows_of_any_number() -> None:
         np.testing.assert_allclose(tree["predictions"]["mean"][..., 0] - effect[..., 0], group, atol=1e-9)
 
 
+def effects(order: Any) -> None:
+    s = numpyro.sample("s", dist.Normal(0.0, 2.0))
+    with numpyro.plate("row", len(order)):
+        th = numpyro.sample("th", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(s + th[order], 1.0))
+
+
+def row_effects(n: int) -> None:
+    s = numpyro.sample("s", dist.Normal(0.0, 2.0))
+    with numpyro.plate("row", n):
+        th = numpyro.sample("th", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(s + th, 1.0))
+
+
+def rates(shift: int) -> None:
+    s = numpyro.sample("s", dist.Gamma(2.0, 2.0))
+    with numpyro.plate("row", 4):
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
+        numpyro.sample("y", dist.Poisson(s * jnp.roll(rate, shift)))
+
+
+def walk(n: int) -> None:
+    s = numpyro.sample("s", dist.Gamma(2.0, 2.0))
+    with numpyro.plate("row", n):
+        e = numpyro.sample("e", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(jnp.cumsum(e), 1 / jnp.sqrt(s)))
+
+
+def grid(n: int) -> None:
+    """Effects of rows with three responses each, y, and one of their own, x."""
+    s = numpyro.sample("s", dist.Normal(0.0, 2.0))
+    with numpyro.plate("row", n, dim=-2):
+        th = numpyro.sample("th", dist.Normal(0.0, 1.0))
+        numpyro.sample("x", dist.Normal(s + th, 1.0))
+        numpyro.sample("y", dist.Normal(th, jnp.ones((n, 3))))
+
+
+ROWS = np.array([1.0, 2.0, -1.0, 0.5])
+
+
+def row_likelihood(program: Any, data: Any, method: Any = None) -> tuple[dict[str, np.ndarray], Any]:
+    """Draws of a posterior without chains, with an axis for rows, and the log likelihood."""
+    tree = bl.fit(0, program, data, method or bl.Exact(10), progress=False)
+    tree = bl.predict(1, program, data, tree)
+    draws = {str(name): drawn.values[0] for name, drawn in tree["posterior"].items()}
+    draws["s"] = draws["s"][:, None]
+    return draws, tree["log_likelihood"]
+
+
+def test_coupled_effects_of_rows_are_given() -> None:
+    """The evidence of a random walk is one number: there is no density of a row with its own step left out."""
+    data, gibbs = {"n": 4, "y": ROWS}, bl.Gibbs(num_warmup=10, num_samples=20, num_chains=1)
+    draws, found = row_likelihood(walk, data, gibbs)
+    assert found.attrs["integrated_out"] == []
+    expected = stats.norm.logpdf(ROWS, draws["e"].cumsum(-1), draws["s"] ** -0.5)
+    np.testing.assert_allclose(found["y"].values[0], expected, rtol=1e-10)
+    fitted = bl.fit(0, walk, data, gibbs, progress=False)
+    new = bl.predict(1, walk, {"n": 2, "y": ROWS[:2]}, fitted)
+    assert new["predictions"]["e"].shape == (1, 20, 2)
+    assert "predictions_log_likelihood" not in new.children
+
+
+@pytest.mark.parametrize("order", [[2, 0, 3, 1], [0, 1, 3, 2], [0, 0, 1, 2], [1, 2, 3, 3]])
+def test_effects_at_places_of_other_rows_are_given(order: list[int]) -> None:
+    draws, found = row_likelihood(effects, {"order": np.array(order), "y": ROWS})
+    assert found.attrs["integrated_out"] == []
+    np.testing.assert_allclose(found["y"].values[0], stats.norm.logpdf(ROWS, draws["s"] + draws["th"][:, order], 1.0))
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_effects_of_rows_are_integrated_out(gap: bool) -> None:
+    y = np.where(np.arange(4) == 2, np.nan, ROWS) if gap else ROWS
+    for program, data in ((row_effects, {"n": 4}), (effects, {"order": np.arange(4)})):
+        draws, found = row_likelihood(program, data | {"y": y})
+        assert found.attrs["integrated_out"] == ["th"]
+        np.testing.assert_allclose(found["y"].values[0], stats.norm.logpdf(y, draws["s"], np.sqrt(2.0)))
+
+
+def test_rates_of_counts_are_integrated_out_where_they_are_in_place() -> None:
+    y = np.array([1, 1, 0, 1])
+    for shift in (0, 4, 1):
+        gibbs = bl.Gibbs(num_warmup=10, num_samples=20, num_chains=1)
+        draws, found = row_likelihood(rates, {"shift": shift, "y": y}, gibbs)
+        if shift == 1:
+            assert found.attrs["integrated_out"] == []
+            expected = stats.poisson.logpmf(y, draws["s"] * np.roll(draws["rate"], 1, axis=-1))
+        else:
+            assert found.attrs["integrated_out"] == ["rate"]
+            expected = stats.nbinom.logpmf(y, 2.0, 1 / (1 + draws["s"]))
+        np.testing.assert_allclose(found["y"].values[0], expected, rtol=1e-9)
+
+
+def test_rows_of_several_numbers_are_integrated_out_together() -> None:
+    rng = np.random.default_rng(0)
+    data = {"n": 5, "x": rng.normal(size=(5, 1)), "y": rng.normal(size=(5, 3))}
+    draws, found = row_likelihood(grid, data)
+    assert found.attrs["integrated_out"] == ["th"]
+    [density] = found.data_vars.values()
+    both = np.concatenate([data["x"], data["y"]], axis=1)
+    for at, s in zip(density.values[0], draws["s"][:, 0], strict=True):
+        closed = stats.multivariate_normal([s, 0.0, 0.0, 0.0], np.eye(4) + 1.0)
+        np.testing.assert_allclose(at.ravel(), closed.logpdf(both), rtol=1e-9)
+
+
 def test_a_frame_goes_from_covariates_to_predictions() -> None:
     frame = diabetes()
     data = regression_data(frame, "progression")
