@@ -54,8 +54,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     is drawn as a whole, whatever is known of it), and log_likelihood, NaN at missing entries; latent sites that
     belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
     them. For other data, with or without values of the observed sites: predictions, predictions_constant_data and,
-    where there are values, predictions_log_likelihood. Latent sites with an entry for every new row (those in all
-    plates of an observed site) are then drawn anew.
+    where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
+    sites with an entry for every new row (those in all plates of an observed site) are then drawn anew.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers.
     """

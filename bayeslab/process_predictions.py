@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 from numpyro.distributions import Normal
 from numpyro.handlers import seed, substitute, trace, uncondition
 
@@ -25,9 +27,12 @@ from bayeslab.tree import same_data
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
+ROUNDING = 1e-10
+"""Of numbers that are the same, relative to their parts."""
+
 
 class _Asked(NamedTuple):
-    """site: the process. rule: how it is eliminated, None where its draws are used. responses: Normal children."""
+    """site: the process. rule: how it is eliminated, None where its draws are used. responses: observed children."""
 
     site: str
     rule: Rule | None
@@ -49,15 +54,17 @@ def process_at(
     model, data, tree: of the fit; the tree needs draws of all that the process depends on, and of the process itself
     only where it has no conditional in closed form. new: the arguments that are others at the new inputs, x for
     example; there may be many of these, since they are taken in blocks.
-    Returns f and f_sd (row,) under the name of the process and, for Normal responses, y and y_sd (row,) of a new
-    measurement. covariance: also f_covariance (row, row_). slope: also f_slope (row, input), the derivative of the mean
-    of f by the inputs, without that of the prior mean. attrs: solver; for another one than the dense, how far it is
-    from that on at most 500 rows at the medians of the parameters: see `distance_from_dense`.
+    Returns f and f_sd (row,) under the name of the process and y and y_sd (row,) of a new measurement, only for Normal
+    responses whose location is affine in f, row by row, and whose scale does not depend on f.
+    covariance: also f_covariance (row, row_). slope: also f_slope (row, input), the derivative of the mean of f by the
+    inputs, without that of the prior mean. attrs: solver; for another one than the dense, how far it is from that on
+    at most 500 rows at the medians of the parameters: see `distance_from_dense`.
     Raises ValueError where the program has no Gaussian process, or more than one, and for other inputs than those of
     the fit.
     """
     with precision():
         here, there, values, asked = _prepared(model, data, tree, new)
+        asked = asked._replace(responses=_affine(there, _first(values), asked))
         found = jax.device_get(_averaged(here, there, values, asked, (covariance, slope)))
         middle = {name: jnp.median(value, axis=0) for name, value in values.items()}
         return _dataset(found, asked.site, new).assign_attrs(_distance(here, middle, asked))
@@ -166,15 +173,40 @@ def _first(values: Values) -> Values:
     return {name: value[0] for name, value in values.items()}
 
 
-def _sites(bound: Bound, values: Values, site: str) -> dict[str, Any]:
-    """The program at some draws, with the process at 0, whatever its draw."""
-    known = values | {site: jnp.zeros(bound.sites[site].shape)}
+def _sites(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
+    """The program at some draws, with the process at 0 or another value, whatever its draw."""
+    known = values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
     model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
     return trace(model).get_trace(**bound.inputs)
 
 
 def _prior(bound: Bound, values: Values, site: str) -> GaussianProcess:
     return unwrapped(_sites(bound, values, site)[site]["fn"])
+
+
+def _affine(bound: Bound, values: Values, asked: _Asked) -> tuple[str, ...]:
+    """The responses that are Normal, with a location that is affine in f, row by row, and a scale without f."""
+    shape = bound.sites[asked.site].shape
+    wave = 3 * jnp.sin(1.0 + jnp.arange(prod(shape))).reshape(shape)
+    zero, one, *others = (_sites(bound, values, asked.site, at) for at in (0.0, 1.0, wave, -wave))
+
+    def holds(name: str) -> bool:
+        runs = [unwrapped(sites[name]["fn"]) for sites in (zero, one, *others)]
+        if not all(isinstance(fn, Normal) and fn.loc.shape == fn.batch_shape == shape for fn in runs):
+            return False
+        start, slope, scale = _line(name, zero, one)
+        rounding = ROUNDING * (abs(start) + abs(slope)) * (1 + abs(wave))
+        lines = zip((wave, -wave), runs[2:], strict=True)
+        straight = all((abs(start + slope * f - fn.loc) <= rounding).all() for f, fn in lines)
+        return straight and all((abs(fn.scale - scale) <= ROUNDING * scale).all() for fn in runs)
+
+    return tuple(name for name in asked.responses if holds(name))
+
+
+def _line(name: str, zero: dict[str, Any], one: dict[str, Any]) -> tuple[Array, Array, Array]:
+    """Of a response, from the sites at f = 0 and f = 1: its location at f = 0, the slope by f, and its scale."""
+    start, end = (unwrapped(sites[name]["fn"]) for sites in (zero, one))
+    return start.loc, end.loc - start.loc, start.scale
 
 
 def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProcess:
@@ -191,16 +223,20 @@ def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProc
 def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tuple[bool, bool]) -> dict[str, Array]:
     """Means over draws of the moments; variances within draws and between them."""
     covariance, slope = more
+    first = _sites(there, _first(values), asked.site)
+    middle = {name: unwrapped(first[name]["fn"]).loc for name in asked.responses}
 
     def at(values: Values) -> dict[str, Array]:
         given = _conditioned(here, values, asked)
-        sites = _sites(there, values, asked.site)
+        sites, others = (_sites(there, values, asked.site, f) for f in (0.0, 1.0))
         new = unwrapped(sites[asked.site]["fn"])
         mean, variance = given.moments_at(new.x, new.mean)
         found = {"mean": mean, "within": variance, "square": mean**2}
         for name in asked.responses:
-            if isinstance(fn := unwrapped(sites[name]["fn"]), Normal):
-                found[f"{name} noise"] = jnp.broadcast_to(fn.scale**2, mean.shape)
+            start, by, scale = _line(name, sites, others)
+            centre = start - middle[name] + by * mean
+            found |= {f"{name} mean": centre, f"{name} square": centre**2}
+            found[f"{name} within"] = by**2 * variance + scale**2
         if covariance:
             within = given.covariance_at(new.x)
             found["covariance"] = within + mean[:, None] * mean
@@ -223,8 +259,9 @@ def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tu
     variance = average["within"] + jnp.maximum(average["square"] - mean**2, 0.0)
     found = {asked.site: mean, f"{asked.site}_sd": jnp.sqrt(variance)}
     for name in asked.responses:
-        if f"{name} noise" in average:
-            found |= {name: mean, f"{name}_sd": jnp.sqrt(variance + average[f"{name} noise"])}
+        centre, square, within = (average[f"{name} {part}"] for part in ("mean", "square", "within"))
+        deviation = jnp.sqrt(within + jnp.maximum(square - centre**2, 0.0))
+        found |= {name: middle[name] + centre, f"{name}_sd": deviation}
     if covariance:
         found[f"{asked.site}_covariance"] = average["covariance"] - mean[:, None] * mean
     if slope:

@@ -70,7 +70,7 @@ class DenseProcess(NamedTuple):
         root, inverse, weights = self._weights(precision, linear)
 
         def one(place: Array) -> Moments:
-            across = part(self.x, place[None])[:, 0]
+            across = _matrix(part, self.x, place[None])[:, 0]
             lost = inverse @ (root * across)
             return Moments(across @ weights, jnp.maximum(part(place[None])[0] - lost @ lost, 0.0))
 
@@ -78,12 +78,12 @@ class DenseProcess(NamedTuple):
 
     def draws_at(self, key: Array, precision: Array, linear: Array, new: Array, shape: tuple[int, ...] = ()) -> Array:
         both = self._replace(x=jnp.concatenate([self.x, new]))
-        across = both.kernel(self.x, both.x)
+        across = _matrix(both.kernel, self.x, both.x)
         return both._corrected(key, precision, linear, shape, both.root(), across)[..., len(self.x) :]
 
     def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
-        _, spread = self._met_by(precision, linear, self.kernel(self.x, new))
-        return self.kernel(new, new) - spread.T @ spread
+        _, spread = self._met_by(precision, linear, _matrix(self.kernel, self.x, new))
+        return _matrix(self.kernel, new, new) - spread.T @ spread
 
     def _covariance(self) -> Array:
         return _symmetric(self.kernel, self.x)
@@ -122,10 +122,15 @@ def _met(root: Array, covariance: Array) -> Array:
     return jnp.eye(len(root), dtype=root.dtype) + root[:, None] * covariance * root
 
 
+def _matrix(kernel: Any, x: Array, z: Array) -> Array:
+    """kernel(x, z), as numbers: XLA compiles a sum of kernels wrongly that is used both as a whole and in part."""
+    return jax.lax.optimization_barrier(kernel(x, z))
+
+
 def _symmetric(kernel: Any, x: Array) -> Array:
     """kernel(x, x), without most of its upper triangle where there are many rows."""
     if len(x) <= HALVED:
-        return kernel(x, x)
+        return _matrix(kernel, x, x)
     first, last = x[: len(x) // 2], x[len(x) // 2 :]
-    corner = kernel(last, first)
+    corner = _matrix(kernel, last, first)
     return jnp.block([[_symmetric(kernel, first), corner.T], [corner, _symmetric(kernel, last)]])

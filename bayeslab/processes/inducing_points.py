@@ -20,7 +20,7 @@ from bayeslab.processes.low_rank import LowRank, floats, least_remainder
 class InducingPoints:
     """The points through which all values depend on each other; time of n m^2.
 
-    points: (m,) or (m, input), concrete numbers, no more than there are rows. `inducing_points` chooses them.
+    points: (m,) or (m, input), concrete numbers; more than rows are no gain. `inducing_points` chooses them.
     Variances are those of the kernel; covariances between rows go through the points only.
     """
 
@@ -38,13 +38,11 @@ class InducingPoints:
         object.__setattr__(self, "points", tuple(map(tuple, rows.tolist())))
 
     def represent(self, kernel: Any, x: Array) -> LowRank:
-        """x: (row,) or (row, input). Raises ValueError where there are fewer rows than points, or other columns."""
+        """x: (row,) or (row, input). There may be fewer rows than points. Raises ValueError for other columns."""
         x, (count, inputs) = floats(x), np.shape(self.points)
         columns = 1 if x.ndim == 1 else x.shape[1]
         if inputs != columns:
             raise ValueError(f"points has {inputs} columns and x has {columns}; give points as many as x has")
-        if count > len(x):
-            raise ValueError(f"there are {count} inducing points for {len(x)} rows of x; use fewer points, or Dense()")
         points = jnp.asarray(self.points, x.dtype).reshape(count, *x.shape[1:])
         covariance = kernel(points, points).astype(x.dtype)
         jitter = float(jnp.finfo(x.dtype).eps) ** (2 / 3) * jnp.diagonal(covariance).mean()
