@@ -36,35 +36,47 @@ __all__ = [
 ]
 
 
+class Euclidean(L2Distance):
+    """The distance of tinygp without its branches at 0.
+
+    XLA may fuse them into code that takes one for the value and another one for the square root (jaxlib 0.12, AVX):
+    sums of kernels then had a wrong diagonal, a distance of 1 in place of 0.
+    """
+
+    def distance(self, X1: Array, X2: Array) -> Array:
+        square = 1.0 * self.squared_distance(X1, X2)
+        return jnp.sqrt(jnp.maximum(square, jnp.finfo(square.dtype).eps ** 2))
+
+
 def squared_exponential(lengthscale: ArrayLike = 1.0) -> Kernel:
     """exp(-r^2 / 2), r the distance over the lengthscale; also known as RBF."""
-    return _stretched(kernels.ExpSquared(1.0, L2Distance()), lengthscale)
+    return _stretched(kernels.ExpSquared(1.0, Euclidean()), lengthscale)
 
 
 def matern12(lengthscale: ArrayLike = 1.0) -> Kernel:
     """exp(-r): the Ornstein-Uhlenbeck process."""
-    return _stretched(kernels.Exp(1.0, L2Distance()), lengthscale)
+    return _stretched(kernels.Exp(1.0, Euclidean()), lengthscale)
 
 
 def matern32(lengthscale: ArrayLike = 1.0) -> Kernel:
     """(1 + a) exp(-a), a = sqrt(3) r: paths with one derivative."""
-    return _stretched(kernels.Matern32(1.0, L2Distance()), lengthscale)
+    return _stretched(kernels.Matern32(1.0, Euclidean()), lengthscale)
 
 
 def matern52(lengthscale: ArrayLike = 1.0) -> Kernel:
     """(1 + a + a^2 / 3) exp(-a), a = sqrt(5) r: paths with two derivatives."""
-    return _stretched(kernels.Matern52(1.0, L2Distance()), lengthscale)
+    return _stretched(kernels.Matern52(1.0, Euclidean()), lengthscale)
 
 
 def rational_quadratic(lengthscale: ArrayLike = 1.0, mixture: ArrayLike = 1.0) -> Kernel:
     """(1 + r^2 / (2 mixture))^-mixture: squared exponentials of many lengthscales."""
-    return _stretched(kernels.RationalQuadratic(1.0, L2Distance(), _positive(mixture, "mixture")), lengthscale)
+    return _stretched(kernels.RationalQuadratic(1.0, Euclidean(), _positive(mixture, "mixture")), lengthscale)
 
 
 def periodic(period: ArrayLike = 1.0, lengthscale: ArrayLike = 1.0) -> Kernel:
     """exp(-2 sin^2(pi r / period) / lengthscale^2), of one input."""
     return kernels.ExpSineSquared(
-        _positive(period, "period"), L2Distance(), 2 / _positive(lengthscale, "lengthscale") ** 2
+        _positive(period, "period"), Euclidean(), 2 / _positive(lengthscale, "lengthscale") ** 2
     )
 
 

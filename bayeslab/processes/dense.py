@@ -123,7 +123,7 @@ def _met(root: Array, covariance: Array) -> Array:
 
 
 def _matrix(kernel: Any, x: Array, z: Array) -> Array:
-    """kernel(x, z), as numbers: XLA compiles a sum of kernels wrongly that is used both as a whole and in part."""
+    """kernel(x, z), as numbers: where XLA fuses a sum of kernels into what uses it, distances of 0 come out as 1."""
     return jax.lax.optimization_barrier(kernel(x, z))
 
 

@@ -13,6 +13,8 @@ from tinygp.kernels import base, quasisep, stationary
 from tinygp.kernels.distance import L1Distance, L2Distance
 from tinygp.kernels.quasisep import Quasisep
 
+from bayeslab.kernels import Euclidean
+
 
 class Stretched(Quasisep):
     """A kernel of the inputs times a factor, which is at least 0."""
@@ -66,7 +68,7 @@ def _scalar(value: Any, part: str) -> Array:
 def _stationary(to: Callable[[Array], Quasisep]) -> Callable[[stationary.Stationary], Quasisep]:
     def equivalent(kernel: stationary.Stationary) -> Quasisep:
         name = type(kernel).__name__
-        if type(kernel.distance) not in (L1Distance, L2Distance):
+        if type(kernel.distance) not in (L1Distance, L2Distance, Euclidean):
             raise _none(f"{name} with {type(kernel.distance).__name__}")
         return to(_scalar(kernel.scale, name))
 
