@@ -16,6 +16,7 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.collapse import Marginal, marginal
 from bayeslab.program import Bound, Site, Values
+from bayeslab.proof import halves
 from bayeslab.terms import Term
 
 BATCH = 64
@@ -89,7 +90,7 @@ def _by_rows(bound: Bound, values: Values) -> bool:
     """Whether all evidence has an element for every row, to which no other row contributes. values: of one draw.
 
     A site that is looked up, th[order], may leave the evidence of a row at the place of another one. So half of the
-    rows are hidden, those with a given bit in their number and then those without: any two rows differ in some bit.
+    rows are hidden, those with a given bit in their place and then those without: any two rows differ in some bit.
     """
     joint, plain = _joint(bound), bound.plain
     for names, term in joint.items():
@@ -99,7 +100,8 @@ def _by_rows(bound: Bound, values: Values) -> bool:
             return False
         if not all(_fits(shape, _batch(site)) for site in sites):
             return False
-        shown = _halves(shape)
+        hidden = halves(shape)[1]
+        shown = np.concatenate([np.ones((1, *shape), bool), ~hidden, hidden])
         found = np.asarray(_of_shown(bound, names, values, shown))
         with np.errstate(invalid="ignore"):
             same = np.isclose(found, found[0], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
@@ -122,13 +124,6 @@ def _fits(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     """Whether an array of a shape broadcasts to a batch."""
     lead = len(batch) - len(shape)
     return lead >= 0 and all(size in (1, own) for size, own in zip(shape, batch[lead:], strict=True))
-
-
-def _halves(shape: tuple[int, ...]) -> np.ndarray:
-    """Masks of rows (mask, *shape): all of them, then for every bit of their number those without it and with it."""
-    number = np.arange(np.prod(shape, dtype=int)).reshape(shape)
-    bits = [(number >> bit) & 1 == 1 for bit in range(max(number.size - 1, 0).bit_length())]
-    return np.stack([np.ones(shape, bool), *(~bit for bit in bits), *bits])
 
 
 @partial(jax.jit, static_argnames="names")

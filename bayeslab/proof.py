@@ -145,7 +145,7 @@ def _coupled(of: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
             return total(mine, bound, values | {name: x})
 
         at = values[name]
-        axes, moved = _halves(at.shape)
+        axes, moved = halves(at.shape)
         step = 1.0 + jnp.sin(1.0 + jnp.arange(at.size)).reshape(at.shape) ** 2
         slope = jax.lax.map(jax.grad(density), jnp.concatenate([at[None], at + jnp.where(moved, step, 0.0)]))
         change = jnp.abs(slope[1:] - slope[0])
@@ -157,7 +157,7 @@ def _coupled(of: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
     return meetings
 
 
-def _halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
+def halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
     """For every axis and every bit of its places: the axis, and which elements are at a place with the bit."""
     axes, masks = [], [np.zeros((0, *shape), bool)]
     for axis, size in enumerate(shape):

@@ -14,16 +14,12 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 from sklearn.gaussian_process import kernels as theirs
+from test_gaussian_process import LINE, NEW, Y
 
 import bayeslab as bl
 from bayeslab import kernels
 from bayeslab.distributions import GaussianProcess
 from bayeslab.models import gp_regression
-
-RANDOM = np.random.default_rng(4)
-LINE = np.sort(RANDOM.uniform(0, 5, 12))
-Y = np.sin(2 * LINE) + 0.2 * RANDOM.normal(size=12)
-NEW = np.linspace(-1.0, 6.0, 9)
 
 
 @pytest.fixture(autouse=True)

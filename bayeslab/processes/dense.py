@@ -123,7 +123,11 @@ def _met(root: Array, covariance: Array) -> Array:
 
 
 def _matrix(kernel: Any, x: Array, z: Array) -> Array:
-    """kernel(x, z), as numbers: where XLA fuses a sum of kernels into what uses it, distances of 0 come out as 1."""
+    """kernel(x, z), as numbers.
+
+    Where XLA fuses a sum of kernels into what uses it, distances of 0 come out as 1 by tinygp's own distance; those of
+    `bayeslab.kernels` have none of that.
+    """
     return jax.lax.optimization_barrier(kernel(x, z))
 
 
