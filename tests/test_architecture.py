@@ -75,6 +75,7 @@ ORDER = (
     ),
     *("membership.found", "membership.data"),
     *("membership.ascent", "membership.newton", "membership.spectral", "membership.layout", "membership.likeliest"),
+    *("membership.simplex", "membership.summed"),
     "membership.parts",
     "membership.closest",
     "membership.dirichlet",

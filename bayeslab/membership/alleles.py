@@ -124,7 +124,7 @@ def drawn_counts(key: Array, ancestry: Array, frequencies: Array, alleles: Array
 def _drawn(
     here: Here, ancestry: Array, alleles: Array, key: Array, frequencies: Array, shape: Shape
 ) -> tuple[Array, Array]:
-    together = _divisor(STEP, AT_ONCE // shape.width)
+    together = divisor(STEP, AT_ONCE // shape.width)
     ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
     numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(here.first) * jnp.uint32(shape.pairs)
     populations = jnp.arange(shape.populations, dtype=jnp.uint8)
@@ -260,6 +260,6 @@ def loci_of(tiles: Array, shape: Shape) -> Array:
     return lanes[..., : shape.loci].transpose(0, 2, 1)
 
 
-def _divisor(number: int, most: int) -> int:
+def divisor(number: int, most: int) -> int:
     """The largest divisor of a number that is at most so large; at least 1."""
     return max(d for d in range(1, number + 1) if number % d == 0 and (d <= most or d == 1))

@@ -32,13 +32,18 @@ def stepped(
     and which alleles a locus has (locus, allele).
     """
     of_individuals, of_alleles, real = pseudo
-    run, part = shape.devices.run, shape.part
-    loci = partial(_loci_stepped, shape=part)
-    frequencies, log_likelihood = run(loci, ancestry, alleles, frequencies, of_alleles, real)[1]
-    curved, _ = run(partial(_individual_curvature, shape=part), ancestry, alleles, frequencies)
-    gradient, curvature = curved
+    loci = partial(_loci_stepped, shape=shape.part)
+    frequencies, log_likelihood = shape.devices.run(loci, ancestry, alleles, frequencies, of_alleles, real)[1]
+    gradient, curvature = curvature_of_individuals(ancestry, frequencies, alleles, shape)
     ancestry = _improved_individuals(ancestry, gradient, curvature, shape, of_individuals)
     return ancestry, frequencies, log_likelihood
+
+
+def curvature_of_individuals(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> tuple[Array, Array]:
+    """The gradient of the log likelihood (individual, population), and minus its second derivatives (individual, pair):
+    the upper triangles, see `square`."""
+    run = partial(_individual_curvature, shape=shape.part)
+    return shape.devices.run(run, ancestry, alleles, frequencies)[0]
 
 
 def inside(x: Array, real: Array | bool = True) -> Array:
@@ -79,7 +84,7 @@ def _loci_stepped(
         few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (rows, products, alleles))
         nothing = jnp.zeros_like(frequencies), jnp.zeros((len(pairs[0]), *frequencies.shape[1:]), jnp.float32)
         gradient, curvature, total = here.total(lax.scan(step, (*nothing, jnp.zeros(())), few)[0])
-        matrix = curvature[_square(shape.populations)]  # (population, population, allele, locus)
+        matrix = curvature[square(shape.populations)]  # (population, population, allele, locus)
         at = jnp.maximum(frequencies, FLOOR)
         gradient, bend = gradient + pseudo / at, pseudo / at**2
         steepness = jnp.maximum((jnp.abs(matrix).sum(1) + bend).max(1, keepdims=True), 1e-6)
@@ -126,7 +131,7 @@ def _individual_curvature(
 
 def _improved_individuals(ancestry: Array, gradient: Array, curvature: Array, shape: Shape, pseudo: Array) -> Array:
     gradient, curvature = gradient.T, curvature.T
-    matrix = curvature[_square(shape.populations)]  # (population, population, individual)
+    matrix = curvature[square(shape.populations)]  # (population, population, individual)
     here = jnp.maximum(ancestry.T.astype(jnp.float32), FLOOR)
     gradient, bend = gradient + pseudo.T / here, pseudo.T / here**2
     steepness = jnp.maximum((jnp.abs(matrix).sum(1) + bend).max(0, keepdims=True), 1e-6)
@@ -170,7 +175,7 @@ def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _square(size: int) -> np.ndarray:
+def square(size: int) -> np.ndarray:
     """Where the entries of a symmetric matrix are in its upper triangle."""
     place = np.zeros((size, size), int)
     place[_pairs(size)] = np.arange(size * (size + 1) // 2)

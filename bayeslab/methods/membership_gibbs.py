@@ -18,6 +18,7 @@ from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
+from bayeslab.membership.summed import Reference, anew, first_reference, reference
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
@@ -26,14 +27,15 @@ from bayeslab.terms import terms, total
 
 SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
-
+RENEWALS = 10
+"""Of the curvature of proposals, in the warm-up."""
 
 Moments = tuple[Array, Array]
 """Means and mean squares, or sums of them."""
 
 
 class Sweep(NamedTuple):
-    """number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
+    """about: what proposals of weights are made of, None where origins are not summed out. number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
 
     sums: of the means and mean squares of weights and components given the counts of each draw, where components are
     not kept; None where they are.
@@ -41,6 +43,7 @@ class Sweep(NamedTuple):
 
     weights: Array
     components: Array
+    about: Reference | None
     others: Any
     key: Array
     number: Array
@@ -115,26 +118,43 @@ class MembershipGibbs:
         averaged = not (self.keeps or self.found.known)
         sums = tuple((jnp.zeros_like(one),) * 2 for one in (weights, components)) if averaged else None
         others = self._settled(now, data, weights, components)
-        return Sweep(weights, components, others, key, jnp.array(0), sums)
+        shape = self.found.shape
+        about = first_reference(weights) if layout(shape).summed and shape.populations > 1 else None
+        return Sweep(weights, components, about, others, key, jnp.array(0), sums)
+
+    def _summed_out(
+        self, key: Array, state: Sweep, prior: Array, data: Counted
+    ) -> tuple[Array, Reference | None, dict[str, Array]]:
+        """Weights with origins summed out, what the next proposals are made of, and the share that was accepted."""
+        number, about = state.number + 1, state.about
+        if about is None:
+            return state.weights, None, {}
+        given = state.components, data.packed, self.found.shape, prior
+        weights, accepted, top = anew(key, state.weights, *given, about)
+        often = max(self.num_warmup // RENEWALS, 1)
+        renewed = (number == 1) | (number <= self.num_warmup) & (number % often == 0)
+        about = jax.lax.cond(renewed, lambda: reference(top, *given), lambda: about)
+        return weights, about, {"accepted": accepted}
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
-        found, (key, *keys) = self.found, jax.random.split(state.key, 4)
+        found, (key, *keys) = self.found, jax.random.split(state.key, 5)
         others, kernel = {}, None
         if found.others:
             before = (data, state.weights, state.components)
             kernel, _ = self._kernel(keys[0], *before)
             others = kernel.get_constrain_fn(before, {})(state.others.z)
         prior = priors(found, self.structure, data, others)
-        counts = layout(found.shape).drawn(keys[0], state.weights, state.components, data.packed, found.shape)
+        weights, about, stats = self._summed_out(keys[3], state, prior.weights, data)
+        counts = layout(found.shape).drawn(keys[0], weights, state.components, data.packed, found.shape)
         of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
         weights = dirichlet(keys[1], of_weights, jnp.array(True))
         components = state.components if found.known else dirichlet(keys[2], of_components, prior.real)
-        new, stats = state.others, {}
+        new = state.others
         if kernel is not None:
             now = (data, weights, components)
             new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
             others = kernel.get_constrain_fn(now, {})(new.z)
-            stats = {name: value for name, value in kernel_stats(new).items() if name != "lp"}
+            stats |= {name: value for name, value in kernel_stats(new).items() if name != "lp"}
         samples = found.named(weights, components) | others
         if found.known:
             del samples[found.components]
@@ -146,7 +166,7 @@ class MembershipGibbs:
             given = _moments(of_weights, jnp.array(True)), _moments(of_components, prior.real)
             sums = jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given)
             del samples[found.components]
-        return Sweep(weights, components, new, key, number, sums), Draws(samples, stats)
+        return Sweep(weights, components, about, new, key, number, sums), Draws(samples, stats)
 
     adapt = advance
 

@@ -1,0 +1,140 @@
+"""Ancestry drawn given frequencies alone, origins summed out.
+
+Given drawn origins a share moves by what those leave unknown, which is little: of 40,000 copies the origins fix it to a
+fraction of what the genotypes do, and draws follow each other slowly. The log likelihood of the ancestry of an
+individual, sum over copies of log sum_k q_k p_kjl, is nearly a quadratic. Its maximum and curvature give a proposal that
+does not depend on where the chain is (`simplex`), accepted by Metropolis and Hastings for every individual by itself.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayeslab.membership.alleles import LANES, MISSING, STEP, Shape, divisor, individual_sums, rows_of, tiles_of
+from bayeslab.membership.devices import Here
+from bayeslab.membership.newton import curvature_of_individuals, inside, square
+from bayeslab.membership.simplex import Cut, cut, drawn, log_density, moved, top
+
+AT_ONCE = 2**15
+"""Ratios of probabilities that are in memory together, about."""
+FACTORS = 16
+"""Ratios of probabilities near 1 that are multiplied before their log is taken."""
+NEAR = 1e-3
+"""Spread of the first proposals."""
+
+
+class Reference(NamedTuple):
+    """at: ancestry (individual, population) where the log likelihood is expanded. proposal: about it."""
+
+    at: Array
+    proposal: Cut
+
+
+def first_reference(ancestry: Array) -> Reference:
+    """That takes no pass over the data; what `anew` proposes is near its centre."""
+    at = inside(ancestry).astype(jnp.float32)
+    return Reference(at, cut(at, jnp.broadcast_to(jnp.eye(at.shape[1]) / NEAR**2, (*at.shape, at.shape[1]))))
+
+
+def reference(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array) -> Reference:
+    """prior: concentrations (individual, population)."""
+    at = inside(ancestry).astype(jnp.float32)
+    curvature = curvature_of_individuals(at, frequencies, alleles, shape)[1]
+    bend = jnp.maximum(prior - 1, 0.0) / at**2
+    matrix = curvature[:, square(shape.populations)] + bend[:, :, None] * jnp.eye(shape.populations)
+    return Reference(at, cut(at, matrix))
+
+
+def anew(
+    key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array, about: Reference
+) -> tuple[Array, Array, Array]:
+    """Ancestry after a proposal for every individual, the share of those that took it, and where proposals are likeliest.
+
+    That depends on the frequencies and not on the ancestry.
+    """
+    first, second = jax.random.split(key)
+    gradient = slopes(about.at, frequencies, alleles, shape)
+    gradient += jnp.maximum(prior - 1, 0.0) / about.at
+    proposal = moved(about.proposal, gradient)
+    new, log_new = drawn(first, proposal)
+    possible = (new > 0).all(1)
+    new = jnp.where(possible[:, None], new, ancestry).astype(ancestry.dtype)
+    gain = gains(ancestry, new, frequencies, alleles, shape)
+    gain += ((prior - 1) * (jnp.log(new) - jnp.log(ancestry))).sum(1) + log_density(proposal, ancestry) - log_new
+    taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < gain)
+    return jnp.where(taken[:, None], new, ancestry), taken.mean(), top(proposal)
+
+
+def slopes(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
+    """Derivatives of the log likelihood by ancestry (individual, population)."""
+    return shape.devices.run(partial(_slopes, shape=shape.part), ancestry, alleles, frequencies)[0]
+
+
+def gains(before: Array, after: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
+    """The log likelihood of individuals (individual,) by another ancestry, less that by the one before."""
+    both = jnp.stack([before, after], 1)
+    return shape.devices.run(partial(_gains, shape=shape.part), both, alleles, frequencies)[0]
+
+
+def _slopes(_: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape) -> tuple[Array, tuple[()]]:
+    def tile(given: tuple[Array, Array]) -> Array:
+        frequencies, alleles = given
+
+        def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
+            q, shown = given
+            slope = jnp.zeros_like(q)
+            for allele in range(shape.alleles):
+                table = frequencies[:, allele]
+                number = (shown == allele).astype(jnp.float32).sum(1)
+                slope += lax.optimization_barrier(jnp.where(number > 0, number / (q @ table), 0.0)) @ table.T
+            return None, slope
+
+        return lax.scan(step, None, _few(STEP, rows_of(ancestry, shape), alleles))[1]
+
+    return individual_sums(lax.map(tile, (tiles_of(frequencies, shape), alleles)).sum(0), shape), ()
+
+
+def _gains(_: Here, both: Array, alleles: Array, frequencies: Array, shape: Shape) -> tuple[Array, tuple[()]]:
+    total = jnp.result_type(float)
+    rows = jnp.repeat(both.astype(jnp.float32), shape.pairs, 0)
+    rows = jnp.pad(rows, ((0, shape.flushes * shape.steps * STEP - len(rows)), (0, 0), (0, 0)), mode="edge")
+    rows = rows.reshape(shape.flushes, -1, *rows.shape[1:])
+    together = divisor(STEP, AT_ONCE // shape.width)
+
+    def tile(given: tuple[Array, Array]) -> Array:
+        frequencies, alleles = given
+
+        def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
+            q, shown = given
+            both = zip(*(_probabilities(q, frequencies, shown[:, copy]) for copy in range(2)), strict=True)
+            before, after = (first * second for first, second in both)
+            parts = lax.optimization_barrier(after / before).reshape(len(q), -1, LANES)
+            whole = parts.shape[1] // FACTORS * FACTORS
+            most = parts[:, :whole].reshape(len(q), -1, FACTORS, LANES).prod(2)
+            few = parts[:, whole:].prod(1)
+            return None, jnp.log(most).astype(total).sum((1, 2)) + jnp.log(few).astype(total).sum(1)
+
+        return lax.scan(step, None, _few(together, rows, alleles))[1]
+
+    gains = lax.map(tile, (tiles_of(frequencies, shape), alleles))
+    return individual_sums(gains.sum(0).reshape(-1, 1), shape)[:, 0], ()
+
+
+def _probabilities(q: Array, frequencies: Array, shown: Array) -> tuple[Array, Array]:
+    """Of what is shown (row, locus), by the two ancestries (row, 2, population)."""
+    allele, sums = shown.astype(jnp.int32), [jnp.zeros((), jnp.float32)] * 2
+    for population, table in enumerate(frequencies):
+        p = table[0][None]
+        for j in range(1, len(table)):
+            p = jnp.where(allele == j, table[j][None], p)
+        sums = [total + q[:, which, population, None] * p for which, total in enumerate(sums)]
+    before, after = (jnp.where(shown == MISSING, 1.0, total) for total in sums)
+    return before, after
+
+
+def _few(number: int, *rows: Array) -> Any:
+    """So many rows at once."""
+    return tuple(one.reshape(-1, number, *one.shape[2:]) for one in rows)
