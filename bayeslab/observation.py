@@ -46,12 +46,15 @@ def masked(fn: Distribution, present: Array) -> Distribution:
     """
     if present.ndim <= len(fn.batch_shape):
         return fn.mask(present)
-    inner = fn
-    while not isinstance(inner, Independent | MultivariateNormal | MarkovChain):
-        inner = inner.base_dist  # expanded by a plate; the mask has the shape of the plate
+    if isinstance(fn, MaskedDistribution):
+        return masked(fn.base_dist, present).mask(fn._mask)
+    if isinstance(fn, ExpandedDistribution) and isinstance(masks := fn.base_dist, MaskedDistribution):
+        return masked(masks.base_dist.expand(fn.batch_shape), present).mask(masks._mask)
+    inner = fn.base_dist if isinstance(fn, ExpandedDistribution) else fn
     if isinstance(inner, Independent):
         parts = inner.expand(fn.batch_shape)
         return masked(parts.base_dist, present).to_event(parts.reinterpreted_batch_ndims)
+    # what a plate has expanded has the shape of what is present
     return (PartlyObservedNormal if isinstance(inner, MultivariateNormal) else PartlyObservedChain)(inner, present)
 
 
@@ -61,6 +64,8 @@ def guarded(fn: Distribution) -> Distribution:
         return guarded(fn.base_dist).mask(fn._mask)
     if isinstance(fn, ExpandedDistribution):
         return guarded(fn.base_dist).expand(fn.batch_shape)
+    if isinstance(fn, Independent):
+        return guarded(fn.base_dist).to_event(fn.reinterpreted_batch_ndims)
     return Guarded(fn)
 
 

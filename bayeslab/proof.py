@@ -36,13 +36,15 @@ from numpyro.distributions.constraints import Constraint, boolean
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.compilation import evaluated
-from bayeslab.distributions import JointNormal, LinearGaussianChain
+from bayeslab.distributions import JointNormal, LinearGaussianChain, MarkovChain
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional, typical
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import Prior, Term, terms, total
 
 TOLERANCE = 1e-8
 SPREADS = (1 / 3, 1.0, 10.0)
+MANY_VALUES, MANY_ELEMENTS = 1024, 10**6
+"""Of a discrete site that are compared, at most."""
 
 
 Point = tuple[Bound, Values]
@@ -233,16 +235,40 @@ def _noise(name: str, shape: tuple[int, ...], radius: float) -> np.ndarray:
 def _draws(q: Distribution, prior: Distribution) -> Array:
     """Values of a discrete site with structure, likely ones first."""
     first, second = jax.random.split(jax.random.PRNGKey(1))
-    return jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
+    drawn = jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
+    if not isinstance(q, MarkovChain):
+        return drawn
+    paths = _pairs_of_choices(q.shape(), q.num_states)
+    if q.lengths is not None:  # after its length a path stays where it is
+        at = jnp.minimum(jnp.arange(q.num_steps), q.lengths[..., None] - 1)
+        paths = jnp.take_along_axis(paths, jnp.broadcast_to(at, paths.shape), -1)
+    return jnp.concatenate([drawn, paths.astype(drawn.dtype)])
 
 
 def _everywhere(prior: Prior) -> Array:
     """Values of a discrete site: the first choice, the last, and mixed ones, element by element."""
     choices = jnp.asarray(prior.choices)
-    size = len(choices)
-    mixed = jax.random.randint(jax.random.PRNGKey(1), (4, *prior.shape), 0, size)
-    ends = jnp.stack([jnp.zeros(prior.shape, mixed.dtype), jnp.full(prior.shape, size - 1, mixed.dtype)])
-    return choices[jnp.concatenate([ends, mixed])]
+    ends = jnp.stack([jnp.zeros(prior.shape, int), jnp.full(prior.shape, len(choices) - 1)])
+    return choices[jnp.concatenate([ends, _pairs_of_choices(prior.shape, len(choices))])]
+
+
+def _pairs_of_choices(shape: tuple[int, ...], choices: int) -> Array:
+    """Numbers of choices (value, *shape), so that any two elements have every pair of different ones in some value.
+
+    What two elements say together may be said of one pair of choices only. Where that takes too many values they are
+    random.
+    """
+    number, size = choices * (choices - 1), max(math.prod(shape), 1)
+    bits = sum((length - 1).bit_length() for length in shape)
+    most = min(MANY_VALUES, MANY_ELEMENTS // size)
+    if 0 < bits * number <= most:
+        moved = halves(shape)[1]
+        first, step = np.divmod(np.arange(number), choices - 1)
+        along = [-1, *(1 for _ in range(moved.ndim))]
+        both = first.reshape(along), step.reshape(along) + 1
+        return jnp.asarray(((both[0] + both[1] * moved) % choices).reshape(-1, *shape))
+    mixed = min(max(most, 4), 64) if bits else 4
+    return jax.random.randint(jax.random.PRNGKey(1), (mixed, *shape), 0, choices)
 
 
 def points(bound: Bound) -> list[Point]:
