@@ -9,7 +9,7 @@ independent Normal features; the assignment itself is the Hungarian algorithm).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,28 +41,29 @@ def align(
     site_dims: the dimension over components of each site to permute, {"mu": "component"}; a
         transition matrix has two, {"a": ("state", "state_")}. All sites share one permutation.
     labels: integer sites whose values are components, such as the allocations of a mixture.
-    reference: a tree whose order is kept, for trees that will be compared.
+    reference: a tree whose order is kept, for trees that will be compared. Labels of its other dimensions, such as the
+        names of individuals, may be in another order; where one of the two trees has plain numbers they do not count.
     order_by: a site with one number for each component, whose posterior means then increase, in place of a reference.
     Groups posterior_mean and posterior_sd, which have one value a chain, follow most draws of it.
     The group alignment holds permutation (chain, draw, component): the old place of each component.
-    Raises ValueError for an unknown site or dimension, for dimensions of different sizes, and for
-    labels that are no components; for order_by with a reference, or of a site that gives no order; for sites with
-    values that are not finite. Raises TypeError for what is no tree, and for site_dims and labels of another form.
+    Raises ValueError for an unknown site or dimension, for dimensions of different sizes, for labels that are no
+    components or are those of components, and for a reference with other dimensions or labels; for order_by with a
+    reference, or of a site that gives no order; for sites with values that are not finite. Raises TypeError for what is
+    no tree, and for site_dims and labels of another form.
     """
     from xarray import DataArray, DataTree
 
     posterior = _posterior(tree)
     dims = _checked_dims(site_dims)
     size = _number_of_components(posterior, dims)
-    _check_labels(posterior, labels, size)
+    _check_labels(posterior, labels, size, {name for names in dims.values() for name in names})
     _check_order_by(posterior, dims, order_by, reference)
-    if reference is not None:
-        _check_reference(posterior, _posterior(reference), dims)
+    like = None if reference is None else _turned(_posterior(reference), posterior, dims)
 
     features = _features(posterior, dims)
     order = _match(features, _best_draw(tree))
-    if reference is not None:
-        order = _in_order_of(_features(_posterior(reference), dims), features, order)
+    if like is not None:
+        order = _in_order_of(_features(like, dims), features, order)
     if order_by is not None:
         mean = np.take_along_axis(_rows(posterior[order_by], *dims[order_by])[..., 0], order, axis=1).mean(0)
         order = order[:, np.argsort(mean, kind="stable")]
@@ -244,16 +245,39 @@ def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]
     return next(iter(sizes.values()))
 
 
-def _check_reference(posterior: Dataset, reference: Dataset, dims: Mapping[str, tuple[str, ...]]) -> None:
+def _turned(reference: Dataset, posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Dataset:
+    """The reference with the axes and the positions of the tree."""
     _number_of_components(reference, dims)
+    components = {name for names in dims.values() for name in names}
     for site in dims:
         own, other = ({dim: each.sizes[dim] for dim in each.dims if dim not in SAMPLE}
                       for each in (posterior[site], reference[site]))  # fmt: skip
         if own != other:
             raise ValueError(f"Site {site!r} has dimensions {own}, but {other} in the reference.")
+        for dim in own.keys() - components:
+            reference = reference.isel({dim: _places(str(dim), posterior, reference)})
+        reference = reference.assign({site: reference[site].transpose(*posterior[site].dims)})
+    return reference
 
 
-def _check_labels(posterior: Dataset, labels: Sequence[str], size: int) -> None:
+def _places(dim: str, posterior: Dataset, reference: Dataset) -> Array:
+    """Where the reference has the labels of the tree."""
+    as_they_are = np.arange(posterior.sizes[dim])
+    if dim not in posterior.indexes or dim not in reference.indexes:
+        return as_they_are
+    own, other = posterior.indexes[dim], reference.indexes[dim]
+    if own.equals(other):
+        return as_they_are
+    if other.is_unique and own.is_unique and (places := other.get_indexer(own)).min() >= 0:
+        return places
+    if any(np.array_equal(labels, as_they_are) for labels in (own, other)):
+        return as_they_are
+    missing = own.difference(other, sort=False)
+    what = f"has no {missing[0]!r}" if len(missing) else "repeats some labels"
+    raise ValueError(f"Dimension {dim!r} of the reference {what}; expected the labels of the tree, in any order.")
+
+
+def _check_labels(posterior: Dataset, labels: Sequence[str], size: int, components: Set[str]) -> None:
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise TypeError(f"labels are a list of sites, as ['z'], not {labels!r}.")
     for site in labels:
@@ -261,6 +285,11 @@ def _check_labels(posterior: Dataset, labels: Sequence[str], size: int) -> None:
         values = posterior[site]
         if values.dtype.kind not in "iu":
             raise ValueError(f"Labels must be integers, but site {site!r} is {values.dtype}.")
+        if taken := components & set(map(str, values.dims)):
+            raise ValueError(
+                f"Site {site!r} of labels has the dimension {min(taken)!r} of components; expected labels of other "
+                "things, such as rows."
+            )
         if values.size and not 0 <= values.min() <= values.max() < size:
             span = f"{int(values.min())} to {int(values.max())}"
             raise ValueError(f"Labels of {size} components are 0 to {size - 1}, site {site!r} has {span}.")

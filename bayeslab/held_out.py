@@ -44,7 +44,8 @@ def held_out(
     site: the chain whose steps are hidden, where the program has several.
     Returns a Dataset with log_density and entries (block,), how many numbers were hidden, and their sum log_score with
     its standard error log_score_se, which takes blocks for independent.
-    Raises ValueError for a program without chain, and where a sequence has fewer steps with entries than blocks.
+    Raises ValueError for a program without chain, where a sequence has fewer steps with entries than blocks, and where
+    observed values are no entry of the data.
     """
     from xarray import Dataset
 
@@ -193,15 +194,24 @@ def _folds(model: Program, data: Data, blocks: int, site: str | None) -> list[di
     batch = len(chain.shape) - chain.event_dim
     *sequences, step = dims[chain.name][: batch + 1]
     there: dict[str, Any] = {}
+    unknown = []
     for name, value in bound.observed.items():
         axes = list(dims[name])
         if step not in axes and value.shape[: batch + 1] == chain.shape[: batch + 1]:
             axes[batch] = step
-        if step in axes and name in data:
-            mask = np.asarray(bound.present.get(name, True))
-            there[name] = DataArray(
-                np.ones(value.shape, bool) & mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim)), dims=axes
-            )
+        if step not in axes:
+            continue
+        if (given := _entry_of(name, bound, data)) is None:
+            unknown.append(name)
+            continue
+        mask = np.asarray(bound.present.get(name, True))
+        there[given] = DataArray(
+            np.ones(value.shape, bool) & mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim)), dims=axes
+        )
+    if unknown and not there:
+        raise ValueError(
+            f"no entry of the data has the values of site '{unknown[0]}' as they are; give them as entry '{unknown[0]}'"
+        )
     if not there:
         raise ValueError(
             f"no observed site has the steps of '{chain.name}'; name its axis with infer={{'event_dims': [...]}}"
@@ -215,6 +225,19 @@ def _folds(model: Program, data: Data, blocks: int, site: str | None) -> list[di
         {name: ((numbers == block) & mask).transpose(*mask.dims).values for name, mask in there.items()}
         for block in range(blocks)
     ]
+
+
+def _entry_of(site: str, bound: Bound, data: Data) -> str | None:
+    """The entry that gives an observed site its values: of its name, or an argument that the program gives it."""
+    if site in data:
+        return site
+    values = np.asarray(bound.observed[site])
+    same = [
+        name
+        for name, array in bound.arrays.items()
+        if name in data and array.shape == values.shape and bool(((array == values) | (array != array)).all())
+    ]
+    return same[0] if len(same) == 1 else None
 
 
 def _numbered(seen: np.ndarray, blocks: int) -> np.ndarray:

@@ -66,7 +66,8 @@ def choose_populations(
     evidence_bound, of all data, NaN where the method has none; genotypes (individual,), how many were hidden.
     attrs["best"] is the number with the largest score, attrs["smallest"] the smallest one that is behind it by no more
     than the standard error of their difference. Standard errors take individuals for independent.
-    Raises ValueError for no value, for a program without num_populations, and for a share that is not inside of 0 to 1.
+    Raises ValueError for no value, for a program without num_populations, for data without y, for a share that is not
+    inside of 0 to 1, and where it hides genotypes of fewer than two individuals.
     """
     values = list(values)
     if not values:
@@ -86,12 +87,19 @@ def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -
         raise ValueError(f"'{ARGUMENT}' is no argument of the program; these are {list(parameters(model))}")
     if not 0 < share < 1:
         raise ValueError(f"share is {share}; expected a share of genotypes to hide, between 0 and 1")
+    if "y" not in data:
+        raise ValueError(f"data have no entry 'y'; expected genotypes (individual, locus, copy) beside {list(data)}")
     seen = (_codes(data["y"]) != MISSING).any(2)
     hidden = seen & (np.random.default_rng(np.asarray(raw_key(key)).tolist()).random(seen.shape, np.float32) < share)
     hidden &= (seen & ~hidden).any(0)
     hidden &= (seen & ~hidden).any(1)[:, None]
     if not hidden.any():
         raise ValueError(f"a share of {share} of {seen.sum()} genotypes is none of them; expected some to hide")
+    if hidden.any(1).sum() == 1:
+        raise ValueError(
+            f"a share of {share} of {seen.sum()} genotypes hides those of one individual only; expected two or more, "
+            "from whose differences standard errors are found"
+        )
     return hidden
 
 
@@ -183,15 +191,19 @@ def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
     Returns log_likelihood (num_populations, run), of the means of a chain, mean and sd over runs, and delta, the second
     difference of the means over the sd: NaN for the first and the last number and where a neighbour is missing. It can
     never pick the smallest number, so it cannot say that there is one population.
-    Raises ValueError for a fit with a single chain, and for fits with different numbers of chains.
+    Raises ValueError for a fit with a single chain, for fits with different numbers of chains, for a key that is not
+    the number of populations of its fit, and for genotypes other than those of the fits.
     """
     from xarray import Dataset
 
     chains = {value: _chains(trees[value]) for value in sorted(trees)}
-    numbers = {value: len(each) for value, each in chains.items()}
-    if len(set(numbers.values())) != 1 or min(numbers.values()) < 2:
-        raise ValueError(f"the fits have {numbers} chains; expected the same number for each, at least 2")
-    likelihood = np.array([[log_densities(y, [one]).sum() for one in each] for each in chains.values()])
+    runs = {value: len(each) for value, each in chains.items()}
+    if len(set(runs.values())) != 1 or min(runs.values()) < 2:
+        raise ValueError(f"the fits have {runs} chains; expected the same number for each, at least 2")
+    codes = _codes(y)
+    for value, [one, *_] in chains.items():
+        _check_fit(value, one, codes)
+    likelihood = np.array([[log_densities(codes, [one]).sum() for one in each] for each in chains.values()])
     mean, sd, values = likelihood.mean(1), likelihood.std(1, ddof=1), np.array(list(chains))
     delta = np.full(len(values), np.nan)
     inner = np.flatnonzero((values[2:] == values[1:-1] + 1) & (values[1:-1] == values[:-2] + 1)) + 1
@@ -267,6 +279,22 @@ def _chains(tree: DataTree) -> list[Means]:
     return [means(tree, chain) for chain in range(tree["posterior"].sizes["chain"])]
 
 
+def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
+    """Whether a fit has so many populations, and these individuals, loci and alleles."""
+    number, *loci_alleles = found.frequencies.shape
+    if number != value:
+        raise ValueError(f"the fit at {value} of trees has {number} populations; expected fits by that number")
+    own = {"individuals": len(found.ancestry), "loci": loci_alleles[0]}
+    given = {"individuals": y.shape[0], "loci": y.shape[1]}
+    if own != given:
+        raise ValueError(f"y has {given}, but the fit of {value} populations {own}; expected the genotypes of the fit")
+    if y.size and y.max() >= loci_alleles[1]:
+        raise ValueError(
+            f"y has allele {y.max()}, but the fit of {value} populations has alleles 0 to {loci_alleles[1] - 1}; "
+            "expected the genotypes of the fit"
+        )
+
+
 def draws_of(tree: DataTree) -> list[Means]:
     """All of them; where draws of frequencies are not kept, each chain counts as one, that of its means."""
     posterior = tree["posterior"].to_dataset()
@@ -286,8 +314,10 @@ def _unexplained(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[A
 
 
 def _codes(y: Any) -> NDArray[Any]:
-    """Alleles as integers, MISSING where they were not read."""
+    """Alleles as integers (individual, locus, copy), MISSING where they were not read."""
     value, seen = numbers(y)
+    if value.ndim != 3:
+        raise ValueError(f"genotypes y have shape {value.shape}; expected three axes, (individual, locus, copy)")
     return np.where(seen, value, MISSING).astype(value.dtype if value.dtype.kind == "i" else np.int16)
 
 

@@ -84,6 +84,48 @@ def test_a_reference_fixes_the_order_across_trees() -> None:
     np.testing.assert_allclose(*means, atol=0.1)
 
 
+def turned(value: Any, names: list[Any] | None = None) -> xr.DataTree:
+    """Shares of individuals (chain, draw, individual, population) with their names."""
+    given = {} if names is None else {"individual": names}
+    posterior = xr.Dataset({"ancestry": (("chain", "draw", "individual", "population"), value)}, given)
+    return xr.DataTree.from_dict({"posterior": posterior})
+
+
+@pytest.mark.parametrize("names", [[f"i{place}" for place in range(12)], list(range(1900, 1912)), None])
+def test_a_reference_may_have_its_labels_and_axes_in_another_order(names: list[Any] | None) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        given = turned(rng.dirichlet(np.full(3, 0.3), 12) + 0.01 * rng.normal(size=(1, 30, 12, 3)), names)
+        reference = given["posterior"].to_dataset().isel(population=[2, 0, 1])
+        if names is not None:
+            reference = reference.isel(individual=rng.permutation(12))
+        reference = reference.transpose("population", "draw", "individual", "chain")
+        aligned = align(given, {"ancestry": "population"}, reference=xr.DataTree.from_dict({"posterior": reference}))
+        assert (aligned["alignment"]["permutation"] == [2, 0, 1]).all()
+
+
+def test_axes_of_one_size_are_told_apart_by_name() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        values = rng.normal(size=(3, 3, 2)) + 0.05 * rng.normal(size=(1, 20, 3, 3, 2))
+        posterior = xr.Dataset({"f": (("chain", "draw", "component", "locus", "allele"), values)})
+        given, other = (
+            xr.DataTree.from_dict({"posterior": each}) for each in (posterior, posterior.transpose(..., "locus"))
+        )
+        assert (align(given, {"f": "component"}, reference=other)["alignment"]["permutation"] == [0, 1, 2]).all()
+
+
+def test_a_reference_of_others_is_refused_and_one_without_labels_is_in_the_order_of_the_tree() -> None:
+    value = np.random.default_rng(1).dirichlet(np.full(3, 0.3), (1, 5, 4))
+    given = turned(value, ["a", "b", "c", "d"])
+    for names, words in ((["a", "b", "c", "e"], "has no 'd'"), ([2, 3, 4, 5], "has no 'a'")):
+        with pytest.raises(ValueError, match=f"Dimension 'individual' of the reference {words}; expected the labels"):
+            align(given, {"ancestry": "population"}, reference=turned(value, names))
+    for names in (None, [0, 1, 2, 3]):
+        aligned = align(given, {"ancestry": "population"}, reference=turned(value, names))
+        assert aligned["alignment"]["permutation"][0, 0].values.tolist() == [0, 1, 2]
+
+
 def test_the_input_and_everything_else_stay() -> None:
     switched, _ = mixture(3)
     before = switched.copy(deep=True)
@@ -125,6 +167,7 @@ def test_nothing_moves_in_an_aligned_tree_and_in_a_single_draw() -> None:
         ({"mu": "component"}, ["pi"], ["integers", "'pi'", "float64"]),
         ({"mu": "component"}, ["y"], ["'y'"]),
         ({"mu": "axis"}, ["z"], ["0 to 1", "'z'", "0 to 2"]),
+        ({"z": "row"}, ["z"], ["'z' of labels has the dimension 'row' of components", "such as rows"]),
     ],
 )
 def test_wrong_calls_say_what_is_there(site_dims: Any, labels: list[str], words: list[str]) -> None:

@@ -60,6 +60,23 @@ def test_of_many_sequences_whole_ones_are_hidden() -> None:
     np.testing.assert_allclose(found["log_density"], expected, rtol=1e-10)
 
 
+def written(series: Array, scale: Any = None) -> None:
+    """The same, its data given to the site by the program itself."""
+    with plate("sequence", len(series)):
+        z = sample("z", MarkovChain(INITIAL, MOVES, 7), infer={"event_dims": ["step"]})
+        values = series if scale is None else scale * series
+        sample("y", dist.Normal(jnp.asarray(MU)[z], 1.0).to_event(1), obs=values, infer={"event_dims": ["step"]})
+
+
+def test_steps_of_an_argument_that_the_program_observes_are_hidden() -> None:
+    expected = bl.held_out(0, known, {"num_sequences": 2, "y": Y}, bl.Exact(3), blocks=3)
+    found = bl.held_out(0, written, {"series": Y}, bl.Exact(3), blocks=3)
+    for name in ("log_density", "entries"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-10)
+    with pytest.raises(ValueError, match="no entry of the data has the values of site 'y' as they are; give them as"):
+        bl.held_out(0, written, {"series": Y / 2, "scale": np.array(2.0)}, bl.Exact(3), blocks=3)
+
+
 def switching(num_sequences: int, num_states: int) -> None:
     with plate("state", num_states):
         mu = sample("mu", dist.Normal(0.0, 3.0))

@@ -15,11 +15,12 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 from jax.extend.random import threefry_2x32
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp, softmax
 from scipy.stats import chi2, kstest
 from test_structure import log_dirichlet_multinomial
 
 import bayeslab as bl
+from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.distributions.random_bits import threefry, uniforms
 from bayeslab.membership.alleles import Shape, drawn_counts, expected_counts, packed
 from bayeslab.membership.found import membership
@@ -195,6 +196,24 @@ def test_new_individuals_have_their_ancestry_at_known_frequencies() -> None:
         assert np.abs((found - mean) / error[individual]).max() < 4.5
 
 
+def test_a_concentration_far_below_one_is_that_of_quadrature() -> None:
+    """Individuals of one population each, at frequencies that leave no doubt: alpha is near 0.002."""
+    rare, of = 1e-9, np.arange(60) % 3
+    p = np.full((3, 20, 3), rare)
+    p[np.arange(3), :, np.arange(3)] = 1 - 2 * rare
+    y = np.repeat(of[:, None, None], 20, 1)
+    sizes = {"num_individuals": 60, "num_alleles": np.full(20, 3), "num_populations": 3, "ploidy": 1, "alpha": None}
+    alpha = np.exp(np.linspace(np.log(1e-7), np.log(10), 20_001))
+    counts = np.tile([20.0, 0.0, 0.0], (len(alpha), 1))
+    each = (gammaln(alpha[:, None] + counts) - gammaln(alpha)[:, None]).sum(1)
+    log_p = 60 * (each + gammaln(3 * alpha) - gammaln(3 * alpha + 20)) + np.log(alpha)
+    exact = alpha @ softmax(log_p)
+    method = bl.Gibbs(num_warmup=300, num_samples=4000, num_chains=1, counts=True)
+    tree = bl.fit(1, structure_admixture.model, sizes | {"frequencies": p, "y": y}, method, progress=False)
+    found = tree["posterior"].to_dataset()[["alpha"]]
+    assert abs(found["alpha"].mean() - exact) < 4.5 * azs.mcse(found, method="mean")["alpha"]
+
+
 @pytest.mark.slow
 def test_hyperparameters_are_calibrated() -> None:
     """Ranks of alpha, which has no labels, are uniform; origins have no draws, so they have no ranks."""
@@ -216,6 +235,21 @@ def test_the_maximum_is_that_of_the_engine(method: Any) -> None:
     lp = [float(tree["sample_stats"]["lp"].squeeze()) for tree in trees]
     assert lp[0] > lp[1] - 0.1
     assert trees[0].attrs["converged"] == 1
+
+
+def test_from_the_maximum_nothing_is_gained() -> None:
+    """By EM in double precision, on few genotypes of populations that are close."""
+    data = {**genotypes(simulated_genotypes(30, 60, 3, seed=3, fst=0.05, missing=0.1)["y"]), "num_populations": 3}
+    tree = bl.fit(0, structure_admixture.model, data, bl.MAP(counts=True), progress=False)
+    q, p = (tree["posterior"][name].values[0, 0].astype(float) for name in ("ancestry", "frequencies"))
+    counts = np.stack([(data["y"].values == j).sum(2) for j in range(2)], -1)
+    reached = []
+    for _ in range(1000):
+        mean = np.einsum("ik,klj->ilj", q, p)
+        reached.append((counts * np.log(mean)).sum())
+        q, p = q * np.einsum("ilj,klj->ik", counts / mean, p), p * np.einsum("ilj,ik->klj", counts / mean, q)
+        q, p = q / q.sum(1, keepdims=True), p / p.sum(2, keepdims=True)
+    assert reached[-1] - reached[0] < 0.05
 
 
 def test_the_bound_is_that_of_the_engine() -> None:

@@ -195,6 +195,11 @@ def test_the_input_stays_and_chains_keep_their_names() -> None:
         ({}, {"max_distance": 0.0}, ["max_distance", "positive", "0.0"]),
         ({}, {"max_distance": float("nan")}, ["max_distance", "nan"]),
         ({"mu": np.full((2, 5, 3, 2), np.nan)}, {}, ["'mu'", "not finite"]),
+        (
+            {"fixed": np.zeros((2, 5, 3), int)},
+            {"labels": ["fixed"]},
+            ["'fixed' of labels", "'component' of components"],
+        ),
     ],
 )
 def test_wrong_calls_say_what_is_there(posterior: Any, arguments: Any, words: list[str]) -> None:

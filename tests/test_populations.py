@@ -164,6 +164,9 @@ WRONG_CHOICES = {
     "no values": ({"values": ()}, "needs numbers of populations to choose from, got none"),
     "all": ({"share": 1.0}, "share is 1.0; expected a share of genotypes to hide, between 0 and 1"),
     "none": ({"share": 1e-9}, "a share of 1e-09 of 30 genotypes is none of them"),
+    "one individual": ({"share": 0.01}, "genotypes hides those of one individual only; expected two or more"),
+    "no y": ({"data": {"num_individuals": 5}}, r"data have no entry 'y'; expected genotypes .* beside \['num_ind"),
+    "two axes": ({"data": {"y": np.zeros((5, 6))}}, r"genotypes y have shape \(5, 6\); expected three axes"),
     "program": ({"model": linear_regression.model}, "'num_populations' is no argument of the program; these are"),
 }
 
@@ -212,6 +215,37 @@ def test_evanno_needs_several_runs_of_each(numbers: tuple[int, int], words: str)
     trees = {value: runs([some(0, num_populations=value)] * number) for value, number in enumerate(numbers, 1)}
     with pytest.raises(ValueError, match=words + "; expected the same number for each, at least 2"):
         bl.evanno(some_genotypes(), trees)
+
+
+def test_evanno_leaves_out_what_was_not_read_however_it_is_written() -> None:
+    y = some_genotypes()
+    trees = {number: runs([some(run, num_populations=number) for run in range(2)]) for number in (1, 2)}
+    there = np.where(y < 0, 0, y)
+    expected = bl.evanno(y, trees)["log_likelihood"]
+    assert (expected != bl.evanno(there, trees)["log_likelihood"]).all()
+    for form in (np.ma.masked_array(there, y < 0), np.where(y < 0, np.nan, y), y.tolist()):
+        np.testing.assert_allclose(bl.evanno(form, trees)["log_likelihood"], expected)
+
+
+WRONG_FITS: dict[str, tuple[dict[int, int], Any, str]] = {
+    "key": ({2: 3, 3: 2}, np.s_[:], "the fit at 2 of trees has 3 populations; expected fits by that number"),
+    "individuals": ({2: 2}, np.s_[:3], r"y has {'individuals': 3, 'loci': 4}, but the fit of 2 populations {'indi"),
+    "loci": ({2: 2}, np.s_[:, :3], r"y has {'individuals': 5, 'loci': 3}, but the fit of 2 populations {'indi"),
+    "copies": ({2: 2}, np.s_[:, :, 0], r"genotypes y have shape \(5, 4\); expected three axes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_FITS)
+def test_evanno_needs_the_genotypes_of_the_fits(name: str) -> None:
+    numbers, part, words = WRONG_FITS[name]
+    trees = {value: runs([some(run, num_populations=number) for run in range(2)]) for value, number in numbers.items()}
+    with pytest.raises(ValueError, match=words):
+        bl.evanno(some_genotypes()[part], trees)
+
+
+def test_evanno_refuses_alleles_that_the_fits_have_not() -> None:
+    with pytest.raises(ValueError, match="y has allele 2, but the fit of 2 populations has alleles 0 to 1; expected"):
+        bl.evanno(some_genotypes(), {2: runs([some(run, num_populations=2, alleles=2) for run in range(2)])})
 
 
 @pytest.fixture(scope="module")

@@ -131,6 +131,35 @@ def test_batches_lead_to_the_mean_field_of_all_rows(name: str) -> None:
     assert abs(tree.attrs["elbo"] - whole.attrs["elbo"]) < 5 * tree.attrs["elbo_se"] < 0.1 * abs(whole.attrs["elbo"])
 
 
+def one_mean(n: int, batch: int | None = None) -> None:
+    """The factor is the posterior, so the bound is the evidence."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 2.0))
+    with numpyro.plate("row", n, subsample_size=batch):
+        numpyro.sample("y", dist.Normal(mu, 1.0))
+
+
+@pytest.mark.parametrize(("num_starts", "number"), [(1, 150), (10, 40)])
+def test_the_bound_has_the_standard_error_that_is_stated(num_starts: int, number: int) -> None:
+    """Also where the best of several starts is kept: which one is best says nothing of the batches of the bound."""
+    y = np.random.default_rng(0).normal(1.0, 1.0, 40)
+    evidence = bl.fit(0, one_mean, {"n": 40, "y": y}, bl.Exact(10), progress=False).attrs["log_evidence"]
+    method = bl.MeanField(num_steps=500, num_samples=2, num_starts=num_starts)
+    fits = [bl.fit(key, one_mean, {"n": 40, "y": y, "batch": 8}, method, progress=False) for key in range(number)]
+    scores = np.array([(tree.attrs["elbo"] - evidence) / tree.attrs["elbo_se"] for tree in fits])
+    assert abs(scores.mean()) < 4 / np.sqrt(number)
+    assert abs(scores.std() - 1) < 3 / np.sqrt(2 * number)
+
+
+def test_a_fit_that_goes_on_has_the_bound_of_its_last_factors() -> None:
+    data = {"n": 200, "y": EFFECTS, "batch": 50}
+    method = bl.MeanField(num_steps=30, num_samples=3, num_starts=1)
+    first = bl.fit(0, one_mean, data, method, progress=False)
+    second = bl.fit(0, one_mean, data, method, previous=first, progress=False)
+    bounds = [tree["sample_stats"]["evidence_bound"].values for tree in (first, second)]
+    assert all(np.ptp(each) == 0 for each in bounds)
+    assert bounds[0][0, 0] != bounds[1][0, 0]
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "joint blocks": (
         lambda: bl.fit(0, *CASES["mixture"], bl.MeanField(joint=(("tau", "mu"),)), progress=False),

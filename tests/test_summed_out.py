@@ -1,4 +1,4 @@
-"""Ancestry drawn with origins summed out: its passes over the data, its proposals, and the posterior it leaves alone."""
+"""Ancestry drawn with origins summed out: passes over the data, proposals, and the posterior that is left alone."""
 
 from typing import Any
 
@@ -71,8 +71,8 @@ def test_proposals_have_their_density() -> None:
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
 def test_the_posterior_given_frequencies_is_left_alone(alpha: float) -> None:
-    """Moments of the ancestry of individuals with the same genotypes, one of them without any, beside draws of the prior that
-    are weighed."""
+    """Moments of the ancestry of individuals with the same genotypes, one of them without any, beside draws of the
+    prior that are weighed."""
     rng = np.random.default_rng(3)
     shape = Shape(individuals=3000, loci=25, copies=2, alleles=3, populations=3)
     p = rng.dirichlet(np.ones(3), (3, 25))

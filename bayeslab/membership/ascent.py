@@ -12,7 +12,7 @@ from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.acceleration import MEMORY, crossing
 
 GAIN = 0.1
-"""In nats, of a step that is the last."""
+"""In nats, of a step that is the last, where other methods go on from there."""
 
 
 class Climb(NamedTuple):
@@ -44,7 +44,7 @@ def climb(at: Array) -> Climb:
 def climbed(state: Climb, step: Step, inside: Callable[[Array], Array], least: float = GAIN) -> Climb:
     """A step from where the last ones lead. What lowers the objective is undone.
 
-    inside: the nearest coordinates that are possible. least: the gain of a step that is not the last.
+    inside: the nearest coordinates that are possible. least: the gain of a step, not leapt to, that is not the last.
     """
     after, objective = step(state.at)
     gain = objective - state.objective
@@ -52,9 +52,10 @@ def climbed(state: Climb, step: Step, inside: Callable[[Array], Array], least: f
     inputs = jnp.concatenate([state.inputs[1:], state.at[None]])
     outputs = jnp.concatenate([state.outputs[1:], after[None]])
     number = jnp.minimum(state.number + 1, MEMORY + 1)
-    far = number > 1
+    small = gain < least + noise
+    far = (number > 1) & ~small  # what a leap gains says nothing of the end: a plain step follows
     ahead = jnp.where(far, inside(crossing(inputs, outputs, number)), after)
-    kept = Climb(ahead, far, objective, inputs, outputs, number, gain < least + noise)
+    kept = Climb(ahead, far, objective, inputs, outputs, number, small & ~state.leapt)
     no = jnp.zeros_like(far)
     undone = state._replace(at=state.outputs[-1], leapt=no, number=jnp.zeros_like(number))
     return jax.tree.map(lambda a, b: jnp.where(~state.leapt | (gain > -noise), a, b), kept, undone)

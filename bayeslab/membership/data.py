@@ -53,20 +53,32 @@ def without_observed(found: Membership, bound: Bound) -> Bound:
 
 def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Priors:
     """At values of the other sites. shapes: the structure of the Bound."""
+    size = found.shape
+    weights, components, real = concentrations(found, shapes, data, others)
+    of_individuals = jnp.broadcast_to(weights, (size.individuals, size.populations)).astype(jnp.float32)
+    table = (size.populations, size.loci, size.alleles)
+    if components is None:
+        return Priors(of_individuals, jnp.ones(table, jnp.float32), real)
+    return Priors(of_individuals, jnp.broadcast_to(components, table).astype(jnp.float32), real)
+
+
+def concentrations(found: Membership, shapes: Any, data: Counted, others: Values) -> tuple[Array, Array | None, Array]:
+    """Of weights (..., population), of components (..., locus, allele), None where those are known, and which alleles a
+    locus has (locus, allele): in the precision of the program, of the shapes that it gives them."""
     bound, size = whole(shapes, data), found.shape
     drawn = terms(bound).priors
-    weights = unwrapped(drawn[found.weights].distribution(bound, others))
-    of_individuals = jnp.broadcast_to(weights.concentration, (size.individuals, size.populations)).astype(jnp.float32)
+    weights = unwrapped(drawn[found.weights].distribution(bound, others)).concentration
     table = (size.populations, size.loci, size.alleles)
     if found.known:
-        there = (bound.observed[found.components] > 0).reshape(table).any(0)
-        return Priors(of_individuals, jnp.ones(table, jnp.float32), there)
+        return weights, None, (bound.observed[found.components] > 0).reshape(table).any(0)
     components = unwrapped(drawn[found.components].distribution(bound, others))
     real = jnp.ones(table, bool)
     if isinstance(components, PaddedDirichlet):
         real = jnp.broadcast_to(components.real, table)
-    of_alleles = jnp.broadcast_to(components.concentration, size.table).reshape(table).astype(jnp.float32)
-    return Priors(of_individuals, of_alleles, real[0])
+    concentration = jnp.asarray(components.concentration)
+    if concentration.ndim < len(size.table):
+        concentration = jnp.broadcast_to(concentration, size.table)
+    return weights, concentration.reshape(-1, size.loci, size.alleles), real[0]
 
 
 def log_prior(found: Membership, shapes: Any, data: Counted, values: Values) -> Array:

@@ -1,8 +1,9 @@
-"""Draws from many Dirichlet distributions of categories that may be fewer than there is room for."""
+"""Many Dirichlet distributions of categories that may be fewer than there is room for: draws, and counts."""
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.scipy.special import gammaln
 
 from bayeslab.distributions.gamma import log_gamma_variates
 
@@ -14,3 +15,11 @@ def dirichlet(key: Array, concentration: Array, real: Array) -> Array:
     logs = log_gamma_variates(key, jnp.where(real, concentration, 1.0), concentration.shape)
     drawn = jax.nn.softmax(jnp.where(real, logs, -jnp.inf), axis=-1)
     return jax.lax.optimization_barrier(jnp.where(real, jnp.maximum(drawn, TINY), 0.0))  # computed once, used often
+
+
+def log_density_of_counts(concentration: Array, counts: Array, real: Array) -> Array:
+    """Of draws with these counts (..., category), added up: their probabilities are integrated out."""
+    a = jnp.where(real, concentration, 1.0)
+    each = jnp.where(real, gammaln(a + counts) - gammaln(a), 0.0).sum(-1)
+    total, number = jnp.where(real, a, 0.0).sum(-1), counts.sum(-1)
+    return (each + gammaln(total) - gammaln(total + number)).sum()

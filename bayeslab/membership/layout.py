@@ -18,21 +18,19 @@ class Layout(NamedTuple):
     drawn: (key, weights, components, data, shape) -> counts of origins. expected: (weights, components, data, shape) ->
     expected counts, and the log of the sums over origins. start: (key, data, shape, which alleles there are) -> weights
     and components. stepped: (weights, components, data, shape, what priors add) -> both after a step to the maximum of
-    the likelihood, and the log likelihood before it. summed: whether weights are drawn with origins summed out (`summed`).
-    climb: how many such steps other methods begin with, at most.
+    the likelihood, and the log likelihood before it. climb: how many such steps other methods begin with, at most.
     """
 
     drawn: Callable[..., Counts]
     expected: Callable[..., tuple[Counts, Array]]
     start: Callable[..., tuple[Array, Array]]
     stepped: Callable[..., tuple[Array, Array, Array]]
-    summed: bool
     climb: int
 
 
 _LAYOUTS: dict[Any, Layout] = {
-    Shape: Layout(drawn_counts, expected_counts, spectral_start, stepped, True, 30),
-    Tokens: Layout(drawn_of_tokens, expected_of_tokens, collapsed_start, stepped_tokens, False, 0),
+    Shape: Layout(drawn_counts, expected_counts, spectral_start, stepped, 30),
+    Tokens: Layout(drawn_of_tokens, expected_of_tokens, collapsed_start, stepped_tokens, 0),
 }
 
 

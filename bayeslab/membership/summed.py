@@ -1,9 +1,9 @@
 """Ancestry drawn given frequencies alone, origins summed out.
 
-Given drawn origins a share moves by what those leave unknown, which is little: of 40,000 copies the origins fix it to a
-fraction of what the genotypes do, and draws follow each other slowly. The log likelihood of the ancestry of an
-individual, sum over copies of log sum_k q_k p_kjl, is nearly a quadratic. Its maximum and curvature give a proposal that
-does not depend on where the chain is (`simplex`), accepted by Metropolis and Hastings for every individual by itself.
+Drawn origins fix the ancestry of an individual far better than its genotypes do, so that draws which take turns with
+origins follow each other slowly. The log likelihood of its ancestry, the sum over copies of log sum_k q_k p_kjl, is
+nearly a quadratic. The maximum and the curvature of that give a proposal that does not depend on where the chain is
+(`simplex`), accepted by the rule of Metropolis and Hastings for every individual by itself.
 """
 
 from functools import partial
@@ -51,9 +51,8 @@ def reference(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape,
 def anew(
     key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array, about: Reference
 ) -> tuple[Array, Array, Array]:
-    """Ancestry after a proposal for every individual, the share of those that took it, and where proposals are likeliest.
-
-    That depends on the frequencies and not on the ancestry.
+    """Ancestry after a proposal for every individual, the share of those that took it, and where proposals are
+    likeliest, which depends on the frequencies and not on the ancestry.
     """
     first, second = jax.random.split(key)
     gradient = slopes(about.at, frequencies, alleles, shape)

@@ -47,8 +47,8 @@ class MeanField:
     num_steps: the most sweeps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; draws are of the one with the largest bound, group `history` has all.
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
-    There are num_steps of them, the result has the sites that batches share, and its bound is an average of noisy ones,
-    with its standard error (`bayeslab.methods.minibatches`).
+    There are num_steps of them, the result has the sites that batches share, and its bound is an average over half as
+    many other batches, with its standard error (`bayeslab.methods.minibatches`).
     counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
     with an axis "individual", over whose devices individuals are spread; by default where origins are more than
     2,000.

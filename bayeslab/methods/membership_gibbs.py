@@ -11,19 +11,20 @@ from jax import Array
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.draws import Draws
-from bayeslab.membership.alleles import Counts
+from bayeslab.membership.alleles import Counts, Shape
 from bayeslab.membership.ascent import joined, split
-from bayeslab.membership.data import Counted, counted, log_prior, priors, whole
-from bayeslab.membership.dirichlet import dirichlet
+from bayeslab.membership.data import Counted, concentrations, counted, log_prior, priors, whole
+from bayeslab.membership.dirichlet import dirichlet, log_density_of_counts
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
 from bayeslab.membership.summed import Reference, anew, first_reference, reference
+from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
 from bayeslab.sweep import somewhere
-from bayeslab.terms import terms, total
+from bayeslab.terms import terms
 
 SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
@@ -35,8 +36,9 @@ Moments = tuple[Array, Array]
 
 
 class Sweep(NamedTuple):
-    """about: what proposals of weights are made of, None where origins are not summed out. number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
+    """number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
 
+    about: what proposals of weights are made of, None where origins are not summed out for them.
     sums: of the means and mean squares of weights and components given the counts of each draw, where components are
     not kept; None where they are.
     """
@@ -52,20 +54,24 @@ class Sweep(NamedTuple):
 
 @dataclass(frozen=True)
 class Others:
-    """The program of the other sites given weights and components."""
+    """The program of the other sites given counts of origins, from which weights and components are integrated out.
+
+    Given those a small concentration would hardly move: probabilities that it leads to are below the smallest numbers.
+    """
 
     found: Membership
     structure: Any
 
-    def __call__(self, data: Counted, weights: Array, components: Array) -> None:
-        bound = whole(self.structure, data)
-        of = terms(bound)
+    def __call__(self, data: Counted, counts: Counts) -> None:
+        of, others = terms(bound := whole(self.structure, data)), frozenset(self.found.others)
         values: Values = {}
         for name in self.found.others:
             values[name] = numpyro.sample(name, of.priors[name].distribution(bound, values))
-        values |= self.found.named(weights, components)
-        mine = [term for term in of.terms if term.name in (self.found.weights, self.found.components)]
-        numpyro.factor("given", total(mine, bound, values))
+        weights, components, real = concentrations(self.found, self.structure, data, values)
+        if others & of.priors[self.found.weights].depends:
+            numpyro.factor("individuals", log_density_of_counts(weights, counts.individuals, jnp.array(True)))
+        if components is not None and others & of.priors[self.found.components].depends:
+            numpyro.factor("alleles", log_density_of_counts(components, counts.alleles, real))
 
 
 @dataclass(frozen=True)
@@ -117,19 +123,19 @@ class MembershipGibbs:
     def _at(self, weights: Array, components: Array, now: Array, key: Array, data: Counted) -> Sweep:
         averaged = not (self.keeps or self.found.known)
         sums = tuple((jnp.zeros_like(one),) * 2 for one in (weights, components)) if averaged else None
-        others = self._settled(now, data, weights, components)
         shape = self.found.shape
-        about = first_reference(weights) if layout(shape).summed and shape.populations > 1 else None
+        others = self._settled(now, data, weights, components)
+        about = first_reference(weights) if isinstance(shape, Shape) and shape.populations > 1 else None
         return Sweep(weights, components, about, others, key, jnp.array(0), sums)
 
     def _summed_out(
         self, key: Array, state: Sweep, prior: Array, data: Counted
     ) -> tuple[Array, Reference | None, dict[str, Array]]:
         """Weights with origins summed out, what the next proposals are made of, and the share that was accepted."""
-        number, about = state.number + 1, state.about
-        if about is None:
+        shape, number, about = self.found.shape, state.number + 1, state.about
+        if about is None or isinstance(shape, Tokens):
             return state.weights, None, {}
-        given = state.components, data.packed, self.found.shape, prior
+        given = state.components, data.packed, shape, prior
         weights, accepted, top = anew(key, state.weights, *given, about)
         often = max(self.num_warmup // RENEWALS, 1)
         renewed = (number == 1) | (number <= self.num_warmup) & (number % often == 0)
@@ -137,24 +143,25 @@ class MembershipGibbs:
         return weights, about, {"accepted": accepted}
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
-        found, (key, *keys) = self.found, jax.random.split(state.key, 5)
+        found, shape, (key, *keys) = self.found, self.found.shape, jax.random.split(state.key, 6)
         others, kernel = {}, None
         if found.others:
-            before = (data, state.weights, state.components)
-            kernel, _ = self._kernel(keys[0], *before)
-            others = kernel.get_constrain_fn(before, {})(state.others.z)
+            none = Counts(jnp.zeros_like(state.weights), jnp.zeros((shape.populations, shape.loci, shape.alleles)))
+            kernel, _ = self._kernel(keys[4], data, none)
+            others = kernel.get_constrain_fn((data, none), {})(state.others.z)
         prior = priors(found, self.structure, data, others)
         weights, about, stats = self._summed_out(keys[3], state, prior.weights, data)
-        counts = layout(found.shape).drawn(keys[0], weights, state.components, data.packed, found.shape)
-        of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
-        weights = dirichlet(keys[1], of_weights, jnp.array(True))
-        components = state.components if found.known else dirichlet(keys[2], of_components, prior.real)
+        counts = layout(shape).drawn(keys[0], weights, state.components, data.packed, shape)
         new = state.others
         if kernel is not None:
-            now = (data, weights, components)
+            now = data, counts
             new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
             others = kernel.get_constrain_fn(now, {})(new.z)
             stats |= {name: value for name, value in kernel_stats(new).items() if name != "lp"}
+            prior = priors(found, self.structure, data, others)
+        of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
+        weights = dirichlet(keys[1], of_weights, jnp.array(True))
+        components = state.components if found.known else dirichlet(keys[2], of_components, prior.real)
         samples = found.named(weights, components) | others
         if found.known:
             del samples[found.components]
@@ -188,18 +195,19 @@ class MembershipGibbs:
         """The state of the kernel of the other sites after a few steps, None where there are none."""
         if not self.found.others:
             return None
-        kernel, first = self._kernel(key, data, weights, components)
+        counts, _ = layout(self.found.shape).expected(weights, components, data.packed, self.found.shape)
+        kernel, first = self._kernel(key, data, counts)
 
         def step(_: int, state: Any) -> Any:
-            return kernel.sample(state, (data, weights, components), {})
+            return kernel.sample(state, (data, counts), {})
 
         return jax.lax.fori_loop(0, SETTLE, step, first)
 
-    def _kernel(self, key: Array, data: Counted, weights: Array, components: Array) -> tuple[MCMCKernel, Any]:
+    def _kernel(self, key: Array, data: Counted, counts: Counts) -> tuple[MCMCKernel, Any]:
         """Of the other sites, and its first state."""
         build = block_kernel(whole(self.structure, data), self.found.others)
         kernel = build(Others(self.found, self.structure))
-        return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, weights, components), {})
+        return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, counts), {})
 
 
 def _moments(concentration: Array, real: Array) -> Moments:

@@ -17,6 +17,8 @@ from bayeslab.program import Bound, Values, structure
 
 KEPT = 50_000
 """Numbers up to which components are kept in every draw; of more, means and standard deviations are."""
+LAST = 1e-3
+"""Gain of a step that is the last, in nats; what is left to gain is many times as much, where steps are short."""
 WIDE = (("xla_cpu_prefer_vector_width", 512),)
 """Options of the compiler for loops over loci and tokens."""
 
@@ -71,7 +73,7 @@ class MembershipPoint:
     def adapt(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
         def step(state: Climb) -> Climb:
             density = self._density(data)
-            return climbed(state, density.step, density.inside)
+            return climbed(state, density.step, density.inside, LAST)
 
         new = jax.lax.cond(state.converged, lambda state: state, step, state)
         log_joint = jnp.where(state.converged, jnp.nan, new.objective)

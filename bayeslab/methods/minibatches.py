@@ -66,12 +66,31 @@ def batch_of(bound: Bound, indices: Mapping[str, Array]) -> Bound:
     return replace(bound, observed=observed, present=present, batches=dict(indices))
 
 
+class Average(NamedTuple):
+    """Of noisy values. squares: the sum of their squared deviations."""
+
+    mean: Array
+    squares: Array
+    number: Array
+
+    def with_value(self, value: Array) -> "Average":
+        """Welford (1962), doi:10.1080/00401706.1962.10490022."""
+        number = self.number + 1
+        mean = self.mean + (value - self.mean) / number
+        return Average(mean, self.squares + (value - self.mean) * (value - mean), number)
+
+    @property
+    def standard_error(self) -> Array:
+        return jnp.sqrt(self.squares / (self.number - 1) / self.number)
+
+
 class Progress(NamedTuple):
-    """factors: of the shared sites. elbo, spread: average of its noisy values, and of their squared deviations."""
+    """factors: of the shared sites. elbo: an average over the batches that they are made from. last: the bound of the
+    last factors, from other batches; of none before the first draw."""
 
     factors: Factors
     elbo: Array
-    spread: Array
+    last: Average
     step: Array
     key: Array
 
@@ -84,6 +103,8 @@ class BatchSampler:
     way to the conditional that the whole data would give if they were like the batch.
     shared, own: rules of the sites outside and inside of the subsampled plates.
     num_steps: in the first half, steps are long enough to get there; in the second, their average is taken.
+    The bound of the last factors is an average over half as many batches of its own: those before had a part in what
+    the factors are, and in which of several starts is best.
     """
 
     shared: tuple[Rule, ...]
@@ -99,7 +120,7 @@ class BatchSampler:
         known = self._known(of, small, values, (*self.shared, *self.own))
         factors = [self._factor(rule, of, small, known, values, counted=True) for rule in self.shared]
         zero = jnp.zeros((), factors[0].entropy.dtype)
-        return Progress(ordered(joined(_alone(self.shared), factors)), zero, zero, jnp.array(0), key)
+        return Progress(ordered(joined(_alone(self.shared), factors)), zero, _of_none(zero), jnp.array(0), key)
 
     def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
         key, now = jax.random.split(state.key)
@@ -107,33 +128,44 @@ class BatchSampler:
         small = self._drawn(now, bound)
         of = terms(small).terms
         factors: Factors = plain(state.factors)
-        known: dict[str, Any] = dict(factors.known)
-        known, entropies = self._completed(of, small, known)
-        averaged = self._counted(expected((), self._blocks(small), of), small)
-        bounded = total(averaged, small, known) + factors.entropies.sum() + entropies
-        weight = jnp.where(state.step == 0, 1.0, rate)
-        elbo = state.elbo + weight * (bounded - state.elbo)
-        spread = state.spread + weight * ((bounded - state.elbo) * (bounded - elbo) - state.spread)
+        known, noisy = self._bounded(factors, of, small)
+        elbo = state.elbo + jnp.where(state.step == 0, 1.0, rate) * (noisy - state.elbo)
         found = []
         for rule in self.shared:
             before = {"rate": rate, "before": factors.last}
             near = middles((rule,), factors)
             found.append(self._factor(rule, of, small, known | before, near, counted=True, blended=True))
             known |= found[-1].known
-        new = Progress(ordered(joined(_alone(self.shared), found)), elbo, spread, state.step + 1, key)
-        return new, Draws({}, {}, {"elbo": elbo})
+        new = ordered(joined(_alone(self.shared), found))
+        return Progress(new, elbo, _of_none(elbo), state.step + 1, key), Draws({}, {}, {"elbo": elbo})
 
     def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
-        key, *keys = jax.random.split(state.key, 1 + len(self.shared))
+        key, fresh, *keys = jax.random.split(state.key, 2 + len(self.shared))
         factors: Factors = plain(state.factors)
+        last = self._last(fresh, factors, state.last, bound)
         values: Values = {}
         for rule, now in zip(self.shared, keys, strict=True):
             site = bound.sites[rule.site]
             values[rule.site] = factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
-        rate = rate_of(state.step - 1, self.num_steps)
-        stats = {"evidence_bound": state.elbo, "evidence_bound_se": jnp.sqrt(state.spread * rate / (2 - rate))}
+        stats = {"evidence_bound": last.mean, "evidence_bound_se": last.standard_error}
         drawn = values if self.own else values | computed(bound, values)
-        return state._replace(key=key), Draws(drawn, stats)
+        return state._replace(last=last, key=key), Draws(drawn, stats)
+
+    def _last(self, key: Array, factors: Factors, found: Average, bound: Bound) -> Average:
+        """The bound of factors from fresh batches, if it was not found before."""
+        enough = max(2, self.num_steps // 2)
+
+        def step(found: Average) -> Average:
+            small = self._drawn(jax.random.fold_in(key, found.number), bound)
+            return found.with_value(self._bounded(factors, terms(small).terms, small)[1])
+
+        return jax.lax.while_loop(lambda found: found.number < enough, step, found)
+
+    def _bounded(self, factors: Factors, of: tuple[Term, ...], small: Bound) -> tuple[dict[str, Any], Array]:
+        """What is known of all sites of a batch, and the bound if all rows were like it."""
+        known, entropies = self._completed(of, small, dict(factors.known))
+        averaged = self._counted(expected((), self._blocks(small), of), small)
+        return known, total(averaged, small, known) + factors.entropies.sum() + entropies
 
     def _drawn(self, key: Array, bound: Bound) -> Bound:
         """A batch, drawn with replacement."""
@@ -211,6 +243,10 @@ def rate_of(step: Array, num_steps: int) -> Array:
     """How far a step goes; the sum of all grows without end, that of their squares does not."""
     half = num_steps / 2
     return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
+
+
+def _of_none(like: Array) -> Average:
+    return Average(jnp.zeros_like(like), jnp.zeros_like(like), jnp.array(0))
 
 
 def _alone(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
