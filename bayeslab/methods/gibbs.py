@@ -43,7 +43,7 @@ class Gibbs:
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
     counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
     with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    2,000. Chains then start near a maximum of the likelihood.
+    2,000. Chains then start near a maximum of the likelihood, and ancestry is drawn with origins summed out as well.
     """
 
     num_warmup: int = 200
