@@ -15,7 +15,7 @@ import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
-from bayeslab.checks import checked, listed, short_name
+from bayeslab.checks import Special, checked, listed, short_name
 from bayeslab.distributions.ordered import ordered
 from bayeslab.entries import Entry, as_array, as_structure, entry, event_mask, first, observed_value, read
 from bayeslab.flow import Written, flow
@@ -56,7 +56,9 @@ def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
     with _told(bound):
         found = flow(bound, latent)
-    return checked(bound, found, sites)
+    scanned = [name for name, site in probe.items() if site["scanned"]]
+    scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
+    return checked(bound, found, sites, Special(scanned, [name for name in scaled if name in latent]))
 
 
 def signature(program: Program) -> inspect.Signature:
@@ -169,6 +171,8 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
             parts = len(fn.shape()) - inner.event_dim
             notes[name] = {"batch_ndim": len(fn.batch_shape), "parts_ndim": parts, "family": type(inner).__name__}
             notes[name]["written"] = "obs" in site["infer"]
+            notes[name]["scanned"] = "_scan_current_index" in site["infer"]
+            notes[name]["scaled"] = site["scale"] is not None
             notes[name]["plates"] = {f.name: len(fn.batch_shape) + f.dim for f in site["cond_indep_stack"]}
         return {name: site["value"] for name, site in sites.items()}
 

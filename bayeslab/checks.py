@@ -2,9 +2,10 @@
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 
@@ -14,16 +15,26 @@ from bayeslab.program import Bound, feasible, is_random
 
 TRIES = 5
 """Points at which a program with infinite arguments is looked at."""
+REPLAYS = 20
+"""Points at which a program is looked at with other numbers in the gaps of its data."""
 
 
-def checked(bound: Bound, found: Flow, given: Collection[str]) -> Bound:
+class Special(NamedTuple):
+    """scanned: sites inside a scan. scaled: latent chains whose density handlers.scale multiplies."""
+
+    scanned: Collection[str]
+    scaled: Collection[str]
+
+
+def checked(bound: Bound, found: Flow, given: Collection[str], special: Special) -> Bound:
     """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded.
 
     given: sites whose values are data, whatever obs= says.
     """
-    _refuse_latent_values(found, given)
+    _refuse_latent_values(found, given, special.scanned)
     _refuse_nan(bound, found)
-    _refuse_missing_parents(bound, found)
+    _refuse_missing_parents(bound, found, special.scanned)
+    _refuse_scaled_chains(bound, special.scaled)
     _refuse_infinite(bound)
     values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
     for fact, value in values.items():
@@ -62,10 +73,15 @@ def _refuse_infinite(bound: Bound) -> None:
         )
 
 
-def _refuse_latent_values(found: Flow, given: Collection[str]) -> None:
+def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collection[str]) -> None:
     """What is observed is data: a value that moves with a latent site would have to be computed at every point."""
     for fact in found.of("written"):
         if fact.site not in given and (latent := fact.reached_by("latent")):
+            if fact.site in scanned:
+                raise ValueError(
+                    f"obs= gives site '{fact.site}' a value inside a scan, where what is data cannot be told from what "
+                    f"is latent; leave obs= out, and give '{fact.site}' as an entry of the data"
+                )
             raise ValueError(
                 f"obs= gives site '{fact.site}' a value that depends on latent {listed(latent, 'site')}; observe data, "
                 "and move what is latent into the distribution of the site"
@@ -84,14 +100,65 @@ def _is_written(name: str, found: Flow) -> bool:
     return any(name in fact.reached_by("argument") for fact in found.of("written"))
 
 
-def _refuse_missing_parents(bound: Bound, found: Flow) -> None:
-    for fact in found.of("density"):
-        for name in fact.reached_by("observed"):
-            if name in bound.present and name != fact.site:
-                raise ValueError(
-                    f"entry '{name}' has missing values, but site '{fact.site}' depends on them; "
-                    f"leave '{name}' out of the data to make all of it latent, or complete it"
-                )
+def _refuse_missing_parents(bound: Bound, found: Flow, scanned: Collection[str]) -> None:
+    """A scan hides what depends on what, so it is replayed with other numbers in the gaps."""
+    dependent = [
+        (name, fact.site)
+        for fact in found.of("density")
+        for name in fact.reached_by("observed")
+        if name in bound.present and name not in scanned and name != fact.site
+    ]
+    for name in (name for name in bound.present if name in scanned):
+        dependent += [(name, site) for site in _moved_by_gaps(bound, name)]
+    for name, site in dependent:
+        what = f"site '{site}' depends" if site != name else "its other values depend"
+        raise ValueError(
+            f"entry '{name}' has missing values, but {what} on them; "
+            f"leave '{name}' out of the data to make all of it latent, or complete it"
+        )
+
+
+def _moved_by_gaps(bound: Bound, name: str) -> list[str]:
+    """The sites whose density changes with what stands in the gaps of an observed site."""
+    value = np.asarray(bound.observed[name])
+    present = np.asarray(bound.present[name])
+    present = np.broadcast_to(present.reshape(present.shape + (1,) * (value.ndim - present.ndim)), value.shape)
+    before = jax.device_get(_joint(bound))
+    moved = set()
+    for number in [np.nan] if value.dtype.kind == "f" else range(TRIES):
+        other = jnp.asarray(np.where(present, value, number).astype(value.dtype))
+        after = jax.device_get(_joint(replace(bound, observed=bound.observed | {name: other})))
+        moved |= {site for site in before if not np.array_equal(before[site], after[site], equal_nan=True)}
+    return [site for site in before if site in moved]
+
+
+@jax.jit
+def _joint(bound: Bound) -> dict[str, jax.Array]:
+    """The log density of every site given the data, at several points (point,)."""
+
+    def at(key: jax.Array) -> dict[str, jax.Array]:
+        sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
+        return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if s["type"] == "sample"}
+
+    return jax.vmap(at)(jax.random.split(jax.random.PRNGKey(0), REPLAYS))
+
+
+def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
+    """A scaled chain is none, but for one with equal probabilities, whose evidence is then another."""
+    scales = jax.device_get(_scales(bound)) if scaled else {}
+    for name in scaled:
+        if np.any(scales[name] != 1):
+            raise ValueError(
+                f"handlers.scale multiplies the density of the latent chain '{name}', which is then no chain; scale "
+                "observed sites alone"
+            )
+
+
+@jax.jit
+def _scales(bound: Bound) -> dict[str, jax.Array]:
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+    sites = trace(model).get_trace(**bound.inputs)
+    return {name: jnp.asarray(s["scale"]) for name, s in sites.items() if is_random(s) and s["scale"] is not None}
 
 
 def _refuse_index(bound: Bound, found: Flow) -> None:
@@ -100,6 +167,7 @@ def _refuse_index(bound: Bound, found: Flow) -> None:
         return
     for lookup, places in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
         for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(places), -1, 0), strict=True):
+            _refuse_negative(bound, lookup.arguments, size, index)
             wrong = (index < 0) | (index >= size)
             if not wrong.any():
                 continue
@@ -108,14 +176,26 @@ def _refuse_index(bound: Bound, found: Flow) -> None:
             for name in lookup.arguments:
                 there = np.asarray(bound.arrays[name]) == given
                 if there.any():
-                    raise ValueError(
-                        f"argument '{name}' at position {first(there)} is {given}, but it is an index into {size} "
-                        "elements, which count from 0"
-                    )
+                    raise ValueError(_no_index(name, first(there), given, size))
             raise ValueError(
                 f"{listed(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the index "
                 f"{place} of {size} elements, which count from 0"
             )
+
+
+def _refuse_negative(bound: Bound, arguments: Collection[str], size: int, index: np.ndarray) -> None:
+    """An argument that is itself the index does not count from the end."""
+    for name in arguments:
+        given = np.asarray(bound.arrays[name])
+        negative = given < 0
+        if negative.any() and np.array_equal(np.where(negative, given + size, given), index):
+            raise ValueError(_no_index(name, first(negative), given[first(negative)], size))
+
+
+def _no_index(name: str, where: tuple[int, ...], given: Any, size: int) -> str:
+    return (
+        f"argument '{name}' at position {where} is {given}, but it is an index into {size} elements, which count from 0"
+    )
 
 
 def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:

@@ -107,6 +107,18 @@ def _read_chain(local: Local, at: Array, prior: Distribution) -> Array:
     return found if local.known is None else found + local.known
 
 
+def _chain_evidence(eta: Array, prior: Distribution) -> Array:
+    """A masked prior is 1 for every path. What it leaves is a chain only where all paths are equally likely."""
+    chain = unwrapped(prior)
+    found = chain.log_marginal(eta)
+    while isinstance(prior, dist.ExpandedDistribution | dist.Independent):
+        prior = prior.base_dist
+    if not isinstance(prior, dist.MaskedDistribution):
+        return found
+    anywhere = jnp.zeros(prior.shape(), int)
+    return found - jnp.where(prior._mask, 0.0, jax.tree.map(jnp.asarray, chain).log_prob(anywhere))
+
+
 def _of_probabilities(change: Callable[[Array], Array], chain: Any) -> Any:
     """A chain with its probabilities changed, and not its integers."""
     return jax.tree.map(lambda leaf: change(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, chain)
@@ -345,7 +357,7 @@ FAMILIES = (
         mode=lambda q: q.mode(),
         expected=lambda p, q: p.expected_log_prob(q),
         linear=(lambda p: _of_probabilities(jnp.log, p), lambda logs: _of_probabilities(jnp.exp, logs)),
-        evidence=lambda eta, prior: unwrapped(prior).log_marginal(eta),
+        evidence=_chain_evidence,
     ),
     Family(
         "LinearGaussianChain",

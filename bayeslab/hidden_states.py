@@ -5,6 +5,7 @@ is again a chain; nothing here needs draws of the states themselves.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,14 +42,23 @@ def filtered_states(model: Program, data: Data, tree: "DataTree", site: str | No
     site: the chain, where the program has several.
     Returns a Dataset with probability (..., step, state) of a MarkovChain, or mean and sd (..., step, component) of a
     LinearGaussianChain, the sd with what the draws disagree about; NaN after the end of a shorter sequence.
+    Parameters are those of the result, whose draws have seen all data. Raises ValueError for a program with another
+    latent site that changes from step to step, as a second chain does: its draws have seen the future of each step.
     Raises ValueError for a program without chain, or with several and no `site`, and for a result of other data.
     """
-    return _averaged_states(model, data, tree, site, "filtered")
+    with precision():
+        met = _met(model, data, tree, site)
+        _refuse_seen_future(met)
+        return _averaged_states(met, "filtered")
 
 
 def smoothed_states(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
-    """p(z_t | all x) of every step, averaged over the draws of a result. See `filtered_states`."""
-    return _averaged_states(model, data, tree, site, "smoothed")
+    """p(z_t | all x) of every step, averaged over the draws of a result. See `filtered_states`.
+
+    Other latent sites may change from step to step.
+    """
+    with precision():
+        return _averaged_states(_met(model, data, tree, site), "smoothed")
 
 
 def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
@@ -59,7 +69,7 @@ def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str |
     draws first where states may be exchanged.
     Returns a Dataset with path (..., step), for a MarkovChain integers, -1 after the end of a shorter sequence, and
     log_probability (...), for a LinearGaussianChain the log of a density. Arguments and errors
-    are those of `filtered_states`.
+    are those of `smoothed_states`.
     """
     with precision():
         met = _met(model, data, tree, site)
@@ -90,7 +100,8 @@ def forecast(
     site: the chain, where the program has several. num_samples: series for every draw; many for a point estimate.
     For each draw the states are drawn given the data, over the longer series, and observations given the states. What
     predictions hold begins after the last step of `data`; quantiles over draws are intervals.
-    Raises ValueError as `filtered_states` does, where the changes make nothing longer, and for other sites that grow.
+    Raises ValueError for a program without chain, or with several and no `site`, for a result of other data, where the
+    changes make nothing longer, and for other latent sites that grow, such as a second chain.
     """
     if num_samples < 1:
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
@@ -100,7 +111,7 @@ def forecast(
         bound = bind(model, entries).plain
         grown = _grown(met, bound)
         left = marginal(bound, (met.site,))
-        chains, draws = (tree["posterior"].sizes[n] for n in ("chain", "draw")) if met.draws else (1, 1)
+        chains, draws = (tree["posterior"].sizes[n] for n in ("chain", "draw"))
         flat = {name: jnp.repeat(value, num_samples, axis=0) for name, value in met.draws.items()}
         keys = [jax.random.split(now, chains * draws * num_samples) for now in jax.random.split(raw_key(key))]
         states = {met.site: recovered_draws(keys[0], left, flat)[met.site]}
@@ -170,14 +181,65 @@ def _distribution(left: Bound, draws: Values) -> Any:
     return unwrapped(jax.jit(prior.distribution)(left.plain, values))
 
 
-def _averaged_states(model: Program, data: Data, tree: "DataTree", site: str | None, service: str) -> "Dataset":
-    with precision():
-        met = _met(model, data, tree, site)
-        number = next(iter(met.draws.values())).shape[0] if met.draws else 1
-        found = jax.device_get(_states(met.left, met.draws, service, number))
-        if (inside := _within(met)) is not None:
-            found = {name: np.where(inside[..., None], value, np.nan) for name, value in found.items()}
-        return _dataset(met, found)
+def _refuse_seen_future(met: Met) -> None:
+    """Raises ValueError for a latent site whose values say something of some steps of the chain and not of others.
+
+    Halves of its values are changed. What belongs to a whole sequence changes all steps that the site reaches, or none;
+    also probabilities of symbols do where all steps have the same symbol, so all data are made equal.
+    """
+    left = replace(met.left, observed={name: jnp.full_like(y, y.ravel()[0]) for name, y in met.left.observed.items()})
+    values = {name: value[0] for name, value in met.draws.items()}
+    for name, value in values.items():
+        if value.size < max(met.chain.num_steps - 1, 2):
+            continue
+        place = np.arange(value.size).reshape(value.shape)
+        everywhere, *halves = (
+            _reached(left, values, values | {name: jnp.where(some, _another(value), value)})
+            for some in (place >= 0, place < value.size // 2, place >= value.size // 2, place % 2 == 0, place % 2 == 1)
+        )
+        for half in halves:
+            for reached, whole in zip(half, everywhere, strict=True):
+                if np.any(reached.any(-1) & (reached != whole).any(-1)):
+                    raise ValueError(
+                        f"filtered_states cannot leave the future out of site '{name}', which changes from step to "
+                        "step and was drawn given all data; use smoothed_states"
+                    )
+
+
+def _another(value: Array) -> Array:
+    """A value close by, or another label."""
+    if jnp.issubdtype(value.dtype, jnp.floating):
+        return value + 0.001 * jnp.maximum(jnp.abs(value), 0.001)
+    return 1 - jnp.minimum(value, 1)
+
+
+def _reached(left: Bound, one: Values, other: Values) -> list[np.ndarray]:
+    """Where the evidence and the transitions of a chain differ between values of the other sites, each (..., step)."""
+    pairs = zip(*(jax.device_get(_steps(left, values)) for values in (one, other)), strict=True)
+    return [~np.isclose(x, y, rtol=1e-9, atol=0.0, equal_nan=True).all(-1) for x, y in pairs]
+
+
+@jax.jit
+def _steps(left: Bound, values: Values) -> list[Array]:
+    """All numbers of a chain and of the evidence about it, each (..., step, number)."""
+    [rule] = eliminated(left)
+    found, said = evidence(rule, terms(left.plain).terms, left.plain, values)
+    chain: Any = unwrapped(found)
+    if isinstance(chain, MarkovChain):
+        return [said, _flat(chain.transition_probs)]
+    return [_flat(said[0]), said[1], _flat(chain.transition_matrix), _flat(chain.transition_covariance), chain.offset]
+
+
+def _flat(matrices: Array) -> Array:
+    return matrices.reshape(*matrices.shape[:-2], -1)
+
+
+def _averaged_states(met: Met, service: str) -> "Dataset":
+    number = next(iter(met.draws.values())).shape[0] if met.draws else 1
+    found = jax.device_get(_states(met.left, met.draws, service, number))
+    if (inside := _within(met)) is not None:
+        found = {name: np.where(inside[..., None], value, np.nan) for name, value in found.items()}
+    return _dataset(met, found)
 
 
 @partial(jax.jit, static_argnames=("service", "number"))

@@ -12,9 +12,10 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import xarray as xr
+from numpyro.contrib.control_flow import scan
 from numpyro.handlers import mask, scale, scope
 
-from bayeslab import bind, explain, fit
+from bayeslab import MarkovChain, bind, explain, fit
 from bayeslab.models import linear_regression, markov_chain, normal_gamma, normal_wishart
 from bayeslab.program import Bound, precision
 
@@ -84,6 +85,22 @@ def iid(y: Any = None) -> None:
     numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
+def lagged(n: int, first: Any, values: Any = None) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0) if first else dist.Dirichlet(jnp.ones((2, 2))).to_event(1))
+
+    def step(before: Any, value: Any) -> tuple[Any, None]:
+        law = dist.Normal(slope * before, 1.0) if first else dist.Categorical(slope[before])
+        return numpyro.sample("y", law, obs=value), None
+
+    scan(step, first, values, n)
+
+
+def tempered(heat: float) -> None:
+    with scale(scale=heat):
+        z = numpyro.sample("z", MarkovChain(np.full(2, 0.5), np.full((2, 2), 0.5), 3))
+    numpyro.sample("y", dist.Normal(z * 1.0, 1.0).to_event(1))
+
+
 ONES = np.ones(3)
 LINE = linear_regression.example()
 NORMAL = normal_gamma.example()
@@ -141,6 +158,10 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "all missing": (poisson, {"n": 3, "y": np.full(3, np.nan)}, "'y' has no value: all 3 are missing"),
     "infinite value": (normal_gamma.model, NORMAL | {"y": NORMAL["y"] * np.inf}, "outside the support"),
     "missing parent": (chained, {"n": 2, "x": np.array([1.0, np.nan])}, "but site 'y' depends on them"),
+    "missing lag": (lagged, {"n": 3, "first": 1.0, "y": [1.0, np.nan, 2.0]}, "its other values depend on them"),
+    "missing state": (lagged, {"n": 3, "first": 0, "y": [1.0, np.nan, 0.0]}, "its other values depend on them"),
+    "obs= in a scan": (lagged, {"n": 3, "first": 1.0, "values": ONES}, "obs= gives site 'y' a value inside a scan"),
+    "scaled chain": (tempered, {"heat": 2.0, "y": ONES}, "scale multiplies the density of the latent chain 'z'"),
     "part of a count": (
         multinomial,
         {"n": 1, "y": np.array([[5.0, np.nan, 5.0]])},
@@ -288,6 +309,16 @@ def test_missing_entries_of_obs_are_masked() -> None:
         at = {"w": jnp.array(0.3)}
         expected = bind(written, {"x": x[[0, 2]], "y": y[[0, 2]]}).log_joint(at)
         np.testing.assert_allclose(bind(written, {"x": x, "y": y}).log_joint(at), expected)
+
+
+@pytest.mark.parametrize("first", [1.0, 0])
+def test_nothing_depends_on_the_last_steps_of_a_scan(first: float) -> None:
+    """So these may be missing."""
+    y = np.array([1.0, 0.0, 1.0, np.nan, np.nan])
+    with precision():
+        at = {"slope": jnp.array(0.7) if first else jnp.array([[0.3, 0.7], [0.6, 0.4]])}
+        found, known = (bind(lagged, {"n": n, "first": first, "y": y[:n]}) for n in (5, 3))
+        np.testing.assert_allclose(found.log_joint(at), known.log_joint(at))
 
 
 MISSING_COUNTS = {

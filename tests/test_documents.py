@@ -80,3 +80,10 @@ def test_wrong_documents_are_refused(case: str) -> None:
     call, words = REFUSED[case]
     with pytest.raises((ValueError, TypeError), match=words):
         call()
+
+
+@pytest.mark.parametrize("document", [-1, 2])
+def test_documents_are_counted_from_zero(document: int) -> None:
+    data = {"document": np.array([0, document, 1]), "num_documents": 2, "num_words": 2, "num_topics": 2}
+    with pytest.raises(ValueError, match=rf"'document' at position \(1,\) is {document}, but it is an index into 2"):
+        bl.fit(0, lda.model, data | {"word": np.array([0, 1, 1])}, bl.Gibbs(5, 5, 1, counts=True), progress=False)

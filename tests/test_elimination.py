@@ -10,6 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.contrib.control_flow import scan
+from numpyro.handlers import mask
 from scipy import integrate, special, stats
 from zoo import CASES, STICKY, Case
 
@@ -367,3 +368,33 @@ def test_rules_are_records() -> None:
     with precision():
         bound = bind(CASES["regression"].program, CASES["regression"].data)
         assert find(bound, "w").rule == Rule("w", "Normal", (0,), ("y",))
+
+
+def test_missing_values_of_a_scan_on_which_nothing_depends() -> None:
+    """A local level in a scan has the evidence of one Normal over what is there."""
+
+    def model(n: int) -> None:
+        def step(before: Any, _: Any) -> tuple[Any, Any]:
+            x = numpyro.sample("x", dist.Normal(before, 1.0))
+            return x, numpyro.sample("y", dist.Normal(x, 0.5))
+
+        scan(step, 0.0, None, n)
+
+    y, there = np.array([0.5, 1.2, np.nan, 3.0, 2.5]), np.array([0, 1, 3, 4])
+    tree = bl.fit(0, model, {"n": 5, "y": y}, bl.Exact(10), progress=False)
+    expected = stats.multivariate_normal(cov=np.minimum.outer(there, there) + 1 + np.eye(4) / 4).logpdf(y[there])
+    np.testing.assert_allclose(tree.attrs["log_evidence"], expected, rtol=1e-10)
+
+
+def test_evidence_of_a_masked_chain_is_the_sum_over_its_paths() -> None:
+    """Its mask leaves a chain where all paths are equally likely: each counts 1 instead of 1 / 8."""
+
+    def model() -> None:
+        with numpyro.plate("sequence", 2):
+            with mask(mask=jnp.array([True, False])):
+                z = numpyro.sample("z", bl.MarkovChain(np.full(2, 0.5), np.full((2, 2), 0.5), 3))
+            numpyro.sample("y", dist.Normal(2.0 * z, 1.0).to_event(1))
+
+    y = np.array([[0.0, 1.0, 2.0], [1.0, 1.0, 1.0]])
+    found = bl.fit(0, model, {"y": y}, bl.Exact(10), progress=False).attrs["log_evidence"]
+    np.testing.assert_allclose(found, np.log(stats.norm.pdf(y) + stats.norm.pdf(y, 2.0)).sum() - np.log(8))

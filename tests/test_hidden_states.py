@@ -13,7 +13,7 @@ from scipy import stats
 from xarray import DataTree
 
 import bayeslab as bl
-from bayeslab import MarkovChain
+from bayeslab import LinearGaussianChain, MarkovChain
 from bayeslab.models import local_level
 
 Array = np.ndarray[Any, Any]
@@ -98,7 +98,7 @@ def test_forecasts_are_powers_of_the_matrix() -> None:
     data = {"num_steps": 6, "y": xr.DataArray(Y, {"step": range(2001, 2007)}, ("sequence", "step"))}
     tree = bl.fit(0, known, data, bl.Exact(5), progress=False)
     last = bl.filtered_states(known, data, tree)["probability"].values[:, -1]
-    found = bl.forecast(1, known, data, tree, {"num_steps": 9}, num_samples=4000)["predictions"]
+    found = bl.forecast(1, known, data, tree, {"num_steps": 9}, num_samples=800)["predictions"]
     assert found["z"].dims == ("chain", "draw", "sequence", "step")
     assert found["step"].values.tolist() == [2007, 2008, 2009]
     for step in range(3):
@@ -226,3 +226,56 @@ def test_one_state_is_enough() -> None:
     path = bl.most_probable_path(one_state, data, tree)
     assert (path["path"] == 0).all()
     np.testing.assert_allclose(path["log_probability"], 0.0, atol=1e-12)
+
+
+def shared_symbols() -> None:
+    """Fewer steps than probabilities of symbols."""
+    with plate("state", 2):
+        symbol = sample("symbol", dist.Dirichlet(np.ones(4)))
+    z = sample("z", MarkovChain(np.full(2, 0.5), np.full((2, 2), 0.5), 3))
+    sample("y", dist.Categorical(symbol[z]).to_event(1))
+
+
+def scales() -> None:
+    with plate("sequence", 2):
+        u = sample("u", dist.Gamma(1.0, 1.0).expand([3]).to_event(1))
+        z = sample("z", MarkovChain(INITIAL, MOVES, 3))
+        sample("y", dist.Normal(jnp.asarray(MU)[z], 1 / jnp.sqrt(u)).to_event(1))
+
+
+def sums() -> None:
+    z, w = (sample(name, MarkovChain(INITIAL, MOVES, 3)) for name in ("z", "w"))
+    sample("y", dist.Normal(1.0 * z + 2.0 * w, 1.0).to_event(1))
+
+
+def moving_level() -> None:
+    e = sample("e", dist.Normal(0.0, 1.0).expand([2]).to_event(1))
+    moves = np.ones((2, 1, 1))
+    z = sample("z", LinearGaussianChain(np.zeros(1), np.eye(1), moves, moves, e[:, None], time_varying=True))
+    sample("y", dist.Normal(z[:, 0], 1.0).to_event(1))
+
+
+@pytest.mark.parametrize(("model", "site"), [(scales, "u"), (sums, "w"), (moving_level, "e")])
+def test_what_changes_from_step_to_step_has_seen_the_future(model: Any, site: str) -> None:
+    """It may be smoothed."""
+    data = {"y": np.array([[0.1, NAN, 1.0], [2.0, 1.0, 0.0]]) if model is scales else np.array([0.1, NAN, 1.0])}
+    method = bl.Gibbs(num_warmup=3, num_samples=3, num_chains=1)
+    tree = bl.fit(0, model, data, method, progress=False)
+    bl.smoothed_states(model, data, tree, site="z")
+    with pytest.raises(ValueError, match=f"cannot leave the future out of site '{site}', which changes"):
+        bl.filtered_states(model, data, tree, site="z")
+
+
+def test_what_belongs_to_no_step_may_have_many_numbers() -> None:
+    data = {"y": np.array([0, 3, 2])}
+    tree = bl.fit(0, shared_symbols, data, bl.Gibbs(num_warmup=3, num_samples=3, num_chains=1), progress=False)
+    symbol = tree["posterior"]["symbol"].values[0]
+    expected = (symbol / symbol.sum(1, keepdims=True))[:, :, data["y"]].mean(0).T
+    np.testing.assert_allclose(bl.filtered_states(shared_symbols, data, tree)["probability"], expected, rtol=1e-9)
+
+
+def test_every_draw_has_its_forecast() -> None:
+    """Where there is nothing to average over, too."""
+    tree = bl.fit(0, known, {"num_steps": 6, "y": Y}, bl.Exact(5), progress=False)
+    found = bl.forecast(1, known, {"num_steps": 6, "y": Y}, tree, {"num_steps": 8}, num_samples=2)["predictions"]
+    assert found["y"].shape == (1, 10, 2, 2)

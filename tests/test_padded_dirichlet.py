@@ -41,6 +41,12 @@ def test_every_row_is_a_dirichlet_of_its_size() -> None:
     assert (gradient[1, 3:] == 0).all()
 
 
+def test_a_probability_may_be_exactly_zero() -> None:
+    flat = PaddedDirichlet(np.array([1.0, 2.0, 1.0, 5.0]), 3)
+    np.testing.assert_allclose(flat.log_prob(np.array([0.0, 0.4, 0.6, 0.0])), np.log(6 * 0.4), rtol=1e-12)
+    assert flat.log_prob(np.array([0.4, 0.0, 0.6, 0.0])) == -np.inf
+
+
 def test_sticks_break_as_those_of_each_size() -> None:
     """What is left over is standard Normal, so that densities of unconstrained numbers integrate to one."""
     transform, unpadded = biject_to(PaddedDirichlet(CONCENTRATION, SIZES).support), biject_to(dist.constraints.simplex)

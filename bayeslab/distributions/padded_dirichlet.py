@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, xlogy
 from jax.typing import ArrayLike
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import Transform
@@ -146,7 +146,7 @@ class PaddedDirichlet(Dirichlet):
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
         real, alpha = self.real, self.concentration
-        powers = jnp.where(real, (alpha - 1) * jnp.log(jnp.where(real, value, 1.0)), 0.0)
+        powers = jnp.where(real, xlogy(alpha - 1, jnp.where(real, value, 1.0)), 0.0)
         normaliser = jnp.where(real, gammaln(jnp.where(real, alpha, 1.0)), 0.0).sum(-1) - gammaln(alpha.sum(-1))
         return powers.sum(-1) - normaliser
 
