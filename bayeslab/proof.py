@@ -238,7 +238,7 @@ def _draws(q: Distribution, prior: Distribution) -> Array:
     drawn = jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
     if not isinstance(q, MarkovChain):
         return drawn
-    paths = _pairs_of_choices(q.shape(), q.num_states)
+    paths = pairs_of_choices(q.shape(), q.num_states)
     if q.lengths is not None:  # after its length a path stays where it is
         at = jnp.minimum(jnp.arange(q.num_steps), q.lengths[..., None] - 1)
         paths = jnp.take_along_axis(paths, jnp.broadcast_to(at, paths.shape), -1)
@@ -249,10 +249,10 @@ def _everywhere(prior: Prior) -> Array:
     """Values of a discrete site: the first choice, the last, and mixed ones, element by element."""
     choices = jnp.asarray(prior.choices)
     ends = jnp.stack([jnp.zeros(prior.shape, int), jnp.full(prior.shape, len(choices) - 1)])
-    return choices[jnp.concatenate([ends, _pairs_of_choices(prior.shape, len(choices))])]
+    return choices[jnp.concatenate([ends, pairs_of_choices(prior.shape, len(choices))])]
 
 
-def _pairs_of_choices(shape: tuple[int, ...], choices: int) -> Array:
+def pairs_of_choices(shape: tuple[int, ...], choices: int) -> Array:
     """Numbers of choices (value, *shape), so that any two elements have every pair of different ones in some value.
 
     What two elements say together may be said of one pair of choices only. Where that takes too many values they are

@@ -77,8 +77,8 @@ ORDER = (
     *("membership.ascent", "membership.newton", "membership.spectral", "membership.layout", "membership.likeliest"),
     *("membership.simplex", "membership.summed"),
     "membership.parts",
-    "membership.closest",
     "membership.dirichlet",
+    "membership.closest",
     *(
         "methods.stated",
         "methods.exact",

@@ -11,7 +11,7 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.bind import bind
-from bayeslab.proof import _pairs_of_choices, find
+from bayeslab.proof import find, pairs_of_choices
 
 
 def labels(rows: int, choices: int, first: int, second: int) -> None:
@@ -46,7 +46,7 @@ def test_paths_that_may_not_stay_in_one_state(states: int, steps: int, state: in
 
 
 def test_any_two_elements_have_all_pairs_of_different_choices() -> None:
-    values = np.asarray(_pairs_of_choices((2, 5), 3)).reshape(-1, 10)
+    values = np.asarray(pairs_of_choices((2, 5), 3)).reshape(-1, 10)
     for one, other in product(range(10), repeat=2):
         if one != other:
             pairs = set(zip(values[:, one].tolist(), values[:, other].tolist(), strict=True))

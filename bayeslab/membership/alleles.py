@@ -179,9 +179,7 @@ def _cumulative(q: Array, frequencies: Array, allele: Array) -> list[Array]:
     """Sums of q_ik p_kjl over the first populations, for the allele j that is shown."""
     sums: list[Array] = []
     for population, table in enumerate(frequencies):
-        shown = table[0][None]
-        for j in range(1, len(table)):
-            shown = jnp.where(allele == j, table[j][None], shown)
+        shown = of_shown(table, allele)
         if frequencies.shape[0] * len(table) > APART:
             shown = lax.optimization_barrier(shown)
         part = q[:, population : population + 1] * shown
@@ -221,7 +219,7 @@ def _expected(
                 mine += share @ table.T
             return (counted + jnp.stack(sums, 1), log_sums + gained), mine * q
 
-        few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (ancestry, alleles))
+        few = together(STEP, ancestry, alleles)
         nothing = jnp.zeros((shape.populations, shape.alleles, shape.width), jnp.float32)
         (counted, log_sums), mine = lax.scan(step, (nothing, jnp.zeros((), total)), few)
         return (counted * frequencies, log_sums), mine
@@ -233,8 +231,21 @@ def _expected(
 def rows_of(ancestry: Array, shape: Shape) -> Array:
     """(flush, row, ...), an individual's as often as it has pairs of copies."""
     rows = jnp.repeat(ancestry.astype(jnp.float32), shape.pairs, 0)
-    rows = jnp.pad(rows, ((0, shape.flushes * shape.steps * STEP - len(rows)), (0, 0)), mode="edge")
-    return rows.reshape(shape.flushes, -1, rows.shape[1])
+    pad = (0, shape.flushes * shape.steps * STEP - len(rows)), *((0, 0),) * (rows.ndim - 1)
+    return jnp.pad(rows, pad, mode="edge").reshape(shape.flushes, -1, *rows.shape[1:])
+
+
+def together(number: int, *rows: Array) -> Any:
+    """Arrays (flush, row, ...) with so many rows at once, (step, row, ...)."""
+    return tuple(one.reshape(-1, number, *one.shape[2:]) for one in rows)
+
+
+def of_shown(table: Array, shown: Array) -> Array:
+    """The frequencies (row, locus) of the alleles that are shown, among those of a population (allele, locus)."""
+    found = table[0][None]
+    for j in range(1, len(table)):
+        found = jnp.where(shown == j, table[j][None], found)
+    return found
 
 
 def tiles_of(frequencies: Array, shape: Shape) -> Array:

@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import digamma, gammaln
+from jax.scipy.special import digamma
 
 from bayeslab.membership.alleles import Shape
 from bayeslab.membership.ascent import joined, split
 from bayeslab.membership.data import Priors
+from bayeslab.membership.dirichlet import log_beta
 from bayeslab.membership.layout import layout
 from bayeslab.membership.tokens import Tokens
 
@@ -64,13 +65,8 @@ def exp_mean_logs(concentration: Array, real: Array) -> Array:
 
 def minus_divergence(prior: Array, factor: Array, real: Array) -> Array:
     """Of Dirichlet factors from their priors, both by their concentrations, all added up."""
-
-    def normaliser(concentration: Array) -> Array:
-        each = jnp.where(real, gammaln(jnp.where(real, concentration, 1.0)), 0.0).sum(-1)
-        return each - gammaln(jnp.where(real, concentration, 0.0).sum(-1))
-
     powers = jnp.where(real, (prior - factor) * _mean_logs(factor, real), 0.0).sum(-1)
-    return (powers + normaliser(factor) - normaliser(prior)).astype(jnp.result_type(float)).sum()
+    return (powers + log_beta(factor, real) - log_beta(prior, real)).astype(jnp.result_type(float)).sum()
 
 
 def _mean_logs(concentration: Array, real: Array) -> Array:

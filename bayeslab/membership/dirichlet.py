@@ -19,7 +19,10 @@ def dirichlet(key: Array, concentration: Array, real: Array) -> Array:
 
 def log_density_of_counts(concentration: Array, counts: Array, real: Array) -> Array:
     """Of draws with these counts (..., category), added up: their probabilities are integrated out."""
-    a = jnp.where(real, concentration, 1.0)
-    each = jnp.where(real, gammaln(a + counts) - gammaln(a), 0.0).sum(-1)
-    total, number = jnp.where(real, a, 0.0).sum(-1), counts.sum(-1)
-    return (each + gammaln(total) - gammaln(total + number)).sum()
+    return (log_beta(concentration + counts, real) - log_beta(concentration, real)).sum()
+
+
+def log_beta(concentration: Array, real: Array) -> Array:
+    """What the density of a Dirichlet distribution (..., category) is divided by, its log."""
+    each = jnp.where(real, gammaln(jnp.where(real, concentration, 1.0)), 0.0).sum(-1)
+    return each - gammaln(jnp.where(real, concentration, 0.0).sum(-1))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from bayeslab.membership.alleles import STEP, Shape, individual_sums, loci_of, rows_of, tiles_of
+from bayeslab.membership.alleles import STEP, Shape, individual_sums, loci_of, rows_of, tiles_of, together
 from bayeslab.membership.devices import Here
 
 INNER = 40
@@ -81,7 +81,7 @@ def _loci_stepped(
                 second.append(products.T @ steep)
             return (gradient + jnp.stack(first, 1), curvature + jnp.stack(second, 1), total), None
 
-        few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (rows, products, alleles))
+        few = together(STEP, rows, products, alleles)
         nothing = jnp.zeros_like(frequencies), jnp.zeros((len(pairs[0]), *frequencies.shape[1:]), jnp.float32)
         gradient, curvature, total = here.total(lax.scan(step, (*nothing, jnp.zeros(())), few)[0])
         matrix = curvature[square(shape.populations)]  # (population, population, allele, locus)
@@ -122,7 +122,7 @@ def _individual_curvature(
                 second += steep @ products[:, allele].T
             return None, (first, second)
 
-        few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (rows, alleles))
+        few = together(STEP, rows, alleles)
         return lax.scan(step, None, few)[1]  # type: ignore[arg-type]
 
     gradient, curvature = lax.map(tile, (tiles_of(frequencies, shape), alleles))

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.special import log_ndtr, ndtr, ndtri
+from jax.scipy.stats import norm
 
 RIDGE = 1e-6
 """Of the largest curvature, added to all: a direction of which the data say nothing keeps a finite spread."""
-LOG_2_PI = 1.8378770664093453
 LEAST = 1e-9
 """That is left for the next coordinate."""
 
@@ -97,7 +97,7 @@ def _walked(proposal: Cut, pick: Callable[[Array, Array, Array], Array]) -> tupl
         low, high = low - off, high - off
         standard = pick(place, low, high)
         value = jnp.clip((standard - low) * sd, 0.0, left)
-        total += -0.5 * standard**2 - 0.5 * LOG_2_PI - jnp.log(sd) - _log_mass(low, high)
+        total += norm.logpdf(standard) - jnp.log(sd) - _log_mass(low, high)
         errors = errors.at[:, place].set((value - mean) / sd)
         return values.at[:, place].set(value), errors, jnp.maximum(left - value, LEAST), total
 
@@ -107,17 +107,21 @@ def _walked(proposal: Cut, pick: Callable[[Array, Array, Array], Array]) -> tupl
     return values, total
 
 
-def _between(uniform: Array, low: Array, high: Array) -> Array:
-    """A standard normal variate between two ends, on the side of zero where probabilities are small."""
+def _away(low: Array, high: Array) -> tuple[Array, Array, Array]:
+    """Whether two ends change their signs so that most of what is between them is above zero, and the ends then."""
     flip = low + high < 0
-    a, b = jnp.where(flip, -high, low), jnp.where(flip, -low, high)
+    return flip, jnp.where(flip, -high, low), jnp.where(flip, -low, high)
+
+
+def _between(uniform: Array, low: Array, high: Array) -> Array:
+    """A standard normal variate between two ends, by the side where probabilities are small."""
+    flip, a, b = _away(low, high)
     value = jnp.clip(-ndtri(ndtr(-b) + uniform * (ndtr(-a) - ndtr(-b))), a, b)
     return jnp.where(flip, -value, value)
 
 
 def _log_mass(low: Array, high: Array) -> Array:
     """The log of the probability between two ends."""
-    flip = low + high < 0
-    a, b = jnp.where(flip, -high, low), jnp.where(flip, -low, high)
+    _, a, b = _away(low, high)
     above, beyond = log_ndtr(-a), log_ndtr(-b)
     return above + jnp.log(-jnp.expm1(jnp.minimum(beyond - above, -1e-12)))

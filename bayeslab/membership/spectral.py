@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.membership.alleles import MISSING, STEP, Shape, individual_sums, loci_of, rows_of, tiles_of
+from bayeslab.membership.alleles import MISSING, STEP, Shape, individual_sums, loci_of, rows_of, tiles_of, together
 from bayeslab.membership.devices import Here
 from bayeslab.membership.newton import inside, projected
 
@@ -91,7 +91,7 @@ def _onto_loci(here: Here, basis: Array, alleles: Array, mean: Array, shape: Sha
             centred = [count - there * table for count, table in zip(counts, mean, strict=True)]
             return sums + jnp.stack([basis.T @ lax.optimization_barrier(one) for one in centred], 1), None
 
-        few: Any = tuple(one.reshape(-1, STEP, *one.shape[2:]) for one in (rows, alleles))
+        few = together(STEP, rows, alleles)
         nothing = jnp.zeros((basis.shape[1], *mean.shape), jnp.float32)
         return lax.scan(step, nothing, few)[0]
 

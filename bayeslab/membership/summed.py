@@ -7,13 +7,24 @@ nearly a quadratic. The maximum and the curvature of that give a proposal that d
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.membership.alleles import LANES, MISSING, STEP, Shape, divisor, individual_sums, rows_of, tiles_of
+from bayeslab.membership.alleles import (
+    LANES,
+    MISSING,
+    STEP,
+    Shape,
+    divisor,
+    individual_sums,
+    of_shown,
+    rows_of,
+    tiles_of,
+    together,
+)
 from bayeslab.membership.devices import Here
 from bayeslab.membership.newton import curvature_of_individuals, inside, square
 from bayeslab.membership.simplex import Cut, cut, drawn, log_density, moved, top
@@ -91,17 +102,14 @@ def _slopes(_: Here, ancestry: Array, alleles: Array, frequencies: Array, shape:
                 slope += lax.optimization_barrier(jnp.where(number > 0, number / (q @ table), 0.0)) @ table.T
             return None, slope
 
-        return lax.scan(step, None, _few(STEP, rows_of(ancestry, shape), alleles))[1]
+        return lax.scan(step, None, together(STEP, rows_of(ancestry, shape), alleles))[1]
 
     return individual_sums(lax.map(tile, (tiles_of(frequencies, shape), alleles)).sum(0), shape), ()
 
 
 def _gains(_: Here, both: Array, alleles: Array, frequencies: Array, shape: Shape) -> tuple[Array, tuple[()]]:
     total = jnp.result_type(float)
-    rows = jnp.repeat(both.astype(jnp.float32), shape.pairs, 0)
-    rows = jnp.pad(rows, ((0, shape.flushes * shape.steps * STEP - len(rows)), (0, 0), (0, 0)), mode="edge")
-    rows = rows.reshape(shape.flushes, -1, *rows.shape[1:])
-    together = divisor(STEP, AT_ONCE // shape.width)
+    rows, number = rows_of(both, shape), divisor(STEP, AT_ONCE // shape.width)
 
     def tile(given: tuple[Array, Array]) -> Array:
         frequencies, alleles = given
@@ -116,7 +124,7 @@ def _gains(_: Here, both: Array, alleles: Array, frequencies: Array, shape: Shap
             few = parts[:, whole:].prod(1)
             return None, jnp.log(most).astype(total).sum((1, 2)) + jnp.log(few).astype(total).sum(1)
 
-        return lax.scan(step, None, _few(together, rows, alleles))[1]
+        return lax.scan(step, None, together(number, rows, alleles))[1]
 
     gains = lax.map(tile, (tiles_of(frequencies, shape), alleles))
     return individual_sums(gains.sum(0).reshape(-1, 1), shape)[:, 0], ()
@@ -126,14 +134,7 @@ def _probabilities(q: Array, frequencies: Array, shown: Array) -> tuple[Array, A
     """Of what is shown (row, locus), by the two ancestries (row, 2, population)."""
     allele, sums = shown.astype(jnp.int32), [jnp.zeros((), jnp.float32)] * 2
     for population, table in enumerate(frequencies):
-        p = table[0][None]
-        for j in range(1, len(table)):
-            p = jnp.where(allele == j, table[j][None], p)
+        p = of_shown(table, allele)
         sums = [total + q[:, which, population, None] * p for which, total in enumerate(sums)]
     before, after = (jnp.where(shown == MISSING, 1.0, total) for total in sums)
     return before, after
-
-
-def _few(number: int, *rows: Array) -> Any:
-    """So many rows at once."""
-    return tuple(one.reshape(-1, number, *one.shape[2:]) for one in rows)

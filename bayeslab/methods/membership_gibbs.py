@@ -19,7 +19,6 @@ from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
 from bayeslab.membership.summed import Reference, anew, first_reference, reference
-from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
@@ -133,7 +132,7 @@ class MembershipGibbs:
     ) -> tuple[Array, Reference | None, dict[str, Array]]:
         """Weights with origins summed out, what the next proposals are made of, and the share that was accepted."""
         shape, number, about = self.found.shape, state.number + 1, state.about
-        if about is None or isinstance(shape, Tokens):
+        if about is None or not isinstance(shape, Shape):
             return state.weights, None, {}
         given = state.components, data.packed, shape, prior
         weights, accepted, top = anew(key, state.weights, *given, about)
