@@ -18,6 +18,7 @@ ORDER = (
     *("processes.low_rank", "processes.periodic", "processes.hilbert_space", "processes.inducing_points"),
     *(
         "distributions.enumerated",
+        "distributions.places",
         "distributions.random_bits",
         "distributions.gamma",
         "distributions.joint_normal",

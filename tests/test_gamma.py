@@ -10,6 +10,7 @@ from scipy import stats
 
 from bayeslab.distributions import Beta, Dirichlet, Gamma, InverseGamma, Wishart, WishartCholesky
 from bayeslab.distributions.gamma import log_gamma_variates
+from bayeslab.distributions.places import first_places
 from bayeslab.program import precision
 
 LEVEL = 1e-4
@@ -73,3 +74,12 @@ def test_wishart_draws_have_the_law_of_quadratic_forms() -> None:
 def test_what_is_not_a_number_stays_so() -> None:
     draws = np.asarray(log_gamma_variates(jax.random.PRNGKey(0), jnp.array([1.0, jnp.nan, -1.0]), (3, 3)))
     assert np.isnan(draws).all(0).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("number", [1, 31, 32, 33, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
+def test_first_places_are_those_of_nonzero(number: int, share: float) -> None:
+    flags = np.random.default_rng(number).random(number) < share
+    for size in (1, 5, number // 16 + 1, number):
+        expected = np.concatenate([np.flatnonzero(flags)[:size], np.full(max(size - flags.sum(), 0), number)])
+        np.testing.assert_array_equal(first_places(jnp.asarray(flags), size), expected)

@@ -14,6 +14,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from bayeslab.distributions.places import first_places
 from bayeslab.distributions.random_bits import uniforms
 
 MANY = 1024
@@ -24,18 +25,15 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
     """Logs of Gamma(concentration, 1) variates, exact where the variate itself would underflow to 0."""
     concentration = jnp.broadcast_to(concentration, shape).ravel()
     size = concentration.size
-    d = jnp.where(concentration < 1, concentration + 1, concentration) - 1 / 3
-    # what is not a number is never accepted, and given back as it is
     invalid = ~(concentration > 0) | ~jnp.isfinite(concentration)
+    d = jnp.where(invalid, 1.0, jnp.where(concentration < 1, concentration + 1, concentration)) - 1 / 3
     if size < MANY:
         key, boost = jax.random.split(key)
-        state = key, invalid, jnp.where(invalid, jnp.nan, jnp.zeros(size, d.dtype))
-        log_v = _accepted(state, d, _two_keys)
+        log_v = _accepted(key, jnp.full(size, jnp.nan, d.dtype), d, _two_keys)
     else:
         first, rest, boost = jax.random.split(key, 3)
-        done, log_v = _proposed(_noise(first, size, d.dtype), d)
-        state = rest, done | invalid, jnp.where(invalid, jnp.nan, log_v)
-        log_v = jax.lax.while_loop(_missing, partial(_collected, d), state)[2]
+        state = rest, _proposed(_noise(first, size, d.dtype), d)
+        log_v = jax.lax.while_loop(_missing, partial(_collected, d), state)[1]
 
     def lowered(log_v: Array) -> Array:
         if size < MANY:
@@ -45,47 +43,50 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
         return log_v + jnp.where(concentration < 1, lower, 0.0)
 
     log_v = jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
-    return (jnp.log(d) + log_v).reshape(shape)
+    return jnp.where(invalid, jnp.nan, jnp.log(d) + log_v).reshape(shape)
 
 
-State = tuple[Array, Array, Array]
-"""A key, which elements are done, and their logs."""
+State = tuple[Array, Array]
+"""A key, and the logs of the elements, which are not numbers where nothing was accepted so far."""
 Noise = tuple[Array, Array]
 """Standard Normal numbers, and logs of uniform ones."""
 
 
 def _missing(state: State) -> Array:
-    return ~state[1].all()
+    return jnp.isnan(state[1]).any()
 
 
-def _accepted(state: State, d: Array, drawn: Callable[..., tuple[Array, Noise]]) -> Array:
-    """All elements proposed until they are accepted. drawn: (key, size, type) -> the next key, and noise."""
+def _accepted(key: Array, log_v: Array, d: Array, drawn: Callable[..., tuple[Array, Noise]]) -> Array:
+    """All that is missing proposed until it is accepted. drawn: (key, size, type) -> the next key, and noise."""
 
     def step(state: State) -> State:
-        key, done, log_v = state
+        key, log_v = state
         key, noise = drawn(key, d.size, d.dtype)
-        accepted, log_new = _proposed(noise, d)
-        return key, done | accepted, jnp.where(accepted & ~done, log_new, log_v)
+        return key, jnp.where(jnp.isnan(log_v), _proposed(noise, d), log_v)
 
-    return jax.lax.while_loop(_missing, step, state)[2]
+    return jax.lax.while_loop(_missing, step, (key, log_v))[1]
 
 
 def _collected(d: Array, state: State) -> State:
     """After some of the elements that are missing were proposed until they are accepted."""
-    key, done, log_v = state
+    key, log_v = state
     key, now = jax.random.split(key)
-    at = jnp.nonzero(~done, size=done.size // 16, fill_value=done.size)[0]
-    found = _accepted((now, at == done.size, jnp.zeros(at.shape, d.dtype)), d[at], _one_key)
-    return key, done.at[at].set(True), log_v.at[at].set(found)
+    at = first_places(jnp.isnan(log_v), log_v.size // 16)
+    found = _accepted(now, jnp.where(at < log_v.size, jnp.nan, 0.0).astype(d.dtype), d[at], _one_key)
+    return key, log_v.at[at].set(found)
 
 
-def _proposed(noise: Noise, d: Array) -> tuple[Array, Array]:
-    """Whether proposals are accepted, and their logs up to that of d."""
+def _proposed(noise: Noise, d: Array) -> Array:
+    """Logs of proposals up to that of d, not numbers where they are rejected.
+
+    One array, not two: its noise would be computed for each.
+    """
     x, log_u = noise
     root = 1 + x / jnp.sqrt(9 * d)
     positive = jnp.where(root > 0, root, 1.0)
     log_new = 3 * jnp.log(positive)
-    return (root > 0) & (log_u < 0.5 * x**2 + d * (1 - positive**3 + log_new)), log_new
+    accepted = (root > 0) & (log_u < 0.5 * x**2 + d * (1 - positive**3 + log_new))
+    return jnp.where(accepted, log_new, jnp.nan)
 
 
 def _two_keys(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:

@@ -18,7 +18,7 @@ from jax.scipy.special import gammaln
 
 from bayeslab.distributions.random_bits import uniforms
 from bayeslab.membership.devices import Here
-from bayeslab.membership.tokens import Others, Tokens, drawn_origins
+from bayeslab.membership.tokens import INSIDE, Others, Tokens, drawn_origins, place, stored, table_of
 
 MORE = 1.25
 """Topics to begin with, for one."""
@@ -28,8 +28,7 @@ SHARE, TOPIC = 0.1, 0.1
 """Concentrations of shares and topics: of a start, whatever the prior is."""
 
 Counts = tuple[Array, Array, Array]
-"""Of origins: by document, (topic, document), and by word, (topic, word), with a place more for what pads, and of all
-words, (topic,)."""
+"""Of origins: by document and by word, stored tables with a row more for what pads, and of all words, (topic,)."""
 
 
 def collapsed_start(key: Array, tokens: Array, shape: Tokens, real: Array) -> tuple[Array, Array]:
@@ -49,12 +48,14 @@ def _run(here: Here, _: Any, tokens: Array, key: Array, shape: Tokens) -> tuple[
     def counted(origins: Array, topics: int) -> Counts:
         sizes = (shape.individuals, document), (shape.alleles, word)
         mine, shown = (
-            jnp.zeros((topics, size + 1), jnp.int32).at[origins, of].add(1).astype(jnp.float32) for size, of in sizes
+            jnp.zeros((size + 1, topics), jnp.int32).at[of, origins].add(1).astype(jnp.float32) for size, of in sizes
         )
         shown = here.total(shown)
-        return mine, shown, shown[:, :-1].sum(1)
+        return stored(mine), stored(shown), shown[:-1].sum(0)
 
-    def swept(origins: Array, topics: int, keys: Array) -> tuple[Array, Counts]:
+    def swept(origins: Array, topics: int, keys: Array) -> tuple[Array, Array, Array]:
+        """Origins, and their counts (document, topic) and (word, topic)."""
+
         def sweep(state: tuple[Array, Counts], key: Array) -> tuple[tuple[Array, Counts], None]:
             origins, (mine, *before) = state
             step = partial(_chunk, key, words=shape.alleles)
@@ -62,12 +63,14 @@ def _run(here: Here, _: Any, tokens: Array, key: Array, shape: Tokens) -> tuple[
             shown, of_all = (old + here.total(new - old) for old, new in zip(before, after, strict=True))
             return (origins, (mine, shown, of_all)), None
 
-        return lax.scan(sweep, (origins, counted(origins, topics)), keys)[0]
+        origins, (mine, shown, _) = lax.scan(sweep, (origins, counted(origins, topics)), keys)[0]
+        mine, shown = (table_of(table.ravel(), topics)[:-1] for table in (mine, shown))
+        return origins, mine, shown
 
-    origins, counts = swept(origins, many, keys[: SWEEPS[0]])
-    place = _joined(here, counts[0][:, :-1], counts[1][:, :-1], many - shape.populations)
-    _, (mine, shown, _) = swept(place[origins], shape.populations, keys[SWEEPS[0] : -1])
-    shares, topics = mine[:, :-1].T + SHARE, shown[:, :-1] + TOPIC
+    origins, mine, shown = swept(origins, many, keys[: SWEEPS[0]])
+    becomes = _joined(here, mine.T, shown.T, many - shape.populations)
+    _, mine, shown = swept(becomes[origins], shape.populations, keys[SWEEPS[0] : -1])
+    shares, topics = mine + SHARE, shown.T + TOPIC
     return shares / shares.sum(1, keepdims=True), topics / topics.sum(1, keepdims=True)
 
 
@@ -75,21 +78,20 @@ def _chunk(key: Array, counts: Counts, given: tuple[Array, ...], words: int) -> 
     """Origins of a chunk anew, each given those of all others before."""
     (mine, shown, of_all), (document, word, number, old) = counts, given
     uniform, _ = uniforms(key, number.astype(jnp.uint32), jnp.zeros(number.shape, jnp.uint32))
-    others = Others(old, SHARE, TOPIC, 1 / (of_all + TOPIC * words))
-    new = drawn_origins(uniform, mine, shown, document, word, others)
+    topics, others = len(of_all), Others(old, SHARE, TOPIC, 1 / (of_all + TOPIC * words))
+    new = drawn_origins(uniform, mine, shown, document, word, topics, others)
     come, gone = (
-        ((origin == jnp.arange(len(of_all))[:, None]) & (word < words)).astype(jnp.float32).sum(1)
-        for origin in (new, old)
+        ((origin == jnp.arange(topics)[:, None]) & (word < words)).astype(jnp.float32).sum(1) for origin in (new, old)
     )
-    return (_moved(mine, document, old, new), _moved(shown, word, old, new), of_all + come - gone), new
+    mine, shown = (_moved(table, of, old, new, topics) for table, of in ((mine, document), (shown, word)))
+    return (mine, shown, of_all + come - gone), new
 
 
-def _moved(table: Array, of: Array, old: Array, new: Array) -> Array:
-    """Counts (topic, ...) after tokens went from old topics to new ones. One update of flat memory makes no copy."""
-    size, ones = table.shape[1], jnp.ones(len(of), table.dtype)
-    places = jnp.concatenate([old * size + of, new * size + of])
-    flat = table.ravel().at[places].add(jnp.concatenate([-ones, ones]), mode="promise_in_bounds")
-    return flat.reshape(table.shape)
+def _moved(table: Array, of: Array, old: Array, new: Array, topics: int) -> Array:
+    """Counts after tokens went from old topics to new ones. One update of flat memory makes no copy."""
+    ones = jnp.ones(len(of), table.dtype)
+    places = jnp.concatenate([place(topic, of, table.size, topics) for topic in (old, new)])
+    return table.ravel().at[places].add(jnp.concatenate([-ones, ones]), mode=INSIDE).reshape(table.shape)
 
 
 def _joined(here: Here, mine: Array, shown: Array, times: int) -> Array:

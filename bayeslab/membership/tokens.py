@@ -6,8 +6,10 @@ lanes of vectors; a topic's probabilities are looked up by document and by word.
 counts that it enters.
 """
 
-from functools import partial
-from math import ceil
+from functools import partial, reduce
+from itertools import accumulate
+from math import ceil, gcd
+from operator import add
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -24,9 +26,12 @@ CHUNKS = 16
 TOGETHER = 32
 """Chunks that are looked at in one go, at most: what is computed of them stays in the cache."""
 FEW = 40
-"""Topics up to which one loop over tokens has all of them; it would be long to compile."""
+"""Topics up to which one loop over tokens has all of them, and looks them up one by one."""
 BLOCK = 16
 """Topics that are looked at together, of many."""
+TABLE = 2**16
+"""Tokens times topics that are looked at in one go, where all products are written down."""
+INSIDE = "promise_in_bounds"
 TINY = 1e-30
 
 
@@ -74,6 +79,11 @@ class Tokens(NamedTuple):
         return ceil((self.held or self.tokens) / self.chunks / LANES) * LANES
 
     @property
+    def at_once(self) -> int:
+        """Chunks that are looked at together where all products are written down."""
+        return gcd(self.together, max(TABLE // self.populations // CHUNK, 1))
+
+    @property
     def _needed(self) -> int:
         return max(ceil(self.tokens / CHUNK), min(self.tokens, CHUNKS))
 
@@ -107,23 +117,43 @@ def drawn_of_tokens(key: Array, shares: Array, topics: Array, tokens: Array, sha
 
 
 def _drawn(here: Here, shares: Array, tokens: Array, key: Array, topics: Array, shape: Tokens) -> tuple[Array, Array]:
-    of_documents, of_words = (_with_one_more(table).T for table in (shares, topics[:, 0].T))
-    sizes = of_documents.shape[1], of_words.shape[1]
+    number = shape.populations
+    of_documents, of_words = (lax.optimization_barrier(stored(_with_one_more(one))) for one in (shares, topics[:, 0].T))
 
     def chunk(counts: tuple[Array, ...], given: Array) -> tuple[tuple[Array, ...], None]:
-        document, word, number = given
-        number = number.astype(jnp.uint32)
-        uniform, _ = uniforms(key, number, jnp.zeros_like(number))
-        origin = drawn_origins(uniform, of_documents, of_words, document, word)
-        places = (origin * size + of for size, of in zip(sizes, (document, word), strict=True))
-        mine, shown = (one.at[at].add(1, mode="promise_in_bounds") for one, at in zip(counts, places, strict=True))
+        document, word, token = given
+        token = token.astype(jnp.uint32)
+        uniform, _ = uniforms(key, token, jnp.zeros_like(token))
+        origin = drawn_origins(uniform, of_documents, of_words, document, word, number)
+        mine, shown = (
+            one.at[place(origin, of, one.size, number)].add(1, mode=INSIDE)
+            for one, of in zip(counts, (document, word), strict=True)
+        )
         return (mine, shown), None
 
-    nothing = tuple(jnp.zeros(shape.populations * size, jnp.int32) for size in sizes)
-    mine, shown = (
-        one.reshape(shape.populations, -1)[:, :-1] for one in lax.scan(chunk, nothing, _together(tokens, shape))[0]
-    )
-    return mine.T, here.total(shown[:, None])
+    nothing = tuple(jnp.zeros(table.size, jnp.int32) for table in (of_documents, of_words))
+    together = _together(tokens, shape.together if number <= FEW else shape.at_once)
+    mine, shown = (table_of(one, number)[:-1] for one in lax.scan(chunk, nothing, together)[0])
+    return mine, here.total(shown.T[:, None])
+
+
+def stored(table: Array) -> Array:
+    """A table (row, topic) as origins are drawn by it.
+
+    (topic, row) where topics are few: one of them stays in the fastest memory, and tokens look it up. As it is where
+    they are many: all topics of a row are read at once.
+    """
+    return table.T if table.shape[1] <= FEW else table
+
+
+def place(topic: Array, row: Array, size: int, topics: int) -> Array:
+    """In a stored table, which is flat and has that size."""
+    return topic * (size // topics) + row if topics <= FEW else row * topics + topic
+
+
+def table_of(flat: Array, topics: int) -> Array:
+    """A stored table that is flat, as (row, topic)."""
+    return flat.reshape(topics, -1).T if topics <= FEW else flat.reshape(-1, topics)
 
 
 class Others(NamedTuple):
@@ -137,59 +167,52 @@ class Others(NamedTuple):
 
 
 def drawn_origins(
-    uniform: Array, shares: Array, topics: Array, document: Array, word: Array, counts: Others | None = None
+    uniform: Array,
+    shares: Array,
+    topics: Array,
+    document: Array,
+    word: Array,
+    number: int,
+    counts: Others | None = None,
 ) -> Array:
-    """Where cumulative products of shares (topic, document) and topics (topic, word) pass a uniform number times their
-    sum, for every token. counts: where the tables are such."""
-    draw = _of_few if len(shares) <= FEW else _of_many
-    return lax.optimization_barrier(draw(uniform, shares, topics, document, word, counts))
+    """Where cumulative products of shares and topics, stored tables, pass a uniform number times their sum, for every
+    token. number: of topics. counts: where the tables are such."""
+    if number > FEW:
+        mine, shown = (table.at[of].get(mode=INSIDE) for table, of in ((shares, document), (topics, word)))
+        weights = lax.optimization_barrier(_product(mine, shown, jnp.arange(number, dtype=jnp.int32), counts))
+        return lax.optimization_barrier(_of_many(uniform, lax.optimization_barrier(weights.T)))
+    each = enumerate(zip(shares, topics, strict=True))
+    sums = list(accumulate(_product(mine[document], shown[word], topic, counts) for topic, (mine, shown) in each))
+    return lax.optimization_barrier(_passed(sums, uniform * sums[-1]))
 
 
-def _of_few(uniform: Array, shares: Array, topics: Array, document: Array, word: Array, counts: Others | None) -> Array:
-    sums: list[Array] = []
-    for topic, (share, table) in enumerate(zip(shares, topics, strict=True)):
-        part = _product(share[document], table[word], topic, counts)
-        sums.append(sums[-1] + part if sums else part)
+def _of_many(uniform: Array, weights: Array) -> Array:
+    """Of weights (topic, token), by blocks of topics: which block it is, then which of its topics."""
+    number, tokens = weights.shape
+    blocks = [reduce(add, weights[first : first + BLOCK]) for first in range(0, number, BLOCK)]
+    sums = list(accumulate(lax.optimization_barrier(blocks)))
     threshold = uniform * sums[-1]
-    return sum(((below <= threshold).astype(jnp.int32) for below in sums[:-1]), jnp.zeros_like(document))
-
-
-def _of_many(
-    uniform: Array, shares: Array, topics: Array, document: Array, word: Array, counts: Others | None
-) -> Array:
-    """By blocks of topics: which block it is, then which of its topics."""
-    number, blocks = len(shares), ceil(len(shares) / BLOCK)
-    more = blocks * BLOCK - number
-    shares, topics = (jnp.pad(table, ((0, more), (0, 0))) for table in (shares, topics))
-    if counts is not None:
-        counts = counts._replace(scale=jnp.pad(counts.scale, (0, more)))
-
-    def block(before: Array, given: tuple[Array, ...]) -> tuple[Array, Array]:
-        shares, topics, first = given
-        for place, (share, table) in enumerate(zip(shares, topics, strict=True)):
-            before = before + _product(share[document], table[word], first + place, counts)
-        return before, before
-
-    firsts = jnp.arange(blocks, dtype=jnp.int32) * BLOCK
-    by_block = *(table.reshape(blocks, BLOCK, -1) for table in (shares, topics)), firsts
-    total, sums = lax.scan(block, jnp.zeros(document.shape, jnp.float32), by_block)
-    threshold = uniform * total
-    chosen = (sums[:-1] <= threshold).astype(jnp.int32).sum(0, dtype=jnp.int32)
-    before = jnp.where(chosen > 0, jnp.take_along_axis(sums, jnp.maximum(chosen - 1, 0)[None], 0)[0], 0.0)
-    first = origin = chosen * BLOCK
-    sizes = shares.shape[1], topics.shape[1]
-    for place in range(BLOCK - 1):
-        at = ((first + place) * size + of for size, of in zip(sizes, (document, word), strict=True))
-        of_document, of_word = (table.ravel()[here] for table, here in zip((shares, topics), at, strict=True))
-        before = before + _product(of_document, of_word, first + place, counts)
+    block = lax.optimization_barrier(_passed(sums, threshold))
+    before = sum((jnp.where(block == after, below, 0.0) for after, below in enumerate(sums[:-1], 1)), jnp.zeros(tokens))
+    first = origin = block * BLOCK
+    token = jnp.arange(tokens, dtype=jnp.int32)
+    for more in range(BLOCK - 1):
+        at = jnp.minimum(first + more, number - 1) * tokens + token
+        before = before + weights.ravel().at[at].get(mode=INSIDE)
         origin = origin + (before <= threshold).astype(jnp.int32)
-    return jnp.minimum(origin, number - 1).astype(jnp.int32)
+    return jnp.minimum(origin, number - 1)
+
+
+def _passed(sums: list[Array], threshold: Array) -> Array:
+    """How many of all sums but the last are not above a threshold."""
+    return sum(((below <= threshold).astype(jnp.int32) for below in sums[:-1]), jnp.zeros(len(threshold), jnp.int32))
 
 
 def _product(of_document: Array, of_word: Array, topic: Array | int, counts: Others | None) -> Array:
+    """For every token and a topic, or (token, topic) for all."""
     if counts is None:
         return of_document * of_word
-    own = (counts.origin == topic).astype(jnp.float32)
+    own = (counts.origin.reshape(-1, *(1,) * jnp.ndim(topic)) == topic).astype(jnp.float32)
     return (of_document - own + counts.share) * (of_word - own + counts.topic) * counts.scale[topic]
 
 
@@ -212,17 +235,16 @@ def _expected(
     def chunk(carry: tuple[Array, ...], given: Array) -> tuple[tuple[Array, ...], None]:
         *counts, log_sums = carry
         document, word, _ = given
-        weight = tables[0][document] * tables[1][word]
+        weight = tables[0].at[document].get(mode=INSIDE) * tables[1].at[word].get(mode=INSIDE)
         total = weight.sum(1)
         log_sums += jnp.where(word < shape.alleles, jnp.log(total), 0.0).astype(exact).sum()
         share = weight / total[:, None]
-        mine, shown = (
-            one.at[at].add(share, mode="promise_in_bounds") for one, at in zip(counts, (document, word), strict=True)
-        )
+        mine, shown = (one.at[at].add(share, mode=INSIDE) for one, at in zip(counts, (document, word), strict=True))
         return (mine, shown, log_sums), None
 
     nothing = tuple(jnp.zeros_like(table) for table in tables)
-    mine, shown, log_sums = lax.scan(chunk, (*nothing, jnp.zeros((), exact)), _together(tokens, shape))[0]
+    together = _together(tokens, shape.at_once)
+    mine, shown, log_sums = lax.scan(chunk, (*nothing, jnp.zeros((), exact)), together)[0]
     return mine[:-1], here.total((shown[:-1].T[:, None], log_sums))
 
 
@@ -240,9 +262,9 @@ def stepped_tokens(
     return shares, topics, log_likelihood
 
 
-def _together(tokens: Array, shape: Tokens) -> Array:
-    """Several chunks in one, (some, 3, token)."""
-    some = tokens.reshape(-1, shape.together, *tokens.shape[1:])
+def _together(tokens: Array, chunks: int) -> Array:
+    """So many chunks in one, (some, 3, token)."""
+    some = tokens.reshape(-1, chunks, *tokens.shape[1:])
     return some.transpose(0, 2, 1, 3).reshape(len(some), 3, -1)
 
 
