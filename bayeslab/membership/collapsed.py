@@ -80,11 +80,10 @@ def _chunk(key: Array, counts: Counts, given: tuple[Array, ...], words: int) -> 
     uniform, _ = uniforms(key, number.astype(jnp.uint32), jnp.zeros(number.shape, jnp.uint32))
     topics, others = len(of_all), Others(old, SHARE, TOPIC, 1 / (of_all + TOPIC * words))
     new = drawn_origins(uniform, mine, shown, document, word, topics, others)
-    come, gone = (
-        ((origin == jnp.arange(topics)[:, None]) & (word < words)).astype(jnp.float32).sum(1) for origin in (new, old)
-    )
+    here = (word < words).astype(jnp.float32)
+    of_all = of_all.at[new].add(here, mode=INSIDE).at[old].add(-here, mode=INSIDE)
     mine, shown = (_moved(table, of, old, new, topics) for table, of in ((mine, document), (shown, word)))
-    return (mine, shown, of_all + come - gone), new
+    return (mine, shown, of_all), new
 
 
 def _moved(table: Array, of: Array, old: Array, new: Array, topics: int) -> Array:
