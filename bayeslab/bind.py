@@ -4,7 +4,7 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,17 @@ from numpyro.primitives import Messenger
 
 from bayeslab.checks import Special, checked, listed, short_name
 from bayeslab.distributions.ordered import ordered
-from bayeslab.entries import Entry, as_array, as_structure, entry, event_mask, first, observed_value, read
+from bayeslab.entries import (
+    Entry,
+    as_array,
+    as_structure,
+    entry,
+    event_mask,
+    first,
+    is_container,
+    observed_value,
+    read,
+)
 from bayeslab.flow import Written, flow
 from bayeslab.program import Argument, Bound, Data, Derived, Frozen, Program, Slot, feasible, is_random, unwrapped
 
@@ -106,11 +116,7 @@ class _Arguments:
                 f"data lack {listed(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
             )
         for name, item in given.items():
-            if item.present is not None:
-                raise ValueError(
-                    f"argument '{name}' has a missing entry at position {first(~item.present)}; "
-                    "only observed sites may have missing entries"
-                )
+            _refuse_missing(name, item)
             for dim in {"chain", "draw"} & set(item.dims):
                 raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
 
@@ -143,6 +149,11 @@ class _Arguments:
             leaves = []
             for path, leaf in paths:
                 place = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
+                if path and is_container(leaf):
+                    with suppress(TypeError):  # what is not made of numbers is structure
+                        item = entry(leaf, place)
+                        _refuse_missing(place, item)
+                        leaf = item.value
                 array = as_array(place, leaf, real and not path)
                 if array is None:
                     leaves.append(as_structure(leaf))
@@ -153,6 +164,14 @@ class _Arguments:
                     leaves.append(Slot(place))
             settings.append(Argument(name, tree, tuple(leaves)))
         return Bound(self._function, tuple(settings), arrays, {}, {})
+
+
+def _refuse_missing(name: str, item: Entry) -> None:
+    if item.present is not None:
+        raise ValueError(
+            f"argument '{name}' has a missing entry at position {first(~item.present)}; "
+            "only observed sites may have missing entries"
+        )
 
 
 def _probe(bound: Bound) -> dict[str, dict[str, Any]]:

@@ -73,6 +73,11 @@ def entry(value: Any, name: str) -> Entry:
     return Entry(value)
 
 
+def is_container(value: Any) -> bool:
+    """Whether it is of a library that says of elements that they are missing."""
+    return isinstance(value, np.ma.MaskedArray) or type(value).__module__.split(".")[0] in ("pandas", "xarray")
+
+
 def array_of(value: Any, name: str) -> np.ndarray:
     """A value as an array; raises ValueError for lists of unequal lengths."""
     try:

@@ -6,6 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import xarray as xr
@@ -344,3 +346,17 @@ def test_anything_as_motifs_sequences_and_genotypes_is_read_or_refused(value: An
     assert found is None or found["y"].sizes["sequence"] == 1
     lawful(lambda: genotypes(value), "y ", "'y'", "Dataset", "locus")
     lawful(lambda: genotypes(np.eye(2, dtype=int)[..., None], value), "num_alleles", "locus")
+
+
+def of_parts(priors: dict[str, Any], n: int) -> None:
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(priors["mean"], 1.0))
+
+
+def test_columns_inside_of_an_argument_are_arrays_with_nothing_missing() -> None:
+    for mean in (pd.Series([1.0, 2.0]), np.ma.masked_array([1.0, 2.0]), xr.DataArray([1.0, 2.0])):
+        found = bound(of_parts, {"priors": {"mean": mean}, "n": 2})
+        np.testing.assert_array_equal(found.arrays["priors.mean"], [1.0, 2.0])
+    for gap in (pd.Series([1.0, None], dtype="Float64"), np.ma.masked_array([1.0, 2.0], [False, True])):
+        with pytest.raises(ValueError, match=r"'priors\.mean' has a missing entry at position \(1,\)"):
+            bound(of_parts, {"priors": {"mean": gap}, "n": 2})
