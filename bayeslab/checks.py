@@ -31,6 +31,7 @@ def checked(bound: Bound, found: Flow, given: Collection[str], special: Special)
 
     given: sites whose values are data, whatever obs= says.
     """
+    _refuse_hidden(bound, found)
     _refuse_latent_values(found, given, special.scanned)
     _refuse_nan(bound, found)
     _refuse_missing_parents(bound, found, special.scanned)
@@ -73,6 +74,32 @@ def _refuse_infinite(bound: Bound) -> None:
         )
 
 
+def _refuse_hidden(bound: Bound, found: Flow) -> None:
+    """Random numbers that no site holds would be the same ones in every draw.
+
+    A scan hides what depends on what, so densities are looked at for two keys.
+    """
+    if not any(fact.reached_by("random") for fact in found.of("density")):
+        return
+    for name, changes in jax.device_get(_changes(bound)).items():
+        if changes:
+            raise ValueError(
+                f"site '{name}' depends on random numbers that no site of '{short_name(bound.function)}' holds, since "
+                "they are drawn with a key of their own, or hidden by a handler; draw them with numpyro.sample"
+            )
+
+
+@jax.jit
+def _changes(bound: Bound) -> dict[str, jax.Array]:
+    """Whether the log density of a site or a factor is another one where the program has another key."""
+
+    keys = jax.random.split(jax.random.PRNGKey(0))
+    first = _run(bound, keys[0], substitute_fn=feasible)
+    values = {name: site["value"] for name, site in first.items() if is_random(site)}
+    found = jax.lax.map(lambda key: _log_densities(_run(bound, key, data=values)), keys)
+    return {name: (each[0] != each[1]) & ~jnp.isnan(each).all() for name, each in found.items()}
+
+
 def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collection[str]) -> None:
     """What is observed is data: a value that moves with a latent site would have to be computed at every point."""
     for fact in found.of("written"):
@@ -91,9 +118,18 @@ def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collecti
 @jax.jit
 def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
     """The log density of every site at a point in its support."""
-    model = substitute(uncondition(seed(bound.source, key)), substitute_fn=feasible)
-    sites = trace(model).get_trace(**bound.inputs)
-    return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if is_random(s)}
+    sites = _run(bound, key, substitute_fn=feasible)
+    return _log_densities({name: site for name, site in sites.items() if is_random(site)})
+
+
+def _run(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
+    """The sample sites and factors of a run with these values."""
+    sites = trace(substitute(uncondition(seed(bound.source, key)), **given)).get_trace(**bound.inputs)
+    return {name: site for name, site in sites.items() if site["type"] == "sample"}
+
+
+def _log_densities(sites: dict[str, Any]) -> dict[str, jax.Array]:
+    return {name: site["fn"].log_prob(site["value"]).sum() for name, site in sites.items()}
 
 
 def _is_written(name: str, found: Flow) -> bool:

@@ -26,7 +26,8 @@ class Fact(NamedTuple):
     kind: "parameter" of a distribution and whether it is "valid", whether an observed value lies in the "support",
     a "bound" of the support, the value that obs= has "written", or the "density".
     expected: the constraint on it, in words.
-    sources: ("latent" | "argument" | "observed", name) of everything that reaches it.
+    sources: ("latent" | "argument" | "observed" | "random", name) of everything that reaches it, random numbers that
+    no site holds without a name.
     """
 
     site: str
@@ -75,12 +76,13 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     latent = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in latent_shapes}
     facts: list[Fact] = []
 
-    def run(bound: Bound, latent: Values) -> list[Any]:
-        found = list(_facts(bound, latent))
+    def run(bound: Bound, latent: Values, key: Array) -> list[Any]:
+        found = list(_facts(bound, latent, key))
         facts[:] = [fact for fact, _ in found]
         return [value for _, value in found]
 
-    jaxpr = jax.make_jaxpr(run)(bound, latent)
+    key = jax.random.PRNGKey(0)
+    jaxpr = jax.make_jaxpr(run)(bound, latent, key)
     groups = {
         "argument": bound.arrays,
         "observed": bound.observed,
@@ -88,19 +90,19 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
         "latent": latent,
     }
     sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
-    reached = track_deps_jaxpr(jaxpr.jaxpr, sources)
+    reached = track_deps_jaxpr(jaxpr.jaxpr, [*sources, frozenset({("random", "")})])
     traced = tuple(fact._replace(sources=found) for fact, found in zip(facts, reached, strict=True))
     known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
 
     def evaluated(traced: Any, bound: Bound) -> list[Array]:
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), latent)
-        return jaxpr_as_fun(traced)(*jax.tree.leaves((bound, zeros)))
+        return jaxpr_as_fun(traced)(*jax.tree.leaves((bound, zeros, key)))
 
     def compute(bound: Bound) -> list[Array]:
         outputs = evaluated(jaxpr, bound)
         return [outputs[place] for place in known]
 
-    lookups, of_places = _lookups(jaxpr, sources)
+    lookups, of_places = _lookups(jaxpr, [*sources, frozenset()])
     return Flow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, of_places)))
 
 
@@ -129,10 +131,10 @@ def _giving(jaxpr: Any, variables: list[Any]) -> Any:
 _CHECKED = ("parameter", "valid", "support", "bound")
 
 
-def _facts(bound: Bound, latent: Values) -> Iterator[tuple[Fact, Any]]:
+def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any]]:
     written = Written(bound.source)
     model = substitute(condition(written, data=bound.observed), data=latent)
-    run = trace(seed(model, jax.random.PRNGKey(0))).get_trace(**bound.inputs)
+    run = trace(seed(model, key)).get_trace(**bound.inputs)
     for name, site in run.items():
         if site["type"] != "sample":
             continue
