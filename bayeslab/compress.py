@@ -25,8 +25,9 @@ from numpyro.distributions import Distribution
 from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.labels import SMALLEST, Labelled, candidates, residual, weights_of_columns
+from bayeslab.points import Point, further, points
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import Found, Point, find_all, points, rules_of, spread, widened
+from bayeslab.proof import LOOSE, Found, find_all, rules_of, spread, widened
 from bayeslab.replacement import run_with
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
@@ -87,10 +88,13 @@ def compressible(bound: Bound, found: Sequence[Found]) -> Groups:
 def _proven(bound: Bound, groups: tuple[Group, ...], rules: tuple[Rule, ...]) -> tuple[Group, ...]:
     if not groups:
         return ()
-    checks = [evaluated([_law(groups, rules)], point)[0] for point in points(bound)]
+    check = _law(groups, rules)
+    checks = [evaluated([check], point)[0] for point in points(bound)]
+    more = [evaluated([check], point)[0][0] for point in further(bound)]
     passed = []
     for place, group in enumerate(groups):
-        if all(residuals[place] <= TOLERANCE for residuals, _ in checks):
+        refuted = any(residuals[place] > LOOSE for residuals in more)
+        if not refuted and all(residuals[place] <= TOLERANCE for residuals, _ in checks):
             sites = checks[0][1][place]
             one = tuple(site for site in sites if all(apart[place][site] <= TOLERANCE for _, apart in checks))
             passed.append(group._replace(proportional=one))
@@ -103,10 +107,12 @@ def _labelled(bound: Bound, tried: Sequence[Labelled], rules: dict[str, Rule]) -
     if tried:
         laws = [_labelled_law(one, tuple(rules.values())) for one in tried]
         checks = [evaluated(laws, point) for point in points(bound)]
+        more = [evaluated(laws, point) for point in further(bound)]
         for place, one in enumerate(tried):
             residuals, sizes = zip(*(check[place] for check in checks), strict=True)
             columns = np.flatnonzero(np.max(sizes, axis=0) > SMALLEST)
-            if max(residuals) <= TOLERANCE and one.replaced not in passed:
+            refuted = any(check[place][0] > LOOSE for check in more)
+            if not refuted and max(residuals) <= TOLERANCE and one.replaced not in passed:
                 passed[one.replaced] = one._replace(columns=tuple(columns.tolist()))
     return tuple(passed.values())
 

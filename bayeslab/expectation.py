@@ -20,8 +20,9 @@ from bayeslab.cubature import of_joint_normal, of_normal
 from bayeslab.distributions import JointNormal
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
 from bayeslab.families import FAMILIES
+from bayeslab.points import Point
 from bayeslab.program import Bound, Values, unwrapped
-from bayeslab.proof import TOLERANCE, Point, law
+from bayeslab.proof import TOLERANCE, law
 from bayeslab.terms import Prior, Term, reaching, terms
 
 Density = Any

@@ -12,8 +12,9 @@ from bayeslab.membership.found import Membership, membership_to_count
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.methods.mcmc import NUTS
+from bayeslab.points import points
 from bayeslab.program import Bound, Site, unwrapped
-from bayeslab.proof import Found, find_all, points
+from bayeslab.proof import Found, find_all
 from bayeslab.terms import terms
 
 PROCESS = "GaussianProcess"

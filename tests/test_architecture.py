@@ -55,7 +55,7 @@ ORDER = (
         "unconstrained",
         "draws",
     ),
-    *("terms", "replacement", "cubature", "families", "elimination", "proof", "order", "sweep"),
+    *("terms", "replacement", "cubature", "families", "elimination", "points", "proof", "order", "sweep"),
     *("statistics", "labels", "compress", "collapse", "expectation"),
     *(
         "methods",

@@ -25,8 +25,9 @@ from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
+from bayeslab.points import points
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, points, rules_of, widened
+from bayeslab.proof import find_all, rules_of, widened
 from bayeslab.sweep import scattered
 from bayeslab.terms import Term, reaching, terms, total
 

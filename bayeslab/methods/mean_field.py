@@ -28,8 +28,9 @@ from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.order import Block, blocked, joint_blocks
+from bayeslab.points import Point, points
 from bayeslab.program import Bound, Values, structure, unwrapped
-from bayeslab.proof import Found, Point, find_all, points, rules_of, widened
+from bayeslab.proof import Found, find_all, rules_of, widened
 from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Prior, terms, total
 

@@ -1,0 +1,172 @@
+"""Points at which what is read off a program is checked: values of its sites, and data."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice, product
+from typing import Any
+from zlib import crc32
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import ImproperUniform, Independent, biject_to
+from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.program import Bound, Values, feasible
+from bayeslab.terms import terms
+
+Point = tuple[Bound, Values]
+MOST = 64
+"""Points with other choices of discrete sites."""
+NUMBERS = 2 * 10**6
+"""That these are, in all."""
+MIXED = 16
+"""Of them, where not all choices are tried with each other."""
+USUAL = 4
+WIDEST = 100.0
+"""Of the values of a site around those close to its prior mean, where ten times this mean is not farther."""
+
+
+def points(bound: Bound) -> list[Point]:
+    """The program at two feasible points, with other data and with the data of the fit."""
+    data, latent = _generic(bound)
+    return list(zip([replace(bound, observed=data), bound], latent, strict=True))
+
+
+@jax.jit
+def _generic(bound: Bound) -> tuple[Values, list[Values]]:
+    """Other data, and values of the latent sites at two points, all inside their supports."""
+
+    def run(point: int) -> dict[str, Array]:
+        seeded = seed(bound.source, jax.random.PRNGKey(2 + point))
+        model = substitute(uncondition(seeded), substitute_fn=partial(_anywhere, point))
+        sites = trace(model).get_trace(**bound.inputs)
+        return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
+
+    found = [run(0), run(1)]
+    data = {name: found[0][name].astype(value.dtype) for name, value in bound.observed.items()}
+    return data, [{name: values[name] for name in bound.latent} for values in found]
+
+
+def further(bound: Bound) -> list[Point]:
+    """Where what holds at `points` is checked again: values may be extreme."""
+    return [*choices(bound), *usual(bound)]
+
+
+def choices(bound: Bound) -> list[Point]:
+    """The data of the fit and its point, with other choices of the discrete sites.
+
+    All of them, where they are few; else every element takes every choice, and they are mixed.
+    """
+    values = points(bound)[1][1]
+    of = {name: prior.choices for name, prior in terms(bound).priors.items() if prior.choices is not None}
+    of = {name: each for name, each in of.items() if len(each) > 1 and values[name].size}
+    size = sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
+    number = int(np.clip(NUMBERS // max(size, 1), 2, MOST))
+    found = islice(_others(of, {name: values[name].shape for name in of}), number)
+    return [
+        (bound, values | {name: jnp.asarray(each, values[name].dtype) for name, each in other.items()})
+        for other in found
+    ]
+
+
+def _others(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
+    """Choices of all sites."""
+    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+    if not of:
+        return
+    if sum(sizes[name] * math.log(len(of[name])) for name in of) <= math.log(MOST) + 1e-9:
+        for every in product(*(product(each, repeat=sizes[name]) for name, each in of.items())):
+            yield {name: np.reshape(one, shapes[name]) for name, one in zip(of, every, strict=True)}
+        return
+    random = np.random.default_rng(0)
+    first = {name: random.integers(len(each), size=shapes[name]) for name, each in of.items()}
+    for _ in range(MIXED):
+        yield {name: each[random.integers(len(each), size=shapes[name])] for name, each in of.items()}
+    for moved in product(*(range(len(each)) for each in of.values())):
+        yield {name: of[name][(first[name] + by) % len(of[name])] for name, by in zip(of, moved, strict=True)}
+
+
+def usual(bound: Bound) -> list[Point]:
+    """The data of the fit, with values of the latent sites as far apart as they are in their priors."""
+    found = _usual(bound)
+    return [(bound, {name: value[place] for name, value in found.items()}) for place in range(USUAL)]
+
+
+@jax.jit
+def _usual(bound: Bound) -> Values:
+    def run(point: Array) -> Values:
+        seeded = seed(bound.source, jax.random.PRNGKey(2))
+        model = substitute(uncondition(seeded), substitute_fn=partial(_of_prior, point))
+        sites = trace(model).get_trace(**bound.inputs)
+        return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
+
+    return jax.lax.map(run, jnp.arange(USUAL))
+
+
+def _of_prior(point: Array, site: dict) -> Any:
+    """A value close to the mean of a distribution, as it has them, where that is known and finite."""
+    near = _anywhere(2 + point, site)
+    if near is None or site["fn"].support.is_discrete:
+        return near
+    fn = site["fn"]
+    support = fn.support
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    move = jnp.asarray(noise(site["name"] + " ", (USUAL, *fn.shape()), 2.0))[point]
+    try:
+        if support is real:
+            mean, scale = fn.mean, jnp.sqrt(fn.variance)
+            value = mean + jnp.minimum(scale, 10 * jnp.abs(mean) + WIDEST) * move
+        elif support in (positive, nonnegative):
+            value = fn.mean * jnp.exp(move)
+        else:
+            return near
+    except (ArithmeticError, AttributeError, NotImplementedError, ValueError):  # there are none
+        return near
+    inside = jnp.isfinite(value) & ((value > 0) | (support is real))
+    return jnp.where(inside, value, near)
+
+
+def _anywhere(point: int | Array, site: dict) -> Any:
+    """A value inside the support of a site, whatever its distribution there; integers within a few of the least."""
+    if site["type"] != "sample" or site["value"] is not None:
+        return None
+    fn, support = site["fn"], site["fn"].support
+    if not support.is_discrete:
+        if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint):
+            return feasible(site)
+        move = noise(site["name"], (2 + USUAL, *biject_to(support).inverse_shape(fn.shape())), 1.0)
+        return _moved(support, move[point] if isinstance(point, int) else jnp.asarray(move)[point])
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
+    if support is boolean:
+        low, high = 0, 1
+    if low is None or (fn.event_shape and not isinstance(fn, Independent)):
+        return None
+    top = low + 4 if high is None else high
+    unit = noise(site["name"], (2 + USUAL, *fn.shape()), 0.5)
+    return jnp.minimum(low + jnp.floor((jnp.asarray(unit)[point] + 0.5) * (top + 1 - low)), top).astype(int)
+
+
+def _moved(support: Constraint, move: np.ndarray | Array) -> Array:
+    """A value inside a support; computed at once where the support is known, so that nothing is compiled for it."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((support, move))):
+        return biject_to(support)(jnp.asarray(move))
+    with jax.ensure_compile_time_eval():
+        return _inside(support, jnp.asarray(move))
+
+
+@jax.jit
+def _inside(support: Constraint, move: Array) -> Array:
+    return biject_to(support)(move)
+
+
+def noise(name: str, shape: tuple[int, ...], radius: float) -> np.ndarray:
+    """Fixed numbers between -radius and radius: random variates would cost more to compile than all else."""
+    return np.random.default_rng(crc32(name.encode())).uniform(-radius, radius, shape)

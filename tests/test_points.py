@@ -1,0 +1,81 @@
+"""A conditional has to hold at every choice of discrete sites, and where priors have their values."""
+
+from collections.abc import Callable
+from itertools import product
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax import Array
+
+import bayeslab as bl
+from bayeslab.points import choices
+from bayeslab.program import precision
+from bayeslab.proof import find
+
+EFFECTS: tuple[Callable[[Array], Array], ...] = (jnp.zeros_like, lambda b: b, lambda b: 2 * b, lambda b: -b, jnp.exp)
+Y = np.array([2.2, 2.6, 1.9])
+
+
+def hypotheses(name: str, number: int) -> None:
+    which = numpyro.sample(name, dist.Categorical(jnp.ones(number) / number))
+    b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+    mean = jnp.stack([effect(b) for effect in EFFECTS[-number:]])[which]
+    with numpyro.plate("row", 3):
+        numpyro.sample("y", dist.Normal(mean, 1.0))
+
+
+def factorial(first: str, second: str) -> None:
+    one, two = (numpyro.sample(name, dist.Bernoulli(0.5)) for name in (first, second))
+    b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", 3):
+        numpyro.sample("y", dist.Normal(jnp.where(one * two == 1, jnp.exp(b), one * b + two), 1.0))
+
+
+def ceiling(x: Array) -> None:
+    a = numpyro.sample("a", dist.Normal(50.0, 20.0))
+    b = numpyro.sample("b", dist.Normal(0.0, 10.0))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(jnp.minimum(a + b * x, 100.0), 5.0))
+
+
+def switched(n: int) -> None:
+    which = numpyro.sample("which", dist.Bernoulli(0.3))
+    b = numpyro.sample("b", dist.Normal(0.0, 1e6))
+    precision = numpyro.sample("precision", dist.Gamma(1e-3, 1e-3))
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.Normal(jnp.where(which == 1, b, -b), precision**-0.5))
+
+
+@pytest.mark.parametrize("name", ["h", "hypothesis", "k", "model", "kind"])
+@pytest.mark.parametrize("number", [2, 3, 5])
+def test_one_choice_of_many_refutes_a_conditional(name: str, number: int) -> None:
+    with precision():
+        assert find(bl.bind(hypotheses, {"name": name, "number": number, "y": Y}), "b").rule is None
+
+
+@pytest.mark.parametrize("names", [("u", "v"), ("treated", "dosed"), ("a", "c")])
+def test_two_choices_together_refute_it(names: tuple[str, str]) -> None:
+    with precision():
+        assert find(bl.bind(factorial, {"first": names[0], "second": names[1], "y": Y}), "b").rule is None
+
+
+def test_values_of_the_prior_refute_it() -> None:
+    x = np.linspace(0.0, 10.0, 12)
+    with precision():
+        assert find(bl.bind(ceiling, {"x": x, "y": np.minimum(30 + 12 * x, 100)}), "a").rule is None
+
+
+def test_what_holds_for_every_choice_and_a_vague_prior_stays() -> None:
+    with precision():
+        bound = bl.bind(switched, {"n": 3, "y": Y})
+        assert all(find(bound, name).rule is not None for name in bound.latent)
+
+
+def test_few_choices_are_all_there() -> None:
+    with precision():
+        bound = bl.bind(factorial, {"first": "u", "second": "v", "y": Y})
+        found = {(int(values["u"]), int(values["v"])) for _, values in choices(bound)}
+    assert found == set(product((0, 1), repeat=2))
