@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro.distributions import Distribution, ExpandedDistribution, MaskedDistribution
 from numpyro.handlers import substitute, trace
 
 from bayeslab.collapse import Marginal, marginal
@@ -26,8 +27,9 @@ TOLERANCE = 1e-9
 
 
 class Likelihood(NamedTuple):
-    """values: (draw, *batch) of observed sites, NaN where they are missing; of several sites that share latent ones,
-    their names are joined. like: what a joined name has its dimensions from. integrated_out: latent sites."""
+    """values: (draw, *batch) of observed sites, NaN where they are missing or masked; of several sites that share
+    latent ones, their names are joined. like: what a joined name has its dimensions from. integrated_out: latent
+    sites."""
 
     values: Values
     like: dict[str, str]
@@ -150,19 +152,32 @@ def _shown(bound: Bound, name: str, rows: Array) -> Array:
 def _evaluated(bound: Bound, latent: Values) -> Values:
     joint, plain = _joint(bound), bound.plain
 
-    def run(values: Values) -> Values:
-        found = {}
+    def run(values: Values) -> tuple[Values, Values]:
+        found, masked = {}, {}
         for names, term in joint.items():
             found[names] = _gaps(plain, names.split(", "), term.density(plain, values))
         sites = trace(substitute(bound.program, data=values)).get_trace()
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):
                 found[name] = _gaps(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
-        return found
+                masked[name] = _masked(sites[name]["fn"])
+        return found, masked
 
-    if not latent:  # all sites belong to rows
-        return {name: value[None] for name, value in run({}).items()}
-    return jax.lax.map(run, latent, batch_size=BATCH)
+    if latent:
+        found, masked = jax.lax.map(run, latent, batch_size=BATCH)
+    else:  # all sites belong to rows
+        found, masked = jax.tree.map(lambda value: value[None], run({}))
+    never = {name: rows.all(0) for name, rows in masked.items()}
+    return found | {name: jnp.where(rows, jnp.nan, found[name]) for name, rows in never.items()}
+
+
+def _masked(fn: Distribution) -> Array:
+    """Which rows a mask hides, (*batch)."""
+    hidden = jnp.zeros(fn.batch_shape, bool)
+    while isinstance(fn, ExpandedDistribution | MaskedDistribution):
+        hidden |= ~jnp.asarray(fn._mask) if isinstance(fn, MaskedDistribution) else False
+        fn = fn.base_dist
+    return hidden
 
 
 def _gaps(bound: Bound, names: list[str], density: Array) -> Array:

@@ -1,7 +1,7 @@
 """fit(): every method against closed forms, and what users are told where a method does not apply."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -291,6 +291,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         lambda: quiet(0, one, TWOS, bl.SVI(lambda x: None)),
         ValueError,
         r"guide asks for \['x'\]",
+    ),
+    "a guide on a point": (
+        lambda: quiet(0, one, TWOS, bl.SVI(lambda: numpyro.sample("mu", dist.Delta(numpyro.param("at", 0.5))))),
+        ValueError,
+        "all its mass of site 'mu' on a point",
+    ),
+    "Laplace as a guide": (
+        lambda: quiet(0, one, TWOS, bl.SVI(partial(autoguide.AutoLaplaceApproximation))),
+        TypeError,
+        r"is a point, of which there is no bound; use Laplace\(\)",
     ),
     "a built guide": (lambda: quiet(0, one, TWOS, bl.SVI(autoguide.AutoNormal(one))), TypeError, "pass the class"),
     "a wrong posterior": (

@@ -63,3 +63,17 @@ def test_a_masked_row_says_nothing_beside_one_with_a_missing_entry() -> None:
     data = {"valid": VALID[:2], "n": 2, "y": np.array([[1.0, np.nan], [100.0, 100.0]])}
     tree = bl.fit(0, model, data, bl.Exact(10), progress=False)
     assert tree.attrs["log_evidence"] == pytest.approx(norm.logpdf(1, 0, np.sqrt(101)))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_masked_rows_have_no_log_likelihood(inside: bool) -> None:
+    def model(n: int, valid: Any) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("row", n), mask(mask=valid if not inside else jnp.ones(n, bool)):
+            numpyro.sample("y", dist.Normal(mu * jnp.ones(n), 1.0).mask(valid if inside else True))
+
+    data = {"n": 4, "valid": np.array([True, True, False, True]), "y": np.array([1.0, np.nan, 3.0, 0.5])}
+    tree = bl.predict(1, model, data, bl.fit(1, model, data, bl.Exact(num_samples=5), progress=False))
+    mu = tree["posterior"]["mu"].values[..., None]
+    expected = np.where([True, False, False, True], norm(mu, 1).logpdf([1.0, 0.0, 3.0, 0.5]), np.nan)
+    np.testing.assert_allclose(tree["log_likelihood"]["y"], expected)

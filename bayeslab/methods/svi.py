@@ -12,6 +12,7 @@ import numpyro.infer
 import optax
 import optax.contrib
 from jax import Array
+from numpyro.distributions import Delta
 from numpyro.handlers import seed, substitute
 from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
@@ -22,7 +23,7 @@ from bayeslab.draws import Draws, Sampler
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.summarising import summary_of
-from bayeslab.program import Bound, Values, blueprint, evaluate
+from bayeslab.program import Bound, Values, blueprint, evaluate, unwrapped
 
 STEPS = 5000
 """Of the optimiser until it has converged, roughly."""
@@ -79,6 +80,7 @@ class SVI:
     `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_particles: draws that estimate the bound and its gradient in a step.
+    A guide with all its mass on a point has no bound: `MAP` and `Laplace` are that.
     collapse: continuous sites to integrate out, such as ("w",), as discrete ones always are; the bound is then that of
     the other sites, hence closer. They are drawn given each draw of the others.
     """
@@ -185,6 +187,7 @@ _FACTOR = 0.2
 _PATIENCE = 4
 _SMALLEST = 1.01 * _FACTOR**4
 _NEEDS_TWO = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
+_POINTS: dict[type, str] = {autoguide.AutoLaplaceApproximation: "Laplace()", autoguide.AutoDelta: "MAP()"}
 
 
 class _Engine(NamedTuple):
@@ -242,6 +245,9 @@ def _recorded(guide: Any) -> Any:
         name = type(guide).__name__
         raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
     build, settings = (guide.func, guide.keywords) if isinstance(guide, partial) else (guide, {})
+    for points, method in _POINTS.items():
+        if isinstance(build, type) and issubclass(build, points):
+            raise TypeError(f"{build.__name__} is a point, of which there is no bound; use {method}")
     if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
         return Automatic(build, tuple(sorted(settings.items())))
     return guide
@@ -251,7 +257,14 @@ def _refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
     values = bound.inputs | bound.observed
     if unknown := [name for name in signature(guide).parameters if name not in values]:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
-    sites = numpyro.handlers.trace(seed(_Own(guide), jax.random.PRNGKey(0))).get_trace(bound)
+    sites, others = (
+        numpyro.handlers.trace(seed(_Own(guide), jax.random.PRNGKey(number))).get_trace(bound) for number in range(2)
+    )
     drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
     if drawn != set(bound.latent):
         raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {sorted(bound.latent)}")
+    for name in bound.latent:
+        if isinstance(unwrapped(sites[name]["fn"]), Delta) and jnp.array_equal(
+            sites[name]["value"], others[name]["value"]
+        ):
+            raise ValueError(f"the guide has all its mass of site '{name}' on a point, so that there is no bound")
