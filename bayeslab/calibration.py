@@ -19,7 +19,7 @@ from bayeslab.bind import bind
 from bayeslab.draws import Method
 from bayeslab.entries import posterior_of, read
 from bayeslab.flow import flow
-from bayeslab.predict import refuse_improper
+from bayeslab.generative import require_joint_draws
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.progress import bar
 from bayeslab.replication import again, replicated
@@ -73,7 +73,7 @@ def sbc(
         simulated = {name: name for name in bound.observed}  # by the names that quantities use
         truths: Values = {}
         if given is None:
-            refuse_improper(bound, "sbc")
+            require_joint_draws(bound, "sbc")
         else:
             truths = _spread(given, bound, num_simulations)
             simulated = {name: again(name) for name in simulated}

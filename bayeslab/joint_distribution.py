@@ -22,8 +22,8 @@ from bayeslab.comparison import stacked_parameters
 from bayeslab.draws import State, prepared
 from bayeslab.entries import read
 from bayeslab.executables import strong
+from bayeslab.generative import require_joint_draws
 from bayeslab.methods.gibbs import Gibbs
-from bayeslab.predict import refuse_improper
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.tree import to_datatree
 
@@ -57,7 +57,7 @@ def joint_distribution_test(
     with precision():
         bound = bind(model, data)
         refuse_mixed_data(bound)
-        refuse_improper(bound, "joint_distribution_test")
+        require_joint_draws(bound, "joint_distribution_test")
         prior, chain = _draws(raw_key(key), method, bound)
         tree = to_datatree({"prior": prior, "posterior": chain}, bound, read(data))
     own, found = _places(tree["prior"].to_dataset(), tree["posterior"].to_dataset())

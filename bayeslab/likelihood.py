@@ -160,7 +160,7 @@ def _evaluated(bound: Bound, latent: Values) -> Values:
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):
                 found[name] = _gaps(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
-                masked[name] = _masked(sites[name]["fn"])
+                masked[name] = masked_rows(sites[name]["fn"])
         return found, masked
 
     if latent:
@@ -171,7 +171,7 @@ def _evaluated(bound: Bound, latent: Values) -> Values:
     return found | {name: jnp.where(rows, jnp.nan, found[name]) for name, rows in never.items()}
 
 
-def _masked(fn: Distribution) -> Array:
+def masked_rows(fn: Distribution) -> Array:
     """Which rows a mask hides, (*batch)."""
     hidden = jnp.zeros(fn.batch_shape, bool)
     while isinstance(fn, ExpandedDistribution | MaskedDistribution):

@@ -16,6 +16,7 @@ from numpyro.distributions import ImproperUniform, Independent, biject_to
 from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real
 from numpyro.handlers import seed, substitute, trace, uncondition
 
+from bayeslab.compilation import UNOPTIMISED
 from bayeslab.program import Bound, Values, feasible
 from bayeslab.terms import terms
 
@@ -37,7 +38,7 @@ def points(bound: Bound) -> list[Point]:
     return list(zip([replace(bound, observed=data), bound], latent, strict=True))
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=UNOPTIMISED)
 def _generic(bound: Bound) -> tuple[Values, list[Values]]:
     """Other data, and values of the latent sites at two points, all inside their supports."""
 
@@ -97,7 +98,7 @@ def usual(bound: Bound) -> list[Point]:
     return [(bound, {name: value[place] for name, value in found.items()}) for place in range(USUAL)]
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=UNOPTIMISED)
 def _usual(bound: Bound) -> Values:
     def run(point: Array) -> Values:
         seeded = seed(bound.source, jax.random.PRNGKey(2))

@@ -108,6 +108,7 @@ ORDER = (
     ),
     *(
         "likelihood",
+        "generative",
         "predict",
         "process_predictions",
         "recover",
