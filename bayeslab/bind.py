@@ -3,11 +3,11 @@
 import difflib
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +25,10 @@ from bayeslab.entries import (
     event_mask,
     first,
     is_container,
+    is_count,
     observed_value,
     read,
+    refuse_other_codes,
 )
 from bayeslab.flow import Written, flow
 from bayeslab.program import Argument, Bound, Data, Derived, Frozen, Program, Slot, feasible, is_random, unwrapped
@@ -46,16 +48,18 @@ def bind(program: Program, data: Data) -> Bound:
     data: a dict, a pandas DataFrame or an xarray Dataset. NaN, and what pandas and NumPy mark as missing,
     is allowed in observed sites only.
     Raises ValueError or TypeError, with one sentence, for an entry that is neither argument nor site, a missing
-    argument, a wrong shape, a value outside the support of its site, NaN elsewhere, or an invalid hyperparameter.
+    argument, a wrong shape, a value outside the support of its site, NaN elsewhere, an invalid hyperparameter, or
+    entries whose categories or labels contradict each other.
     """
-    function, entries = _unwrap_partial(program, read(data))
+    function, entries = unwrap_partial(program, read(data))
     if isinstance(function, Derived):
         return function.transformed(_bound(function.model, entries))
     return _bound(function, entries)
 
 
 def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
-    function, entries = _unwrap_partial(program, entries)
+    function, entries = unwrap_partial(program, entries)
+    refuse_other_codes(entries)
     named = parameters(function)
     arguments = {name: entries[name] for name in entries if name in named}
     bound = _Arguments(function, named, arguments).bound()
@@ -63,6 +67,7 @@ def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
     sites = {name: entries[name] for name in entries if name not in named}
     _refuse_unknown(sites, named, probe, function)
     bound = _observe(bound, probe, sites)
+    _refuse_other_labels(entries, {name: site["plates"] for name, site in probe.items()})
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
     with _told(bound):
         found = flow(bound, latent)
@@ -94,7 +99,7 @@ def nearest(word: str, words: Iterable[str]) -> str:
     return f" Did you mean '{plain[close[0]]}'?" if close else ""
 
 
-def _unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program, dict[str, Entry]]:
+def unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program, dict[str, Entry]]:
     """The function inside partials, whose arguments join the data: partials are equal only to themselves."""
     signature(program)
     while isinstance(program, partial):
@@ -286,6 +291,55 @@ def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
                 f"entry '{name}' has '{dim}' as axis {axis}, but site '{name}' has the plate of this name as axis "
                 f"{plates[dim]}; transpose it"
             )
+
+
+class _Axis(NamedTuple):
+    """A labelled axis of an entry, and what it is called; or the categories of an entry for the plate of its name."""
+
+    entry: str
+    dims: frozenset[str]
+    labels: list[Hashable]
+    coded: bool = False
+
+
+def _refuse_other_labels(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> None:
+    """Entries are joined by position: labels of what they share are in one order. plates: the axes of every site."""
+    axes: list[_Axis] = []
+    for axis in _labelled_axes(entries, plates):
+        if any(axis.dims <= other.dims and axis.labels == other.labels for other in axes):
+            continue
+        for other in axes:
+            if _contradict(axis, other):
+                pairs = zip(other.labels, axis.labels, strict=True)
+                place, (theirs, mine) = next((i, pair) for i, pair in enumerate(pairs) if str(pair[0]) != str(pair[1]))
+                shared = sorted(axis.dims & other.dims)
+                raise ValueError(
+                    f"entries '{other.entry}' and '{axis.entry}' are joined by position, but position {place}"
+                    f"{f" of '{shared[0]}'" if shared else ''} is '{theirs}' in '{other.entry}' and '{mine}' in "
+                    f"'{axis.entry}'; bring them into one order with the same labels"
+                )
+        axes.append(axis)
+
+
+def _labelled_axes(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> Iterator[_Axis]:
+    for name, item in entries.items():
+        for axis, labels in item.labels.items():
+            dims = {plate for plate, place in plates.get(name, {}).items() if place == axis}
+            dims |= {dim for dim in item.dims[axis : axis + 1] if dim is not None}
+            yield _Axis(name, frozenset(dims), list(labels))
+        if item.categories and any(name in of_site for of_site in plates.values()):
+            yield _Axis(name, frozenset({name}), list(item.categories), coded=True)
+
+
+def _contradict(one: _Axis, other: _Axis) -> bool:
+    """Whether two axes of one name have different labels, or, where one has no name, the same in another order."""
+    some, others = list(map(str, one.labels)), list(map(str, other.labels))
+    if len(some) != len(others) or some == others:
+        return False
+    if one.dims & other.dims and not (is_count(one.labels) or is_count(other.labels)):
+        return True
+    nameless = not (one.dims and other.dims) and one.entry != other.entry and not (one.coded or other.coded)
+    return (nameless or bool(one.dims & other.dims)) and sorted(some) == sorted(others)
 
 
 @jax.jit

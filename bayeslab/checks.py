@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import condition, seed, substitute, trace, uncondition
 
 from bayeslab.entries import first
 from bayeslab.flow import Fact, Flow
@@ -31,8 +31,8 @@ def checked(bound: Bound, found: Flow, given: Collection[str], special: Special)
 
     given: sites whose values are data, whatever obs= says.
     """
-    _refuse_hidden(bound, found)
     _refuse_latent_values(found, given, special.scanned)
+    _refuse_hidden(bound, found)
     _refuse_nan(bound, found)
     _refuse_missing_parents(bound, found, special.scanned)
     _refuse_scaled_chains(bound, special.scaled)
@@ -95,8 +95,13 @@ def _changes(bound: Bound) -> dict[str, jax.Array]:
 
     keys = jax.random.split(jax.random.PRNGKey(0))
     first = _run(bound, keys[0], substitute_fn=feasible)
-    values = {name: site["value"] for name, site in first.items() if is_random(site)}
-    found = jax.lax.map(lambda key: _log_densities(_run(bound, key, data=values)), keys)
+    latent = {name: site["value"] for name, site in first.items() if is_random(site) and name not in bound.observed}
+
+    def densities(key: jax.Array) -> dict[str, jax.Array]:
+        model = substitute(condition(seed(bound.source, key), data=bound.observed), data=latent)
+        return _log_densities(_sampled(trace(model).get_trace(**bound.inputs)))
+
+    found = jax.lax.map(densities, keys)
     return {name: (each[0] != each[1]) & ~jnp.isnan(each).all() for name, each in found.items()}
 
 
@@ -125,6 +130,10 @@ def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
 def _run(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
     """The sample sites and factors of a run with these values."""
     sites = trace(substitute(uncondition(seed(bound.source, key)), **given)).get_trace(**bound.inputs)
+    return _sampled(sites)
+
+
+def _sampled(sites: dict[str, Any]) -> dict[str, Any]:
     return {name: site for name, site in sites.items() if site["type"] == "sample"}
 
 

@@ -58,6 +58,8 @@ def read(data: Any) -> dict[str, Entry]:
 
 def entry(value: Any, name: str) -> Entry:
     """One entry from an array, a list of numbers, a masked array, or an object of pandas or xarray."""
+    if isinstance(value, Entry):
+        return value
     library = type(value).__module__.split(".")[0]
     if library == "xarray":
         return _from_xarray(value, name)
@@ -71,6 +73,24 @@ def entry(value: Any, name: str) -> Entry:
     if isinstance(value, np.ndarray) or (isinstance(value, list) and value and _is_numeric(value, name)):
         return Entry(array_of(value, name))
     return Entry(value)
+
+
+def refuse_other_codes(entries: Mapping[str, Entry]) -> None:
+    """Raises ValueError where two entries give one category different codes."""
+    coded: dict[Hashable, tuple[str, int]] = {}
+    for name, item in entries.items():
+        for code, level in enumerate(item.categories):
+            other, known = coded.setdefault(level, (name, code))
+            if known != code:
+                raise ValueError(
+                    f"category '{level}' has code {known} in entry '{other}', but {code} in entry '{name}'; give both "
+                    "the same pandas.CategoricalDtype, or integer codes of your own"
+                )
+
+
+def is_count(labels: Sequence[Hashable]) -> bool:
+    """Whether labels are the positions, as those of axes without labels."""
+    return list(labels) == list(range(len(labels)))
 
 
 def is_container(value: Any) -> bool:

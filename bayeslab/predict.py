@@ -1,6 +1,8 @@
 """Forward simulation: draws from the prior, replications of the data, predictions for new inputs."""
 
+from collections.abc import Iterator, Mapping
 from functools import partial
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -9,14 +11,16 @@ import numpy as np
 from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
-from bayeslab.bind import bind, parameters
-from bayeslab.entries import posterior_of, read
+from bayeslab.bind import bind, parameters, unwrap_partial
+from bayeslab.entries import Entry, entry, first, is_count, posterior_of, read
+from bayeslab.flow import flow
+from bayeslab.generative import require_prior_draws
 from bayeslab.likelihood import Likelihood, belongs_to_rows, log_likelihood
 from bayeslab.program import Bound, Data, Program, Values, is_random, precision, raw_key
-from bayeslab.tree import constant_data, observed_data, same_data, to_datatree
+from bayeslab.tree import arguments_of, categories_of, constant_data, observed_data, same_data, to_datatree
 
 if TYPE_CHECKING:
-    from xarray import Dataset, DataTree
+    from xarray import DataArray, Dataset, DataTree
 
 BATCH = 64
 """Draws that are simulated at once."""
@@ -27,7 +31,7 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
 
     data: as for `fit`; the values of observed sites only say which sites those are.
     Returns a DataTree with groups prior, prior_predictive, observed_data and constant_data.
-    Raises ValueError for a program with an improper prior, which draws nothing.
+    Raises ValueError for a program whose prior is not what its sites draw: improper, weighted, or changed by a factor.
     """
     if not hasattr(num_samples, "__index__"):
         raise TypeError(f"num_samples must be an integer, but is {num_samples!r}")
@@ -35,7 +39,7 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
     with precision():
         bound = bind(model, data).plain
-        refuse_improper(bound, "simulate")
+        require_prior_draws(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
         drawn = {name: value[None] for name, value in jax.device_get(simulated(keys, bound, {}, ())).items()}
         groups = {
@@ -55,17 +59,24 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
     them. For other data, with or without values of the observed sites: predictions, predictions_constant_data and,
     where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
-    sites with an entry for every new row (those in all plates of an observed site) are then drawn anew.
-    Arguments that `data` leave out, hyperparameters for example, are those of the fit.
-    Raises ValueError where a latent site has another shape in the result, or draws that are no numbers.
+    sites with an entry for every new row (those in all plates of an observed site) are then drawn anew; effects of
+    groups are not where data of their own are given as they were, and others observed elsewhere.
+    Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
+    default and do nothing but hand over observed values. Categories have the codes of the fit.
+    Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
+    that the fit does not know, labels that contradict those of the fit (other columns, or in another order), and where
+    `data` leave out what a result cannot keep, as a function that is not the default.
     """
     posterior = posterior_of(tree, "predict")
-    data = _fitted_arguments(model, tree) | {name: data[name] for name in read(data)}
-    entries = read(data)
+    program, given = unwrap_partial(model, read(data))
+    given = {name: _recoded(name, item, tree) for name, item in given.items()}
     with precision():
-        bound = bind(model, data).plain
+        entries = _fitted_arguments(program, given, tree) | given
+        bound = bind(program, entries).plain
         replicate = same_data(tree, bound)
         latent = _latent_draws(tree, posterior, bound, replicate)
+        if not replicate:
+            _refuse_other_axes(given, tree, bound, posterior[list(latent)])
         chains, number = next(iter(latent.values())).shape[:2]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * number)
@@ -96,23 +107,137 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     return result
 
 
-def _fitted_arguments(model: Program, tree: "DataTree") -> dict[str, Any]:
-    """The numeric arguments of the fit, but for those that hand over data and may be None."""
-    if "constant_data" not in tree.children:
-        return {}
-    constants = tree["constant_data"].data_vars
+def _recoded(name: str, item: Entry, tree: "DataTree") -> Entry:
+    """An entry with the codes of the fit; raises ValueError for a category that it does not know."""
+    levels, known = [str(level) for level in item.categories], categories_of(tree, name)
+    if not levels or levels == known:
+        return item
+    if not known:
+        if name in _fitted(tree) and arguments_of(tree):
+            raise ValueError(f"entry '{name}' holds categories, but the fit had numbers in it; give the same numbers")
+        return item
+    codes = {level: code for code, level in enumerate(known)}
+    value = np.array([codes.get(level, -1) for level in levels])[item.value]
+    unknown = value < 0 if item.present is None else (value < 0) & item.present
+    if unknown.any():
+        at = first(unknown)
+        raise ValueError(
+            f"entry '{name}' has category '{levels[item.value[at]]}' at position {at}, which the fit does not know; "
+            f"it knows {shorten(', '.join(known), 200)}"
+        )
+    return item._replace(value=np.maximum(value, 0), categories=known)
+
+
+def _fitted(tree: "DataTree") -> dict[str, "DataArray"]:
+    """The arguments and observed values of a fit."""
+    groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
+    return {str(name): value for group in groups for name, value in group.items()}
+
+
+def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataTree") -> dict[str, Entry]:
+    """The arguments of the fit that are not given, but for those that only hand over data and may be None.
+
+    Raises ValueError for one that the result does not hold.
+    """
+    declared = parameters(program)
     observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
-    names = [n for n, p in parameters(model).items() if n in constants and n not in observed and p.default is not None]
-    return {name: constants[name] if constants[name].ndim else constants[name].item() for name in names}
+    constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+    made = arguments_of(tree)
+    if not made:
+        kept = [n for n in map(str, constants) if n in declared and declared[n].default is not None]
+        made = {name: {"array": name, "default": False} for name in kept}
+    left_out = [name for name in made if name in declared and name not in given and name not in observed]
+    found: dict[str, Entry] = {}
+    for name, how in made.items():
+        if name not in declared or ("array" not in how and "value" not in how and how["default"]):
+            continue
+        if lost := next(_lost(how, constants), None):
+            if name in left_out:
+                raise ValueError(
+                    f"data lack argument '{name}', which was not its default at the fit and is not in the result, "
+                    f"because it is made of {lost}; give it"
+                )
+            if name in given:
+                found[name] = given[name]
+        else:
+            value = _remade(how, constants)
+            item = entry(constants[name], name) if "array" in how and constants[name].ndim else Entry(value)
+            found[name] = item._replace(categories=categories_of(tree, name))
+    optional = {n for n in left_out if n in found and declared[n].default is None and [*_arrays(made[n])]}
+    handed = optional & _handed_over(program, found) if optional else set()
+    return {name: found[name] for name in left_out if name in found and name not in handed}
 
 
-def refuse_improper(bound: Bound, verb: str) -> None:
-    """Raises ValueError for a program that has no prior draws."""
-    for site in bound.sites.values():
-        if site.improper:
-            raise ValueError(
-                f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
-            )
+def _lost(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
+    """What a result does not hold of an argument: classes, and arrays that were taken out of it."""
+    if "other" in how:
+        yield f"a {how['other']}"
+    yield from (f"array '{name}'" for name in _arrays(how) if name not in constants)
+    for part in _parts(how):
+        yield from _lost(part, constants)
+
+
+def _arrays(how: Mapping[str, Any]) -> Iterator[str]:
+    if "array" in how:
+        yield how["array"]
+    for part in _parts(how):
+        yield from _arrays(part)
+
+
+def _parts(how: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*how.get("dict", {}).values(), *how.get("list", []), *how.get("tuple", [])]
+
+
+def _remade(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Any:
+    """An argument from its description and its arrays."""
+    if "array" in how:
+        value = constants[how["array"]]
+        return value.values if value.ndim else value.item()
+    if "dict" in how:
+        return {key: _remade(part, constants) for key, part in how["dict"].items()}
+    if "value" in how:
+        return how["value"]
+    parts = [_remade(part, constants) for part in _parts(how)]
+    return tuple(parts) if "tuple" in how else parts
+
+
+def _handed_over(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
+    """The arguments that are observed values and reach no parameter of a distribution."""
+    bound = bind(program, arguments).plain
+    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
+    found = flow(bound, latent)
+    reached = [
+        {name.split(".")[0] for fact in found.of(*kinds) for name in fact.reached_by("argument")}
+        for kinds in (("written",), ("parameter", "bound"))
+    ]
+    return reached[0] - reached[1]
+
+
+def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:
+    """Raises ValueError where an axis other than that of new rows has other labels than at the fit, or another place.
+
+    latent: what is taken from the result.
+    """
+    fitted = {name: entry(value, name) for name, value in _fitted(tree).items()}
+    observed = {*bound.observed, *fitted} & set(bound.sites)
+    rows = {plate.name for name in observed for plate in bound.sites[name].plates} - set(latent.dims)
+    of_latent = [list(index) for index in latent.indexes.values()]
+    for name, item in given.items():
+        before = fitted.get(name, Entry(None))
+        for axis, dim in enumerate(item.dims):
+            if dim in before.dims and before.dims[axis : axis + 1] != (dim,):
+                raise ValueError(f"entry '{name}' has '{dim}' as axis {axis}, but not so at the fit; transpose it")
+        for axis, labels in item.labels.items():
+            known = before.labels.get(axis, [])
+            same = len(known) != len(labels) or [*map(str, known)] == [*map(str, labels)]
+            if same or is_count(known) or is_count(labels) or before.dims[axis] in rows:
+                continue
+            if axis or before.dims[axis] in latent.dims or known in of_latent:
+                at = next(i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1)
+                raise ValueError(
+                    f"entry '{name}' has '{labels[at]}' at position {at} of axis {axis}, where the fit had "
+                    f"'{known[at]}'; give what it had, in its order: {shorten(', '.join(map(str, known)), 200)}"
+                )
 
 
 def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicate: bool) -> dict[str, np.ndarray]:
@@ -122,7 +247,7 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
     ]
-    own = {name for name in bound.latent if belongs_to_rows(name, observed, bound)}
+    own = {name for name in bound.latent if _is_of_new_rows(name, observed, tree, bound)}
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
     if any(name in kept for name in bound.latent) and (
         lost := [name for name in bound.latent if name not in kept and name not in own]
@@ -143,6 +268,21 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
     if not latent:
         raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
     return {name: kept[name] for name in latent}
+
+
+def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bound) -> bool:
+    """Whether a latent site belongs to rows that are not those of the fit.
+
+    Groups are those of the fit where what is observed of each is as it was, and more is observed elsewhere.
+    """
+    mine = {plate.name for plate in bound.sites[name].plates}
+    if all({plate.name for plate in bound.sites[n].plates} <= mine for n in observed if n in bound.sites):
+        return belongs_to_rows(name, observed, bound)
+    before, now = _fitted(tree), observed_data(bound)
+    same = {
+        n for n in now if n in before and np.array_equal(before[n].values, now[n], equal_nan=now[n].dtype.kind == "f")
+    }
+    return belongs_to_rows(name, [n for n in observed if n not in same], bound)
 
 
 @partial(jax.jit, static_argnames="hidden")

@@ -1,17 +1,21 @@
 """The one place that knows the groups of an ArviZ DataTree, and how dimensions get their names."""
 
+import json
 import warnings
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jax import Array
 
+from bayeslab.bind import parameters
 from bayeslab.digest import settings_digest
+from bayeslab.distributions.ordered import ordered
 from bayeslab.entries import Entry
-from bayeslab.program import Bound, Site
+from bayeslab.program import Argument, Bound, Frozen, Site, Slot, Values
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -20,6 +24,9 @@ Groups = dict[str, dict[str, np.ndarray]]
 
 SETTINGS = "settings_sha256"
 """The attribute that says what the arguments were that are no arrays."""
+
+ARGUMENTS = "arguments"
+"""The attribute that says, as JSON, how the arguments are made of arrays, text, flags, sizes and None."""
 
 
 def to_datatree(
@@ -49,12 +56,13 @@ def to_datatree(
     for name, layout in _LAYOUTS.items():
         if groups.get(name):
             tree[name] = _raw(groups[name], layout, dims, coords if name.startswith("posterior") else {})
-    for name, entry in entries.items():
-        if entry.categories and "observed_data" in tree.children and name in tree["observed_data"]:
-            tree["observed_data"][name].attrs["categories"] = [str(label) for label in entry.categories]
+    for group in _CODED:
+        for name, entry in entries.items():
+            if entry.categories and group in tree.children and name in tree[group]:
+                tree[group][name].attrs["categories"] = [str(label) for label in entry.categories]
     for name in _TOLD:
         if name in tree.children:
-            tree[name].attrs[SETTINGS] = settings_digest(bound)
+            tree[name].attrs |= {SETTINGS: settings_digest(bound), ARGUMENTS: json.dumps(_arguments(bound))}
             break
     return tree
 
@@ -68,7 +76,21 @@ def constant_data(bound: Bound) -> dict[str, np.ndarray]:
     """The numeric arguments of the program."""
     sizes = {a.name: a.leaves[0] for a in bound.settings if len(a.leaves) == 1}
     numbers = {name: np.asarray(value) for name, value in sizes.items() if isinstance(value, int)}
-    return numbers | {name: np.asarray(value) for name, value in bound.arrays.items()}
+    return numbers | _concrete(bound) | {name: np.asarray(value) for name, value in bound.arrays.items()}
+
+
+def categories_of(tree: "DataTree", name: str) -> list[str]:
+    """What the codes of an argument or an observed site stand for; nothing where it has numbers."""
+    for group in _CODED:
+        if group in tree.children and name in tree[group]:
+            return [str(label) for label in np.atleast_1d(tree[group][name].attrs.get("categories", []))]
+    return []
+
+
+def arguments_of(tree: "DataTree") -> dict[str, Any]:
+    """How the arguments of a fit are made, by name, in the form of `_arguments`; nothing in older results."""
+    told = [tree[name].attrs[ARGUMENTS] for name in _TOLD if name in tree.children and ARGUMENTS in tree[name].attrs]
+    return json.loads(told[0]) if told else {}
 
 
 def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str]]:
@@ -104,8 +126,11 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
     A result that does not say what its settings were, as older ones, is taken to have the same.
     """
 
+    digested = _concrete(bound)
+
     def equal(name: str, group: dict[str, np.ndarray]) -> bool:
-        kept = tree[name].data_vars if name in tree.children else {}
+        kept = {k: v for k, v in tree[name].data_vars.items() if k not in digested} if name in tree.children else {}
+        group = {k: v for k, v in group.items() if k not in digested}
         return set(kept) == set(group) and all(
             kept[k].shape == v.shape and np.array_equal(kept[k].values, v, equal_nan=v.dtype.kind == "f")
             for k, v in group.items()
@@ -133,8 +158,71 @@ def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
     return np.where(present, value, np.nan)
 
 
+_LEAF = jax.tree.structure(0)
+
+_CODED = ("observed_data", "constant_data", "predictions_constant_data")
+"""Groups whose variables have the categories that their codes stand for as an attribute."""
+
 _TOLD = ("constant_data", "observed_data", "sampler_state")
 """Groups of which the first that is there has the attribute of the settings."""
+
+
+def _concrete(bound: Bound) -> dict[str, np.ndarray]:
+    """The numeric arguments whose values the program needs in Python."""
+    leaves = {a.name: a.leaves[0] for a in bound.settings if a.tree == _LEAF}
+    return {name: leaf.value for name, leaf in leaves.items() if _is_concrete(leaf)}
+
+
+def _is_concrete(leaf: Any) -> bool:
+    return isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) and leaf.value.dtype.kind in "fiub"
+
+
+def _arguments(bound: Bound) -> dict[str, Any]:
+    """Every argument as {"array": its variable in constant_data}, {"value": v}, a "dict", "list" or "tuple" of them, or
+    {"other": its class} for what cannot be kept, and whether it was the "default"."""
+    declared = parameters(bound.function)
+    found = {}
+    for argument in bound.settings:
+        made = _made(argument.tree, iter(argument.leaves), argument.name)
+        default = declared[argument.name].default
+        found[argument.name] = made | {"default": _is_default(argument, default, bound.arrays)}
+    return found
+
+
+def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
+    """name: of the argument, for the whole of it."""
+    if (node := tree.node_data()) is None:
+        leaf = next(leaves)
+        if isinstance(leaf, Slot):
+            return {"array": leaf.entry}
+        if name and _is_concrete(leaf):
+            return {"array": name}
+        leaf = leaf.value if isinstance(leaf, Frozen) else leaf
+        return {"value": leaf} if type(leaf) in (str, bool, int) else {"other": type(leaf).__name__}
+    kind, keys = node
+    parts = [_made(child, leaves) for child in tree.children()]
+    if kind is type(None):
+        return {"value": None}
+    if kind is dict and all(type(key) is str for key in keys):
+        return {"dict": dict(zip(keys, parts, strict=True))}
+    return {kind.__name__: parts} if kind in (list, tuple) else {"other": kind.__name__}
+
+
+def _is_default(argument: Argument, default: Any, arrays: Values) -> bool:
+    try:
+        leaves, tree = jax.tree.flatten(ordered(default))
+        pairs = zip(argument.leaves, leaves, strict=True)
+        return tree == argument.tree and all(_is_same(leaf, of_default, arrays) for leaf, of_default in pairs)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_same(leaf: Any, of_default: Any, arrays: Values) -> bool:
+    value = arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
+    if value is of_default:
+        return True
+    simple = isinstance(of_default, str | bool | int | float | np.ndarray | np.generic | Array)
+    return simple and np.array_equal(np.asarray(value), np.asarray(of_default))
 
 
 def _axes(site: Site) -> list[str]:

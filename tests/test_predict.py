@@ -145,6 +145,30 @@ def test_latents_of_rows_are_drawn_anew_for_new_rows_of_any_number() -> None:
         np.testing.assert_allclose(tree["predictions"]["mean"][..., 0] - effect[..., 0], group, atol=1e-9)
 
 
+def measured_groups(group: Any) -> None:
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("group", 3):
+        b = numpyro.sample("b", dist.Normal(0.0, 5.0))
+        numpyro.sample("z", dist.Normal(b, 1.0))
+    with numpyro.plate("row", len(group)):
+        numpyro.sample("y", dist.Normal(mu + b[group], 0.1))
+
+
+def test_effects_of_groups_are_those_of_the_fit_where_their_own_data_are() -> None:
+    """Drawn anew they have the spread of the prior, 5."""
+    z = np.array([-4.0, np.nan, 4.0])
+    fitted = bl.fit(
+        0, measured_groups, {"group": np.arange(3), "y": z[[0, 2, 2]], "z": z}, bl.Exact(500), progress=False
+    )
+    known = bl.predict(1, measured_groups, {"group": np.array([2, 0]), "z": z}, fitted)["predictions"]["y"].values
+    mean = fitted["posterior"]["mu"].values[..., None] + fitted["posterior"]["b"].values[..., [2, 0]]
+    scores = (known - mean) / 0.1
+    assert stats.kstest(scores.ravel(), "norm").pvalue > 1e-4
+    for other in ({"z": z + 1.0}, {}):
+        anew = bl.predict(1, measured_groups, {"group": np.array([2, 0]), **other}, fitted)["predictions"]
+        assert stats.kstest(anew["b"].values[..., 0].ravel() / 5.0, "norm").pvalue > 1e-4
+
+
 def effects(order: Any) -> None:
     s = numpyro.sample("s", dist.Normal(0.0, 2.0))
     with numpyro.plate("row", len(order)):
