@@ -12,21 +12,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import ImproperUniform, Independent, biject_to
+from numpyro.distributions import Distribution, ImproperUniform, Independent, biject_to
 from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.compilation import UNOPTIMISED
-from bayeslab.program import Bound, Values, feasible
+from bayeslab.program import Bound, Values, described, feasible
 from bayeslab.terms import terms
 
 Point = tuple[Bound, Values]
 MOST = 64
 """Points with other choices of discrete sites."""
 NUMBERS = 2 * 10**6
-"""That these are, in all."""
+"""That these are, in all, where not all choices are tried with each other."""
 MIXED = 16
-"""Of them, where not all choices are tried with each other."""
+"""The first of these."""
 USUAL = 4
 WIDEST = 100.0
 """Of the values of a site around those close to its prior mean, where ten times this mean is not farther."""
@@ -34,23 +34,39 @@ WIDEST = 100.0
 
 def points(bound: Bound) -> list[Point]:
     """The program at two feasible points, with other data and with the data of the fit."""
-    data, latent = _generic(bound)
+    data, latent, _ = _generic(bound)
     return list(zip([replace(bound, observed=data), bound], latent, strict=True))
 
 
 @partial(jax.jit, compiler_options=UNOPTIMISED)
-def _generic(bound: Bound) -> tuple[Values, list[Values]]:
-    """Other data, and values of the latent sites at two points, all inside their supports."""
+def _generic(bound: Bound) -> tuple[Values, list[Values], dict[str, tuple[Array, Array]]]:
+    """Other data, values of the latent sites at two points, all inside their supports, and how wide priors are."""
+    widths = {}
 
     def run(point: int) -> dict[str, Array]:
         seeded = seed(bound.source, jax.random.PRNGKey(2 + point))
         model = substitute(uncondition(seeded), substitute_fn=partial(_anywhere, point))
         sites = trace(model).get_trace(**bound.inputs)
+        widths.update({name: width for name in bound.latent if (width := _width(sites[name]["fn"])) is not None})
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
 
     found = [run(0), run(1)]
     data = {name: found[0][name].astype(value.dtype) for name, value in bound.observed.items()}
-    return data, [{name: values[name] for name in bound.latent} for values in found]
+    return data, [{name: values[name] for name in bound.latent} for values in found], widths
+
+
+def _width(fn: Distribution) -> tuple[Array, Array] | None:
+    """The mean and the standard deviation of a real site, where they are known, or those of the log of a positive one,
+    about."""
+    support = fn.support
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    try:
+        if support is real:
+            return jnp.asarray(fn.mean), jnp.sqrt(fn.variance)
+        return (jnp.log(fn.mean), jnp.ones(())) if support in (positive, nonnegative) else None
+    except (ArithmeticError, AttributeError, NotImplementedError, ValueError):  # there are none
+        return None
 
 
 def further(bound: Bound) -> list[Point]:
@@ -66,24 +82,26 @@ def choices(bound: Bound) -> list[Point]:
     values = points(bound)[1][1]
     of = {name: prior.choices for name, prior in terms(bound).priors.items() if prior.choices is not None}
     of = {name: each for name, each in of.items() if len(each) > 1 and values[name].size}
-    size = sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
-    number = int(np.clip(NUMBERS // max(size, 1), 2, MOST))
-    found = islice(_others(of, {name: values[name].shape for name in of}), number)
+    if not of:
+        return []
+    shapes = {name: values[name].shape for name in of}
+    if sum(values[name].size * math.log(len(each)) for name, each in of.items()) <= math.log(MOST) + 1e-9:
+        found = _all(of, shapes)
+    else:
+        size = sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
+        found = islice(_some(of, shapes), int(np.clip(NUMBERS // size, 2, MOST)))
     return [
         (bound, values | {name: jnp.asarray(each, values[name].dtype) for name, each in other.items()})
         for other in found
     ]
 
 
-def _others(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
-    """Choices of all sites."""
-    sizes = {name: math.prod(shape) for name, shape in shapes.items()}
-    if not of:
-        return
-    if sum(sizes[name] * math.log(len(of[name])) for name in of) <= math.log(MOST) + 1e-9:
-        for every in product(*(product(each, repeat=sizes[name]) for name, each in of.items())):
-            yield {name: np.reshape(one, shapes[name]) for name, one in zip(of, every, strict=True)}
-        return
+def _all(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
+    for every in product(*(product(each, repeat=math.prod(shapes[name])) for name, each in of.items())):
+        yield {name: np.reshape(one, shapes[name]) for name, one in zip(of, every, strict=True)}
+
+
+def _some(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
     random = np.random.default_rng(0)
     first = {name: random.integers(len(each), size=shapes[name]) for name, each in of.items()}
     for _ in range(MIXED):
@@ -94,46 +112,22 @@ def _others(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> It
 
 def usual(bound: Bound) -> list[Point]:
     """The data of the fit, with values of the latent sites as far apart as they are in their priors."""
-    found = _usual(bound)
-    return [(bound, {name: value[place] for name, value in found.items()}) for place in range(USUAL)]
+    _, near, widths = jax.device_get(_generic(bound))
+    found = []
+    for place in range(USUAL):
+        values = dict(near[place % 2])
+        for name, (mean, scale) in widths.items():
+            value, is_positive = values[name], bound.sites[name].support != described(real)
+            move = noise(name + " ", (USUAL, *value.shape), 2.0)[place]
+            with np.errstate(over="ignore", invalid="ignore"):
+                wide = mean + np.minimum(scale, 10 * np.abs(mean) + WIDEST) * move
+                wide = np.exp(wide) if is_positive else wide
+            values[name] = np.where(np.isfinite(wide) & ((wide > 0) | (not is_positive)), wide, value)
+        found.append((bound, {name: jnp.asarray(value, near[0][name].dtype) for name, value in values.items()}))
+    return found
 
 
-@partial(jax.jit, compiler_options=UNOPTIMISED)
-def _usual(bound: Bound) -> Values:
-    def run(point: Array) -> Values:
-        seeded = seed(bound.source, jax.random.PRNGKey(2))
-        model = substitute(uncondition(seeded), substitute_fn=partial(_of_prior, point))
-        sites = trace(model).get_trace(**bound.inputs)
-        return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
-
-    return jax.lax.map(run, jnp.arange(USUAL))
-
-
-def _of_prior(point: Array, site: dict) -> Any:
-    """A value close to the mean of a distribution, as it has them, where that is known and finite."""
-    near = _anywhere(2 + point, site)
-    if near is None or site["fn"].support.is_discrete:
-        return near
-    fn = site["fn"]
-    support = fn.support
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    move = jnp.asarray(noise(site["name"] + " ", (USUAL, *fn.shape()), 2.0))[point]
-    try:
-        if support is real:
-            mean, scale = fn.mean, jnp.sqrt(fn.variance)
-            value = mean + jnp.minimum(scale, 10 * jnp.abs(mean) + WIDEST) * move
-        elif support in (positive, nonnegative):
-            value = fn.mean * jnp.exp(move)
-        else:
-            return near
-    except (ArithmeticError, AttributeError, NotImplementedError, ValueError):  # there are none
-        return near
-    inside = jnp.isfinite(value) & ((value > 0) | (support is real))
-    return jnp.where(inside, value, near)
-
-
-def _anywhere(point: int | Array, site: dict) -> Any:
+def _anywhere(point: int, site: dict) -> Any:
     """A value inside the support of a site, whatever its distribution there; integers within a few of the least."""
     if site["type"] != "sample" or site["value"] is not None:
         return None
@@ -141,8 +135,8 @@ def _anywhere(point: int | Array, site: dict) -> Any:
     if not support.is_discrete:
         if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint):
             return feasible(site)
-        move = noise(site["name"], (2 + USUAL, *biject_to(support).inverse_shape(fn.shape())), 1.0)
-        return _moved(support, move[point] if isinstance(point, int) else jnp.asarray(move)[point])
+        move = noise(site["name"], (2, *biject_to(support).inverse_shape(fn.shape())), 1.0)[point]
+        return _moved(support, move)
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
@@ -151,13 +145,13 @@ def _anywhere(point: int | Array, site: dict) -> Any:
     if low is None or (fn.event_shape and not isinstance(fn, Independent)):
         return None
     top = low + 4 if high is None else high
-    unit = noise(site["name"], (2 + USUAL, *fn.shape()), 0.5)
-    return jnp.minimum(low + jnp.floor((jnp.asarray(unit)[point] + 0.5) * (top + 1 - low)), top).astype(int)
+    unit = noise(site["name"], (2, *fn.shape()), 0.5)[point] + 0.5
+    return jnp.minimum(low + jnp.floor(unit * (top + 1 - low)), top).astype(int)
 
 
-def _moved(support: Constraint, move: np.ndarray | Array) -> Array:
+def _moved(support: Constraint, move: np.ndarray) -> Array:
     """A value inside a support; computed at once where the support is known, so that nothing is compiled for it."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((support, move))):
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(support)):
         return biject_to(support)(jnp.asarray(move))
     with jax.ensure_compile_time_eval():
         return _inside(support, jnp.asarray(move))
