@@ -49,8 +49,8 @@ def switched(n: int) -> None:
         numpyro.sample("y", dist.Normal(jnp.where(which == 1, b, -b), precision**-0.5))
 
 
-@pytest.mark.parametrize("name", ["h", "hypothesis", "k", "model", "kind"])
-@pytest.mark.parametrize("number", [2, 3, 5])
+@pytest.mark.parametrize("name", ["h", "k", "model"])
+@pytest.mark.parametrize("number", [3, 5])
 def test_one_choice_of_many_refutes_a_conditional(name: str, number: int) -> None:
     with precision():
         assert find(bl.bind(hypotheses, {"name": name, "number": number, "y": Y}), "b").rule is None
