@@ -92,7 +92,6 @@ def _refuse_hidden(bound: Bound, found: Flow) -> None:
 @jax.jit
 def _changes(bound: Bound) -> dict[str, jax.Array]:
     """Whether the log density of a site or a factor is another one where the program has another key."""
-
     keys = jax.random.split(jax.random.PRNGKey(0))
     first = _run(bound, keys[0], substitute_fn=feasible)
     latent = {name: site["value"] for name, site in first.items() if is_random(site) and name not in bound.observed}

@@ -30,7 +30,7 @@ from bayeslab.distributions import (
     Wishart,
     WishartCholesky,
 )
-from bayeslab.program import unwrapped
+from bayeslab.program import of_elements, unwrapped
 
 Eta = Any
 Function = Callable[[Array], Array]
@@ -239,9 +239,7 @@ def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
     """A Normal between the bounds of the prior's support."""
     linear, quadratic = eta
     precision = -2 * quadratic
-    support = prior.support
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
+    support = of_elements(prior.support)
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
     return dist.TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
 

@@ -17,7 +17,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
 
-from bayeslab.program import Bound, Values, blueprint, described, is_random, structure, unwrapped
+from bayeslab.program import Bound, Values, blueprint, described, is_random, of_elements, structure, unwrapped
 
 
 class Fact(NamedTuple):
@@ -152,7 +152,7 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
                     yield Fact(name, "parameter", parameter, expected, family), value
                     yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
         if site["is_observed"]:
-            inside = jnp.asarray(_of_elements(fn.support)(site["value"]))
+            inside = jnp.asarray(of_elements(fn.support)(site["value"]))
             yield Fact(name, "support", "", described(fn.support), family), inside
             for limit, value in _limits(fn.support):
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
@@ -185,15 +185,8 @@ def _parts(fn: Distribution) -> Iterator[Distribution]:
                 yield from _parts(part)
 
 
-def _of_elements(support: Any) -> Any:
-    """The constraint that every element of an event has to satisfy, where there is one."""
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    return support
-
-
 def _limits(support: Any) -> Iterator[tuple[str, Any]]:
-    support = _of_elements(support)
+    support = of_elements(support)
     for name in ("lower_bound", "upper_bound"):
         if name in vars(support):
             yield name, vars(support)[name]

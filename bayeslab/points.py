@@ -17,7 +17,7 @@ from numpyro.distributions.constraints import Constraint, boolean, nonnegative, 
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.compilation import UNOPTIMISED
-from bayeslab.program import Bound, Values, described, feasible
+from bayeslab.program import Bound, Values, described, feasible, of_elements
 from bayeslab.terms import terms
 
 Point = tuple[Bound, Values]
@@ -58,9 +58,7 @@ def _generic(bound: Bound) -> tuple[Values, list[Values], dict[str, tuple[Array,
 def _width(fn: Distribution) -> tuple[Array, Array] | None:
     """The mean and the standard deviation of a real site, where they are known, or those of the log of a positive one,
     about."""
-    support = fn.support
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
+    support = of_elements(fn.support)
     try:
         if support is real:
             return jnp.asarray(fn.mean), jnp.sqrt(fn.variance)
@@ -137,8 +135,7 @@ def _anywhere(point: int, site: dict) -> Any:
             return feasible(site)
         move = noise(site["name"], (2, *biject_to(support).inverse_shape(fn.shape())), 1.0)[point]
         return _moved(support, move)
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
+    support = of_elements(support)
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
     if support is boolean:
         low, high = 0, 1

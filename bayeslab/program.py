@@ -263,11 +263,16 @@ def unwrapped(distribution: Distribution) -> Distribution:
 
 def described(support: Any) -> str:
     """A constraint in words: _PositiveDefinite is "positive definite"."""
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    name = type(support).__name__.strip("_")
+    name = type(of_elements(support)).__name__.strip("_")
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
     return words.strip().replace("_", " ")
+
+
+def of_elements(support: Any) -> Any:
+    """The constraint that every element of an event has to satisfy, where there is one."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support
 
 
 _WRAPPERS = ("Independent", "ExpandedDistribution", "MaskedDistribution")

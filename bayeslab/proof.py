@@ -33,7 +33,7 @@ from numpyro.distributions import (
 from bayeslab.compilation import evaluated
 from bayeslab.distributions import JointNormal, LinearGaussianChain, MarkovChain
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, candidates, conditional, typical
-from bayeslab.points import Point, choices, further, noise, points
+from bayeslab.points import Point, choices, noise, points, usual
 from bayeslab.program import Bound, Values
 from bayeslab.terms import Prior, Term, terms, total
 
@@ -106,7 +106,7 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
     laws = [law(of, rule) for rule in rules]
     residuals = np.max([evaluated(laws, point) for point in at], axis=0)
     passed = [place for place in range(len(rules)) if residuals[place] <= TOLERANCE]
-    for point in further(bound):
+    for point in (*chosen, *usual(bound)):
         for place, residual in zip(passed, evaluated([laws[place] for place in passed], point), strict=True):
             if residual > LOOSE:
                 residuals[place] = max(residuals[place], residual)

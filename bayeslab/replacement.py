@@ -8,7 +8,7 @@ import numpyro
 from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
-from bayeslab.program import Bound, is_random
+from bayeslab.program import Bound, is_random, of_elements
 from bayeslab.terms import Term, terms
 
 
@@ -63,6 +63,4 @@ def _any_value(fn: Any) -> Any:
     if not support.is_discrete:
         transform = biject_to(support)
         return transform(jnp.zeros(transform.inverse_shape(fn.shape())))
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    return jnp.full(fn.shape(), getattr(support, "lower_bound", 0), int)
+    return jnp.full(fn.shape(), getattr(of_elements(support), "lower_bound", 0), int)
