@@ -16,7 +16,10 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.stages import Compiled, Lowered
 
 UNOPTIMISED = {"xla_backend_optimization_level": 0}
-"""What runs twice is not worth more: this takes a third off compilation."""
+"""What runs a few times on little is not worth more: this takes a third off compilation."""
+OPTIMISED = {"xla_backend_optimization_level": 1}
+LARGE = 50_000
+"""Numbers in the argument from which optimised code gives back, in a few runs, what it takes to compile."""
 LARGEST = 256
 """Functions that are remembered: each holds some of the 65,530 memory maps that Linux gives a process."""
 
@@ -56,8 +59,10 @@ def _compile(keys: Sequence[Any], argument: Any) -> None:
     names = {key: sha256(lowered[key][0].as_text().encode()).hexdigest() for key in keys}
     compiled = {name: found for name in names.values() if (found := _compiled.get(name)) is not None}
     new = {name: lowered[key][0] for key, name in names.items() if name not in compiled}
+    large = sum(leaf.size for leaf in jax.tree.leaves(argument)) >= LARGE
+    options = OPTIMISED if large else UNOPTIMISED
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        built = pool.map(lambda one: one.compile(compiler_options=UNOPTIMISED), new.values())
+        built = pool.map(lambda one: one.compile(compiler_options=options), new.values())
         compiled |= zip(new, built, strict=True)
     _compiled.update(compiled)
     for key in keys:

@@ -25,7 +25,7 @@ from numpyro.distributions import Distribution
 from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.labels import SMALLEST, Labelled, candidates, residual, weights_of_columns
-from bayeslab.points import Point, further, points
+from bayeslab.points import Point, further, points, usual
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import LOOSE, Found, find_all, rules_of, spread, widened
 from bayeslab.replacement import run_with
@@ -106,25 +106,30 @@ def _labelled(bound: Bound, tried: Sequence[Labelled], rules: dict[str, Rule]) -
     passed: dict[str, Labelled] = {}
     if tried:
         laws = [_labelled_law(one, tuple(rules.values())) for one in tried]
-        checks = [evaluated(laws, point) for point in points(bound)]
-        more = [evaluated(laws, point) for point in further(bound)]
+        wide = jax.tree.map(lambda *each: jnp.stack(each), *(values for _, values in usual(bound)))
+        checks = [evaluated(laws, (point, wide)) for point in points(bound)]
         for place, one in enumerate(tried):
-            residuals, sizes = zip(*(check[place] for check in checks), strict=True)
+            residuals, farther, sizes = zip(*(check[place] for check in checks), strict=True)
             columns = np.flatnonzero(np.max(sizes, axis=0) > SMALLEST)
-            refuted = any(check[place][0] > LOOSE for check in more)
+            refuted = any(some > LOOSE for some in farther)
             if not refuted and max(residuals) <= TOLERANCE and one.replaced not in passed:
                 passed[one.replaced] = one._replace(columns=tuple(columns.tolist()))
     return tuple(passed.values())
 
 
 @lru_cache(maxsize=64)
-def _labelled_law(one: Labelled, rules: tuple[Rule, ...]) -> Callable[[Point], tuple[Array, Array]]:
-    def check(point: Point) -> tuple[Array, Array]:
-        bound, values = point
+def _labelled_law(one: Labelled, rules: tuple[Rule, ...]) -> Callable[[Any], tuple[Array, Array, Array]]:
+    """Of a point and other values, several on a first axis: the residual at the point and the largest at the others,
+    and the weights of columns. The label, the only discrete site of the term, is random."""
+
+    def check(given: tuple[Point, Values]) -> tuple[Array, Array, Array]:
+        (bound, values), others = given
         priors, of, _ = terms(bound)
         likely = settled(jax.random.PRNGKey(4), rules, bound, values)
-        error = residual(one, of, priors, bound, likely, values)
-        return error, weights_of_columns(one, of, priors, bound, likely)
+        table = one.table(of, priors, bound, likely)
+        every = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), values, others)
+        errors = jax.lax.map(lambda other: residual(one, table, of, priors, bound, likely, other), every)
+        return errors[0], jnp.nanmax(errors), weights_of_columns(one, table, priors, likely)
 
     return check
 

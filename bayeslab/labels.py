@@ -185,12 +185,17 @@ def _axes(rule: Rule, prior: Prior, choices: int) -> list[int]:
 
 
 def residual(
-    one: Labelled, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values, other: Values
+    one: Labelled,
+    table: Table,
+    of: Sequence[Term],
+    priors: dict[str, Prior],
+    bound: Bound,
+    values: Values,
+    other: Values,
 ) -> Array:
     """The largest difference between the term and its replacement, relative to the size of rows, at two points and a
-    mixture of them. values: likely ones. other: more of them."""
+    mixture of them. values: likely ones, of which the table is made. other: more of them."""
     [term] = [term for term in of if term.name == one.replaced]
-    table: Any = one.table(of, priors, bound, values)
     new = one.term(priors)
     shape = priors[one.label].shape
     labels = jnp.asarray(np.random.default_rng(0).integers(0, priors[one.label].num_labels, (3, *shape)))
@@ -205,11 +210,8 @@ def residual(
     return worst
 
 
-def weights_of_columns(
-    one: Labelled, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values
-) -> Array:
+def weights_of_columns(one: Labelled, table: Table, priors: dict[str, Prior], values: Values) -> Array:
     """How much every product of statistics contributes at most, relative to the one that does most."""
-    table = one.table(of, priors, bound, values)
     size = jnp.abs(table.coefficients).max(tuple(range(table.coefficients.ndim - 1)))
     size = size * jnp.abs(one.products(priors, table, values)).max(0)
     return size / size.max()

@@ -23,11 +23,13 @@ from bayeslab.terms import terms
 Point = tuple[Bound, Values]
 MOST = 64
 """Points with other choices of discrete sites."""
-NUMBERS = 2 * 10**6
+NUMBERS = 2 * 10**5
 """That these are, in all, where not all choices are tried with each other."""
+FEW = 64
+"""Elements of a site that takes all its choices, however many numbers these points are."""
 MIXED = 16
-"""The first of these."""
 USUAL = 4
+"""Points with values as far apart as they are in priors; half of them where they are many numbers."""
 WIDEST = 100.0
 """Of the values of a site around those close to its prior mean, where ten times this mean is not farther."""
 
@@ -75,7 +77,8 @@ def further(bound: Bound) -> list[Point]:
 def choices(bound: Bound) -> list[Point]:
     """The data of the fit and its point, with other choices of the discrete sites.
 
-    All of them, where they are few; else every element takes every choice, and they are mixed.
+    All of them, where they are few; else every element takes every choice, and then they are mixed, for as many points
+    as the data allow: of a site with many elements each takes a few choices at least, and all elements together all.
     """
     values = points(bound)[1][1]
     of = {name: prior.choices for name, prior in terms(bound).priors.items() if prior.choices is not None}
@@ -86,8 +89,8 @@ def choices(bound: Bound) -> list[Point]:
     if sum(values[name].size * math.log(len(each)) for name, each in of.items()) <= math.log(MOST) + 1e-9:
         found = _all(of, shapes)
     else:
-        size = sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
-        found = islice(_some(of, shapes), int(np.clip(NUMBERS // size, 2, MOST)))
+        least = max((len(each) for name, each in of.items() if values[name].size <= FEW), default=2)
+        found = islice(_some(of, shapes), min(max(least, NUMBERS // _size(bound, values)), MOST))
     return [
         (bound, values | {name: jnp.asarray(each, values[name].dtype) for name, each in other.items()})
         for other in found
@@ -102,6 +105,8 @@ def _all(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Itera
 def _some(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
     random = np.random.default_rng(0)
     first = {name: random.integers(len(each), size=shapes[name]) for name, each in of.items()}
+    for by in range(max(map(len, of.values()))):
+        yield {name: each[(first[name] + by) % len(each)] for name, each in of.items()}
     for _ in range(MIXED):
         yield {name: each[random.integers(len(each), size=shapes[name])] for name, each in of.items()}
     for moved in product(*(range(len(each)) for each in of.values())):
@@ -112,7 +117,7 @@ def usual(bound: Bound) -> list[Point]:
     """The data of the fit, with values of the latent sites as far apart as they are in their priors."""
     _, near, widths = jax.device_get(_generic(bound))
     found = []
-    for place in range(USUAL):
+    for place in range(USUAL if _size(bound, near[0]) * USUAL <= NUMBERS else USUAL // 2):
         values = dict(near[place % 2])
         for name, (mean, scale) in widths.items():
             value, is_positive = values[name], bound.sites[name].support != described(real)
@@ -123,6 +128,11 @@ def usual(bound: Bound) -> list[Point]:
             values[name] = np.where(np.isfinite(wide) & ((wide > 0) | (not is_positive)), wide, value)
         found.append((bound, {name: jnp.asarray(value, near[0][name].dtype) for name, value in values.items()}))
     return found
+
+
+def _size(bound: Bound, values: Values) -> int:
+    """How many numbers a point is."""
+    return sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
 
 
 def _anywhere(point: int, site: dict) -> Any:

@@ -115,12 +115,18 @@ class MarkovChain(Distribution):
 
     def expected_log_prob(self, other: "MarkovChain") -> Array:
         """The mean of `log_prob` over the paths of another chain, ``(*batch,)``, which has the same `lengths`."""
-        states, moves = other.marginals(), other.transition_probs
-        joint = states[..., :-1, :, None] * moves
-        if other._moving is not None:
-            joint = jnp.where(other._moving[..., None, None], joint, 0.0)
-        first = jnp.where(states[..., 0, :] > 0, states[..., 0, :] * log(self.initial_probs), 0.0).sum(-1)
-        return first + jnp.where(joint > 0, joint * log(self.transition_probs), 0.0).sum((-3, -2, -1))
+        first, moves = other._expected(self.transition_probs.shape[-3] == 1)
+        return _weighted_log(first, self.initial_probs).sum(-1) + _weighted_log(moves, self.transition_probs).sum(
+            (-3, -2, -1)
+        )
+
+    def _expected(self, shared: bool) -> tuple[Array, Array]:
+        """Of the first state, and expected moves (*batch, num_steps - 1 or 1, K, K), added up if shared."""
+        states = self.marginals()
+        moves = states[..., :-1, :, None] * self.transition_probs
+        if self._moving is not None:
+            moves = jnp.where(self._moving[..., None, None], moves, 0.0)
+        return states[..., 0, :], moves.sum(-3, keepdims=True) if shared else moves
 
     def condition(self, log_likelihood: ArrayLike) -> "MarkovChain":
         """The chain given evidence, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
@@ -185,6 +191,15 @@ class _ConditionedMarkovChain(MarkovChain):
             initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
         )
 
+    def marginals(self) -> Array:
+        return inference.smoothed(*self._given, self._moving)
+
+    def _expected(self, shared: bool) -> tuple[Array, Array]:
+        if not shared or self._given[1].shape[-3] > 1:
+            return super()._expected(shared)
+        first, moves = inference.expected(*self._given, self._moving)
+        return first, moves
+
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         if sample_shape or not inference.in_lanes(*self._given[1:]):
             return super().sample(key, sample_shape)
@@ -237,6 +252,11 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...], names: str) -> tupl
         return np.broadcast_shapes(one, other)
     except ValueError:
         raise ValueError(f"{names} have batch shapes {one} and {other}; expected shapes that broadcast") from None
+
+
+def _weighted_log(weight: Array, probs: Array) -> Array:
+    """weight log(probs), 0 where the weight is."""
+    return jnp.where(weight > 0, weight * log(probs), 0.0)
 
 
 def _entries(table: Array, *index: Array) -> Array:

@@ -129,6 +129,12 @@ def smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving)
     return _counts(initial, transition, evidence, moving)[1][2]
 
 
+def expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+    """p(z_1 | all evidence), and the expected moves between states of the same axis of steps as `transition`."""
+    first, moves, _ = _counts(initial, transition, evidence, moving)[1]
+    return first * initial, moves * transition
+
+
 @jax.jit
 def predicted(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """p(z_t | evidence before t)."""

@@ -72,7 +72,8 @@ class EM:
     def plan(self, bound: Bound) -> Sampler:
         if (membership := membership_to_count(bound, self.counts)) is not None and not membership.known:
             return best_of(membership_point(membership, bound), self.num_starts, "log_joint")
-        left = continuous(bound, self)
+        found = {one.site: one for one in find_all(bound.plain)}
+        left = continuous(bound, self, found)
         if not isinstance(left.transform, Marginal):
             raise ValueError(
                 "EM takes expectations over discrete sites, and the program has none; name continuous ones, "
@@ -83,7 +84,6 @@ class EM:
         for rule in expect:
             if not has_expectations(rule, priors[rule.site]):
                 raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use MAP()")
-        found = {one.site: one for one in find_all(plain)}
         closed = [r for n in left.latent if (r := found[n].rule) is not None and _has_mode(r, plain)]
         rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
         groups = groups_for_starts(plain, list(found.values()), self.num_starts)

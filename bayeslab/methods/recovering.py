@@ -1,6 +1,6 @@
 """Sites that a method cannot draw, or was asked not to, integrated out before it and drawn back after it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,24 +10,27 @@ from jax import Array
 from bayeslab.collapse import Marginal, marginal, recovered
 from bayeslab.draws import Draws, Sampler, State, draws_while_adapting, prepared
 from bayeslab.program import Bound, Values
+from bayeslab.proof import Found
 from bayeslab.sweep import computed
 
 Pick = Callable[[Array, Bound, Values], Values]
 """(key, a program with sites integrated out, values of its other sites) -> values of all."""
 
 
-def continuous(bound: Bound, method: Any) -> Bound:
+def continuous(bound: Bound, method: Any, found: Mapping[str, Found] | None = None) -> Bound:
     """The program with its discrete sites integrated out, and those that `method.collapse` names.
+
+    found: the rules of all sites, where they are known already.
 
     Raises ValueError where that cannot be done, and where no latent site is left.
     """
     name = type(method).__name__
     if not bound.latent:
         raise ValueError("every site of the program is observed: there is nothing to infer")
-    left = marginal(bound, method.collapse)
+    left = marginal(bound, method.collapse, found)
     discrete = [name for name in left.latent if left.sites[name].is_discrete]
     try:
-        left = marginal(left, discrete)
+        left = marginal(left, discrete, found)
     except ValueError as reasons:
         listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
         raise ValueError(f"{name} needs continuous sites, but {listed} cannot be summed over: {reasons}") from None
