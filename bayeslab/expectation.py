@@ -17,7 +17,7 @@ from numpyro.distributions import Distribution
 
 from bayeslab.compilation import evaluated
 from bayeslab.cubature import of_joint_normal, of_normal
-from bayeslab.distributions import JointNormal
+from bayeslab.distributions import JointNormal, MarkovChain
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
 from bayeslab.families import FAMILIES
 from bayeslab.points import Point
@@ -57,7 +57,8 @@ def density(rule: Rule, prior: Prior, q: Distribution) -> Density:
     if rule.family == NORMAL:
         return of_joint_normal(q) if isinstance(q, JointNormal) else of_normal(q)
     if structured(rule, prior):
-        return unwrapped(q)
+        inner = unwrapped(q)
+        return inner.remembered() if isinstance(inner, MarkovChain) else inner
     points = family_of(rule, prior).points
     assert points is not None
     return points(q)
@@ -143,7 +144,7 @@ def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[P
         checks += [(rule, law(stage, rule)), (rule, law(mean, rule))]
         mean = averaged(rule, mean, stage)
     with jax.enable_x64(True):
-        residuals = np.max([evaluated([one for _, one in checks], point) for point in at], axis=0)
+        residuals = np.max([evaluated([one for _, one in checks], (*point, False)) for point in at], axis=0)
     for (rule, _), residual in zip(checks, residuals.tolist(), strict=True):
         if not residual <= TOLERANCE:
             others = " and ".join(f"'{other.site}'" for other in block if other != rule)

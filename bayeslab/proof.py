@@ -43,6 +43,8 @@ LOOSE = 1e-5
 SPREADS = (1 / 3, 1.0, 10.0)
 MANY_VALUES, MANY_ELEMENTS = 1024, 10**6
 """Of a discrete site that are compared, at most."""
+BRIEF, LONG = 5, 10**5
+"""Values of a site at which a law that holds is checked again, where all of them have more than so many elements."""
 
 
 class Found(NamedTuple):
@@ -104,10 +106,10 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
         children[name] = tuple(term.name for term in of if name in term.depends and term.name != name)
         rules += [Rule(name, family, axes, children[name]) for family in families[name]]
     laws = [law(of, rule) for rule in rules]
-    residuals = np.max([evaluated(laws, point) for point in at], axis=0)
+    residuals = np.max([evaluated(laws, (*point, False)) for point in at], axis=0)
     passed = [place for place in range(len(rules)) if residuals[place] <= TOLERANCE]
     for point in (*chosen, *usual(bound)):
-        for place, residual in zip(passed, evaluated([laws[place] for place in passed], point), strict=True):
+        for place, residual in zip(passed, evaluated([laws[place] for place in passed], (*point, True)), strict=True):
             if residual > LOOSE:
                 residuals[place] = max(residuals[place], residual)
     tried = list(zip(rules, residuals.tolist(), strict=True))
@@ -174,12 +176,15 @@ def halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
 
 
 @lru_cache(maxsize=1024)
-def law(of: tuple[Term, ...], rule: Rule) -> Callable[[Point], Array]:
-    """The residual of the law for a rule at a point; the same function for the same arguments."""
-    return lambda point: _residual(of, rule, *point)
+def law(of: tuple[Term, ...], rule: Rule) -> Callable[[tuple[Bound, Values, bool | Array]], Array]:
+    """The residual of the law for a rule at a point; the same function for the same arguments.
+
+    The last part of its argument says whether a few values of the site are enough where they are many numbers.
+    """
+    return lambda given: _residual(of, rule, *given)
 
 
-def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> Array:
+def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values, brief: bool | Array) -> Array:
     q = conditional(rule, of, bound, values).distribution
     mine = [term for term in of if rule.site in term.depends]
     prior = terms(bound).priors[rule.site]
@@ -195,7 +200,8 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
         log_q = q.log_prob(x).sum()
         return jnp.asarray(sum(d.sum() for d in parts)), log_q, sum(jnp.abs(d).sum() for d in parts) + jnp.abs(log_q)
 
-    g, log_q, size = jax.lax.map(densities, at)
+    number = len(at) if at.size <= LONG else jnp.where(brief, min(len(at), BRIEF), len(at))
+    g, log_q, size = _mapped(densities, at, number)
     best = jnp.argmax(jnp.where(jnp.isnan(g), -jnp.inf, g))  # the first choice of a discrete site may be impossible
     scale = size + size[best]  # zero for a simplex of one
     residuals = jnp.abs((g - g[best]) - (log_q - log_q[best])) / jnp.where(scale == 0, 1.0, scale)
@@ -204,6 +210,21 @@ def _residual(of: Sequence[Term], rule: Rule, bound: Bound, values: Values) -> A
     residual = jnp.where(unlikely & jnp.isneginf(log_q), 0.0, residuals).max()
     compared = jnp.isfinite(g) & jnp.isfinite(log_q)
     return jnp.where(compared[best] & (prior.discrete | (compared.sum() > 1)), residual, jnp.nan)
+
+
+def _mapped(densities: Callable[[Array], tuple[Array, ...]], at: Array, number: int | Array) -> tuple[Array, ...]:
+    """Of the first of some values; what is not looked at counts as impossible, of size 0."""
+    if isinstance(number, int):
+        return jax.lax.map(densities, at)
+    kinds = jax.eval_shape(densities, at[0])
+    start = tuple(
+        jnp.full(len(at), fill, kind.dtype) for fill, kind in zip((-jnp.inf, -jnp.inf, 0.0), kinds, strict=True)
+    )
+
+    def step(place: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(all.at[place].set(one) for all, one in zip(found, densities(at[place]), strict=True))
+
+    return jax.lax.fori_loop(0, number, step, start)
 
 
 def spread(q: Distribution, both_ways: bool = False) -> Array:

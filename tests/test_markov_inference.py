@@ -229,3 +229,24 @@ def test_lengths_that_are_none(name: str) -> None:
     lengths, words = WRONG[name]
     with pytest.raises(ValueError, match=words):
         MarkovChain(np.ones(2) / 2, np.ones((2, 2)) / 2, 4, lengths=lengths)
+
+
+@every_case
+def test_averages_over_a_conditioned_chain_are_those_of_its_matrices(name: str) -> None:
+    """Lanes count states and moves from the evidence; the chain with the same matrices looks at every step."""
+    one = CASES[name]
+    lengths = None if one.moving is None else 1 + one.moving.sum(-1)
+    size = one.evidence.shape[-2]
+    chain = MarkovChain(one.initial, one.transition[..., 0, :, :], size, lengths=lengths)
+
+    def averages(evidence: Any, plain: bool) -> tuple[Any, ...]:
+        q = chain.condition(evidence)
+        if plain:
+            q = MarkovChain(q.initial_probs, q.transition_probs, time_varying=True, lengths=lengths)
+        return q.marginals(), chain.expected_log_prob(q), chain.expected_log_prob(q.remembered()), q.entropy()
+
+    found, expected = (averages(one.evidence, plain) for plain in (False, True))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    slopes = [jax.grad(lambda e, plain=plain: averages(e, plain)[1].sum())(one.evidence) for plain in (False, True)]
+    np.testing.assert_allclose(*slopes, rtol=1e-7, atol=1e-10)

@@ -11,7 +11,8 @@ import pytest
 from jax import Array
 
 import bayeslab as bl
-from bayeslab.points import choices
+from bayeslab.models import gaussian_mixture
+from bayeslab.points import choices, usual
 from bayeslab.program import precision
 from bayeslab.proof import find
 
@@ -79,3 +80,28 @@ def test_few_choices_are_all_there() -> None:
         bound = bl.bind(factorial, {"first": "u", "second": "v", "y": Y})
         found = {(int(values["u"]), int(values["v"])) for _, values in choices(bound)}
     assert found == set(product((0, 1), repeat=2))
+
+
+def test_large_data_are_tried_at_few_points() -> None:
+    """Of 80,000 labels each takes two choices of three; a proof of them costs seconds at every further point."""
+    y = np.random.default_rng(0).normal(size=80_000)
+    with precision():
+        bound = bl.bind(gaussian_mixture.model, {"num_rows": len(y), "num_components": 3, "y": y})
+        tried = [values["z"] for _, values in choices(bound)]
+        assert len(usual(bound)) == 2
+    assert len(tried) == 2
+    assert bool((tried[0] != tried[1]).all())
+    assert all(set(np.unique(each)) == {0, 1, 2} for each in tried)
+
+
+def of_kinds(y: Array) -> None:
+    kind = numpyro.sample("kind", dist.Categorical(jnp.ones(7) / 7))
+    with numpyro.plate("row", len(y)):
+        z = numpyro.sample("z", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(jnp.where(z == 1, kind, 0.0), 1.0))
+
+
+def test_a_site_of_few_elements_takes_all_its_choices_beside_large_data() -> None:
+    with precision():
+        tried = choices(bl.bind(of_kinds, {"y": np.zeros(200_000)}))
+    assert {int(values["kind"]) for _, values in tried} == set(range(7))

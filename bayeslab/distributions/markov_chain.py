@@ -6,6 +6,7 @@ normalised. All other services follow from the same messages.
 """
 
 import operator
+from copy import copy
 from typing import Any
 
 import jax
@@ -123,9 +124,7 @@ class MarkovChain(Distribution):
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         """Of the first state, and expected moves (*batch, num_steps - 1 or 1, K, K), added up if shared."""
         states = self.marginals()
-        moves = states[..., :-1, :, None] * self.transition_probs
-        if self._moving is not None:
-            moves = jnp.where(self._moving[..., None, None], moves, 0.0)
+        moves = inference.expected_moves(states, self.transition_probs, self._moving)
         return states[..., 0, :], moves.sum(-3, keepdims=True) if shared else moves
 
     def condition(self, log_likelihood: ArrayLike) -> "MarkovChain":
@@ -159,6 +158,10 @@ class MarkovChain(Distribution):
         """The mode of `condition`, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
         return inference.best_path(*self._arguments(log_likelihood))
 
+    def remembered(self) -> "MarkovChain":
+        """The same, with what several averages over it have in common computed at once."""
+        return self
+
     @property
     def _nothing(self) -> Array:
         return jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
@@ -178,7 +181,7 @@ class MarkovChain(Distribution):
 class _ConditionedMarkovChain(MarkovChain):
     """A chain that knows what it was before the evidence: a path is drawn sooner from that than from its matrices."""
 
-    pytree_data_fields = ("_given",)
+    pytree_data_fields = ("_given", "_found")
 
     def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike):
         initial, transition, evidence, moving = prior._arguments(log_likelihood)
@@ -186,19 +189,28 @@ class _ConditionedMarkovChain(MarkovChain):
         initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
         transition = jnp.broadcast_to(transition, (*batch, *transition.shape[-3:]))
         self._given = initial, transition, evidence
+        self._found: tuple[Array, Array] | None = None
         initial, transition = inference.conditioned(initial, transition, evidence, moving)
         super().__init__(
             initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
         )
 
     def marginals(self) -> Array:
-        return inference.smoothed(*self._given, self._moving)
+        return self._averages()[0]
 
     def _expected(self, shared: bool) -> tuple[Array, Array]:
-        if not shared or self._given[1].shape[-3] > 1:
+        if not shared:
             return super()._expected(shared)
-        first, moves = inference.expected(*self._given, self._moving)
-        return first, moves
+        states, moves = self._averages()
+        return states[..., 0, :], moves.sum(-3, keepdims=True)
+
+    def remembered(self) -> "_ConditionedMarkovChain":
+        new = copy(self)
+        new._found = self._averages()
+        return new
+
+    def _averages(self) -> tuple[Array, Array]:
+        return inference.expected(*self._given, self._moving) if self._found is None else self._found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         if sample_shape or not inference.in_lanes(*self._given[1:]):

@@ -129,10 +129,40 @@ def smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving)
     return _counts(initial, transition, evidence, moving)[1][2]
 
 
+@jax.custom_jvp
 def expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
-    """p(z_1 | all evidence), and the expected moves between states of the same axis of steps as `transition`."""
-    first, moves, _ = _counts(initial, transition, evidence, moving)[1]
-    return first * initial, moves * transition
+    """Of the conditioned chain: p(z_t | all evidence), and its expected moves on the axis of steps of `transition`."""
+    return _fast_expected(initial, transition, evidence, moving)
+
+
+@expected.defjvp
+def _expected_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+    *arguments, moving = primals
+    return jax.jvp(lambda *given: _stepwise_expected(*given, moving), tuple(arguments), tangents[:3])
+
+
+@_batched
+def _fast_expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+    value, (_, moves, states) = _fast_counts(initial, transition, evidence, moving)
+    return lax.cond(
+        jnp.isfinite(value).all(),
+        lambda: (states, moves * transition),
+        lambda: _stepwise_expected(initial, transition, evidence, moving),
+    )
+
+
+@jax.jit
+def _stepwise_expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+    first, matrices = conditioned(initial, transition, evidence, moving)
+    states = predicted(first, matrices, jnp.zeros_like(evidence), moving)
+    moves = expected_moves(states, matrices, moving)
+    return states, moves.sum(-3, keepdims=True) if transition.shape[-3] == 1 else moves
+
+
+def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
+    """Of a chain with these marginals, (*batch, T - 1, K, K)."""
+    moves = states[..., :-1, :, None] * transition
+    return moves if moving is None else jnp.where(moving[..., None, None], moves, 0.0)
 
 
 @jax.jit
