@@ -26,8 +26,10 @@ MOST = 64
 NUMBERS = 2 * 10**5
 """That these are, in all, where not all choices are tried with each other."""
 FEW = 64
-"""Elements of a site that takes all its choices, however many numbers these points are."""
+"""Elements of a site that takes all its choices, and mixed ones, however many numbers these points are."""
 MIXED = 16
+"""Points after those at which every element takes every choice: two elements that may be 1 miss that both are in all of
+them once in a hundred times."""
 USUAL = 4
 """Points with values as far apart as they are in priors; half of them where they are many numbers."""
 WIDEST = 100.0
@@ -89,7 +91,8 @@ def choices(bound: Bound) -> list[Point]:
     if sum(values[name].size * math.log(len(each)) for name, each in of.items()) <= math.log(MOST) + 1e-9:
         found = _all(of, shapes)
     else:
-        least = max((len(each) for name, each in of.items() if values[name].size <= FEW), default=2)
+        few = [len(each) for name, each in of.items() if values[name].size <= FEW]
+        least = max(few) + MIXED if few else 2
         found = islice(_some(of, shapes), min(max(least, NUMBERS // _size(bound, values)), MOST))
     return [
         (bound, values | {name: jnp.asarray(each, values[name].dtype) for name, each in other.items()})

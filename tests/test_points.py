@@ -105,3 +105,21 @@ def test_a_site_of_few_elements_takes_all_its_choices_beside_large_data() -> Non
     with precision():
         tried = choices(bl.bind(of_kinds, {"y": np.zeros(200_000)}))
     assert {int(values["kind"]) for _, values in tried} == set(range(7))
+
+
+def indicators(x: Array) -> None:
+    """The first and the last of seven meet in b: one pair of choices of 128 values refutes its Normal conditional."""
+    on = numpyro.sample("on", dist.Bernoulli(0.5).expand([7]).to_event(1))
+    b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(jnp.where(on[0] * on[6] == 1, jnp.exp(b), b) * x + on.sum(), 1.0))
+
+
+def test_pairs_of_indicators_are_tried_beside_large_data() -> None:
+    x = np.linspace(0.0, 1.0, 100_000)
+    with precision():
+        bound = bl.bind(indicators, {"x": x, "y": x})
+        assert find(bound, "b").rule is None
+        tried = np.stack([values["on"] for _, values in choices(bound)])
+    pairs = {(i, j): {*map(tuple, tried[:, [i, j]].tolist())} for i in range(7) for j in range(i)}
+    assert all(found == set(product((0, 1), repeat=2)) for found in pairs.values())
