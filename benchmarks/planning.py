@@ -1,9 +1,8 @@
-"""CPU seconds to plan and to compile Gibbs, and to compile NUTS, on programs of growing size.
+"""CPU seconds to plan and to compile Gibbs, and to compile NUTS, on programs of growing size; to plan on growing data.
 
     python benchmarks/planning.py --rounds 3
 
-Gibbs and NUTS have a fresh process each, on one core, without a cache of compiled programs. README.md says what is
-measured.
+All have a fresh process each, on one core, without a cache of compiled programs. README.md says what is measured.
 """
 
 import json
@@ -20,12 +19,14 @@ UNIT = 5
 """Sites in a group of the program."""
 SITES = (5, 10, 20, 40)
 COLUMNS = ("plan", "compile Gibbs", "compile NUTS")
+PROGRAMS = ("linear regression, Exact", "mixture in space, EM", "hidden chain, EM")
+ROWS = (1_000, 10_000, 100_000)
 
 
-def spent(verb: str, sites: int) -> list[float]:
+def spent(script: str, *words: object) -> list[float]:
     """CPU seconds of every step in a fresh process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION")}
-    command = [sys.executable, str(HERE / "groups.py"), verb, str(sites // UNIT)]
+    command = [sys.executable, str(HERE / script), *map(str, words)]
     answer = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
     return json.loads(answer.stdout)
@@ -34,17 +35,25 @@ def spent(verb: str, sites: int) -> list[float]:
 def main() -> None:
     options = arguments(__doc__, rounds=3).parse_args()
     pin(options.core)
-    found: dict[int, list[list[float]]] = {sites: [] for sites in SITES}
+    sizes: dict[int, list[list[float]]] = {sites: [] for sites in SITES}
+    large: dict[tuple[str, int], list[list[float]]] = {(name, rows): [] for name in PROGRAMS for rows in ROWS}
     for done in range(options.rounds):
-        for sites, runs in found.items():
-            runs.append(spent("gibbs", sites) + spent("nuts", sites))
+        for sites, runs in sizes.items():
+            runs.append(spent("groups.py", "gibbs", sites // UNIT) + spent("groups.py", "nuts", sites // UNIT))
+        for (name, size), runs in large.items():
+            runs.append(spent("rows.py", name, size))
         note(f"{done + 1} of {options.rounds} rounds")
     rows = []
-    for sites, runs in found.items():
+    for sites, runs in sizes.items():
         plan, gibbs, nuts = np.transpose(runs)
         medians = (number(np.median(seconds)) for seconds in (plan, gibbs, nuts))
         rows.append([str(sites), *medians, spread((plan + gibbs) / nuts)])
     table(["sites", *COLUMNS, "Gibbs to NUTS"], rows)
+    rows = []
+    for name in PROGRAMS:
+        times = [np.median(large[name, size], axis=0) for size in ROWS]
+        rows.append([name, *(" / ".join(map(number, both)) for both in times)])
+    table(["plan, first / again", *(f"{size:,} rows" for size in ROWS)], rows)
 
 
 if __name__ == "__main__":
