@@ -60,8 +60,7 @@ def _compile(keys: Sequence[Any], argument: Any) -> None:
     names = {key: sha256(lowered[key][0].as_text().encode()).hexdigest() for key in keys}
     compiled = {name: found for name in names.values() if (found := _compiled.get(name)) is not None}
     new = {name: lowered[key][0] for key, name in names.items() if name not in compiled}
-    large = sum(map(np.size, jax.tree.leaves(argument))) >= LARGE
-    options = OPTIMISED if large else UNOPTIMISED
+    options = OPTIMISED if sum(map(np.size, jax.tree.leaves(argument))) >= LARGE else UNOPTIMISED
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         built = pool.map(lambda one: one.compile(compiler_options=options), new.values())
         compiled |= zip(new, built, strict=True)

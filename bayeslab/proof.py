@@ -222,7 +222,7 @@ def _mapped(densities: Callable[[Array], tuple[Array, ...]], at: Array, number: 
     )
 
     def step(place: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(all.at[place].set(one) for all, one in zip(found, densities(at[place]), strict=True))
+        return tuple(each.at[place].set(one) for each, one in zip(found, densities(at[place]), strict=True))
 
     return jax.lax.fori_loop(0, number, step, start)
 

@@ -122,7 +122,7 @@ class MarkovChain(Distribution):
         )
 
     def _expected(self, shared: bool) -> tuple[Array, Array]:
-        """Of the first state, and expected moves (*batch, num_steps - 1 or 1, K, K), added up if shared."""
+        """p(z_1), and expected moves (*batch, num_steps - 1, K, K), or added up over the steps, (*batch, 1, K, K)."""
         states = self.marginals()
         moves = inference.expected_moves(states, self.transition_probs, self._moving)
         return states[..., 0, :], moves.sum(-3, keepdims=True) if shared else moves

@@ -57,6 +57,21 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _differentiated(fast: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The fast function with the derivatives of the plain one, which has the same values."""
+
+    @jax.custom_jvp
+    def call(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Any:
+        return fast(initial, transition, evidence, moving)
+
+    @call.defjvp
+    def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        *arguments, moving = primals
+        return jax.jvp(lambda *given: plain(*given, moving), tuple(arguments), tangents[:3])
+
+    return call
+
+
 @_batched
 def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     def by_steps(evidence: Array) -> Array:
@@ -67,19 +82,6 @@ def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving
     laid = lanes.lanes_of(initial, transition, evidence, moving)
     found, kept = lanes.log_marginal(laid)
     return lax.cond(kept, lambda: found, lambda: by_steps(laid.given()))
-
-
-@jax.custom_jvp
-def _counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
-    """The log of the evidence with its derivatives."""
-    return _fast_counts(initial, transition, evidence, moving)
-
-
-@_counts.defjvp
-def _counts_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
-    """Second derivatives are those of the plain recursions."""
-    *arguments, moving = primals
-    return jax.jvp(lambda *given: _stepwise_counts(*given, moving), tuple(arguments), tangents[:3])
 
 
 @_batched
@@ -109,6 +111,10 @@ def _stepwise_counts(initial: Array, transition: Array, evidence: Array, moving:
     return log_scale.sum(-1), (ratio[..., 0, :], moves, predicted * ratio)
 
 
+_counts = _differentiated(_fast_counts, _stepwise_counts)
+"""The log of the evidence with its derivatives, `Counts`."""
+
+
 @jax.custom_jvp
 def log_marginal(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
     """The log of the sum over paths of the chain times the evidence."""
@@ -129,18 +135,6 @@ def smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving)
     return _counts(initial, transition, evidence, moving)[1][2]
 
 
-@jax.custom_jvp
-def expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
-    """Of the conditioned chain: p(z_t | all evidence), and its expected moves on the axis of steps of `transition`."""
-    return _fast_expected(initial, transition, evidence, moving)
-
-
-@expected.defjvp
-def _expected_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
-    *arguments, moving = primals
-    return jax.jvp(lambda *given: _stepwise_expected(*given, moving), tuple(arguments), tangents[:3])
-
-
 @_batched
 def _fast_expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
     value, (_, moves, states) = _fast_counts(initial, transition, evidence, moving)
@@ -157,6 +151,10 @@ def _stepwise_expected(initial: Array, transition: Array, evidence: Array, movin
     states = predicted(first, matrices, jnp.zeros_like(evidence), moving)
     moves = expected_moves(states, matrices, moving)
     return states, moves.sum(-3, keepdims=True) if transition.shape[-3] == 1 else moves
+
+
+expected = _differentiated(_fast_expected, _stepwise_expected)
+"""Of the conditioned chain: p(z_t | all evidence), and its expected moves on the axis of steps of `transition`."""
 
 
 def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
