@@ -8,6 +8,7 @@ from jax import Array
 
 from bayeslab.distributions import PaddedDirichlet
 from bayeslab.membership.alleles import packed
+from bayeslab.membership.blocks import Blocks, in_blocks, pays
 from bayeslab.membership.found import Membership, individuals_of
 from bayeslab.membership.tokens import Tokens, packed_tokens
 from bayeslab.program import Bound, Values, blueprint, unwrapped
@@ -15,10 +16,12 @@ from bayeslab.terms import terms, total
 
 
 class Counted(NamedTuple):
-    """bound: without what is observed. packed: that, see `packed` and `packed_tokens`."""
+    """bound: without what is observed. packed: that, see `packed` and `packed_tokens`. blocks: the same, where origins
+    are drawn in blocks of words."""
 
     bound: Bound
     packed: Array
+    blocks: Blocks | None = None
 
 
 class Priors(NamedTuple):
@@ -39,6 +42,15 @@ def counted(found: Membership, bound: Bound) -> Counted:
     else:
         data = packed(observed, present, shape)
     return Counted(without_observed(found, bound), data)
+
+
+def counted_in_blocks(found: Membership, bound: Bound) -> Counted:
+    """The same, with blocks of words where origins are drawn in these."""
+    data, name = counted(found, bound), found.observed
+    if found.known or not isinstance(found.shape, Tokens) or not pays(found.shape):
+        return data
+    blocks = in_blocks(bound.observed[name], bound.present.get(name), individuals_of(found, bound), found.shape)
+    return data._replace(blocks=blocks)
 
 
 def without_observed(found: Membership, bound: Bound) -> Bound:

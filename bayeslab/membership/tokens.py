@@ -118,7 +118,7 @@ def drawn_of_tokens(key: Array, shares: Array, topics: Array, tokens: Array, sha
 
 def _drawn(here: Here, shares: Array, tokens: Array, key: Array, topics: Array, shape: Tokens) -> tuple[Array, Array]:
     number = shape.populations
-    of_documents, of_words = (lax.optimization_barrier(stored(_with_one_more(one))) for one in (shares, topics[:, 0].T))
+    of_documents, of_words = (lax.optimization_barrier(stored(with_one_more(one))) for one in (shares, topics[:, 0].T))
 
     def chunk(counts: tuple[Array, ...], given: Array) -> tuple[tuple[Array, ...], None]:
         document, word, token = given
@@ -182,7 +182,12 @@ def drawn_origins(
         weights = lax.optimization_barrier(_product(mine, shown, jnp.arange(number, dtype=jnp.int32), counts))
         return lax.optimization_barrier(_of_many(uniform, lax.optimization_barrier(weights.T)))
     each = enumerate(zip(shares, topics, strict=True))
-    sums = list(accumulate(_product(mine[document], shown[word], topic, counts) for topic, (mine, shown) in each))
+    return chosen(uniform, [_product(mine[document], shown[word], topic, counts) for topic, (mine, shown) in each])
+
+
+def chosen(uniform: Array, weights: list[Array]) -> Array:
+    """Where cumulative weights (token,) of few topics pass a uniform number times their sum."""
+    sums = list(accumulate(weights))
     return lax.optimization_barrier(_passed(sums, uniform * sums[-1]))
 
 
@@ -229,7 +234,7 @@ def expected_of_tokens(shares: Array, topics: Array, tokens: Array, shape: Token
 def _expected(
     here: Here, shares: Array, tokens: Array, topics: Array, shape: Tokens
 ) -> tuple[Array, tuple[Array, Array]]:
-    tables = tuple(map(_with_one_more, (shares, topics[:, 0].T)))
+    tables = tuple(map(with_one_more, (shares, topics[:, 0].T)))
     exact = jnp.result_type(float)
 
     def chunk(carry: tuple[Array, ...], given: Array) -> tuple[tuple[Array, ...], None]:
@@ -268,6 +273,6 @@ def _together(tokens: Array, chunks: int) -> Array:
     return some.transpose(0, 2, 1, 3).reshape(len(some), 3, -1)
 
 
-def _with_one_more(table: Array) -> Array:
+def with_one_more(table: Array) -> Array:
     """Rows in single precision, and one of ones for what pads; computed once, not where it is looked up."""
     return lax.optimization_barrier(jnp.pad(table.astype(jnp.float32), ((0, 1), (0, 0)), constant_values=1.0))

@@ -13,12 +13,14 @@ from numpyro.infer.mcmc import MCMCKernel
 from bayeslab.draws import Draws
 from bayeslab.membership.alleles import Counts, Shape
 from bayeslab.membership.ascent import joined, split
-from bayeslab.membership.data import Counted, concentrations, counted, log_prior, priors, whole
+from bayeslab.membership.blocks import Origins, drawn_given, drawn_in_blocks
+from bayeslab.membership.data import Counted, Priors, concentrations, counted_in_blocks, log_prior, priors, whole
 from bayeslab.membership.dirichlet import dirichlet, log_density_of_counts
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
 from bayeslab.membership.summed import Reference, anew, first_reference, reference
+from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
@@ -38,6 +40,7 @@ class Sweep(NamedTuple):
     """number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
 
     about: what proposals of weights are made of, None where origins are not summed out for them.
+    origins: where they are drawn in blocks of words, which do not look for the components.
     sums: of the means and mean squares of weights and components given the counts of each draw, where components are
     not kept; None where they are.
     """
@@ -45,6 +48,7 @@ class Sweep(NamedTuple):
     weights: Array
     components: Array
     about: Reference | None
+    origins: Origins | None
     others: Any
     key: Array
     number: Array
@@ -89,7 +93,7 @@ class MembershipGibbs:
         return self.found.shape.devices.number > 1
 
     def prepare(self, bound: Bound) -> Counted:
-        return counted(self.found, bound)
+        return counted_in_blocks(self.found, bound)
 
     def start(self, key: Array, data: Counted) -> Sweep:
         """Near the maximum of the likelihood, where another key may lead to another one."""
@@ -125,7 +129,11 @@ class MembershipGibbs:
         shape = self.found.shape
         others = self._settled(now, data, weights, components)
         about = first_reference(weights) if isinstance(shape, Shape) and shape.populations > 1 else None
-        return Sweep(weights, components, about, others, key, jnp.array(0), sums)
+        origins = None
+        if data.blocks is not None and isinstance(shape, Tokens):
+            key, first = jax.random.split(key)
+            origins = drawn_given(first, weights, components, data.blocks, shape)
+        return Sweep(weights, components, about, origins, others, key, jnp.array(0), sums)
 
     def _summed_out(
         self, key: Array, state: Sweep, prior: Array, data: Counted
@@ -150,7 +158,7 @@ class MembershipGibbs:
             others = kernel.get_constrain_fn((data, none), {})(state.others.z)
         prior = priors(found, self.structure, data, others)
         weights, about, stats = self._summed_out(keys[3], state, prior.weights, data)
-        counts = layout(shape).drawn(keys[0], weights, state.components, data.packed, shape)
+        counts, origins = self._drawn(keys[0], weights, state, prior, data)
         new = state.others
         if kernel is not None:
             now = data, counts
@@ -172,7 +180,17 @@ class MembershipGibbs:
             given = _moments(of_weights, jnp.array(True)), _moments(of_components, prior.real)
             sums = jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given)
             del samples[found.components]
-        return Sweep(weights, components, about, new, key, number, sums), Draws(samples, stats)
+        return Sweep(weights, components, about, origins, new, key, number, sums), Draws(samples, stats)
+
+    def _drawn(
+        self, key: Array, weights: Array, state: Sweep, prior: Priors, data: Counted
+    ) -> tuple[Counts, Origins | None]:
+        """Counts of origins, and the origins where they are kept."""
+        shape = self.found.shape
+        if state.origins is None or data.blocks is None or not isinstance(shape, Tokens):
+            return layout(shape).drawn(key, weights, state.components, data.packed, shape), None
+        origins = drawn_in_blocks(key, weights, prior.components, data.blocks, state.origins, shape)
+        return origins.counts, origins
 
     adapt = advance
 

@@ -1,0 +1,224 @@
+"""Origins of tokens drawn with the probabilities of words integrated out, block after block of words.
+
+Where all origins are drawn given the probabilities p_kj, a word enters a topic only when it happens to have a
+probability there, and sweeps are slow. So words are put into blocks. Given the share m_kb that topic k has of block b,
+what words have of it is Dirichlet, independent of other blocks, and integrated out: a token of document i that shows
+word j of block b comes from topic k with probability proportional to
+
+    q_ik m_kb (n_kj + c_kj) / (sum of n_kj' + c_kj' over the words j' of the block),
+
+where n counts the other tokens and c are concentrations. Shares of blocks are drawn given the counts before. Blocks
+are lanes of vectors, the tokens of a block follow each other. A word that has a large part of the tokens of a lane is a
+block by itself, where the quotient is 1 and its tokens may be in any lanes.
+
+Between sweeps the origin of every token is kept, in a byte.
+"""
+
+from math import ceil, log2, sqrt
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from bayeslab.distributions.random_bits import uniforms
+from bayeslab.membership.alleles import Counts
+from bayeslab.membership.dirichlet import dirichlet
+from bayeslab.membership.tokens import FEW, INSIDE, Tokens, chosen, place, stored, table_of, with_one_more
+
+ENOUGH = 2**16
+"""Tokens."""
+UNROLLED = 4
+"""Steps that are taken together."""
+FEWEST, MOST = 16, 256
+"""Lanes."""
+LARGE = 8
+"""A word with more than this part of the tokens of a lane is alone in its block, if it is one of the most frequent."""
+ALONE = 4
+"""For one lane, how many are so at most."""
+
+
+class Blocks(NamedTuple):
+    """Tokens in lanes: rows of words, one a lane, the tokens of each under each other.
+
+    documents: (step, lane), where there is no token one behind the last. first: of the chunks of a row, (row + 1,).
+    words: (row, lane), one behind the last where there is none; first rows of those that are alone in their block.
+    alone: these words, then one behind the last. piece: of the first rows, the place in `alone` of every word.
+    """
+
+    documents: Array
+    first: Array
+    words: Array
+    alone: Array
+    piece: Array
+
+
+class Origins(NamedTuple):
+    """each: (step, lane). counts: of all."""
+
+    each: Array
+    counts: Counts
+
+
+class Sizes(NamedTuple):
+    """What arrays of blocks have room for. longest: tokens in a lane of a word that is alone. alone: words that may be
+    so. rows: of these, and of all words."""
+
+    lanes: int
+    longest: int
+    alone: int
+    rows: tuple[int, int]
+    steps: int
+
+
+def pays(shape: Tokens) -> bool:
+    """Sweeps are slower and mix better: of many tokens, few topics, on a processor where tokens follow each other."""
+    here = shape.devices.number == 1 and jax.default_backend() == "cpu"
+    return here and shape.tokens >= ENOUGH and shape.populations <= FEW
+
+
+def sizes(shape: Tokens) -> Sizes:
+    lanes = int(np.clip(2 ** round(log2(sqrt(shape.tokens))), FEWEST, MOST))
+    longest = max(UNROLLED, ceil(shape.tokens / lanes / LARGE))
+    alone = ALONE * lanes
+    rows = ceil((alone + shape.tokens // longest) / lanes), ceil(shape.alleles / lanes)
+    steps = ceil(shape.tokens / lanes) + longest + max(longest, shape.tokens // alone) + UNROLLED * sum(rows)
+    return Sizes(lanes, longest, alone, rows, ceil(steps / UNROLLED) * UNROLLED)
+
+
+def in_blocks(word: Array, present: Array | None, document: Array, shape: Tokens) -> Blocks:
+    """Tokens laid out, words in the order of their frequency."""
+    lanes, longest, room, (few, many), steps = sizes(shape)
+    word = word if present is None else jnp.where(present, word, shape.alleles)
+    number = jnp.zeros(shape.alleles + 1, jnp.int32).at[word].add(1)[:-1]
+    by_rank = jnp.argsort(-number)
+    rank = jnp.argsort(by_rank).astype(jnp.int32)
+    alone = (number > longest) & (rank < room)
+    apart = alone.sum()
+
+    # words that are alone in pieces, the longest first
+    pieces = jnp.where(alone, -(-number // longest), 0)
+    first_piece = (jnp.cumsum(pieces[by_rank]) - pieces[by_rank])[rank]
+    length = jnp.where(jnp.arange(few * lanes) < pieces.sum(), longest, 0)
+    last = jnp.where(alone, first_piece + pieces - 1, few * lanes)
+    length = length.at[last].set(number - longest * (pieces - 1), mode="drop")
+    of_piece = jnp.argsort(jnp.argsort(-length))
+
+    order = jnp.argsort(word)
+    word, document = word[order], document[order]
+    before = jnp.arange(len(word)) - (jnp.cumsum(number) - number)[jnp.minimum(word, shape.alleles - 1)]
+    mine = jnp.minimum(word, shape.alleles - 1)
+    piece, inside = jnp.divmod(before, longest)
+    at = jnp.where(alone[mine], of_piece[first_piece[mine] + piece], few * lanes + rank[mine] - apart)
+    row, lane = jnp.divmod(at, lanes)
+    behind = apart + jnp.arange(many * lanes)  # ranks of words that are not alone
+    of_rows = number[by_rank].at[behind[::lanes]].get(mode="fill", fill_value=0)
+    longest_of = jnp.concatenate([-jnp.sort(-length)[::lanes], of_rows])
+    first = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(-(-longest_of // UNROLLED), dtype=jnp.int32)])
+    step = first[row] * UNROLLED + jnp.where(alone[mine], inside, before)
+    row, step = (jnp.where(word < shape.alleles, one, sum((few, many, steps))) for one in (row, step))
+    blank = jnp.full((steps, lanes), shape.individuals, jnp.int32)
+    of_pieces = jnp.full((few, lanes), shape.alleles).at[row, lane].set(word, mode="drop")
+    shared = by_rank.at[behind].get(mode="fill", fill_value=shape.alleles).reshape(many, lanes)
+    return Blocks(
+        blank.at[step, lane].set(document.astype(jnp.int32), mode="drop"),
+        first,
+        jnp.concatenate([of_pieces, shared]).astype(jnp.int32),
+        jnp.where(jnp.arange(room) < apart, jnp.pad(by_rank, (0, room))[:room], shape.alleles),
+        jnp.append(rank, 0)[of_pieces],
+    )
+
+
+def drawn_given(key: Array, shares: Array, topics: Array, blocks: Blocks, shape: Tokens) -> Origins:
+    """Origins given everything else. shares: (document, topic). topics: (topic, 1, word)."""
+    rows, lanes = blocks.words.shape
+    masses = _at_words(topics[:, 0], blocks.words, 1.0)
+    nothing = jnp.zeros((shape.populations, lanes), jnp.float32)
+    counts = jnp.zeros((rows, *nothing.shape), jnp.float32)
+    each = jnp.zeros(blocks.documents.shape, jnp.int8)
+    return _swept(key, shares, (masses, masses, counts), (nothing, nothing), rows, blocks, each, shape)
+
+
+def drawn_in_blocks(
+    key: Array, shares: Array, concentration: Array, blocks: Blocks, origins: Origins, shape: Tokens
+) -> Origins:
+    """Origins after every one was drawn given all others, the probabilities of words integrated out.
+
+    key: (2,). shares: (document, topic). concentration: of topics, (topic, 1, word).
+    """
+    few = sizes(shape).rows[0]
+    of_masses, of_origins = jax.random.split(key)
+    tables = concentration[:, 0], origins.counts.alleles[:, 0]
+    prior, number = (_at_words(table, blocks.words, 0.0) for table in tables)
+    of_lanes = prior[few:].sum(0), number[few:].sum(0)
+    alone = tuple(_at_words(table, blocks.alone[None], 0.0)[0] for table in tables)
+    total = jnp.concatenate([alone[0] + alone[1], of_lanes[0] + of_lanes[1]], 1)
+    masses = dirichlet(of_masses, total, total > 0)
+    of_alone = masses[:, blocks.piece].swapaxes(0, 1)
+    of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], prior[few:].shape)
+    counted = number.at[:few].set(0.0)  # pieces of a word are counted anew
+    given = jnp.concatenate([of_alone, of_shared]), prior, counted
+    return _swept(of_origins, shares, given, of_lanes, few, blocks, origins.each, shape)
+
+
+def _at_words(table: Array, words: Array, elsewhere: float) -> Array:
+    """(row, topic, lane) of a table (topic, word), for words (row, lane)."""
+    padded = jnp.pad(table.astype(jnp.float32), ((0, 0), (0, 1)), constant_values=elsewhere)
+    return padded[:, words].swapaxes(0, 1)
+
+
+def _swept(
+    key: Array,
+    shares: Array,
+    given: tuple[Array, Array, Array],
+    of_lanes: tuple[Array, Array],
+    alone: int,
+    blocks: Blocks,
+    each: Array,
+    shape: Tokens,
+) -> Origins:
+    """All origins anew. given: shares of blocks, concentrations, counts (row, topic, lane). of_lanes: sums of the last
+    two over the words of a block (topic, lane). alone: rows of words that are alone in their block."""
+    topics, (masses, concentration, counted), (prior, number) = shape.populations, given, of_lanes
+    table = lax.optimization_barrier(stored(with_one_more(shares)))
+    lane, topic = jnp.arange(blocks.words.shape[1], dtype=jnp.uint32), jnp.arange(topics)[:, None]
+
+    def row(at: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        each, number, counted = carry
+        mass, mine, single = masses[at], concentration[at], at < alone
+
+        def chunk(place: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+            each, number, here = carry
+            first = place * UNROLLED
+            documents = lax.dynamic_slice_in_dim(blocks.documents, first, UNROLLED)
+            old, new = lax.dynamic_slice_in_dim(each, first, UNROLLED).astype(jnp.int32), []
+            for u in range(UNROLLED):
+                real = documents[u] < shape.individuals
+                left = ((old[u] == topic) & real & ~single).astype(jnp.float32)
+                here, number = (lax.optimization_barrier(one - left) for one in (here, number))
+                factor = mass * jnp.where(single, 1.0, (here + mine) / (number + prior))
+                uniform, _ = uniforms(key, jnp.broadcast_to((first + u).astype(jnp.uint32), lane.shape), lane)
+                share = (mine.at[documents[u]].get(mode=INSIDE) for mine in table)
+                origin = chosen(uniform, [one * other for one, other in zip(share, factor, strict=True)])
+                joined = ((origin == topic) & real).astype(jnp.float32)
+                here, number = here + joined, number + jnp.where(single, 0.0, joined)
+                new.append(origin)
+            new_ = lax.optimization_barrier(jnp.stack(new)).astype(each.dtype)
+            return lax.dynamic_update_slice_in_dim(each, new_, first, 0), number, here
+
+        each, number, here = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, (each, number, counted[at]))
+        return each, number, counted.at[at].set(here)
+
+    each, _, counted = lax.fori_loop(0, len(blocks.words), row, (each, number, counted))
+    return Origins(each, _counts(each, counted, blocks, shape))
+
+
+def _counts(each: Array, counted: Array, blocks: Blocks, shape: Tokens) -> Counts:
+    """counted: (row, topic, lane)."""
+    topics, size = shape.populations, (shape.individuals + 1) * shape.populations
+    places = place(lax.optimization_barrier(each).astype(jnp.int32), blocks.documents, size, topics)
+    mine = table_of(jnp.zeros(size, jnp.int32).at[places.ravel()].add(1, mode=INSIDE), topics)[:-1]
+    shown = jnp.zeros((shape.alleles + 1, topics), jnp.float32)
+    shown = shown.at[blocks.words.ravel()].add(counted.swapaxes(1, 2).reshape(-1, topics))[:-1]
+    return Counts(mine, shown.T[:, None].astype(jnp.int32))
