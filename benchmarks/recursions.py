@@ -40,16 +40,16 @@ def problem(dtype):
 def bayeslab(dtype):
     import jax
     import jax.numpy as jnp
-    from numpyro.distributions import Normal
 
     from bayeslab import MarkovChain
+    from bayeslab.distributions import ProductEvidence
 
     def on(device_call, *arguments):
         return lambda: jax.block_until_ready(device_call(*arguments))
 
     def cells(evidence_of, expected, start, moves, parameters, data):
-        """evidence_of: (parameters, data) -> (*sequence, step, state). expected: statistics of every state, from its
-        probabilities (row, state) and the data."""
+        """evidence_of: (parameters, data) -> (*sequence, step, state), an array or a product. expected: statistics of
+        every state, from the derivative with respect to an array (row, state), or parameters of a product, and data."""
 
         def chain(start, moves, evidence):
             return MarkovChain(start, moves, evidence.shape[-2], validate_args=False)
@@ -60,11 +60,16 @@ def bayeslab(dtype):
 
         def em(start, moves, parameters, data):
             evidence = evidence_of(parameters, data)
-            value, (first, counts, states) = jax.value_and_grad(
-                lambda *a: chain(*a).log_marginal(a[2]).sum(), argnums=(0, 1, 2)
-            )(start, moves, evidence)
+            product = isinstance(evidence, ProductEvidence)
+
+            def value(start, moves, given):
+                chosen = evidence.with_parameters(given) if product else given
+                return chain(start, moves, chosen).log_marginal(chosen).sum()
+
+            given = evidence.parameters if product else evidence
+            value, (first, counts, visits) = jax.value_and_grad(value, argnums=(0, 1, 2))(start, moves, given)
             joint = counts * moves
-            flat = states.reshape(-1, states.shape[-1])
+            flat = visits.reshape(-1, visits.shape[-1])
             return value, first * start, joint / joint.sum(-1, keepdims=True), expected(flat, data)
 
         def smoothed(start, moves, parameters, data):
@@ -90,11 +95,11 @@ def bayeslab(dtype):
         np.asarray(x, dtype) for x in (start, moves, mean, sd, first, rows, symbols)
     )
 
-    def normal(parameters, x):
-        return Normal(*parameters).log_prob(x[:, None])
-
-    def powers(states, x):
-        return states.T @ jnp.stack([jnp.ones_like(x), x, x**2], -1)
+    def normal(parameters, rows):
+        """rows: (1, x, x^2), laid out before, as fits do."""
+        mean, sd = parameters
+        constant = -0.5 * (mean / sd) ** 2 - jnp.log(sd) - 0.5 * np.log(2 * np.pi)
+        return rows.with_parameters(jnp.stack([constant, mean / sd**2, -0.5 / sd**2], -1))
 
     def counted(states, x):
         return jax.ops.segment_sum(states, x.ravel(), 30)
@@ -111,7 +116,10 @@ def bayeslab(dtype):
         columns = jnp.concatenate([constant[:, None], linear, -precision.reshape(len(means), -1) / 2], 1)
         return products(x) @ columns.T
 
-    result = {name: cells(normal, powers, start, moves, (mean, sd), x) for name, x in series.items()}
+    result = {}
+    for name, x in series.items():
+        laid = jax.jit(ProductEvidence.of)(np.stack([np.ones_like(x), x, x**2], -1), np.zeros((4, 3), dtype))
+        result[name] = cells(normal, lambda sums, _: sums, start, moves, (mean, sd), laid)
     both = means.astype(dtype), covariances.astype(dtype)
     expected = lambda states, x: states.T @ products(x)  # noqa: E731
     result[PLANE] = cells(multivariate, expected, start, moves, both, points)

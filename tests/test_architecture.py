@@ -33,6 +33,8 @@ ORDER = (
         "solvers",
         "distributions.gaussian_process",
         "distributions.markov_recursions",
+        "distributions.markov_rows",
+        "distributions.markov_tiles",
         "distributions.markov_lanes",
         "distributions.markov_parallel",
         "distributions.markov_paths",

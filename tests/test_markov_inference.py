@@ -20,7 +20,7 @@ from bayeslab.distributions import (
     markov_parallel,
 )
 from bayeslab.distributions import markov_recursions as steps
-from bayeslab.distributions.markov_lanes import lanes_of
+from bayeslab.distributions.markov_tiles import lanes_of
 
 RNG = np.random.default_rng(0)
 
@@ -59,13 +59,13 @@ every_case = pytest.mark.parametrize("name", CASES)
 def test_lanes_are_steps(name: str) -> None:
     one = CASES[name]
     expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
-    found = jax.jit(lambda *one: markov_lanes.counts(lanes_of(*one)))(*one)
+    found = jax.jit(lambda *one: markov_lanes.counts(lanes_of(*one), markov_lanes.EVERY_STATE))(*one)
     value, kept = jax.jit(lambda *one: markov_lanes.log_marginal(lanes_of(*one)))(*one)
     assert bool(kept)
     assert bool(found.kept)
     for log_marginal in (value, found.log_marginal):
         np.testing.assert_allclose(log_marginal, expected, rtol=1e-12)
-    np.testing.assert_allclose(found.states, states, atol=1e-11)
+    np.testing.assert_allclose(found.visits, states, atol=1e-11)
     np.testing.assert_allclose(found.moves, moves, rtol=1e-10)
     np.testing.assert_allclose(found.first, first, rtol=1e-10)
     np.testing.assert_array_equal(jax.jit(markov_inference.best_path)(*one), steps.best_path(*one))
@@ -112,7 +112,7 @@ def test_numbers_out_of_range_are_found_step_by_step() -> None:
     chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
     unlikely = np.tile([-300.0, -200.0, 0.0], (100, 1))
     one = chain.initial_probs, chain.transition_probs, jnp.asarray(unlikely), None
-    assert not bool(markov_lanes.counts(lanes_of(*one)).kept)
+    assert not bool(markov_lanes.counts(lanes_of(*one), markov_lanes.EVERY_STATE).kept)
     np.testing.assert_allclose(chain.log_marginal(unlikely), -300.0 * 100, rtol=1e-12)
     np.testing.assert_allclose(chain.smoothed(unlikely)[:, 0], 1.0)
     np.testing.assert_array_equal(chain.most_probable_path(unlikely), 0)

@@ -6,6 +6,7 @@ from bayeslab.distributions.gaussian_process import GaussianProcess
 from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov_chain import MarkovChain
+from bayeslab.distributions.markov_rows import ProductEvidence
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "MarkovChain",
     "PaddedCategorical",
     "PaddedDirichlet",
+    "ProductEvidence",
     "Wishart",
     "WishartCholesky",
 ]

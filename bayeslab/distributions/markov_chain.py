@@ -20,6 +20,7 @@ from numpyro.distributions.util import validate_sample
 
 import bayeslab.distributions.markov_inference as inference
 from bayeslab.distributions.markov_recursions import Moving, log
+from bayeslab.distributions.markov_rows import Evidence, ProductEvidence
 
 
 class MarkovChain(Distribution):
@@ -127,34 +128,35 @@ class MarkovChain(Distribution):
         moves = inference.expected_moves(states, self.transition_probs, self._moving)
         return states[..., 0, :], moves.sum(-3, keepdims=True) if shared else moves
 
-    def condition(self, log_likelihood: ArrayLike) -> "MarkovChain":
+    def condition(self, log_likelihood: ArrayLike | ProductEvidence) -> "MarkovChain":
         """The chain given evidence, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
 
         log_likelihood: ``(*batch, num_steps, K)``, -inf where a state is impossible; its batch may extend the chain's.
+            A `ProductEvidence` is one that is not written out.
         What the evidence leaves without any mass, a row or the whole chain, stays as it was.
         """
         return _ConditionedMarkovChain(self, log_likelihood)
 
-    def log_marginal(self, log_likelihood: ArrayLike) -> Array:
+    def log_marginal(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
         """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``; -inf if impossible.
 
         log_likelihood: as for `condition`.
         """
         return inference.log_marginal(*self._arguments(log_likelihood))
 
-    def predicted(self, log_likelihood: ArrayLike) -> Array:
+    def predicted(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
         """p(z_t | evidence before step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.predicted(*self._arguments(log_likelihood))
 
-    def filtered(self, log_likelihood: ArrayLike) -> Array:
+    def filtered(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
         """p(z_t | evidence up to step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.filtered(*self._arguments(log_likelihood))
 
-    def smoothed(self, log_likelihood: ArrayLike) -> Array:
+    def smoothed(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
         """p(z_t | all evidence), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.smoothed(*self._arguments(log_likelihood))
 
-    def most_probable_path(self, log_likelihood: ArrayLike) -> Array:
+    def most_probable_path(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
         """The mode of `condition`, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
         return inference.best_path(*self._arguments(log_likelihood))
 
@@ -166,15 +168,18 @@ class MarkovChain(Distribution):
     def _nothing(self) -> Array:
         return jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
 
-    def _arguments(self, log_likelihood: ArrayLike) -> tuple[Array, Array, Array, Moving]:
-        evidence = jnp.asarray(log_likelihood)
+    def _arguments(self, log_likelihood: ArrayLike | ProductEvidence) -> tuple[Array, Array, Evidence, Moving]:
+        evidence = log_likelihood if isinstance(log_likelihood, ProductEvidence) else jnp.asarray(log_likelihood)
         event = (self.num_steps, self.num_states)
         if evidence.shape[-2:] != event:
             expected = ", ".join(map(str, (*self.batch_shape, *event)))
             raise ValueError(f"log_likelihood has shape {evidence.shape}; expected ({expected})")
         batch = _broadcast(self.batch_shape, evidence.shape[:-2], "the chain and log_likelihood")
-        dtype = jnp.result_type(self.initial_probs, evidence)
-        evidence = jnp.broadcast_to(evidence, (*batch, *event)).astype(dtype)
+        dtype = jnp.result_type(self.initial_probs, evidence.dtype)
+        if isinstance(evidence, ProductEvidence):
+            evidence = evidence.spread(batch, dtype)
+        else:
+            evidence = jnp.broadcast_to(evidence, (*batch, *event)).astype(dtype)
         return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), evidence, self._moving
 
 
@@ -183,33 +188,40 @@ class _ConditionedMarkovChain(MarkovChain):
 
     pytree_data_fields = ("_given", "_found")
 
-    def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike):
+    def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike | ProductEvidence):
         initial, transition, evidence, moving = prior._arguments(log_likelihood)
         batch = evidence.shape[:-2]
         initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
         transition = jnp.broadcast_to(transition, (*batch, *transition.shape[-3:]))
         self._given = initial, transition, evidence
-        self._found: tuple[Array, Array] | None = None
+        self._found: inference.Counts | None = None
         initial, transition = inference.conditioned(initial, transition, evidence, moving)
         super().__init__(
             initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
         )
 
     def marginals(self) -> Array:
-        return self._averages()[0]
+        *chain, evidence = self._given
+        if isinstance(evidence, ProductEvidence):
+            return inference.expected(*chain, evidence.array(), self._moving)[2]
+        return self._averages()[2]
+
+    def expected_rows(self) -> Array | None:
+        """Of evidence that is a product, the sums over steps of p(z_t = k) rows[t], ``(*batch, K, column)``."""
+        return self._averages()[2] if isinstance(self._given[2], ProductEvidence) else None
 
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         if not shared:
             return super()._expected(shared)
-        states, moves = self._averages()
-        return states[..., 0, :], moves.sum(-3, keepdims=True)
+        first, moves, _ = self._averages()
+        return first, moves.sum(-3, keepdims=True)
 
     def remembered(self) -> "_ConditionedMarkovChain":
         new = copy(self)
         new._found = self._averages()
         return new
 
-    def _averages(self) -> tuple[Array, Array]:
+    def _averages(self) -> inference.Counts:
         return inference.expected(*self._given, self._moving) if self._found is None else self._found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

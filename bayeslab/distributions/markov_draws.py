@@ -11,22 +11,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.enumerated import inverted
-from bayeslab.distributions.markov_lanes import (
-    UNROLLED,
-    Lanes,
-    Tile,
-    ahead,
-    barrier,
-    entering,
-    joined,
-    lanes_from,
-    picked,
-    ranged,
-    safe,
-    tiled,
-    transfers,
-    with_weights,
-)
+from bayeslab.distributions.markov_lanes import ahead, entering, lanes_from, picked, ranged, safe, transfers
+from bayeslab.distributions.markov_rows import UNROLLED
+from bayeslab.distributions.markov_tiles import Lanes, Tile, barrier, joined, tiled, with_weights
 
 
 def draw(lanes: Lanes, uniform: Array) -> tuple[Array, Array]:
@@ -36,10 +23,11 @@ def draw(lanes: Lanes, uniform: Array) -> tuple[Array, Array]:
     steps, number = lanes.shape[-1], len(initial)
     # At every step the number that draws the state before it; at the first the one that draws the last state of all.
     before = jnp.roll(jnp.broadcast_to(uniform, lanes.shape), 1, -1).reshape(number, steps)
-    before = jnp.pad(before, ((0, 0), (0, lanes.moves.size // number - steps))).reshape(lanes.moves.shape)
+    size = lanes.tile[0] * UNROLLED
+    before = jnp.pad(before, ((0, 0), (0, size * blocks - steps))).reshape(number * blocks, size)
     if blocks > 1:
         lanes = with_weights(lanes)
-        start, end, kept = _ends(initial, *transfers(lanes), before[:, 0, 0].reshape(number, blocks).T)
+        start, end, kept = _ends(initial, *transfers(lanes), before[:, 0].reshape(number, blocks).T)
         path, safely = _inside(lanes, start, before, end)
     else:
         path, safely = _inside(lanes, initial.T, before)
@@ -95,6 +83,5 @@ def _inside(lanes: Lanes, start: Array, uniform: Array, *end: Array) -> tuple[Ar
         (_, kept), path = lax.scan(back, (final, kept & safe(total)), (places, messages, uniform), reverse=True)
         return path.reshape(-1, tile.width), kept
 
-    number = len(lanes.evidence)
-    path, kept = map(joined, tiled(run, lanes, start, uniform.reshape(number, -1).T, *end))
+    path, kept = map(joined, tiled(run, lanes, start, uniform.T, *end))
     return path.T, kept

@@ -2,17 +2,18 @@
 
 On a CPU that is `markov_lanes` where it pays, and `markov_recursions` elsewhere and where numbers would leave their
 range; on an accelerator `markov_parallel`. All functions take initial (*batch, K), transition (*batch, 1 or T - 1,
-K, K), evidence (*batch, T, K), and moving (*batch, T - 1) or None.
+K, K), evidence (*batch, T, K), an array or a product, and moving (*batch, T - 1) or None.
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
+from jax.custom_derivatives import SymbolicZero
 
 import bayeslab.distributions.markov_draws as draws
 import bayeslab.distributions.markov_lanes as lanes
@@ -20,9 +21,12 @@ import bayeslab.distributions.markov_parallel as parallel
 import bayeslab.distributions.markov_paths as paths
 import bayeslab.distributions.markov_recursions as stepwise
 from bayeslab.distributions.markov_recursions import Moving, log
+from bayeslab.distributions.markov_rows import Evidence, ProductEvidence, array_of
+from bayeslab.distributions.markov_tiles import Lanes, lanes_of, pays
 
 Counts = tuple[Array, Array, Array]
-"""Derivatives of the log of the evidence with respect to initial probabilities, matrices and evidence."""
+"""Derivatives of the log of the evidence with respect to initial probabilities, matrices and evidence, or parameters of
+a product."""
 
 
 def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,13 +42,17 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
         lifted = [
             jax.tree.map(lambda x, own: x if own else x[None], *pair) for pair in zip(arguments, is_mapped, strict=True)
         ]
-        lifted[2] = jnp.broadcast_to(lifted[2], (size, *lifted[2].shape[1:]))
+        evidence = lifted[2]
+        if isinstance(evidence, ProductEvidence):
+            lifted[2] = evidence.spread((size, *evidence.batch[1:]), evidence.dtype)
+        else:
+            lifted[2] = jnp.broadcast_to(evidence, (size, *evidence.shape[1:]))
         found = mapped(*lifted)
         return found, jax.tree.map(lambda _: True, found)
 
     @wraps(function)
     @jax.jit
-    def call(initial: Array, transition: Array, evidence: Array, moving: Moving, *rows: Array) -> Any:
+    def call(initial: Array, transition: Array, evidence: Evidence, moving: Moving, *rows: Array) -> Any:
         batch = evidence.ndim - 2
 
         def lifted(x: Array, event: int) -> Array:
@@ -61,7 +69,7 @@ def _differentiated(fast: Callable[..., Any], plain: Callable[..., Any]) -> Call
     """The fast function with the derivatives of the plain one, which has the same values."""
 
     @jax.custom_jvp
-    def call(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Any:
+    def call(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Any:
         return fast(initial, transition, evidence, moving)
 
     @call.defjvp
@@ -73,33 +81,33 @@ def _differentiated(fast: Callable[..., Any], plain: Callable[..., Any]) -> Call
 
 
 @_batched
-def _evidence(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+def _evidence(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     def by_steps(evidence: Array) -> Array:
         return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
 
     if not in_lanes(transition, evidence):
-        return by_steps(evidence)
-    laid = lanes.lanes_of(initial, transition, evidence, moving)
+        return by_steps(array_of(evidence))
+    laid = lanes_of(initial, transition, evidence, moving)
     found, kept = lanes.log_marginal(laid)
-    return lax.cond(kept, lambda: found, lambda: by_steps(laid.given()))
+    return lax.cond(kept, lambda: found, lambda: by_steps(array_of(_given(evidence, laid))))
 
 
 @_batched
-def _fast_counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
+def _fast_counts(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Counts]:
     if not in_lanes(transition, evidence):
         return _stepwise_counts(initial, transition, evidence, moving)
-    laid = lanes.lanes_of(initial, transition, evidence, moving)
-    found = lanes.counts(laid)
+    laid = lanes_of(initial, transition, evidence, moving)
+    found = lanes.counts(laid, lanes.EXPECTED_ROWS if isinstance(evidence, ProductEvidence) else lanes.EVERY_STATE)
     return lax.cond(
         found.kept,
-        lambda: (found.log_marginal, (found.first, found.moves, found.states)),
-        lambda: _stepwise_counts(initial, transition, laid.given(), moving),
+        lambda: (found.log_marginal, (found.first, found.moves, found.visits)),
+        lambda: _stepwise_counts(initial, transition, _given(evidence, laid), moving),
     )
 
 
 @jax.jit
-def _stepwise_counts(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Counts]:
-    predicted, weight, log_scale = _recursions().forward(initial, transition, evidence, moving)
+def _stepwise_counts(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Counts]:
+    predicted, weight, log_scale = _recursions().forward(initial, transition, array_of(evidence), moving)
     ratio = _recursions().backward(transition, weight, moving)
     before, after = (predicted * weight)[..., :-1, :], ratio[..., 1:, :]
     if moving is not None:
@@ -108,7 +116,14 @@ def _stepwise_counts(initial: Array, transition: Array, evidence: Array, moving:
         moves = jnp.einsum("...ti,...tj->...ij", before, after, precision="highest")[..., None, :, :]
     else:
         moves = before[..., :, None] * after[..., None, :]
-    return log_scale.sum(-1), (ratio[..., 0, :], moves, predicted * ratio)
+    return log_scale.sum(-1), (ratio[..., 0, :], moves, _visits(evidence, predicted * ratio))
+
+
+def _visits(evidence: Evidence, states: Array) -> Array:
+    """What derivatives with respect to the evidence are, from p(z_t | all evidence)."""
+    if not isinstance(evidence, ProductEvidence):
+        return states
+    return jnp.einsum("...tk,...tc->...kc", states, evidence.rows.array(), precision="highest")
 
 
 _counts = _differentiated(_fast_counts, _stepwise_counts)
@@ -116,45 +131,79 @@ _counts = _differentiated(_fast_counts, _stepwise_counts)
 
 
 @jax.custom_jvp
-def log_marginal(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+def log_marginal(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """The log of the sum over paths of the chain times the evidence."""
     return _evidence(initial, transition, evidence, moving)
 
 
-@log_marginal.defjvp
+@partial(log_marginal.defjvp, symbolic_zeros=True)
 def _log_marginal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
     """Fisher's identity: derivatives are expected counts, cheaper than through the recursion and finite at zeros."""
-    value, (first, moves, states) = _counts(*primals)
-    from_initial = (first * tangents[0]).sum(-1)
-    from_transition = (moves * tangents[1]).sum((-3, -2, -1))
-    return value, from_initial + from_transition + (states * tangents[2]).sum((-2, -1))
+    *chain, evidence, moving = primals
+    *changes, change, _ = tangents
+    if isinstance(evidence, ProductEvidence):
+        if not _is_zero(change.rows.laid):
+            changed = jax.tree.map(_full, (*changes, change), is_leaf=_is_zero)
+            return jax.jvp(
+                lambda *given: log_marginal(*given[:2], given[2].array(), moving), (*chain, evidence), changed
+            )
+        change = change.parameters
+    value, (first, moves, visits) = _counts(*primals)
+    parts = (first, changes[0], -1), (moves, changes[1], (-3, -2, -1)), (visits, change, (-2, -1))
+    slopes = ((count * change).sum(axes) for count, change, axes in parts if not _is_zero(change))
+    return value, sum(slopes, jnp.zeros_like(value))
 
 
-def smoothed(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    """p(z_t | all evidence)."""
-    return _counts(initial, transition, evidence, moving)[1][2]
+def _is_zero(tangent: Any) -> bool:
+    return isinstance(tangent, SymbolicZero)
+
+
+def _full(tangent: Any) -> Array:
+    return jnp.zeros(tangent.shape, tangent.dtype) if _is_zero(tangent) else tangent
 
 
 @_batched
-def _fast_expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
-    value, (_, moves, states) = _fast_counts(initial, transition, evidence, moving)
+def _fast_states(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+    if not in_lanes(transition, evidence):
+        return _stepwise_states(initial, transition, evidence, moving)
+    laid = lanes_of(initial, transition, evidence, moving)
+    found = lanes.counts(laid, lanes.EVERY_STATE)
+    return lax.cond(
+        found.kept, lambda: found.visits, lambda: _stepwise_states(initial, transition, _given(evidence, laid), moving)
+    )
+
+
+def _stepwise_states(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+    return _stepwise_counts(initial, transition, array_of(evidence), moving)[1][2]
+
+
+smoothed = _differentiated(_fast_states, _stepwise_states)
+"""p(z_t | all evidence)."""
+
+
+@_batched
+def _fast_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Counts:
+    value, (first, moves, visits) = _fast_counts(initial, transition, evidence, moving)
     return lax.cond(
         jnp.isfinite(value).all(),
-        lambda: (states, moves * transition),
+        lambda: (first * initial, moves * transition, visits),
         lambda: _stepwise_expected(initial, transition, evidence, moving),
     )
 
 
 @jax.jit
-def _stepwise_expected(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+def _stepwise_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Counts:
     first, matrices = conditioned(initial, transition, evidence, moving)
-    states = predicted(first, matrices, jnp.zeros_like(evidence), moving)
+    nothing = jnp.zeros((*first.shape[:-1], *evidence.shape[-2:]), first.dtype)
+    states = predicted(first, matrices, nothing, moving)
     moves = expected_moves(states, matrices, moving)
-    return states, moves.sum(-3, keepdims=True) if transition.shape[-3] == 1 else moves
+    moves = moves.sum(-3, keepdims=True) if transition.shape[-3] == 1 else moves
+    return states[..., 0, :], moves, _visits(evidence, states)
 
 
 expected = _differentiated(_fast_expected, _stepwise_expected)
-"""Of the conditioned chain: p(z_t | all evidence), and its expected moves on the axis of steps of `transition`."""
+"""Of the conditioned chain: p(z_1 | all evidence), its expected moves on the axis of steps of `transition`, and
+p(z_t | all evidence), or expected rows of a product."""
 
 
 def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
@@ -164,58 +213,63 @@ def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
 
 
 @jax.jit
-def predicted(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+def predicted(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """p(z_t | evidence before t)."""
-    return _recursions().forward(initial, transition, evidence, moving)[0]
+    return _recursions().forward(initial, transition, array_of(evidence), moving)[0]
 
 
 @jax.jit
-def filtered(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+def filtered(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """p(z_t | evidence up to t)."""
-    predicted, weight, _ = _recursions().forward(initial, transition, evidence, moving)
+    predicted, weight, _ = _recursions().forward(initial, transition, array_of(evidence), moving)
     return predicted * weight
 
 
 @jax.jit
-def conditioned(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array]:
+def conditioned(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Array]:
     """Initial probabilities and matrices, one a move, given all evidence."""
-    _, weight, _ = _recursions().forward(initial, transition, evidence, moving)
+    _, weight, _ = _recursions().forward(initial, transition, array_of(evidence), moving)
     ratio = _recursions().backward(transition, weight, moving)
     return _tilt(initial, ratio[..., 0, :]), _tilt(transition, ratio[..., 1:, None, :])
 
 
 @jax.jit
-def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+def best_path(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """The most probable path given all evidence."""
     if not in_lanes(transition, evidence):
-        return stepwise.best_path(initial, transition, evidence, moving)
-    return paths.best_path(lanes.lanes_of(log(initial), log(transition), evidence, moving))
+        return stepwise.best_path(initial, transition, array_of(evidence), moving)
+    return paths.best_path(lanes_of(log(initial), log(transition), evidence, moving))
 
 
 draw = jax.jit(stepwise.draw)
 
 
 @_batched
-def conditioned_draw(initial: Array, transition: Array, evidence: Array, moving: Moving, uniform: Array) -> Array:
+def conditioned_draw(initial: Array, transition: Array, evidence: Evidence, moving: Moving, uniform: Array) -> Array:
     """A path (*batch, T) given all evidence, by inverse cumulative distributions at uniform (*batch, T), in lanes."""
 
-    laid = lanes.lanes_of(initial, transition, evidence, moving)
+    laid = lanes_of(initial, transition, evidence, moving)
 
     def by_steps() -> Array:
         rows = jnp.moveaxis(jnp.broadcast_to(uniform, laid.shape), -1, 0)
-        initial_probs, matrices = conditioned(initial, transition, laid.given(), moving)
+        initial_probs, matrices = conditioned(initial, transition, _given(evidence, laid), moving)
         return stepwise.draw(initial_probs, matrices, moving, rows)
 
     found, kept = draws.draw(laid, uniform)
     return lax.cond(kept, lambda: found, by_steps)
 
 
+def _given(evidence: Evidence, laid: Lanes) -> Evidence:
+    """The evidence again; an array from its lanes, so that it is in memory once."""
+    return evidence if isinstance(evidence, ProductEvidence) else laid.array()
+
+
 def _recursions() -> Any:
     return stepwise if jax.default_backend() == "cpu" else parallel
 
 
-def in_lanes(transition: Array, evidence: Array) -> bool:
-    return jax.default_backend() == "cpu" and lanes.pays(evidence.shape, transition.shape)
+def in_lanes(transition: Array, evidence: Evidence) -> bool:
+    return jax.default_backend() == "cpu" and pays(evidence.shape, transition.shape)
 
 
 def _tilt(probs: Array, ratio: Array) -> Array:

@@ -14,75 +14,26 @@ Steps that do not move leave a message as it is: the first step of a sequence, a
 
 from collections.abc import Callable
 from functools import reduce
-from math import log, log2, prod
+from math import log
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from bayeslab.distributions.markov_recursions import Moving
-
-UNROLLED = 4
-"""Steps between two looks at the range."""
-TILE = 64
-"""Lanes that advance together, at most: what they need stays in the nearest cache."""
-VECTOR = 8  # of which their number is a multiple
-ENOUGH = 16
-"""Sequences that are enough lanes, so that blocks would only add work."""
-STATES = 12
-"""The most states for which the work of the first pass, K times that of the others, pays."""
-STEPS = 64
-"""The fewest steps for which anything of this pays."""
-
-FARTHEST = 2**28
-"""The largest exponent of two, of which some fit into an integer."""
-
-barrier = lax.optimization_barrier  # keeps a step one piece of vector code, instead of several computed again and again
-
-
-class Lanes(NamedTuple):
-    """A batch of sequences as lanes, sequence by sequence and block by block.
-
-    initial: (N, K). blocks: of a sequence. shape: (*batch, T).
-    transition: (K, K, lane), or 1 for all. evidence: (lane, chunk, step, K). moves: into a step, (lane, chunk, step).
-    weights: what `_weights` makes of the evidence, if several passes look for it, (tile, chunk, step, K, lane) and
-    exponents (tile, chunk, lane).
-    """
-
-    initial: Array
-    blocks: int
-    shape: tuple[int, ...]
-    transition: Array
-    evidence: Array
-    moves: Array
-    weights: tuple[Array, Array] | None = None
-
-    def unpadded(self, values: Array) -> Array:
-        """(*batch, T, ...) of values (lane, step, ...)."""
-        inner = values.shape[2:]
-        return values.reshape(len(self.initial), -1, *inner)[:, : self.shape[-1]].reshape(*self.shape, *inner)
-
-    def given(self) -> Array:
-        """The evidence again, (*batch, T, K)."""
-        number, chunks, steps, states = self.evidence.shape
-        return self.unpadded(self.evidence.reshape(number, chunks * steps, states))
+from bayeslab.distributions.markov_rows import UNROLLED
+from bayeslab.distributions.markov_tiles import FARTHEST, Lanes, Tile, barrier, joined, tiled, with_weights
 
 
 class Counts(NamedTuple):
     """Expected counts given all evidence: of first states over their prior (N, K), of moves over their probabilities
-    (N, K, K), of states at every step (N, T, K); the log of the evidence (N,); whether all numbers kept their range."""
+    (N, K, K), of `Visits`; the log of the evidence (N,); whether all numbers kept their range."""
 
     log_marginal: Array
     first: Array
     moves: Array
-    states: Array
+    visits: Array
     kept: Array
-
-
-def pays(evidence: tuple[int, ...], transition: tuple[int, ...]) -> bool:
-    """Whether arrays of these shapes are worth cutting into lanes: one matrix for all steps, and enough of them."""
-    return transition[-3] == 1 and evidence[-1] <= STATES and evidence[-2] >= STEPS
 
 
 def log_marginal(lanes: Lanes) -> tuple[Array, Array]:
@@ -95,7 +46,19 @@ def log_marginal(lanes: Lanes) -> tuple[Array, Array]:
     return found.reshape(lanes.shape[:-1]), kept
 
 
-def counts(lanes: Lanes) -> Counts:
+class Visits(NamedTuple):
+    """What is kept of the probabilities of states at every step.
+
+    start: tile -> what there is before any. add: (what there is, tile, chunk, probabilities (step, K, lane)) -> more of
+    it. end: (lanes, that of all tiles) -> the result.
+    """
+
+    start: Callable[[Tile], Array]
+    add: Callable[[Array, Tile, Array, Array], Array]
+    end: Callable[[Lanes, Array], Array]
+
+
+def counts(lanes: Lanes, visits: Visits) -> Counts:
     """The evidence and its derivatives, see `Counts`."""
     lanes = with_weights(lanes)
     initial, blocks, batch = lanes.initial, lanes.blocks, lanes.shape[:-1]
@@ -107,102 +70,13 @@ def counts(lanes: Lanes) -> Counts:
         messages, last, exponent, kept = entering(initial, *matrices)
         found, kept = _log(_sum(last), exponent), kept.all()
         start, end = lanes_from(messages), lanes_from(_leaving(*matrices))
-    moved, visited, back, within, safely = _inside(lanes, start, end)
+    moved, visited, back, within, safely = _inside(lanes, visits, start, end)
     first = back.reshape(states, number, blocks)[..., 0].T
     first = first / (initial * first).sum(-1, keepdims=True)
     moved = moved.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
     shaped = first.reshape(*batch, states), moved.reshape(*batch, 1, states, states)
     found = found if blocks > 1 else within
-    return Counts(found.reshape(batch), *shaped, lanes.unpadded(visited), kept & safely)
-
-
-def lanes_of(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Lanes:
-    *batch, steps, states = evidence.shape
-    number = prod(batch)
-    blocks = 1 if number >= ENOUGH else 1 << round(log2(steps) / 2)
-    chunks = -(-steps // (blocks * UNROLLED))
-    padding = blocks * chunks * UNROLLED - steps
-    evidence = jnp.pad(evidence.reshape(number, steps, states), ((0, 0), (0, padding), (0, 0)))
-    moves = jnp.broadcast_to(True if moving is None else moving, (*batch, steps - 1)).reshape(number, steps - 1)
-    moves = jnp.pad(moves, ((0, 0), (1, padding)))
-    matrix = transition.reshape(-1, states, states)
-    if len(matrix) > 1:
-        matrix = jnp.broadcast_to(transition, (*batch, 1, states, states)).reshape(number, states, states)
-        matrix = jnp.repeat(matrix, blocks, 0)
-    return Lanes(
-        jnp.broadcast_to(initial, (*batch, states)).reshape(number, states),
-        blocks,
-        (*batch, steps),
-        matrix.transpose(1, 2, 0),
-        barrier(evidence.reshape(number * blocks, chunks, UNROLLED, states)),  # in memory once, whoever looks for it
-        moves.reshape(number * blocks, chunks, UNROLLED),
-    )
-
-
-class Tile(NamedTuple):
-    """Lanes that advance together. transition: (K, K, lane), or 1 for all. number: of chunks.
-
-    at: chunk -> evidence (step, K, lane).
-    moves: chunk -> whether to move into a step (step, lane).
-    weights: chunk -> see `_weights`.
-    """
-
-    transition: Array
-    width: int
-    number: int
-    at: Callable[[Array], Array]
-    moves: Callable[[Array], Array]
-    weights: Callable[[Array], tuple[Array, Array]]
-
-
-def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
-    """function(tile, *more), a tile after the other, (tile, ...). Lanes are the last axis of `more`."""
-    number, chunks, _, states = lanes.evidence.shape
-    width = max((some for some in range(VECTOR, TILE + 1, VECTOR) if number % some == 0), default=number)
-
-    def one(place: Array) -> Any:
-        def at(chunk: Array) -> Array:
-            evidence = lax.dynamic_slice(lanes.evidence, (place, chunk, 0, 0), (width, 1, UNROLLED, states))
-            return evidence.reshape(width, -1).T.reshape(UNROLLED, states, width)
-
-        def moves(chunk: Array) -> Array:
-            return lax.dynamic_slice(lanes.moves, (place, chunk, 0), (width, 1, UNROLLED))[:, 0].T
-
-        def weights(chunk: Array) -> tuple[Array, Array]:
-            if lanes.weights is None:
-                return _weights(at(chunk))
-            weight, exponent = lanes.weights
-            return weight[place // width, chunk], exponent[place // width, chunk]
-
-        def cut(x: Array) -> Array:
-            return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, place, width, -1)
-
-        return function(Tile(cut(lanes.transition), width, chunks, at, moves, weights), *map(cut, more))
-
-    return lax.map(one, jnp.arange(0, number, width))
-
-
-def with_weights(lanes: Lanes) -> Lanes:
-    """Lanes whose weights are found once, for several passes."""
-
-    def run(tile: Tile) -> tuple[Array, Array]:
-        return lax.map(tile.weights, jnp.arange(tile.number))
-
-    return lanes._replace(weights=tiled(run, lanes))
-
-
-def joined(x: Array) -> Array:
-    """The lanes of all tiles (tile, ..., lane) on one axis, the last."""
-    return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
-
-
-def _weights(evidence: Array) -> tuple[Array, Array]:
-    """exp(evidence) over a power of two that its largest state has, and the exponents, added up over the steps."""
-    peak = evidence.max(1)
-    exponent = jnp.round(peak / log(2))
-    exponent = jnp.where(jnp.isfinite(exponent), exponent, 0.0)
-    weight = jnp.exp(evidence - (exponent * log(2))[:, None])
-    return barrier(weight), jnp.clip(exponent.sum(0), -FARTHEST, FARTHEST).astype(jnp.int32)
+    return Counts(found.reshape(batch), *shaped, visits.end(lanes, visited), kept & safely)
 
 
 def _power(x: Array) -> tuple[Array, Array]:
@@ -231,7 +105,7 @@ def _times(message: Array, matrix: Array) -> Array:
 def transfers(lanes: Lanes) -> tuple[Array, Array, Array]:
     """What a block does to a message that enters it: (block, K, K, N), exponents of rows (block, K, N), whether all
     is kept."""
-    states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
+    states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
     def run(tile: Tile) -> tuple[Array, Array, Array]:
         def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -321,13 +195,13 @@ def ahead(tile: Tile, place: Array, message: Array, exponent: Array) -> tuple[li
     return after, message * scale, exponent, safe(top) & near(exponent)
 
 
-def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
+def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Array, ...]:
     """Both recursions inside of all lanes, given what enters them at both ends (K, lane).
 
-    Expected moves over their probabilities (K, K, lane), states (lane, step, K), the message that leaves at the
+    Expected moves over their probabilities (K, K, lane), visits (tile, ...), the message that leaves at the
     beginning (K, lane), the log of the evidence of lanes that are whole sequences, and whether all is kept.
     """
-    states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
+    states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
     def run(tile: Tile, start: Array, end: Array) -> tuple[Array, ...]:
         backwards = tile.transition.transpose(1, 0, 2)
@@ -338,7 +212,7 @@ def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
             return (message, exponent, kept & safely), before
 
         def back(carry: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[Any, None]:
-            (message, moved, kept, states), (place, before) = carry, given
+            (message, moved, kept, visited), (place, before) = carry, given
             at = [before, *ahead(tile, place, before, jnp.int32(0))[0]]  # again: less than to write and read them
             weight, moves, found = tile.weights(place)[0], tile.moves(place), []
             for u in reversed(range(UNROLLED)):
@@ -350,21 +224,55 @@ def _inside(lanes: Lanes, start: Array, end: Array) -> tuple[Array, ...]:
                 moved = moved + jnp.where(moves[u], at[u] * each, 0.0)[:, None] * weighed[None]
                 message = barrier(jnp.where(moves[u], _times(weighed, backwards), weighed))
             top = message.max(0)
-            visited = jnp.stack(found[::-1]).reshape(-1, tile.width).T
-            states = lax.dynamic_update_slice(states, visited[:, None], (0, place, 0))
-            return (message * _power(top)[0], moved, kept & safe(top), states), None
+            visited = visits.add(visited, tile, place, jnp.stack(found[::-1]))
+            return (message * _power(top)[0], moved, kept & safe(top), visited), None
 
         yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
         carry = start, jnp.zeros(tile.width, jnp.int32), yes
         (last, exponent, kept), stored = lax.scan(forth, carry, places)
         none = jnp.zeros((states, states, tile.width), dtype)
-        nowhere = jnp.zeros((tile.width, tile.number, UNROLLED * states), dtype)
-        (message, moved, safely, visited), _ = lax.scan(back, (end, none, yes, nowhere), (places, stored), reverse=True)
+        begin = end, none, yes, visits.start(tile)
+        (message, moved, safely, visited), _ = lax.scan(back, begin, (places, stored), reverse=True)
         return moved, message, _log(last.sum(0), exponent), kept & safely, visited
 
     *rest, visited = tiled(run, lanes, start, end)
     moved, message, found, kept = map(joined, rest)
-    return moved, visited.reshape(len(lanes.evidence), -1, states), message, found, kept.all()
+    return moved, visited, message, found, kept.all()
+
+
+def _every_state() -> Visits:
+    def start(tile: Tile) -> Array:
+        return jnp.zeros((tile.width, tile.number, UNROLLED * len(tile.transition)), tile.transition.dtype)
+
+    def add(so_far: Array, tile: Tile, place: Array, probs: Array) -> Array:
+        return lax.dynamic_update_slice(so_far, probs.reshape(-1, tile.width).T[:, None], (0, place, 0))
+
+    def end(lanes: Lanes, visited: Array) -> Array:
+        return lanes.unpadded(visited.reshape(lanes.moving.shape[-1], -1, lanes.initial.shape[-1]))
+
+    return Visits(start, add, end)
+
+
+def _expected_rows() -> Visits:
+    def start(tile: Tile) -> Array:
+        return jnp.zeros((len(tile.transition), tile.rows(jnp.int32(0)).shape[1], tile.width), tile.transition.dtype)
+
+    def add(so_far: Array, tile: Tile, place: Array, probs: Array) -> Array:
+        rows = tile.rows(place)
+        return so_far + sum((probs[u, :, None] * rows[u] for u in range(1, UNROLLED)), probs[0, :, None] * rows[0])
+
+    def end(lanes: Lanes, visited: Array) -> Array:
+        found = joined(visited)
+        found = found.reshape(*found.shape[:2], -1, lanes.blocks).sum(-1)
+        return jnp.moveaxis(found, -1, 0).reshape(*lanes.shape[:-1], *found.shape[:2])
+
+    return Visits(start, add, end)
+
+
+EVERY_STATE = _every_state()
+"""p(z_t | all evidence), (*batch, T, K)."""
+EXPECTED_ROWS = _expected_rows()
+"""Added up over rows of a product, each times its probability, (*batch, K, column)."""
 
 
 def picked(values: Array, state: Array) -> Array:

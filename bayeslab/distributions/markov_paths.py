@@ -9,7 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.distributions.markov_lanes import UNROLLED, Lanes, Tile, barrier, joined, picked, tiled
+from bayeslab.distributions.markov_lanes import picked
+from bayeslab.distributions.markov_rows import UNROLLED
+from bayeslab.distributions.markov_tiles import Lanes, Tile, barrier, joined, tiled
 
 
 def best_path(lanes: Lanes) -> Array:
@@ -26,7 +28,7 @@ def best_path(lanes: Lanes) -> Array:
 
 def _transfers(lanes: Lanes, blocks: int) -> Array:
     """The log probability of the best path through a block, from the state before it to its last, (block, N, K, K)."""
-    states, dtype = lanes.evidence.shape[-1], lanes.evidence.dtype
+    states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
     def run(tile: Tile) -> Array:
         def chunk(place: Array, matrix: Array) -> Array:
@@ -59,7 +61,7 @@ def _entering(initial: Array, matrix: Array) -> Array:
 def _inside(lanes: Lanes, start: Array) -> tuple[Array, Array, Array]:
     """Log probabilities at the end of every lane (K, lane), the state before the lane that each of its last states
     comes from (K, lane), and the best state before every state, (tile, chunk, step, K, lane)."""
-    states = lanes.evidence.shape[-1]
+    states = lanes.initial.shape[-1]
 
     def run(tile: Tile, start: Array) -> tuple[Array, Array, Array]:
         stay = jnp.broadcast_to(jnp.arange(states, dtype=jnp.int32)[:, None], (states, tile.width))
@@ -111,7 +113,7 @@ def _back(lanes: Lanes, ends: Array, pointers: Array) -> Array:
 
         return lax.scan(chunk, *at, reverse=True)[1].reshape(-1, width).T
 
-    return lax.map(run, (ends.reshape(-1, width), pointers)).reshape(len(lanes.evidence), -1)
+    return lax.map(run, (ends.reshape(-1, width), pointers)).reshape(lanes.moving.shape[-1], -1)
 
 
 def _finite(x: Array) -> Array:
