@@ -96,7 +96,7 @@ def bayeslab(dtype):
     )
 
     def normal(parameters, rows):
-        """rows: (1, x, x^2), laid out before, as fits do."""
+        """rows: (1, x, x^2), laid out once for a series, before the clock starts."""
         mean, sd = parameters
         constant = -0.5 * (mean / sd) ** 2 - jnp.log(sd) - 0.5 * np.log(2 * np.pi)
         return rows.with_parameters(jnp.stack([constant, mean / sd**2, -0.5 / sd**2], -1))
