@@ -49,7 +49,10 @@ CASES = {
     "one state": case((), 200, 1),
     "short": case((2,), 7, 3),
 }
-every_case = pytest.mark.parametrize("name", CASES)
+FEW = ("one long", "of different length, with their own parameters", "the same rows for some")
+every_case = pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in CASES]
+)
 
 
 def chain_of(initial: Any, transition: Any, one: Case) -> MarkovChain:
@@ -82,7 +85,7 @@ def test_values_and_derivatives_are_those_of_an_array(name: str) -> None:
     require_equal(*both, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["one long", "of different length, with their own parameters"])
+@pytest.mark.parametrize("name", [FEW[1], pytest.param(FEW[0], marks=pytest.mark.slow)])
 def test_second_derivatives_are_those_of_an_array(name: str) -> None:
     one = CASES[name]
 
@@ -97,7 +100,7 @@ def test_second_derivatives_are_those_of_an_array(name: str) -> None:
     require_equal(*map(curved, WAYS), rtol=1e-9, atol=1e-8)
 
 
-@every_case
+@pytest.mark.parametrize("name", [FEW[1], *(pytest.param(n, marks=pytest.mark.slow) for n in CASES if n != FEW[1])])
 def test_what_it_says_of_states_is_that_of_an_array(name: str) -> None:
     one = CASES[name]
     chain = chain_of(one.initial, one.transition, one)
@@ -122,7 +125,7 @@ def test_expected_rows_are_sums_over_smoothed_states(name: str) -> None:
     require_equal(q.expected_rows(), expected)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("lead", [3, 20])
+@pytest.mark.parametrize("lead", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_rows_are_shared_by_what_is_mapped(lead: int) -> None:
     """Several chains, and several data sets, laid out before they are mapped, or while."""
     one = case((), 300, 3)
