@@ -107,8 +107,8 @@ def in_blocks(word: Array, present: Array | None, document: Array, shape: Tokens
 
     order = jnp.argsort(word)
     word, document = word[order], document[order]
-    before = jnp.arange(len(word)) - (jnp.cumsum(number) - number)[jnp.minimum(word, shape.alleles - 1)]
     mine = jnp.minimum(word, shape.alleles - 1)
+    before = jnp.arange(len(word)) - (jnp.cumsum(number) - number)[mine]
     piece, inside = jnp.divmod(before, longest)
     at = jnp.where(alone[mine], of_piece[first_piece[mine] + piece], few * lanes + rank[mine] - apart)
     row, lane = jnp.divmod(at, lanes)
@@ -147,7 +147,7 @@ def drawn_in_blocks(
 
     key: (2,). shares: (document, topic). concentration: of topics, (topic, 1, word).
     """
-    few = sizes(shape).rows[0]
+    few = len(blocks.piece)
     of_masses, of_origins = jax.random.split(key)
     tables = concentration[:, 0], origins.counts.alleles[:, 0]
     prior, number = (_at_words(table, blocks.words, 0.0) for table in tables)
@@ -199,7 +199,7 @@ def _swept(
                 here, number = (lax.optimization_barrier(one - left) for one in (here, number))
                 factor = mass * jnp.where(single, 1.0, (here + mine) / (number + prior))
                 uniform, _ = uniforms(key, jnp.broadcast_to((first + u).astype(jnp.uint32), lane.shape), lane)
-                share = (mine.at[documents[u]].get(mode=INSIDE) for mine in table)
+                share = (column.at[documents[u]].get(mode=INSIDE) for column in table)
                 origin = chosen(uniform, [one * other for one, other in zip(share, factor, strict=True)])
                 joined = ((origin == topic) & real).astype(jnp.float32)
                 here, number = here + joined, number + jnp.where(single, 0.0, joined)
