@@ -24,7 +24,7 @@ from numpyro.distributions import Distribution
 
 from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
-from bayeslab.labels import SMALLEST, Labelled, candidates, residual, weights_of_columns
+from bayeslab.labels import Labelled, Sums, candidates, columns_of, residual, sums_of_columns
 from bayeslab.points import Point, further, points, usual
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import LOOSE, Found, find_all, rules_of, spread, widened
@@ -102,34 +102,33 @@ def _proven(bound: Bound, groups: tuple[Group, ...], rules: tuple[Rule, ...]) ->
 
 
 def _labelled(bound: Bound, tried: Sequence[Labelled], rules: dict[str, Rule]) -> tuple[Labelled, ...]:
-    """Those of which the rows have statistics, one for every term, with the columns that are not zero."""
+    """Those of which the rows have statistics, one for every term, with the columns that are there."""
     passed: dict[str, Labelled] = {}
     if tried:
         laws = [_labelled_law(one, tuple(rules.values())) for one in tried]
         wide = jax.tree.map(lambda *each: jnp.stack(each), *(values for _, values in usual(bound)))
         checks = [evaluated(laws, (point, wide)) for point in points(bound)]
         for place, one in enumerate(tried):
-            residuals, farther, sizes = zip(*(check[place] for check in checks), strict=True)
-            columns = np.flatnonzero(np.max(sizes, axis=0) > SMALLEST)
+            residuals, farther, sums = zip(*(check[place] for check in checks), strict=True)
             refuted = any(some > LOOSE for some in farther)
             if not refuted and max(residuals) <= TOLERANCE and one.replaced not in passed:
-                passed[one.replaced] = one._replace(columns=tuple(columns.tolist()))
+                passed[one.replaced] = one._replace(columns=columns_of(sums))
     return tuple(passed.values())
 
 
 @lru_cache(maxsize=64)
-def _labelled_law(one: Labelled, rules: tuple[Rule, ...]) -> Callable[[Any], tuple[Array, Array, Array]]:
+def _labelled_law(one: Labelled, rules: tuple[Rule, ...]) -> Callable[[Any], tuple[Array, Array, Sums]]:
     """Of a point and other values, several on a first axis: the residual at the point and the largest at the others,
-    and the weights of columns. The label, the only discrete site of the term, is random."""
+    and the sums of columns. The label, the only discrete site of the term, is random."""
 
-    def check(given: tuple[Point, Values]) -> tuple[Array, Array, Array]:
+    def check(given: tuple[Point, Values]) -> tuple[Array, Array, Sums]:
         (bound, values), others = given
         priors, of, _ = terms(bound)
         likely = settled(jax.random.PRNGKey(4), rules, bound, values)
         table = one.table(of, priors, bound, likely)
         every = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), values, others)
         errors = jax.lax.map(lambda other: residual(one, table, of, priors, bound, likely, other), every)
-        return errors[0], jnp.nanmax(errors), weights_of_columns(one, table, priors, likely)
+        return errors[0], jnp.nanmax(errors), sums_of_columns(one, table, priors, likely)
 
     return check
 

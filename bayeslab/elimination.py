@@ -12,8 +12,9 @@ give its coefficients, and at any x*
 `Rule` says how a site is eliminated, `conditional` does it, and `bayeslab.proof` shows that it is right.
 """
 
+import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import prod
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal, LinearGaussianChain
+from bayeslab.distributions.markov_rows import array_of
 from bayeslab.families import FAMILIES, Eta, Family, Function, Local
 from bayeslab.program import Bound, Values, unwrapped
 from bayeslab.terms import Choices, Prior, Term, reaching, terms, total
@@ -141,14 +143,16 @@ def _local(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> 
     def density(x: Array) -> Array:
         return total(mine, bound, values | {prior.name: x})
 
-    known = [c.density(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
     others = [term for term in mine if term.name != prior.name and _at_every_value(term, prior) is None]
+    known = [c.evidence(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
+    if others or len(known) > 1:
+        known = [array_of(one) for one in known]
 
     def likelihood(x: Array) -> Array:
         given = values | {prior.name: x}
         return sum((aligned(term.density(bound, given), term, prior)[0] for term in others), jnp.zeros(prior.shape))
 
-    return Local(density, likelihood, sum(known, jnp.zeros(())) if known else None)
+    return Local(density, likelihood, reduce(operator.add, known) if known else None)
 
 
 def _at_every_value(term: Term, prior: Prior) -> Choices | None:

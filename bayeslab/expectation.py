@@ -183,7 +183,7 @@ def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, va
         return term.density(bound, values | {rule.site: x})
 
     if term.choices is not None and term.choices.site == rule.site:
-        return term.choices.mean(bound, values, known if rule.family == ENUMERATED else known.marginals())
+        return term.choices.mean(bound, values, known)
     if rule.family == ENUMERATED:
         return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
     if structured(rule, prior):

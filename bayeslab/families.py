@@ -30,6 +30,7 @@ from bayeslab.distributions import (
     Wishart,
     WishartCholesky,
 )
+from bayeslab.distributions.markov_rows import Evidence, ProductEvidence
 from bayeslab.program import of_elements, unwrapped
 
 Eta = Any
@@ -41,12 +42,12 @@ class Local(NamedTuple):
 
     density: the prior and all children, scalar.
     likelihood: the children alone, added up at the elements of the site that they belong to, of the shape of the site.
-    known: what else children say, of all values of a discrete site (*batch, *event, K).
+    known: what else children say, of all values of a discrete site (*batch, *event, K); a product is all they say.
     """
 
     density: Function
     likelihood: Function
-    known: Array | None = None
+    known: Evidence | None = None
 
 
 Read = Callable[[Local, Array, Distribution], Eta]
@@ -100,14 +101,16 @@ def two(
     return Family(name, read, build, priors, statistics, mode, points)
 
 
-def _read_chain(local: Local, at: Array, prior: Distribution) -> Array:
+def _read_chain(local: Local, at: Array, prior: Distribution) -> Evidence:
     """What the children say of every state at every step, (*batch, step, state)."""
+    if isinstance(local.known, ProductEvidence):
+        return local.known
     shape, states = prior.shape(), jnp.arange(unwrapped(prior).num_states)
     found = jax.vmap(lambda state: local.likelihood(jnp.full(shape, state)), out_axes=-1)(states)
     return found if local.known is None else found + local.known
 
 
-def _chain_evidence(eta: Array, prior: Distribution) -> Array:
+def _chain_evidence(eta: Evidence, prior: Distribution) -> Array:
     """A masked prior is 1 for every path. What it leaves is a chain only where all paths are equally likely."""
     chain = unwrapped(prior)
     found = chain.log_marginal(eta)

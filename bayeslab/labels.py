@@ -20,8 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions import MarkovChain
+from bayeslab.distributions.markov_rows import Rows
 from bayeslab.elimination import NORMAL, Rule, conditional
-from bayeslab.program import Bound, Values
+from bayeslab.program import Bound, Values, unwrapped
 from bayeslab.statistics import Frame, count, deviations, framed, probes_like, statistics
 from bayeslab.terms import Choices, Prior, Term
 
@@ -29,28 +31,37 @@ LARGEST = 200
 """Statistics of one label, at most."""
 SMALLEST = 1e-12
 """Share of the largest coefficient below which a column is left out."""
+SUMS = 6
+"""Of rows, that tell whether columns are in proportion."""
 
 
 class Table(NamedTuple):
-    """centres, scales: of every site at one label. coefficients: (*row, statistic)."""
+    """centres, scales: of every site at one label. coefficients: (*row, column).
+
+    shares: of the products of statistics in every column (product, column); None where every product has its own.
+    laid: the coefficients again, in the form that suits a label that is a chain.
+    """
 
     centres: tuple[Array, ...]
     scales: tuple[Array, ...]
     coefficients: Array
+    shares: Array | None = None
+    laid: Rows | None = None
 
 
 class Labelled(NamedTuple):
     """A term that a table of row statistics replaces.
 
     axes: of every site, the one that labels pick from.
-    columns: the products of statistics that are there, as places in the array of all; None for all.
+    columns: the products of statistics that are there, as places in the array of all, those together whose coefficients
+    are in proportion in all rows, the largest first; None for all, one by one.
     """
 
     replaced: str
     label: str
     rules: tuple[Rule, ...]
     axes: tuple[int, ...]
-    columns: tuple[int, ...] | None = None
+    columns: tuple[tuple[int, ...], ...] | None = None
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -84,8 +95,13 @@ class Labelled(NamedTuple):
         for frame in frames:
             found = jnp.moveaxis(jnp.tensordot(frame.reader, found, 1), 0, len(frames) - 1)
         flat = jnp.moveaxis(found.reshape(-1, *found.shape[len(frames) :]), 0, -1)
-        kept = flat if self.columns is None else flat[..., np.array(self.columns)]
-        return Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), kept)
+        table = Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), flat)
+        if self.columns is None:
+            return table
+        kept, shares = _joined(flat, self.columns)
+        label = unwrapped(priors[self.label].distribution(bound, values))
+        laid = label.laid(kept) if isinstance(label, MarkovChain) else None
+        return table._replace(coefficients=kept, shares=shares, laid=laid)
 
     def term(self, priors: dict[str, Prior]) -> Term:
         """What replaces the term; it looks for its table among the values."""
@@ -100,7 +116,10 @@ class Labelled(NamedTuple):
             table: Any = values[self.name]
             return table.coefficients @ products.T
 
-        choices = Choices(self.label, of_labels, spread, 0)
+        def laid(values: Any) -> Rows | None:
+            return values[self.name].laid
+
+        choices = Choices(self.label, of_labels, spread, 0, laid)
 
         def density(bound: Bound, values: Values) -> Array:
             each = choices.density(bound, values)
@@ -111,7 +130,7 @@ class Labelled(NamedTuple):
         return Term(self.name, frozenset(self.sites), density, batch_ndim, cost, choices=choices)
 
     def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
-        """T of the module's formula, (label, statistic)."""
+        """T of the module's formula, (label, column)."""
         total = None
         for i, (rule, axis) in enumerate(zip(self.rules, self.axes, strict=True)):
             inner, prior = at_label(rule, priors[rule.site], axis)
@@ -119,7 +138,7 @@ class Labelled(NamedTuple):
             here = jax.vmap(read)(jnp.moveaxis(values[rule.site], axis, 0))
             total = here if total is None else (total[:, :, None] * here[:, None, :]).reshape(len(here), -1)
         assert total is not None
-        return total if self.columns is None else total[:, np.array(self.columns)]
+        return total if table.shares is None else total @ table.shares
 
     def size(self, bound: Bound, priors: dict[str, Prior]) -> int:
         """How many statistics a label has."""
@@ -143,6 +162,17 @@ class Labelled(NamedTuple):
             return Frame(centre, scale, centre + scale * steps, reader)
         support = priors[rule.site].distribution(bound, values).support
         return framed(inner, prior, near.mean(0), support)
+
+
+def _joined(coefficients: Array, columns: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+    """One column in place of several that are in proportion; what share of it is every product's."""
+    first = coefficients[..., np.array([group[0] for group in columns])]
+    places = np.array([place for group in columns for place in group])
+    of = np.repeat(np.arange(len(columns)), [len(group) for group in columns])
+    rows = tuple(range(first.ndim - 1))
+    size = (first * first).sum(rows)[of]
+    share = (coefficients[..., places] * first[..., of]).sum(rows) / jnp.where(size > 0, size, 1.0)
+    return first, jnp.zeros((coefficients.shape[-1], len(columns)), first.dtype).at[places, of].set(share)
 
 
 def by_row(term: Term, label: Prior, part: Array) -> Array:
@@ -210,8 +240,48 @@ def residual(
     return worst
 
 
-def weights_of_columns(one: Labelled, table: Table, priors: dict[str, Prior], values: Values) -> Array:
-    """How much every product of statistics contributes at most, relative to the one that does most."""
-    size = jnp.abs(table.coefficients).max(tuple(range(table.coefficients.ndim - 1)))
-    size = size * jnp.abs(one.products(priors, table, values)).max(0)
-    return size / size.max()
+class Sums(NamedTuple):
+    """What columns contribute, relative to the one that does most.
+
+    largest: of every product of statistics, (product,). sums: of rows with generic weights, (sum, product); those of
+    columns in proportion are so too. rows: how many there are.
+    """
+
+    largest: Array
+    sums: Array
+    rows: Array
+
+
+def sums_of_columns(one: Labelled, table: Table, priors: dict[str, Prior], values: Values) -> Sums:
+    flat = table.coefficients.reshape(-1, table.coefficients.shape[-1])
+    largest = jnp.abs(one.products(priors, table, values)).max(0)
+    size = jnp.abs(flat).max(0) * largest
+    weight = jnp.cos(jnp.arange(1.0, len(flat) + 1)[:, None] * jnp.sqrt(jnp.arange(2.0, 2.0 + SUMS)))
+    sums = weight.T @ flat * largest
+    return Sums(size / size.max(), sums / jnp.linalg.norm(sums, axis=0).max(), (flat != 0).any(1).sum())
+
+
+def columns_of(found: Sequence[Sums]) -> tuple[tuple[int, ...], ...]:
+    """The products that contribute, see `Labelled`; from their sums at several points.
+
+    Columns of few rows may be in proportion by chance, and not with other data.
+    """
+    largest = np.max([np.asarray(one.largest) for one in found], axis=0)
+    enough = min(int(one.rows) for one in found) > 4 * SUMS
+    groups: list[list[int]] = []
+    for place in np.argsort(-largest, kind="stable").tolist():
+        if largest[place] <= SMALLEST:
+            break
+        alike = (g for g in groups if enough and all(_parallel(one.sums[:, place], one.sums[:, g[0]]) for one in found))
+        group = next(alike, None)
+        if group is None:
+            groups.append([place])
+        else:
+            group.append(place)
+    return tuple(sorted(tuple(group) for group in groups))
+
+
+def _parallel(one: Any, other: Any) -> bool:
+    size = other @ other
+    away = one - other * (one @ other / size if size > 0 else 0.0)
+    return bool(np.linalg.norm(away) <= SMALLEST)

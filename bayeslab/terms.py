@@ -19,6 +19,7 @@ from numpyro.handlers import block, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
 from bayeslab.compilation import pruned
+from bayeslab.distributions.markov_rows import Evidence, ProductEvidence, Rows
 from bayeslab.program import Bound, Plate, Values, blueprint, structure, unwrapped
 
 Slice = Callable[..., list[Array]]
@@ -30,20 +31,34 @@ class Choices(NamedTuple):
     statistics: (bound, values) -> (choice, ..., *batch), the same for many elements, with so many axes of a batch.
     spread: (bound, values, statistics) -> the density at every choice, of the shape of the site and the choices. It is
     linear in the statistics, so what is averaged over other sites is the statistics.
+    laid: values -> the rows that statistics (choice, column) are multiplied with, where a chain takes them laid out.
     """
 
     site: str
     statistics: Callable[[Bound, Values], Array]
     spread: Callable[[Bound, Values, Array], Array]
     batch_ndim: int
+    laid: Callable[[Values], Rows | None] = lambda values: None
 
     def density(self, bound: Bound, values: Values) -> Array:
         return self.spread(bound, values, self.statistics(bound, values))
 
-    def mean(self, bound: Bound, values: Values, probs: Array) -> Array:
-        """The term averaged over the site, (*batch): probabilities of all elements are added up before all else."""
+    def evidence(self, bound: Bound, values: Values) -> Evidence:
+        """The same, not written out where that is not needed."""
+        rows = self.laid(values)
+        return self.density(bound, values) if rows is None else ProductEvidence(rows, self.statistics(bound, values))
+
+    def mean(self, bound: Bound, values: Values, known: Any) -> Array:
+        """The term averaged over the site, (*batch): probabilities of all elements are added up before all else.
+
+        known: the probabilities of choices (*site, K), or of a site that is a path, its distribution.
+        """
         statistics = self.statistics(bound, values)
-        [weights] = jax.linear_transpose(partial(self.spread, bound, values), statistics)(probs)
+        weights = None if isinstance(known, Array) or self.laid(values) is None else known.expected_rows()
+        if weights is None:
+            probs = known if isinstance(known, Array) else known.marginals()
+            [weights] = jax.linear_transpose(partial(self.spread, bound, values), statistics)(probs)
+        weights = weights.sum(tuple(range(weights.ndim - statistics.ndim)))
         each = jnp.where(weights == 0, 0.0, weights * statistics)
         return each.sum(tuple(range(each.ndim - self.batch_ndim)))
 

@@ -20,7 +20,7 @@ from numpyro.distributions.util import validate_sample
 
 import bayeslab.distributions.markov_inference as inference
 from bayeslab.distributions.markov_recursions import Moving, log
-from bayeslab.distributions.markov_rows import Evidence, ProductEvidence
+from bayeslab.distributions.markov_rows import COLUMNS, Evidence, ProductEvidence, Rows, lay_out
 
 
 class MarkovChain(Distribution):
@@ -118,9 +118,8 @@ class MarkovChain(Distribution):
     def expected_log_prob(self, other: "MarkovChain") -> Array:
         """The mean of `log_prob` over the paths of another chain, ``(*batch,)``, which has the same `lengths`."""
         first, moves = other._expected(self.transition_probs.shape[-3] == 1)
-        return _weighted_log(first, self.initial_probs).sum(-1) + _weighted_log(moves, self.transition_probs).sum(
-            (-3, -2, -1)
-        )
+        of_moves = inference.weighted_log(moves, self.transition_probs).sum((-3, -2, -1))
+        return inference.weighted_log(first, self.initial_probs).sum(-1) + of_moves
 
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         """p(z_1), and expected moves (*batch, num_steps - 1, K, K), or added up over the steps, (*batch, 1, K, K)."""
@@ -160,9 +159,19 @@ class MarkovChain(Distribution):
         """The mode of `condition`, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
         return inference.best_path(*self._arguments(log_likelihood))
 
+    def laid(self, rows: Array) -> Rows | None:
+        """Rows of a `ProductEvidence` (*batch, num_steps, column) laid out, where that is faster than an array."""
+        fast = inference.in_lanes(self.transition_probs, (*rows.shape[:-1], self.num_states))
+        return lay_out(rows) if fast and rows.shape[-1] <= COLUMNS else None
+
     def remembered(self) -> "MarkovChain":
         """The same, with what several averages over it have in common computed at once."""
         return self
+
+    def expected_rows(self) -> Array | None:
+        """Of a chain given evidence that is a product, the sums over steps of p(z_t = k) rows[t], ``(*batch, K,
+        column)``."""
+        return None
 
     @property
     def _nothing(self) -> Array:
@@ -194,38 +203,43 @@ class _ConditionedMarkovChain(MarkovChain):
         initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
         transition = jnp.broadcast_to(transition, (*batch, *transition.shape[-3:]))
         self._given = initial, transition, evidence
-        self._found: inference.Counts | None = None
+        self._found: inference.Expected | None = None
         initial, transition = inference.conditioned(initial, transition, evidence, moving)
         super().__init__(
             initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
         )
 
     def marginals(self) -> Array:
-        *chain, evidence = self._given
-        if isinstance(evidence, ProductEvidence):
-            return inference.expected(*chain, evidence.array(), self._moving)[2]
-        return self._averages()[2]
+        if isinstance(self._given[2], ProductEvidence):
+            return inference.smoothed(*self._given, self._moving)
+        return self._averages().visits
 
     def expected_rows(self) -> Array | None:
-        """Of evidence that is a product, the sums over steps of p(z_t = k) rows[t], ``(*batch, K, column)``."""
-        return self._averages()[2] if isinstance(self._given[2], ProductEvidence) else None
+        return self._averages().visits if isinstance(self._given[2], ProductEvidence) else None
+
+    def entropy(self) -> Array:
+        return self._averages().entropy
+
+    def expected_log_prob(self, other: MarkovChain) -> Array:
+        return -self.entropy() if other is self else super().expected_log_prob(other)
 
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         if not shared:
             return super()._expected(shared)
-        first, moves, _ = self._averages()
-        return first, moves.sum(-3, keepdims=True)
+        found = self._averages()
+        return found.first, found.moves.sum(-3, keepdims=True)
 
     def remembered(self) -> "_ConditionedMarkovChain":
         new = copy(self)
         new._found = self._averages()
         return new
 
-    def _averages(self) -> inference.Counts:
+    def _averages(self) -> inference.Expected:
         return inference.expected(*self._given, self._moving) if self._found is None else self._found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        if sample_shape or not inference.in_lanes(*self._given[1:]):
+        _, transition, evidence = self._given
+        if sample_shape or not inference.in_lanes(transition, evidence.shape):
             return super().sample(key, sample_shape)
         uniform = jax.random.uniform(key, (*self.batch_shape, self.num_steps), self.initial_probs.dtype)
         return inference.conditioned_draw(*self._given, self._moving, uniform)
@@ -276,11 +290,6 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...], names: str) -> tupl
         return np.broadcast_shapes(one, other)
     except ValueError:
         raise ValueError(f"{names} have batch shapes {one} and {other}; expected shapes that broadcast") from None
-
-
-def _weighted_log(weight: Array, probs: Array) -> Array:
-    """weight log(probs), 0 where the weight is."""
-    return jnp.where(weight > 0, weight * log(probs), 0.0)
 
 
 def _entries(table: Array, *index: Array) -> Array:

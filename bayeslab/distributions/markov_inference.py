@@ -7,7 +7,7 @@ K, K), evidence (*batch, T, K), an array or a product, and moving (*batch, T - 1
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +85,7 @@ def _evidence(initial: Array, transition: Array, evidence: Evidence, moving: Mov
     def by_steps(evidence: Array) -> Array:
         return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
 
-    if not in_lanes(transition, evidence):
+    if not in_lanes(transition, evidence.shape):
         return by_steps(array_of(evidence))
     laid = lanes_of(initial, transition, evidence, moving)
     found, kept = lanes.log_marginal(laid)
@@ -94,7 +94,7 @@ def _evidence(initial: Array, transition: Array, evidence: Evidence, moving: Mov
 
 @_batched
 def _fast_counts(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Counts]:
-    if not in_lanes(transition, evidence):
+    if not in_lanes(transition, evidence.shape):
         return _stepwise_counts(initial, transition, evidence, moving)
     laid = lanes_of(initial, transition, evidence, moving)
     found = lanes.counts(laid, lanes.EXPECTED_ROWS if isinstance(evidence, ProductEvidence) else lanes.EVERY_STATE)
@@ -164,7 +164,7 @@ def _full(tangent: Any) -> Array:
 
 @_batched
 def _fast_states(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
-    if not in_lanes(transition, evidence):
+    if not in_lanes(transition, evidence.shape):
         return _stepwise_states(initial, transition, evidence, moving)
     laid = lanes_of(initial, transition, evidence, moving)
     found = lanes.counts(laid, lanes.EVERY_STATE)
@@ -181,29 +181,47 @@ smoothed = _differentiated(_fast_states, _stepwise_states)
 """p(z_t | all evidence)."""
 
 
+class Expected(NamedTuple):
+    """Of the chain given all evidence: p(z_1), expected moves on the axis of steps of `transition`, p(z_t), or expected
+    rows of a product, and the entropy (*batch,)."""
+
+    first: Array
+    moves: Array
+    visits: Array
+    entropy: Array
+
+
 @_batched
-def _fast_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Counts:
+def _fast_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Expected:
     value, (first, moves, visits) = _fast_counts(initial, transition, evidence, moving)
-    return lax.cond(
-        jnp.isfinite(value).all(),
-        lambda: (first * initial, moves * transition, visits),
-        lambda: _stepwise_expected(initial, transition, evidence, moving),
-    )
+
+    def found() -> Expected:
+        given = evidence.parameters if isinstance(evidence, ProductEvidence) else evidence
+        states, paths = first * initial, moves * transition
+        said = jnp.where(visits > 0, visits * given, 0.0) if given is evidence else visits * given
+        of_prior = weighted_log(states, initial).sum(-1) + weighted_log(paths, transition).sum((-3, -2, -1))
+        return Expected(states, paths, visits, value - said.sum((-2, -1)) - of_prior)
+
+    return lax.cond(jnp.isfinite(value).all(), found, lambda: _stepwise_expected(initial, transition, evidence, moving))
 
 
 @jax.jit
-def _stepwise_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Counts:
+def _stepwise_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Expected:
     first, matrices = conditioned(initial, transition, evidence, moving)
     nothing = jnp.zeros((*first.shape[:-1], *evidence.shape[-2:]), first.dtype)
     states = predicted(first, matrices, nothing, moving)
-    moves = expected_moves(states, matrices, moving)
-    moves = moves.sum(-3, keepdims=True) if transition.shape[-3] == 1 else moves
-    return states[..., 0, :], moves, _visits(evidence, states)
+    paths = expected_moves(states, matrices, moving)
+    entropy = -weighted_log(first, first).sum(-1) - weighted_log(paths, matrices).sum((-3, -2, -1))
+    moves = paths.sum(-3, keepdims=True) if transition.shape[-3] == 1 else paths
+    return Expected(states[..., 0, :], moves, _visits(evidence, states), entropy)
 
 
 expected = _differentiated(_fast_expected, _stepwise_expected)
-"""Of the conditioned chain: p(z_1 | all evidence), its expected moves on the axis of steps of `transition`, and
-p(z_t | all evidence), or expected rows of a product."""
+
+
+def weighted_log(weight: Array, probs: Array) -> Array:
+    """weight log(probs), 0 where the weight is."""
+    return jnp.where(weight > 0, weight * log(probs), 0.0)
 
 
 def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
@@ -236,7 +254,7 @@ def conditioned(initial: Array, transition: Array, evidence: Evidence, moving: M
 @jax.jit
 def best_path(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """The most probable path given all evidence."""
-    if not in_lanes(transition, evidence):
+    if not in_lanes(transition, evidence.shape):
         return stepwise.best_path(initial, transition, array_of(evidence), moving)
     return paths.best_path(lanes_of(log(initial), log(transition), evidence, moving))
 
@@ -268,8 +286,9 @@ def _recursions() -> Any:
     return stepwise if jax.default_backend() == "cpu" else parallel
 
 
-def in_lanes(transition: Array, evidence: Evidence) -> bool:
-    return jax.default_backend() == "cpu" and pays(evidence.shape, transition.shape)
+def in_lanes(transition: Array, evidence: tuple[int, ...]) -> bool:
+    """evidence: its shape."""
+    return jax.default_backend() == "cpu" and pays(evidence, transition.shape)
 
 
 def _tilt(probs: Array, ratio: Array) -> Array:

@@ -23,6 +23,8 @@ TILE = 64
 VECTOR = 8  # of which their number is a multiple
 ENOUGH = 16
 """Sequences that are enough lanes, so that blocks would only add work."""
+COLUMNS = 12
+"""The most columns for which evidence is sooner multiplied at every step than written out."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["laid"], meta_fields=["shape", "blocks"])
