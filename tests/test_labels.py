@@ -38,8 +38,8 @@ def log_joints(one: Bound, other: Bound) -> tuple[Any, Any]:
 
 
 MIXTURES = {
-    "two features": (multivariate_gaussian_mixture.model, PLANE, 16),
-    "missing rows, far from zero": (gaussian_mixture.model, FAR, 5),
+    "two features": (multivariate_gaussian_mixture.model, PLANE, 6),
+    "missing rows, far from zero": (gaussian_mixture.model, FAR, 3),
 }
 
 
