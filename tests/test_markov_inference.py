@@ -52,12 +52,13 @@ CASES = {
     "many": case(20, 101, 4, ragged=True),
     "a few, each with its own matrix": case(3, 2050, 2, own=True, ragged=True),
 }
+IN_TILES = {"one in two tiles": case(1, 12_001, 2), "many in three tiles": case(72, 71, 2, ragged=True)}
 every_case = pytest.mark.parametrize("name", CASES)
 
 
-@every_case
+@pytest.mark.parametrize("name", [*CASES, *IN_TILES])
 def test_lanes_are_steps(name: str) -> None:
-    one = CASES[name]
+    one = (CASES | IN_TILES)[name]
     expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
     found = jax.jit(lambda *one: markov_lanes.counts(lanes_of(*one), markov_lanes.EVERY_STATE))(*one)
     value, kept = jax.jit(lambda *one: markov_lanes.log_marginal(lanes_of(*one)))(*one)

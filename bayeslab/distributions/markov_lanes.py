@@ -14,7 +14,7 @@ Steps that do not move leave a message as it is: the first step of a sequence, a
 
 from collections.abc import Callable
 from functools import reduce
-from math import log
+from math import log, prod
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -22,7 +22,17 @@ import numpy as np
 from jax import Array, lax
 
 from bayeslab.distributions.markov_rows import UNROLLED
-from bayeslab.distributions.markov_tiles import FARTHEST, Lanes, Tile, barrier, joined, tiled, with_weights
+from bayeslab.distributions.markov_tiles import (
+    FARTHEST,
+    Lanes,
+    Tile,
+    barrier,
+    gathered,
+    joined,
+    remembering,
+    tiled,
+    with_weights,
+)
 
 
 class Counts(NamedTuple):
@@ -50,17 +60,21 @@ class Visits(NamedTuple):
     """What is kept of the probabilities of states at every step.
 
     start: tile -> what there is before any. add: (what there is, tile, chunk, probabilities (step, K, lane)) -> more of
-    it. end: (lanes, that of all tiles) -> the result.
+    it. nothing: lanes -> what there is of all tiles, before any. put: (that, place of a tile, what there is of it) ->
+    more of that, tiles from the last to the first. end: (lanes, that) -> the result.
     """
 
     start: Callable[[Tile], Array]
     add: Callable[[Array, Tile, Array, Array], Array]
+    nothing: Callable[[Lanes], Array]
+    put: Callable[[Array, Array, Array], Array]
     end: Callable[[Lanes, Array], Array]
 
 
 def counts(lanes: Lanes, visits: Visits) -> Counts:
     """The evidence and its derivatives, see `Counts`."""
-    lanes = with_weights(lanes)
+    if lanes.parameters is None and lanes.blocks > 1:
+        lanes = with_weights(lanes)
     initial, blocks, batch = lanes.initial, lanes.blocks, lanes.shape[:-1]
     number, states = initial.shape
     kept = jnp.array(True)
@@ -198,12 +212,13 @@ def ahead(tile: Tile, place: Array, message: Array, exponent: Array) -> tuple[li
 def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Array, ...]:
     """Both recursions inside of all lanes, given what enters them at both ends (K, lane).
 
-    Expected moves over their probabilities (K, K, lane), visits (tile, ...), the message that leaves at the
+    Expected moves over their probabilities (K, K, lane), visits of all tiles, the message that leaves at the
     beginning (K, lane), the log of the evidence of lanes that are whole sequences, and whether all is kept.
     """
     states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
-    def run(tile: Tile, start: Array, end: Array) -> tuple[Array, ...]:
+    def run(so_far: Array, at: Array, tile: Tile, start: Array, end: Array) -> tuple[Array, tuple[Array, ...]]:
+        tile = remembering(tile) if lanes.weights is None else tile
         backwards = tile.transition.transpose(1, 0, 2)
 
         def forth(carry: tuple[Array, Array, Array], place: Array) -> tuple[Any, Any]:
@@ -233,9 +248,9 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
         none = jnp.zeros((states, states, tile.width), dtype)
         begin = end, none, yes, visits.start(tile)
         (message, moved, safely, visited), _ = lax.scan(back, begin, (places, stored), reverse=True)
-        return moved, message, _log(last.sum(0), exponent), kept & safely, visited
+        return visits.put(so_far, at, visited), (moved, message, _log(last.sum(0), exponent), kept & safely)
 
-    *rest, visited = tiled(run, lanes, start, end)
+    visited, rest = gathered(run, visits.nothing(lanes), lanes, start, end)
     moved, message, found, kept = map(joined, rest)
     return moved, visited, message, found, kept.all()
 
@@ -247,10 +262,28 @@ def _every_state() -> Visits:
     def add(so_far: Array, tile: Tile, place: Array, probs: Array) -> Array:
         return lax.dynamic_update_slice(so_far, probs.reshape(-1, tile.width).T[:, None], (0, place, 0))
 
-    def end(lanes: Lanes, visited: Array) -> Array:
-        return lanes.unpadded(visited.reshape(lanes.moving.shape[-1], -1, lanes.initial.shape[-1]))
+    def nothing(lanes: Lanes) -> Array:
+        states, (chunks, width) = lanes.initial.shape[-1], lanes.tile
+        steps = chunks * UNROLLED * lanes.moving.shape[-1]
+        if len(lanes.initial) == 1 and lanes.shape[-1] >= chunks * UNROLLED * width:
+            steps = lanes.shape[-1]  # what pads one sequence is never written
+        return jnp.zeros((steps, states), lanes.initial.dtype)
 
-    return Visits(start, add, end)
+    def put(so_far: Array, place: Array, visited: Array) -> Array:
+        """Steps of the last tile that are beyond the end come before the others, and those of the tile before it over
+        them."""
+        part = visited.reshape(-1, so_far.shape[-1])
+        begin = place * len(part)
+        beyond = jnp.maximum(begin + len(part) - len(so_far), 0)
+        part = lax.cond(beyond > 0, lambda: jnp.roll(part, beyond, 0), lambda: part)
+        return lax.dynamic_update_slice(so_far, part, (begin - beyond, 0))
+
+    def end(lanes: Lanes, visited: Array) -> Array:
+        if visited.size == prod(lanes.shape) * visited.shape[-1]:
+            return visited.reshape(*lanes.shape, visited.shape[-1])
+        return lanes.unpadded(visited.reshape(lanes.moving.shape[-1], -1, visited.shape[-1]))
+
+    return Visits(start, add, nothing, put, end)
 
 
 def _expected_rows() -> Visits:
@@ -261,12 +294,19 @@ def _expected_rows() -> Visits:
         rows = tile.rows(place)
         return so_far + sum((probs[u, :, None] * rows[u] for u in range(1, UNROLLED)), probs[0, :, None] * rows[0])
 
+    def nothing(lanes: Lanes) -> Array:
+        states, columns, (_, width) = lanes.initial.shape[-1], lanes.evidence.shape[-2], lanes.tile
+        return jnp.zeros((lanes.moving.shape[-1] // width, states, columns, width), lanes.initial.dtype)
+
+    def put(so_far: Array, place: Array, visited: Array) -> Array:
+        return so_far.at[place].set(visited)
+
     def end(lanes: Lanes, visited: Array) -> Array:
         found = joined(visited)
         found = found.reshape(*found.shape[:2], -1, lanes.blocks).sum(-1)
         return jnp.moveaxis(found, -1, 0).reshape(*lanes.shape[:-1], *found.shape[:2])
 
-    return Visits(start, add, end)
+    return Visits(start, add, nothing, put, end)
 
 
 EVERY_STATE = _every_state()

@@ -118,9 +118,19 @@ class Tile(NamedTuple):
 
 def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
     """function(tile, *more), a tile after the other, (tile, ...). Lanes are the last axis of `more`."""
+
+    def one(so_far: None, place: Array, *given: Any) -> tuple[None, Any]:
+        return None, function(*given)
+
+    return gathered(one, None, lanes, *more)[1]
+
+
+def gathered(function: Callable[..., tuple[Any, Any]], so_far: Any, lanes: Lanes, *more: Array) -> tuple[Any, Any]:
+    """function(so_far, place, tile, *more) -> (more of it, what there is of the tile), from the last tile to the first:
+    all of it, and that of the tiles (tile, ...)."""
     number, (chunks, width) = lanes.moving.shape[-1], lanes.tile
 
-    def one(place: Array) -> Any:
+    def one(so_far: Any, place: Array) -> tuple[Any, Any]:
         def part(x: Array) -> Array:
             return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, place * width, width, -1)
 
@@ -148,18 +158,26 @@ def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
             return weight[place, chunk], exponent[place, chunk]
 
         parameters = None if lanes.parameters is None else part(lanes.parameters)
-        return function(Tile(part(lanes.transition), width, chunks, rows, at, moves, weights), *map(part, more))
+        tile = Tile(part(lanes.transition), width, chunks, rows, at, moves, weights)
+        return function(so_far, place, tile, *map(part, more))
 
-    return lax.map(one, jnp.arange(number // width))
+    return lax.scan(one, so_far, jnp.arange(number // width), reverse=True)
 
 
 def with_weights(lanes: Lanes) -> Lanes:
-    """Lanes whose weights are found once, for several passes."""
+    """Lanes whose weights are found once, for several passes. Those of a product are rather found again: what the
+    whole series needs is farther away than what a tile needs."""
+    return lanes._replace(weights=tiled(_every_weight, lanes))
 
-    def run(tile: Tile) -> tuple[Array, Array]:
-        return lax.map(tile.weights, jnp.arange(tile.number))
 
-    return lanes._replace(weights=tiled(run, lanes))
+def remembering(tile: Tile) -> Tile:
+    """A tile whose weights are found once, for both directions."""
+    weight, exponent = _every_weight(tile)
+    return tile._replace(weights=lambda chunk: (weight[chunk], exponent[chunk]))
+
+
+def _every_weight(tile: Tile) -> tuple[Array, Array]:
+    return lax.map(tile.weights, jnp.arange(tile.number))
 
 
 def joined(x: Array) -> Array:
