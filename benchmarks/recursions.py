@@ -101,28 +101,36 @@ def bayeslab(dtype):
         constant = -0.5 * (mean / sd) ** 2 - jnp.log(sd) - 0.5 * np.log(2 * np.pi)
         return rows.with_parameters(jnp.stack([constant, mean / sd**2, -0.5 / sd**2], -1))
 
+    def laid(rows):
+        return jax.jit(ProductEvidence.of)(rows, np.zeros((4, rows.shape[-1]), dtype))
+
+    def of_product(sums, _):
+        return sums
+
     def counted(states, x):
         return jax.ops.segment_sum(states, x.ravel(), 30)
 
-    def products(x):
-        """What the log density of a multivariate Normal is linear in."""
-        return jnp.concatenate([jnp.ones((len(x), 1), x.dtype), x, (x[:, :, None] * x[:, None]).reshape(len(x), -1)], 1)
+    upper = np.triu_indices(3)
 
-    def multivariate(parameters, x):
+    def products(x):
+        """What the log density of a multivariate Normal is linear in: 1, x_i and x_i x_j."""
+        return np.concatenate([np.ones_like(x[:, :1]), x, x[:, upper[0]] * x[:, upper[1]]], 1)
+
+    def multivariate(parameters, rows):
         means, covariances = parameters
         precision = jnp.linalg.inv(covariances)
         linear = jnp.einsum("kij,kj->ki", precision, means)
         constant = -0.5 * (jnp.linalg.slogdet(2 * np.pi * covariances)[1] + (means * linear).sum(-1))
-        columns = jnp.concatenate([constant[:, None], linear, -precision.reshape(len(means), -1) / 2], 1)
-        return products(x) @ columns.T
+        quadratic = -precision[:, *upper] * np.where(upper[0] == upper[1], 0.5, 1.0).astype(dtype)
+        return rows.with_parameters(jnp.concatenate([constant[:, None], linear, quadratic], 1))
 
     result = {}
     for name, x in series.items():
-        laid = jax.jit(ProductEvidence.of)(np.stack([np.ones_like(x), x, x**2], -1), np.zeros((4, 3), dtype))
-        result[name] = cells(normal, lambda sums, _: sums, start, moves, (mean, sd), laid)
+        result[name] = cells(
+            normal, of_product, start, moves, (mean, sd), laid(np.stack([np.ones_like(x), x, x**2], -1))
+        )
     both = means.astype(dtype), covariances.astype(dtype)
-    expected = lambda states, x: states.T @ products(x)  # noqa: E731
-    result[PLANE] = cells(multivariate, expected, start, moves, both, points)
+    result[PLANE] = cells(multivariate, of_product, start, moves, both, laid(products(points)))
 
     def picked(p, x):
         return jax.lax.optimization_barrier(jnp.log(p)).T[x]  # or the log is taken of every entry picked
