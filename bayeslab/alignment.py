@@ -60,10 +60,10 @@ def align(
     _check_order_by(posterior, dims, order_by, reference)
     like = None if reference is None else _turned(_posterior(reference), posterior, dims)
 
-    features = _features(posterior, dims)
-    order = _match(features, _best_draw(tree))
+    parts = _features(posterior, dims)
+    order = _match(parts, _best_draw(tree))
     if like is not None:
-        order = _in_order_of(_features(like, dims), features, order)
+        order = _in_order_of(np.concatenate(_features(like, dims), axis=2), np.concatenate(parts, axis=2), order)
     if order_by is not None:
         mean = np.take_along_axis(_rows(posterior[order_by], *dims[order_by])[..., 0], order, axis=1).mean(0)
         order = order[:, np.argsort(mean, kind="stable")]
@@ -86,17 +86,25 @@ def align(
     return aligned
 
 
-def _match(features: Array, start: int) -> Permutations:
-    """Permutations (draw, component) that bring features (draw, component, feature) together.
+def _match(parts: Sequence[Array], best: int) -> Permutations:
+    """Permutations (draw, component) that bring features (draw, component, feature) together. parts: of every site.
 
-    They begin near one draw and as the draws are, which is the order already where no components changed places. What
-    ends closer together is taken: many features that vary, as moves between states, can hide the one that decides.
+    They begin near one draw, as the draws are, which is the order already where no components changed places, and where
+    each site alone leads. What ends closest together is taken: many features that vary, as moves between states, can
+    hide the one that decides.
     """
-    scale = _spread(features.reshape(-1, features.shape[2]))
-    near = _nearest(features / scale, features[start] / scale)
+    features = np.concatenate(parts, axis=2)
     as_they_are = np.tile(np.arange(features.shape[1]), (len(features), 1))
-    ends = [_settled(features, order) for order in (near, as_they_are)]
+    alone = [_settled(part, _near(part, best)) for part in parts] if len(parts) > 1 else []
+    ends = [_settled(features, order) for order in (_near(features, best), as_they_are, *alone)]
+    scale = _spread(features.reshape(-1, features.shape[2]))
     return min(ends, key=lambda order: round(_looseness(features / scale, order), 6))
+
+
+def _near(features: Array, best: int) -> Permutations:
+    """The permutations nearest to one draw."""
+    scale = _spread(features.reshape(-1, features.shape[2]))
+    return _nearest(features / scale, features[best] / scale)
 
 
 def _settled(features: Array, order: Permutations) -> Permutations:
@@ -139,11 +147,10 @@ def _spread(features: Array) -> Array:
     return np.where(sd > np.finfo(float).eps * np.abs(features).max(0), sd, 1.0)
 
 
-def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Array:
-    """What tells components apart, (draw, component, feature)."""
+def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> list[Array]:
+    """What tells components apart, (draw, component, feature) of every site."""
     read: dict[int, Callable[..., Array]] = {1: _rows, 2: _square}
-    parts = [read[len(names)](posterior[site], *names) for site, names in dims.items()]
-    return np.concatenate(parts, axis=2).astype(float)
+    return [read[len(names)](posterior[site], *names).astype(float) for site, names in dims.items()]
 
 
 def _rows(values: DataArray, dim: str) -> Array:

@@ -195,6 +195,20 @@ def test_draws_in_one_order_stay_as_they_are() -> None:
         assert np.ptp(aligned["alignment"]["permutation"].values, axis=1).max() == 0
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_one_site_decides_between_chains_in_different_orders(seed: int) -> None:
+    """Neither the first draw nor the order that draws have is near the one to be found."""
+    rng, shape = np.random.default_rng(seed), (2, 400)
+    mu = np.array([-3.0, 3.0]) + 0.4 * rng.normal(size=(*shape, 2))
+    mu[1] = mu[1, :, ::-1]
+    moves, pi, tau = rng.dirichlet([2, 2], (*shape, 2)), rng.dirichlet([1, 1], shape), rng.gamma(4, size=(*shape, 2))
+    names = {"pi": ("component",), "a": ("component", "component_"), "tau": ("component",), "mu": ("component",)}
+    dims = {name: list(of) for name, of in names.items()}
+    found = align(arviz_base.from_dict({"posterior": {"pi": pi, "a": moves, "tau": tau, "mu": mu}}, dims=dims), names)
+    first, second = np.moveaxis(found["posterior"]["mu"].values, -1, 0)
+    assert (first > second).all() or (first < second).all()
+
+
 def test_components_may_be_sorted_by_a_site() -> None:
     switched, _ = mixture(4)
     aligned = align(switched, DIMS, ["z"], order_by="pi")
