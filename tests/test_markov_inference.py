@@ -52,7 +52,11 @@ CASES = {
     "many": case(20, 101, 4, ragged=True),
     "a few, each with its own matrix": case(3, 2050, 2, own=True, ragged=True),
 }
-IN_TILES = {"one in two tiles": case(1, 12_001, 2), "many in three tiles": case(72, 71, 2, ragged=True)}
+IN_TILES = {
+    "one in two tiles": case(1, 12_001, 2),
+    "many in three tiles": case(72, 71, 2, ragged=True),
+    "one whose last blocks are beyond its end": case(1, 4096, 2),
+}
 every_case = pytest.mark.parametrize("name", CASES)
 
 

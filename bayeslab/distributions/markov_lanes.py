@@ -59,16 +59,17 @@ def log_marginal(lanes: Lanes) -> tuple[Array, Array]:
 class Visits(NamedTuple):
     """What is kept of the probabilities of states at every step.
 
-    start: tile -> what there is before any. add: (what there is, tile, chunk, probabilities (step, K, lane)) -> more of
-    it. nothing: lanes -> what there is of all tiles, before any. put: (that, place of a tile, what there is of it) ->
-    more of that, tiles from the last to the first. end: (lanes, that) -> the result.
+    nothing: lanes -> what there is of all tiles, before any. start: that -> what there is of a tile, before any.
+    add: (what there is of it, tile, chunk, probabilities of steps (K, lane)) -> more of it. put: (what there is of all
+    tiles, place of the tile, what there is of it) -> more of that, tiles from the last to the first.
+    end: (lanes, that) -> the result.
     """
 
-    start: Callable[[Tile], Array]
-    add: Callable[[Array, Tile, Array, Array], Array]
-    nothing: Callable[[Lanes], Array]
-    put: Callable[[Array, Array, Array], Array]
-    end: Callable[[Lanes, Array], Array]
+    nothing: Callable[[Lanes], Any]
+    start: Callable[[Any], Array]
+    add: Callable[[Array, Tile, Array, list[Array]], Array]
+    put: Callable[[Any, Array, Array], Any]
+    end: Callable[[Lanes, Any], Array]
 
 
 def counts(lanes: Lanes, visits: Visits) -> Counts:
@@ -217,7 +218,7 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
     """
     states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
-    def run(so_far: Array, at: Array, tile: Tile, start: Array, end: Array) -> tuple[Array, tuple[Array, ...]]:
+    def run(so_far: Any, at: Array, tile: Tile, start: Array, end: Array) -> tuple[Any, tuple[Array, ...]]:
         tile = remembering(tile) if lanes.weights is None else tile
         backwards = tile.transition.transpose(1, 0, 2)
 
@@ -229,24 +230,24 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
         def back(carry: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[Any, None]:
             (message, moved, kept, visited), (place, before) = carry, given
             at = [before, *ahead(tile, place, before, jnp.int32(0))[0]]  # again: less than to write and read them
-            weight, moves, found = tile.weights(place)[0], tile.moves(place), []
+            weight, moves, found, pairs = tile.weights(place)[0], tile.moves(place), [], []
+            both = _sum(at[-1] * message)
+            message = barrier(message / both)  # what messages from both sides agree on is 1 now, and stays so
             for u in reversed(range(UNROLLED)):
-                joint = at[u + 1] * message
-                each = 1 / _sum(joint)
-                kept &= safe(1 / each)  # messages from both sides agree on states that they keep
-                found.append(joint * each)
+                found.append(at[u + 1] * message)
                 weighed = barrier(weight[u] * message)
-                moved = moved + jnp.where(moves[u], at[u] * each, 0.0)[:, None] * weighed[None]
+                pairs.append((barrier(jnp.where(moves[u], at[u], 0.0)), weighed))
                 message = barrier(jnp.where(moves[u], _times(weighed, backwards), weighed))
-            top = message.max(0)
-            visited = visits.add(visited, tile, place, jnp.stack(found[::-1]))
-            return (message * _power(top)[0], moved, kept & safe(top), visited), None
+            moved = sum((here[:, None] * there[None] for here, there in pairs), moved)
+            kept &= safe(both) & (jnp.abs(_sum(before * message) - 1) < 0.5)
+            visited = visits.add(visited, tile, place, found[::-1])
+            return (message, moved, kept, visited), None
 
         yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
         carry = start, jnp.zeros(tile.width, jnp.int32), yes
         (last, exponent, kept), stored = lax.scan(forth, carry, places)
         none = jnp.zeros((states, states, tile.width), dtype)
-        begin = end, none, yes, visits.start(tile)
+        begin = end, none, yes, visits.start(so_far)
         (message, moved, safely, visited), _ = lax.scan(back, begin, (places, stored), reverse=True)
         return visits.put(so_far, at, visited), (moved, message, _log(last.sum(0), exponent), kept & safely)
 
@@ -256,45 +257,49 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
 
 
 def _every_state() -> Visits:
-    def start(tile: Tile) -> Array:
-        return jnp.zeros((tile.width, tile.number, UNROLLED * len(tile.transition)), tile.transition.dtype)
+    """Of a tile (lane, chunk, step, K), in memory that is there for all tiles, beside that of all of them (step, K)."""
 
-    def add(so_far: Array, tile: Tile, place: Array, probs: Array) -> Array:
-        return lax.dynamic_update_slice(so_far, probs.reshape(-1, tile.width).T[:, None], (0, place, 0))
-
-    def nothing(lanes: Lanes) -> Array:
-        states, (chunks, width) = lanes.initial.shape[-1], lanes.tile
+    def nothing(lanes: Lanes) -> tuple[Array, Array]:
+        states, (chunks, width), dtype = lanes.initial.shape[-1], lanes.tile, lanes.initial.dtype
         steps = chunks * UNROLLED * lanes.moving.shape[-1]
         if len(lanes.initial) == 1 and lanes.shape[-1] >= chunks * UNROLLED * width:
             steps = lanes.shape[-1]  # what pads one sequence is never written
-        return jnp.zeros((steps, states), lanes.initial.dtype)
+        return jnp.zeros((steps, states), dtype), jnp.zeros((width, chunks, UNROLLED, states), dtype)
 
-    def put(so_far: Array, place: Array, visited: Array) -> Array:
+    def start(so_far: tuple[Array, Array]) -> Array:
+        return so_far[1]
+
+    def add(visited: Array, tile: Tile, place: Array, probs: list[Array]) -> Array:
+        for u, each in enumerate(probs):
+            visited = lax.dynamic_update_slice(visited, each.T[:, None, None], (0, place, u, 0))
+        return visited
+
+    def put(so_far: tuple[Array, Array], place: Array, visited: Array) -> tuple[Array, Array]:
         """Steps of the last tile that are beyond the end come before the others, and those of the tile before it over
         them."""
-        part = visited.reshape(-1, so_far.shape[-1])
+        every, part = so_far[0], visited.reshape(-1, so_far[0].shape[-1])
         begin = place * len(part)
-        beyond = jnp.maximum(begin + len(part) - len(so_far), 0)
+        beyond = jnp.maximum(begin + len(part) - len(every), 0)
         part = lax.cond(beyond > 0, lambda: jnp.roll(part, beyond, 0), lambda: part)
-        return lax.dynamic_update_slice(so_far, part, (begin - beyond, 0))
+        return lax.dynamic_update_slice(every, part, (begin - beyond, 0)), visited
 
-    def end(lanes: Lanes, visited: Array) -> Array:
-        return lanes.unpadded(visited[None])
+    def end(lanes: Lanes, so_far: tuple[Array, Array]) -> Array:
+        return lanes.unpadded(so_far[0][None])
 
-    return Visits(start, add, nothing, put, end)
+    return Visits(nothing, start, add, put, end)
 
 
 def _expected_rows() -> Visits:
-    def start(tile: Tile) -> Array:
-        return jnp.zeros((len(tile.transition), tile.rows(jnp.int32(0)).shape[1], tile.width), tile.transition.dtype)
-
-    def add(so_far: Array, tile: Tile, place: Array, probs: Array) -> Array:
-        rows = tile.rows(place)
-        return so_far + sum((probs[u, :, None] * rows[u] for u in range(1, UNROLLED)), probs[0, :, None] * rows[0])
-
     def nothing(lanes: Lanes) -> Array:
         states, columns, (_, width) = lanes.initial.shape[-1], lanes.evidence.shape[-2], lanes.tile
         return jnp.zeros((lanes.moving.shape[-1] // width, states, columns, width), lanes.initial.dtype)
+
+    def start(so_far: Array) -> Array:
+        return jnp.zeros(so_far.shape[1:], so_far.dtype)
+
+    def add(visited: Array, tile: Tile, place: Array, probs: list[Array]) -> Array:
+        rows = tile.rows(place)
+        return visited + sum((probs[u][:, None] * rows[u] for u in range(1, UNROLLED)), probs[0][:, None] * rows[0])
 
     def put(so_far: Array, place: Array, visited: Array) -> Array:
         return so_far.at[place].set(visited)
@@ -304,7 +309,7 @@ def _expected_rows() -> Visits:
         found = found.reshape(*found.shape[:2], -1, lanes.blocks).sum(-1)
         return jnp.moveaxis(found, -1, 0).reshape(*lanes.shape[:-1], *found.shape[:2])
 
-    return Visits(start, add, nothing, put, end)
+    return Visits(nothing, start, add, put, end)
 
 
 EVERY_STATE = _every_state()

@@ -23,6 +23,8 @@ TILE = 64
 VECTOR = 8  # of which their number is a multiple
 ENOUGH = 16
 """Sequences that are enough lanes, so that blocks would only add work."""
+ALIKE = 8
+"""Of which the chunks of a lane are no multiple: lanes that are a power of two apart share a few lines of the cache."""
 COLUMNS = 12
 """The most columns for which evidence is sooner multiplied at every step than written out."""
 
@@ -77,7 +79,9 @@ def unpadded(values: Array, shape: tuple[int, ...]) -> Array:
 def cut(number: int, steps: int) -> tuple[int, int]:
     """Into how many blocks a sequence is cut, one of so many, and the steps of each."""
     blocks = 1 if number >= ENOUGH else 1 << round(log2(steps) / 2)
-    return blocks, -(-steps // (blocks * UNROLLED)) * UNROLLED
+    chunks = -(-steps // (blocks * UNROLLED))
+    chunks += chunks % ALIKE == 0
+    return blocks, chunks * UNROLLED
 
 
 def in_blocks(rows: Array, blocks: int, size: int) -> Array:
