@@ -340,14 +340,15 @@ def test_processes_in_a_plate_are_independent() -> None:
         assert (np.abs(one.mean(0) - mean) < 5 * deviation / np.sqrt(4000)).all()
 
 
-def test_the_whole_pipeline_is_calibrated() -> None:
+@pytest.mark.parametrize("number", [250, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_whole_pipeline_is_calibrated(number: int) -> None:
     """Hyperparameters and function from their priors: NUTS on the rest, ranks of all of them uniform."""
     data = gp_regression_unknown_kernel.example()
     method = bl.NUTS(num_warmup=200, num_samples=99, thinning=3, num_chains=1)
     marginal = bl.collapse(gp_regression_unknown_kernel.model, "f")
-    ranks = bl.sbc(6, marginal, data, method, num_simulations=1000)["prior_sbc"]
+    ranks = bl.sbc(6, marginal, data, method, num_simulations=number)["prior_sbc"]
     for name, values in ranks.data_vars.items():
-        for element in values.values.reshape(1000, -1).T:
+        for element in values.values.reshape(number, -1).T:
             assert stats.kstest(element, "uniform").pvalue > 1e-4, name
 
 

@@ -19,7 +19,12 @@ from bayeslab.models import (
 from bayeslab.program import Bound
 
 GIBBS = bl.Gibbs(num_warmup=100, num_samples=300, thinning=5)
-SWEEPS = (linear_regression, gaussian_mixture, hmm, structure_correlated)
+SWEEPS = (
+    linear_regression,
+    pytest.param(gaussian_mixture, marks=pytest.mark.slow),
+    pytest.param(hmm, marks=pytest.mark.slow),
+    structure_correlated,
+)
 
 
 @pytest.mark.parametrize("lecture", SWEEPS, ids=lambda m: m.__name__.rpartition(".")[2])
