@@ -31,7 +31,7 @@ ENOUGH = 2**16
 """Tokens."""
 UNROLLED = 4
 """Steps that are taken together."""
-FEWEST, MOST = 16, 256
+FEWEST, MOST = 16, 128
 """Lanes."""
 LARGE = 8
 """A word with more than this part of the tokens of a lane is alone in its block, if it is one of the most frequent."""
@@ -197,7 +197,7 @@ def _swept(
                 real = documents[u] < shape.individuals
                 left = ((old[u] == topic) & real & ~single).astype(jnp.float32)
                 here, number = (lax.optimization_barrier(one - left) for one in (here, number))
-                factor = mass * jnp.where(single, 1.0, (here + mine) / (number + prior))
+                factor = mass * jnp.where(single, 1.0, here / number)
                 uniform, _ = uniforms(key, jnp.broadcast_to((first + u).astype(jnp.uint32), lane.shape), lane)
                 share = (column.at[documents[u]].get(mode=INSIDE) for column in table)
                 origin = chosen(uniform, [one * other for one, other in zip(share, factor, strict=True)])
@@ -207,10 +207,11 @@ def _swept(
             new_ = lax.optimization_barrier(jnp.stack(new)).astype(each.dtype)
             return lax.dynamic_update_slice_in_dim(each, new_, first, 0), number, here
 
-        each, number, here = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, (each, number, counted[at]))
-        return each, number, counted.at[at].set(here)
+        begin = each, number, counted[at] + mine
+        each, number, here = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, begin)
+        return each, number, counted.at[at].set(jnp.round(here - mine))
 
-    each, _, counted = lax.fori_loop(0, len(blocks.words), row, (each, number, counted))
+    each, _, counted = lax.fori_loop(0, len(blocks.words), row, (each, number + prior, counted))
     return Origins(each, _counts(each, counted, blocks, shape))
 
 

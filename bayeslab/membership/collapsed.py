@@ -24,6 +24,8 @@ MORE = 1.25
 """Topics to begin with, for one."""
 SWEEPS = 30, 20
 """With those, and after some were joined."""
+BEFORE_BLOCKS = 30, 5
+"""Where a sampler goes on that moves as far in a sweep."""
 SHARE, TOPIC = 0.1, 0.1
 """Concentrations of shares and topics: of a start, whatever the prior is."""
 
@@ -31,17 +33,20 @@ Counts = tuple[Array, Array, Array]
 """Of origins: by document and by word, stored tables with a row more for what pads, and of all words, (topic,)."""
 
 
-def collapsed_start(key: Array, tokens: Array, shape: Tokens, real: Array) -> tuple[Array, Array]:
+def collapsed_start(
+    key: Array, tokens: Array, shape: Tokens, real: Array, sweeps: tuple[int, int] = SWEEPS
+) -> tuple[Array, Array]:
     """Shares (document, topic) and topics (topic, 1, word). real: as for genotypes; all words are."""
     del real
-    share, shown = shape.devices.run(partial(_run, shape=shape.part), jnp.zeros(shape.individuals), tokens, key)
+    run = partial(_run, shape=shape.part, sweeps=sweeps)
+    share, shown = shape.devices.run(run, jnp.zeros(shape.individuals), tokens, key)
     return share, shown[:, None]
 
 
-def _run(here: Here, _: Any, tokens: Array, key: Array, shape: Tokens) -> tuple[Array, Array]:
+def _run(here: Here, _: Any, tokens: Array, key: Array, shape: Tokens, sweeps: tuple[int, int]) -> tuple[Array, Array]:
     many = min(ceil(MORE * shape.populations) + 1, 2 * shape.populations) if shape.populations > 1 else 1
     document, word, number = (tokens[:, row] for row in range(3))
-    keys = jax.random.bits(key, (sum(SWEEPS) + 1, 2), jnp.uint32)
+    keys = jax.random.bits(key, (sum(sweeps) + 1, 2), jnp.uint32)
     random, _ = uniforms(keys[-1], number.astype(jnp.uint32), jnp.zeros(number.shape, jnp.uint32))
     origins = jnp.floor(random * many).astype(jnp.int32)
 
@@ -67,9 +72,9 @@ def _run(here: Here, _: Any, tokens: Array, key: Array, shape: Tokens) -> tuple[
         mine, shown = (table_of(table.ravel(), topics)[:-1] for table in (mine, shown))
         return origins, mine, shown
 
-    origins, mine, shown = swept(origins, many, keys[: SWEEPS[0]])
+    origins, mine, shown = swept(origins, many, keys[: sweeps[0]])
     becomes = _joined(here, mine.T, shown.T, many - shape.populations)
-    _, mine, shown = swept(becomes[origins], shape.populations, keys[SWEEPS[0] : -1])
+    _, mine, shown = swept(becomes[origins], shape.populations, keys[sweeps[0] : -1])
     shares, topics = mine + SHARE, shown.T + TOPIC
     return shares / shares.sum(1, keepdims=True), topics / topics.sum(1, keepdims=True)
 
