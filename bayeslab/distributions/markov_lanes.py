@@ -3,8 +3,8 @@
 The steps of a sequence are cut into blocks that advance together, a block a lane; sequences of a batch are lanes too.
 What a block does to a message is a K x K matrix. A first pass finds the matrices of all blocks, a short recursion over
 blocks the messages that enter and leave each of them, and the ordinary recursions follow inside of all blocks at once.
-Numbers are kept in range by exact powers of two, every few steps, so no logarithm is taken on the way and the evidence
-keeps its digits over a million steps.
+Numbers are kept in range every few steps: forwards by exact powers of two, so no logarithm is taken on the way and the
+evidence keeps its digits over a million steps, backwards by the messages that came forwards.
 
 Between two of those a number may leave the range of floats, and the sum of exponents that of integers. `kept` says
 whether none came near that: if not, the recursions of `markov_recursions`, which look at every step, have the answer.
@@ -277,7 +277,8 @@ def _every_state() -> Visits:
     def put(so_far: tuple[Array, Array], place: Array, visited: Array) -> tuple[Array, Array]:
         """Steps of the last tile that are beyond the end come before the others, and those of the tile before it over
         them."""
-        every, part = so_far[0], visited.reshape(-1, so_far[0].shape[-1])
+        every, _ = so_far
+        part = visited.reshape(-1, every.shape[-1])
         begin = place * len(part)
         beyond = jnp.maximum(begin + len(part) - len(every), 0)
         part = lax.cond(beyond > 0, lambda: jnp.roll(part, beyond, 0), lambda: part)

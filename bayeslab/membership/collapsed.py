@@ -24,7 +24,7 @@ MORE = 1.25
 """Topics to begin with, for one."""
 SWEEPS = 30, 20
 """With those, and after some were joined."""
-BEFORE_BLOCKS = 30, 5
+BEFORE_BLOCKS = SWEEPS[0], 5
 """Where a sampler goes on that moves as far in a sweep."""
 SHARE, TOPIC = 0.1, 0.1
 """Concentrations of shares and topics: of a start, whatever the prior is."""
@@ -34,7 +34,7 @@ Counts = tuple[Array, Array, Array]
 
 
 def collapsed_start(
-    key: Array, tokens: Array, shape: Tokens, real: Array, sweeps: tuple[int, int] = SWEEPS
+    key: Array, tokens: Array, shape: Tokens, real: Array | None = None, sweeps: tuple[int, int] = SWEEPS
 ) -> tuple[Array, Array]:
     """Shares (document, topic) and topics (topic, 1, word). real: as for genotypes; all words are."""
     del real

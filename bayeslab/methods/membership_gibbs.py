@@ -104,7 +104,7 @@ class MembershipGibbs:
             known = {found.components: data.bound.observed[found.components]}
             return self._at(*found.values({found.weights: weights} | known), keys[2], keys[3], data)
         if data.blocks is not None and isinstance(shape, Tokens):
-            first = collapsed_start(keys[1], data.packed, shape, jnp.ones((1, shape.alleles), bool), BEFORE_BLOCKS)
+            first = collapsed_start(keys[1], data.packed, shape, sweeps=BEFORE_BLOCKS)
         else:
             first = self._likeliest(keys[0], data).near_top(keys[1])
         return self._at(*first, keys[2], keys[3], data)
