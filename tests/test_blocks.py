@@ -12,6 +12,7 @@ from scipy.stats import kstest
 import bayeslab as bl
 from bayeslab.membership import blocks
 from bayeslab.membership.blocks import Blocks, drawn_given, drawn_in_blocks, in_blocks, sizes
+from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.tokens import Tokens
 from bayeslab.models import lda
 
@@ -64,7 +65,7 @@ def test_counts_are_those_of_the_origins(shape: Tokens) -> None:
     rng = np.random.default_rng(1)
     q = jnp.asarray(rng.dirichlet(np.ones(shape.populations), shape.individuals), jnp.float32)
     p = jnp.asarray(rng.dirichlet(np.ones(shape.alleles), shape.populations)[:, None], jnp.float32)
-    given = laid(shape)
+    given, drawn = laid(shape), jax.jit(drawn_in_blocks, static_argnums=6)
     origins = drawn_given(jnp.array([1, 2], jnp.uint32), q, p, given, shape)
     for seed in range(3):
         key = jnp.array([seed, 3], jnp.uint32)
@@ -76,12 +77,13 @@ def test_counts_are_those_of_the_origins(shape: Tokens) -> None:
             found.counts.alleles[:, 0].sum(0), np.bincount(word[present], minlength=shape.alleles)
         )
         np.testing.assert_array_equal(found.counts.individuals.sum(0), found.counts.alleles.sum((1, 2)))
-        origins = jax.jit(drawn_in_blocks, static_argnums=5)(key, q, 0.3 * jnp.ones_like(p), given, origins, shape)
+        concentration = 0.3 * jnp.ones_like(p)
+        origins = drawn(key, q, jnp.ones_like(q), concentration, given, origins, shape)
 
 
 @pytest.mark.parametrize(("large", "alone"), [(1, 0), (4, 1)])
 def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against the sum over all origins given shares, words that share a block and words that are alone."""
+    """Against the sum over all origins, words that share a block and words that are alone."""
     monkeypatch.setattr(blocks, "FEWEST", 2)
     monkeypatch.setattr(blocks, "MOST", 2)
     monkeypatch.setattr(blocks, "LARGE", large)
@@ -89,13 +91,14 @@ def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypat
     word = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3, 4])
     document = np.array([0, 1, 0, 1, 0, 1, 1, 1, 0, 0])
     shape = Tokens(individuals=2, tokens=len(word), alleles=6, populations=2)
-    q = np.array([[0.7, 0.3], [0.2, 0.8]])
+    prior = np.array([[1.4, 0.6], [0.3, 1.2]])
     concentration = np.array([[0.2, 0.5, 0.1, 0.4, 0.3, 0.6], [0.5, 0.1, 0.3, 0.2, 0.2, 0.4]])
     origins = np.array(list(product(range(2), repeat=len(word))))
     counts = np.zeros((len(origins), 2, shape.alleles))
     for token, one in enumerate(word):
         counts[np.arange(len(origins)), origins[:, token], one] += 1
-    log_joint = np.log(q[document, origins]).sum(1) + gammaln(counts + concentration).sum((1, 2))
+    of_documents = np.stack([[(origins[:, document == d] == k).sum(1) for k in range(2)] for d in range(2)])
+    log_joint = gammaln(of_documents + prior[:, :, None]).sum((0, 1)) + gammaln(counts + concentration).sum((1, 2))
     log_joint -= gammaln((counts + concentration).sum(2)).sum(1)
     weight = np.exp(log_joint - log_joint.max())
     weight /= weight.sum()
@@ -104,15 +107,17 @@ def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypat
     given = in_blocks(jnp.asarray(word), None, jnp.asarray(document), shape)
     assert (np.asarray(given.alone) < shape.alleles).sum() == alone
     p = jnp.full((2, 1, shape.alleles), 1 / shape.alleles, jnp.float32)
-    shares, concentration = jnp.asarray(q, jnp.float32), jnp.asarray(concentration[:, None], jnp.float32)
+    prior, concentration = jnp.asarray(prior, jnp.float32), jnp.asarray(concentration[:, None], jnp.float32)
 
     @jax.jit
     def run(first: jax.Array) -> jax.Array:
         def step(state: blocks.Origins, key: jax.Array) -> tuple[blocks.Origins, jax.Array]:
-            state = drawn_in_blocks(key, shares, concentration, given, state, shape)
+            first, second = jax.random.split(key)
+            shares = dirichlet(first, prior + state.counts.individuals, jnp.array(True))
+            state = drawn_in_blocks(second, shares, prior, concentration, given, state, shape)
             return state, state.counts.alleles[0, 0]
 
-        start = drawn_given(first, shares, p, given, shape)
+        start = drawn_given(first, prior / prior.sum(1, keepdims=True), p, given, shape)
         return jax.lax.scan(step, start, jax.random.bits(first, (100_000, 2), jnp.uint32))[1]
 
     drawn = np.asarray(run(jnp.array([large, 7], jnp.uint32)), float)

@@ -13,14 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import xarray as xr
-from scipy.optimize import linear_sum_assignment
 from scipy.stats import chi2, kstest
 from test_structure import log_dirichlet_multinomial
 
 import bayeslab as bl
 from bayeslab.datasets import documents, genotypes, simulated_documents, simulated_genotypes
 from bayeslab.membership.alleles import Shape, expected_counts, packed
-from bayeslab.membership.collapsed import collapsed_start
 from bayeslab.membership.found import individuals_of, membership
 from bayeslab.membership.tokens import Tokens, drawn_of_tokens, expected_of_tokens, packed_tokens
 from bayeslab.models import lda, lda_asymmetric, structure_admixture
@@ -176,18 +174,26 @@ def test_what_priors_depend_on_may_be_data() -> None:
     assert found.others == ()
 
 
-def test_a_start_has_every_topic() -> None:
-    """Five of five starts find all of ten topics, which samplers from random origins often do not."""
-    truth = simulated_documents(200, 60, 300, 10, seed=3, concentration=0.05)
-    data = documents(truth["counts"])
-    document, word = (jnp.asarray(data[name].cat.codes.to_numpy()) for name in ("document", "word"))
-    shape = Tokens(200, len(word), 300, 10)
-    packed_once = packed_tokens(word, None, document, shape)
-    start = jax.jit(lambda key: collapsed_start(key, packed_once, shape, jnp.ones((1, 300), bool)))
-    for seed in range(5):
-        _, topics = start(jnp.array([0, seed], jnp.uint32))
-        overlap = np.sqrt(np.asarray(topics)[:, 0]) @ np.sqrt(truth["topics"].values).T
-        assert overlap[linear_sum_assignment(-overlap)].min() > 0.8
+def test_a_maximum_in_the_softmax_basis() -> None:
+    """Law: the likelihood times all probabilities to the power of their concentrations is flat in their logarithms."""
+    data = documents(simulated_documents(20, 30, 15, 3, seed=4)["counts"]) | {"num_topics": 3}
+    document, word = (data[name].cat.codes.to_numpy() for name in ("document", "word"))
+    given = {"alpha": 0.3, "concentration": 0.6}
+    method = bl.MAP(num_steps=5000, counts=True, basis="softmax")
+    tree = bl.fit(0, lda.model, data | given, method, progress=False)
+    assert tree.attrs["converged"]
+
+    def density(shares: Array, topics: Array) -> Array:
+        q, p = jax.nn.log_softmax(shares), jax.nn.log_softmax(topics)
+        likelihood = jax.nn.logsumexp(q[document] + p[:, word].T, axis=1).sum()
+        return likelihood + 0.3 * q.sum() + 0.6 * p.sum()
+
+    at = [jnp.log(tree["posterior"][name].values[0, 0]) for name in ("shares", "topics")]
+    assert max(float(jnp.abs(slope).max()) for slope in jax.grad(density, (0, 1))(*at)) < 0.05
+    with pytest.raises(ValueError, match=r"basis of MAP must be one of \['sites', 'softmax'\], not 'logits'"):
+        bl.MAP(basis="logits")
+    with pytest.raises(ValueError, match="basis 'softmax' is of programs of mixed membership"):
+        bl.fit(0, lda.model, EXAMPLE, bl.MAP(basis="softmax"), progress=False)
 
 
 def test_concentrations_are_learned() -> None:

@@ -11,9 +11,11 @@ where n counts the other tokens and c are concentrations. Shares of blocks are d
 are lanes of vectors, the tokens of a block follow each other. A word that has a large part of the tokens of a lane is a
 block by itself, where the quotient is 1 and its tokens may be in any lanes.
 
-Between sweeps the origin of every token is kept, in a byte.
+Between sweeps the origin of every token is kept, in a byte. Shares of documents are drawn again a few times in a sweep:
+given them, documents forget slowly which topics they have.
 """
 
+from functools import partial
 from math import ceil, log2, sqrt
 from typing import NamedTuple
 
@@ -37,6 +39,8 @@ LARGE = 8
 """A word with more than this part of the tokens of a lane is alone in its block, if it is one of the most frequent."""
 ALONE = 4
 """For one lane, how many are so at most."""
+PARTS = 4
+"""Of a sweep, before each of which shares of documents are drawn."""
 
 
 class Blocks(NamedTuple):
@@ -59,6 +63,29 @@ class Origins(NamedTuple):
 
     each: Array
     counts: Counts
+
+
+class Given(NamedTuple):
+    """What stays in a sweep: shares of blocks, concentrations, counts before it, (row, topic, lane); sums of the last
+    two over the words of a block, (topic, lane); and how many rows are of words that are alone."""
+
+    masses: Array
+    concentration: Array
+    counted: Array
+    prior: Array
+    number: Array
+    alone: int
+
+
+class Part(NamedTuple):
+    """shares: of documents, for the next words. each: see `Origins`. mine: counts of documents, a stored table that is
+    flat. counted: (row, topic, lane). number: in a block, with concentrations, (topic, lane)."""
+
+    shares: Array
+    each: Array
+    mine: Array
+    counted: Array
+    number: Array
 
 
 class Sizes(NamedTuple):
@@ -135,31 +162,43 @@ def drawn_given(key: Array, shares: Array, topics: Array, blocks: Blocks, shape:
     rows, lanes = blocks.words.shape
     masses = _at_words(topics[:, 0], blocks.words, 1.0)
     nothing = jnp.zeros((shape.populations, lanes), jnp.float32)
-    counts = jnp.zeros((rows, *nothing.shape), jnp.float32)
+    given = Given(masses, masses, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing, nothing, rows)
     each = jnp.zeros(blocks.documents.shape, jnp.int8)
-    return _swept(key, shares, (masses, masses, counts), (nothing, nothing), rows, blocks, each, shape)
+    alone = Part(shares, each, _of_documents(each, blocks, shape), given.counted, nothing)
+    return _origins(_rows(key, 0, rows, alone, given, blocks, shape), blocks, shape)
 
 
 def drawn_in_blocks(
-    key: Array, shares: Array, concentration: Array, blocks: Blocks, origins: Origins, shape: Tokens
+    key: Array, shares: Array, prior: Array, concentration: Array, blocks: Blocks, origins: Origins, shape: Tokens
 ) -> Origins:
     """Origins after every one was drawn given all others, the probabilities of words integrated out.
 
-    key: (2,). shares: (document, topic). concentration: of topics, (topic, 1, word).
+    key: (2,). shares: (document, topic), and the concentrations of these. concentration: of topics, (topic, 1, word).
     """
     few = len(blocks.piece)
-    of_masses, of_origins = jax.random.split(key)
+    of_masses, of_shares, of_origins = jax.random.split(key, 3)
     tables = concentration[:, 0], origins.counts.alleles[:, 0]
-    prior, number = (_at_words(table, blocks.words, 0.0) for table in tables)
-    of_lanes = prior[few:].sum(0), number[few:].sum(0)
+    more, number = (_at_words(table, blocks.words, 0.0) for table in tables)
     alone = tuple(_at_words(table, blocks.alone[None], 0.0)[0] for table in tables)
+    of_lanes = more[few:].sum(0), number[few:].sum(0)
     total = jnp.concatenate([alone[0] + alone[1], of_lanes[0] + of_lanes[1]], 1)
     masses = dirichlet(of_masses, total, total > 0)
     of_alone = masses[:, blocks.piece].swapaxes(0, 1)
-    of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], prior[few:].shape)
+    of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], more[few:].shape)
     counted = number.at[:few].set(0.0)  # pieces of a word are counted anew
-    given = jnp.concatenate([of_alone, of_shared]), prior, counted
-    return _swept(of_origins, shares, given, of_lanes, few, blocks, origins.each, shape)
+    given = Given(jnp.concatenate([of_alone, of_shared]), more, counted, *of_lanes, few)
+    steps = blocks.first[-1] * jnp.arange(PARTS + 1) // PARTS
+    ends = jnp.searchsorted(blocks.first, steps).astype(jnp.int32)
+
+    def part(at: Array, state: Part) -> Part:
+        mine = table_of(state.mine, shape.populations)[:-1]
+        drawn = partial(dirichlet, jax.random.fold_in(of_shares, at), prior + mine, jnp.array(True))
+        state = state._replace(shares=lax.cond(at > 0, drawn, lambda: state.shares))
+        return _rows(of_origins, ends[at], ends[at + 1], state, given, blocks, shape)
+
+    number_of_lanes = given.number + given.prior
+    begin = Part(shares, origins.each, _flat(origins.counts.individuals), counted, number_of_lanes)
+    return _origins(lax.fori_loop(0, PARTS, part, begin), blocks, shape)
 
 
 def _at_words(table: Array, words: Array, elsewhere: float) -> Array:
@@ -168,29 +207,21 @@ def _at_words(table: Array, words: Array, elsewhere: float) -> Array:
     return padded[:, words].swapaxes(0, 1)
 
 
-def _swept(
-    key: Array,
-    shares: Array,
-    given: tuple[Array, Array, Array],
-    of_lanes: tuple[Array, Array],
-    alone: int,
-    blocks: Blocks,
-    each: Array,
-    shape: Tokens,
-) -> Origins:
-    """All origins anew. given: shares of blocks, concentrations, counts (row, topic, lane). of_lanes: sums of the last
-    two over the words of a block (topic, lane). alone: rows of words that are alone in their block."""
-    topics, (masses, concentration, counted), (prior, number) = shape.populations, given, of_lanes
-    table = lax.optimization_barrier(stored(with_one_more(shares)))
+def _rows(
+    key: Array, begin: Array | int, end: Array | int, state: Part, given: Given, blocks: Blocks, shape: Tokens
+) -> Part:
+    """Origins of the words of some rows anew."""
+    topics = shape.populations
+    table = lax.optimization_barrier(stored(with_one_more(state.shares)))
     lane, topic = jnp.arange(blocks.words.shape[1], dtype=jnp.uint32), jnp.arange(topics)[:, None]
 
     def row(at: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        each, number, counted = carry
-        mass, mine, single = masses[at], concentration[at], at < alone
+        each, counted, number = carry
+        mass, more, single = given.masses[at], given.concentration[at], at < given.alone
 
-        def chunk(place: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        def chunk(step: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             each, number, here = carry
-            first = place * UNROLLED
+            first = step * UNROLLED
             documents = lax.dynamic_slice_in_dim(blocks.documents, first, UNROLLED)
             old, new = lax.dynamic_slice_in_dim(each, first, UNROLLED).astype(jnp.int32), []
             for u in range(UNROLLED):
@@ -207,19 +238,41 @@ def _swept(
             new_ = lax.optimization_barrier(jnp.stack(new)).astype(each.dtype)
             return lax.dynamic_update_slice_in_dim(each, new_, first, 0), number, here
 
-        begin = each, number, counted[at] + mine
-        each, number, here = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, begin)
-        return each, number, counted.at[at].set(jnp.round(here - mine))
+        inside = each, number, counted[at] + more
+        each, number, here = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, inside)
+        return each, counted.at[at].set(jnp.round(here - more)), number
 
-    each, _, counted = lax.fori_loop(0, len(blocks.words), row, (each, number + prior, counted))
-    return Origins(each, _counts(each, counted, blocks, shape))
+    def recount(step: Array, mine: Array) -> Array:
+        documents, old, new = (
+            lax.dynamic_slice_in_dim(one, step * UNROLLED, UNROLLED) for one in (blocks.documents, state.each, each)
+        )
+        for origin, change in ((old, -1), (new, 1)):
+            mine = mine.at[place(origin.astype(jnp.int32), documents, mine.size, topics).ravel()].add(
+                change, mode=INSIDE
+            )
+        return mine
+
+    each, counted, number = lax.fori_loop(begin, end, row, (state.each, state.counted, state.number))
+    each = lax.optimization_barrier(each)
+    mine = lax.fori_loop(blocks.first[begin], blocks.first[end], recount, state.mine)
+    return Part(state.shares, each, mine, counted, number)
 
 
-def _counts(each: Array, counted: Array, blocks: Blocks, shape: Tokens) -> Counts:
-    """counted: (row, topic, lane)."""
-    topics, size = shape.populations, (shape.individuals + 1) * shape.populations
-    places = place(lax.optimization_barrier(each).astype(jnp.int32), blocks.documents, size, topics)
-    mine = table_of(jnp.zeros(size, jnp.int32).at[places.ravel()].add(1, mode=INSIDE), topics)[:-1]
+def _flat(counts: Array) -> Array:
+    """(document, topic) as a stored table, with a document more for what pads."""
+    return stored(jnp.pad(counts, ((0, 1), (0, 0)))).ravel()
+
+
+def _of_documents(each: Array, blocks: Blocks, shape: Tokens) -> Array:
+    """Counts of their origins, a stored table."""
+    size = (shape.individuals + 1) * shape.populations
+    places = place(each.astype(jnp.int32), blocks.documents, size, shape.populations)
+    return jnp.zeros(size, jnp.int32).at[places.ravel()].add(1, mode=INSIDE)
+
+
+def _origins(state: Part, blocks: Blocks, shape: Tokens) -> Origins:
+    topics = shape.populations
     shown = jnp.zeros((shape.alleles + 1, topics), jnp.float32)
-    shown = shown.at[blocks.words.ravel()].add(counted.swapaxes(1, 2).reshape(-1, topics))[:-1]
-    return Counts(mine, shown.T[:, None].astype(jnp.int32))
+    shown = shown.at[blocks.words.ravel()].add(state.counted.swapaxes(1, 2).reshape(-1, topics))[:-1]
+    counts = Counts(table_of(state.mine, topics)[:-1], shown.T[:, None].astype(jnp.int32))
+    return Origins(state.each, counts)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from jax import Array
 
 from bayeslab.membership.alleles import Counts, Shape, drawn_counts, expected_counts
-from bayeslab.membership.collapsed import collapsed_start
+from bayeslab.membership.alternating import alternating_start
 from bayeslab.membership.newton import stepped
 from bayeslab.membership.spectral import spectral_start
 from bayeslab.membership.tokens import Tokens, drawn_of_tokens, expected_of_tokens, stepped_tokens
@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 
 _LAYOUTS: dict[Any, Layout] = {
     Shape: Layout(drawn_counts, expected_counts, spectral_start, stepped, 30),
-    Tokens: Layout(drawn_of_tokens, expected_of_tokens, collapsed_start, stepped_tokens, 0),
+    Tokens: Layout(drawn_of_tokens, expected_of_tokens, alternating_start, stepped_tokens, 0),
 }
 
 

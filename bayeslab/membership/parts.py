@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array, lax
 
 from bayeslab.membership.alleles import Shape, packed
-from bayeslab.membership.collapsed import collapsed_start
+from bayeslab.membership.alternating import alternating_start
 from bayeslab.membership.data import Counted, Priors, without_observed
 from bayeslab.membership.found import Membership, individuals_of
 from bayeslab.membership.likeliest import Likeliest
@@ -56,7 +56,7 @@ def start_of_parts(key: Array, packed: Array, part: Shape | Tokens, prior: Prior
         document = packed[:, 0, :, 0] + jnp.arange(parts, dtype=packed.dtype)[:, None, None] * size
         document = jnp.where(packed[:, 0, :, 0] < size, document, parts * size)
         merged = packed[:, 0].at[:, :, 0].set(document).reshape(1, -1, *packed.shape[3:])
-        return collapsed_start(key, merged, part._replace(individuals=parts * size), prior.real)[1]
+        return alternating_start(key, merged, part._replace(individuals=parts * size), prior.real)[1]
     key, first = jax.random.split(key)
     number = jax.random.randint(first, (), 0, parts)
     one = Likeliest(packed[number], part, prior._replace(weights=prior.weights[number]))

@@ -156,33 +156,14 @@ def table_of(flat: Array, topics: int) -> Array:
     return flat.reshape(topics, -1).T if topics <= FEW else flat.reshape(-1, topics)
 
 
-class Others(NamedTuple):
-    """Where the tables are counts: of all tokens but the one that is drawn, whose origin is (token,), they make
-    (shares + share) (topics + topic) scale, the last (topic,)."""
-
-    origin: Array
-    share: float
-    topic: float
-    scale: Array
-
-
-def drawn_origins(
-    uniform: Array,
-    shares: Array,
-    topics: Array,
-    document: Array,
-    word: Array,
-    number: int,
-    counts: Others | None = None,
-) -> Array:
+def drawn_origins(uniform: Array, shares: Array, topics: Array, document: Array, word: Array, number: int) -> Array:
     """Where cumulative products of shares and topics, stored tables, pass a uniform number times their sum, for every
-    token. number: of topics. counts: where the tables are such."""
+    token. number: of topics."""
     if number > FEW:
         mine, shown = (table.at[of].get(mode=INSIDE) for table, of in ((shares, document), (topics, word)))
-        weights = lax.optimization_barrier(_product(mine, shown, jnp.arange(number, dtype=jnp.int32), counts))
+        weights = lax.optimization_barrier(mine * shown)
         return lax.optimization_barrier(_of_many(uniform, lax.optimization_barrier(weights.T)))
-    each = enumerate(zip(shares, topics, strict=True))
-    return chosen(uniform, [_product(mine[document], shown[word], topic, counts) for topic, (mine, shown) in each])
+    return chosen(uniform, [mine[document] * shown[word] for mine, shown in zip(shares, topics, strict=True)])
 
 
 def chosen(uniform: Array, weights: list[Array]) -> Array:
@@ -211,14 +192,6 @@ def _of_many(uniform: Array, weights: Array) -> Array:
 def _passed(sums: list[Array], threshold: Array) -> Array:
     """How many of all sums but the last are not above a threshold."""
     return sum(((below <= threshold).astype(jnp.int32) for below in sums[:-1]), jnp.zeros(len(threshold), jnp.int32))
-
-
-def _product(of_document: Array, of_word: Array, topic: Array | int, counts: Others | None) -> Array:
-    """For every token and a topic, or (token, topic) for all."""
-    if counts is None:
-        return of_document * of_word
-    own = (counts.origin.reshape(-1, *(1,) * jnp.ndim(topic)) == topic).astype(jnp.float32)
-    return (of_document - own + counts.share) * (of_word - own + counts.topic) * counts.scale[topic]
 
 
 def expected_of_tokens(shares: Array, topics: Array, tokens: Array, shape: Tokens) -> tuple[Counts, Array]:

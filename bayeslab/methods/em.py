@@ -71,7 +71,7 @@ class EM:
 
     def plan(self, bound: Bound) -> Sampler:
         if (membership := membership_to_count(bound, self.counts)) is not None and not membership.known:
-            return best_of(membership_point(membership, bound), self.num_starts, "log_joint")
+            return best_of(membership_point(membership, bound, "sites"), self.num_starts, "log_joint")
         found = {one.site: one for one in find_all(bound.plain)}
         left = continuous(bound, self, found)
         if not isinstance(left.transform, Marginal):

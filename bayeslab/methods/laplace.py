@@ -21,6 +21,7 @@ from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import summary_of
 from bayeslab.program import Bound, Values
 
+BASES = "sites", "softmax"
 EVALUATIONS = 200
 """Of the log joint until L-BFGS has converged, roughly."""
 
@@ -34,6 +35,10 @@ class MAP:
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
     have their most probable values given these.
     num_starts: random starts, run together; the best is the result, group `history` has all.
+    basis: of a program of mixed membership whose origins are counts, "sites", or "softmax" for the maximum of the
+    density of the logarithms that all its probabilities are the softmax of (D. MacKay 1998, "Choice of basis for
+    Laplace approximation"). It has one for every positive concentration, at (n + a) / sum of (n + a) in place of
+    (n + a - 1) / sum of (n + a - 1), n counts and a concentrations; `lp` is the log joint of the sites there.
     counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
     with an axis "individual", over whose devices individuals are spread; by default where origins are more than
     2,000. Steps are then Newton's.
@@ -43,6 +48,7 @@ class MAP:
     num_starts: int = 1
     collapse: tuple[str, ...] = ()
     counts: bool | Mesh | None = None
+    basis: str = "sites"
 
     num_samples = 1
     num_chains = 1
@@ -51,6 +57,8 @@ class MAP:
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")
         require_names(self, "collapse")
+        if self.basis not in BASES:
+            raise ValueError(f"basis of MAP must be one of {list(BASES)}, not {self.basis!r}")
 
     @property
     def num_warmup(self) -> int:
@@ -58,7 +66,11 @@ class MAP:
 
     def plan(self, bound: Bound) -> Sampler:
         if (found := membership_to_count(bound, self.counts)) is not None and not found.known:
-            return best_of(membership_point(found, bound), self.num_starts, "log_joint")
+            return best_of(membership_point(found, bound, self.basis), self.num_starts, "log_joint")
+        if self.basis != "sites":
+            raise ValueError(
+                f"basis '{self.basis}' is of programs of mixed membership whose origins are counts (counts=True)"
+            )
         left = continuous(bound, self)
         summary = summary_of(left, EVALUATIONS * self.num_starts)
         sampler = best_of(PointSampler(summary.structure(left)), self.num_starts, "log_joint")

@@ -14,7 +14,6 @@ from bayeslab.draws import Draws
 from bayeslab.membership.alleles import Counts, Shape
 from bayeslab.membership.ascent import joined, split
 from bayeslab.membership.blocks import Origins, drawn_given, drawn_in_blocks
-from bayeslab.membership.collapsed import BEFORE_BLOCKS, collapsed_start
 from bayeslab.membership.data import Counted, Priors, concentrations, counted_in_blocks, log_prior, priors, whole
 from bayeslab.membership.dirichlet import dirichlet, log_density_of_counts
 from bayeslab.membership.found import Membership
@@ -103,11 +102,7 @@ class MembershipGibbs:
             weights = jnp.full((shape.individuals, shape.populations), 1 / shape.populations, jnp.float32)
             known = {found.components: data.bound.observed[found.components]}
             return self._at(*found.values({found.weights: weights} | known), keys[2], keys[3], data)
-        if data.blocks is not None and isinstance(shape, Tokens):
-            first = collapsed_start(keys[1], data.packed, shape, sweeps=BEFORE_BLOCKS)
-        else:
-            first = self._likeliest(keys[0], data).near_top(keys[1])
-        return self._at(*first, keys[2], keys[3], data)
+        return self._at(*self._likeliest(keys[0], data).near_top(keys[1]), keys[2], keys[3], data)
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -194,7 +189,7 @@ class MembershipGibbs:
         shape = self.found.shape
         if state.origins is None or data.blocks is None or not isinstance(shape, Tokens):
             return layout(shape).drawn(key, weights, state.components, data.packed, shape), None
-        origins = drawn_in_blocks(key, weights, prior.components, data.blocks, state.origins, shape)
+        origins = drawn_in_blocks(key, weights, *prior[:2], data.blocks, state.origins, shape)
         return origins.counts, origins
 
     adapt = advance

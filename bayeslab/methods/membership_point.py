@@ -23,16 +23,20 @@ WIDE = (("xla_cpu_prefer_vector_width", 512),)
 """Options of the compiler for loops over loci and tokens."""
 
 
-def membership_point(found: Membership, bound: Bound) -> "MembershipPoint":
-    """Raises ValueError where the density has no maximum: with a concentration below 1, or one that is latent."""
+def membership_point(found: Membership, bound: Bound, basis: str) -> "MembershipPoint":
+    """Raises ValueError where the density has no maximum: with a latent concentration, or one below 1, unless the basis
+    is "softmax"."""
     if found.others:
         raise ValueError(f"with {list(found.others)} latent the density has no maximum; give them values")
-    sampler = MembershipPoint(found, structure(bound))
+    sampler = MembershipPoint(found, structure(bound), basis)
     prior = jax.jit(sampler.prior)(Counted(bound, jnp.zeros(0)))
     components = jnp.where(prior.real, prior.components, jnp.inf)
     for name, smallest in ((found.weights, prior.weights.min()), (found.components, components.min())):
         if smallest < 1:
-            raise ValueError(f"site '{name}' has a concentration of {smallest:.3g}: below 1 its density has no maximum")
+            raise ValueError(
+                f"site '{name}' has a concentration of {smallest:.3g}: below 1 its density has no maximum; "
+                'MAP(basis="softmax") has one'
+            )
     return sampler
 
 
@@ -43,10 +47,11 @@ def keeps_components(found: Membership) -> bool:
 
 @dataclass(frozen=True)
 class MembershipPoint:
-    """found: the sites. structure: of the Bound."""
+    """found: the sites. structure: of the Bound. basis: see `MAP`."""
 
     found: Membership
     structure: Any
+    basis: str
 
     compiler_options = WIDE
 
@@ -58,7 +63,9 @@ class MembershipPoint:
         return counted(self.found, bound)
 
     def prior(self, data: Counted) -> Priors:
-        return priors(self.found, self.structure, data, {})
+        """In the softmax basis with what the Jacobian, the product of all probabilities, adds."""
+        prior, more = priors(self.found, self.structure, data, {}), float(self.basis == "softmax")
+        return prior._replace(weights=prior.weights + more, components=prior.components + more)
 
     def start(self, key: Array, data: Counted) -> Climb:
         return climb(self._density(data).start(key))
