@@ -66,14 +66,11 @@ class Origins(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What stays in a sweep: shares of blocks, concentrations, counts before it, (row, topic, lane); sums of the last
-    two over the words of a block, (topic, lane); and how many rows are of words that are alone."""
+    """What stays in a sweep: shares of blocks and concentrations, (row, topic, lane), and how many rows are of words
+    that are alone."""
 
     masses: Array
     concentration: Array
-    counted: Array
-    prior: Array
-    number: Array
     alone: int
 
 
@@ -162,10 +159,11 @@ def drawn_given(key: Array, shares: Array, topics: Array, blocks: Blocks, shape:
     rows, lanes = blocks.words.shape
     masses = _at_words(topics[:, 0], blocks.words, 1.0)
     nothing = jnp.zeros((shape.populations, lanes), jnp.float32)
-    given = Given(masses, masses, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing, nothing, rows)
     each = jnp.zeros(blocks.documents.shape, jnp.int8)
-    alone = Part(shares, each, _of_documents(each, blocks, shape), given.counted, nothing)
-    return _origins(_rows(key, 0, rows, alone, given, blocks, shape), blocks, shape)
+    none = jnp.zeros((shape.individuals + 1) * shape.populations, jnp.int32)
+    mine = _more(none, each, 1, blocks.documents, shape.populations)
+    begin = Part(shares, each, mine, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing)
+    return _origins(_rows(key, 0, rows, begin, Given(masses, masses, rows), blocks, shape), blocks, shape)
 
 
 def drawn_in_blocks(
@@ -180,13 +178,13 @@ def drawn_in_blocks(
     tables = concentration[:, 0], origins.counts.alleles[:, 0]
     more, number = (_at_words(table, blocks.words, 0.0) for table in tables)
     alone = tuple(_at_words(table, blocks.alone[None], 0.0)[0] for table in tables)
-    of_lanes = more[few:].sum(0), number[few:].sum(0)
-    total = jnp.concatenate([alone[0] + alone[1], of_lanes[0] + of_lanes[1]], 1)
+    of_lanes = more[few:].sum(0) + number[few:].sum(0)
+    total = jnp.concatenate([alone[0] + alone[1], of_lanes], 1)
     masses = dirichlet(of_masses, total, total > 0)
     of_alone = masses[:, blocks.piece].swapaxes(0, 1)
     of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], more[few:].shape)
     counted = number.at[:few].set(0.0)  # pieces of a word are counted anew
-    given = Given(jnp.concatenate([of_alone, of_shared]), more, counted, *of_lanes, few)
+    given = Given(jnp.concatenate([of_alone, of_shared]), more, few)
     steps = blocks.first[-1] * jnp.arange(PARTS + 1) // PARTS
     ends = jnp.searchsorted(blocks.first, steps).astype(jnp.int32)
 
@@ -196,8 +194,8 @@ def drawn_in_blocks(
         state = state._replace(shares=lax.cond(at > 0, drawn, lambda: state.shares))
         return _rows(of_origins, ends[at], ends[at + 1], state, given, blocks, shape)
 
-    number_of_lanes = given.number + given.prior
-    begin = Part(shares, origins.each, _flat(origins.counts.individuals), counted, number_of_lanes)
+    mine = stored(jnp.pad(origins.counts.individuals, ((0, 1), (0, 0)))).ravel()
+    begin = Part(shares, origins.each, mine, counted, of_lanes)
     return _origins(lax.fori_loop(0, PARTS, part, begin), blocks, shape)
 
 
@@ -246,11 +244,7 @@ def _rows(
         documents, old, new = (
             lax.dynamic_slice_in_dim(one, step * UNROLLED, UNROLLED) for one in (blocks.documents, state.each, each)
         )
-        for origin, change in ((old, -1), (new, 1)):
-            mine = mine.at[place(origin.astype(jnp.int32), documents, mine.size, topics).ravel()].add(
-                change, mode=INSIDE
-            )
-        return mine
+        return _more(_more(mine, old, -1, documents, topics), new, 1, documents, topics)
 
     each, counted, number = lax.fori_loop(begin, end, row, (state.each, state.counted, state.number))
     each = lax.optimization_barrier(each)
@@ -258,16 +252,10 @@ def _rows(
     return Part(state.shares, each, mine, counted, number)
 
 
-def _flat(counts: Array) -> Array:
-    """(document, topic) as a stored table, with a document more for what pads."""
-    return stored(jnp.pad(counts, ((0, 1), (0, 0)))).ravel()
-
-
-def _of_documents(each: Array, blocks: Blocks, shape: Tokens) -> Array:
-    """Counts of their origins, a stored table."""
-    size = (shape.individuals + 1) * shape.populations
-    places = place(each.astype(jnp.int32), blocks.documents, size, shape.populations)
-    return jnp.zeros(size, jnp.int32).at[places.ravel()].add(1, mode=INSIDE)
+def _more(mine: Array, origins: Array, number: int, documents: Array, topics: int) -> Array:
+    """Counts of documents, see `Part`, with so many more of every origin."""
+    places = place(origins.astype(jnp.int32), documents, mine.size, topics)
+    return mine.at[places.ravel()].add(number, mode=INSIDE)
 
 
 def _origins(state: Part, blocks: Blocks, shape: Tokens) -> Origins:

@@ -80,4 +80,4 @@ def expected(mine: Array, others: Array, pairs: Pairs) -> Array:
         return counts.at[at].set(sums * share)
 
     counts = lax.fori_loop(0, len(pairs.entry), row, jnp.zeros_like(own))
-    return jnp.zeros_like(table, shape=(len(mine) + 1, mine.shape[1])).at[pairs.entry].set(counts)[:-1]
+    return jnp.zeros((len(mine) + 1, mine.shape[1]), counts.dtype).at[pairs.entry].set(counts)[:-1]
