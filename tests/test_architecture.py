@@ -81,7 +81,13 @@ ORDER = (
     ),
     *("membership.found", "membership.data"),
     *("membership.ascent", "membership.newton", "membership.spectral", "membership.layout", "membership.likeliest"),
-    *("membership.simplex", "membership.summed"),
+    *(
+        "membership.cut",
+        "membership.two_alleles",
+        "membership.summed",
+        "membership.summed_loci",
+        "membership.summed_sweep",
+    ),
     *("membership.parts", "membership.closest"),
     *(
         "methods.stated",

@@ -252,6 +252,7 @@ def test_from_the_maximum_nothing_is_gained() -> None:
     assert reached[-1] - reached[0] < 0.05
 
 
+@pytest.mark.slow
 def test_the_bound_is_that_of_the_engine() -> None:
     data = structure_admixture.data()
     bounds = [
@@ -343,9 +344,8 @@ import numpy as np
 import bayeslab as bl
 from bayeslab.models import structure_admixture as lecture
 
-method = {"num_warmup": 3, "num_samples": 5, "num_chains": 2}
 draws = [
-    bl.fit(0, lecture.model, lecture.data(), bl.Gibbs(**method, counts=counts), progress=False)["posterior"]
+    bl.fit(0, lecture.model, lecture.example(), bl.Gibbs(3, 5, 2, counts=counts), progress=False)["posterior"]
     for counts in (True, jax.make_mesh((8,), ("individual",)))
 ]
 for site in ("ancestry", "frequencies"):
@@ -355,7 +355,7 @@ for site in ("ancestry", "frequencies"):
 
 @pytest.mark.parametrize("script", [EIGHT_DEVICES, pytest.param(FIT_ON_EIGHT_DEVICES, marks=pytest.mark.slow)])
 def test_draws_are_the_same_on_eight_devices(script: str) -> None:
-    """Thirty individuals, four on every device and two on the last."""
+    """Thirty individuals, five on every device but two; and few with more than two alleles."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     done = subprocess.run([sys.executable, "-c", script], env=os.environ | flags, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -12,6 +12,8 @@ from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXIS = "individual"
+ROWS = 5
+"""Of individuals that are added up first. A device has whole groups of them: sums are the same on any number of it."""
 
 
 class Here(NamedTuple):
@@ -37,7 +39,7 @@ class Devices:
 
     def share(self, individuals: int) -> int:
         """Individuals of each."""
-        return ceil(individuals / self.number)
+        return individuals if self.mesh is None else ceil(individuals / self.number / ROWS) * ROWS
 
     def spread(self, data: Array) -> Array:
         """Data with an axis of devices, each part on its own."""

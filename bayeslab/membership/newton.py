@@ -64,8 +64,8 @@ def projected(x: Array) -> Array:
 def _loci_stepped(
     here: Here, ancestry: Array, alleles: Array, frequencies: Array, pseudo: Array, real: Array, shape: Shape
 ) -> tuple[tuple[()], tuple[Array, Array]]:
-    rows, pairs = rows_of(ancestry, shape), _pairs(shape.populations)
-    products = rows[..., pairs[0]] * rows[..., pairs[1]]
+    rows, upper = rows_of(ancestry, shape), pairs(shape.populations)
+    products = rows[..., upper[0]] * rows[..., upper[1]]
     of_all = jnp.broadcast_to(real, (shape.populations, *real.shape))
 
     def tile(given: tuple[Array, ...]) -> tuple[Array, Array]:
@@ -82,7 +82,7 @@ def _loci_stepped(
             return (gradient + jnp.stack(first, 1), curvature + jnp.stack(second, 1), total), None
 
         few = together(STEP, rows, products, alleles)
-        nothing = jnp.zeros_like(frequencies), jnp.zeros((len(pairs[0]), *frequencies.shape[1:]), jnp.float32)
+        nothing = jnp.zeros_like(frequencies), jnp.zeros((len(upper[0]), *frequencies.shape[1:]), jnp.float32)
         gradient, curvature, total = here.total(lax.scan(step, (*nothing, jnp.zeros(())), few)[0])
         matrix = curvature[square(shape.populations)]  # (population, population, allele, locus)
         at = jnp.maximum(frequencies, FLOOR)
@@ -107,15 +107,15 @@ def _individual_curvature(
     _: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape
 ) -> tuple[tuple[Array, Array], tuple[()]]:
     """The gradient of the log likelihood and the upper triangle of minus its curvature."""
-    rows, pairs = rows_of(ancestry, shape), _pairs(shape.populations)
+    rows, upper = rows_of(ancestry, shape), pairs(shape.populations)
 
     def tile(given: tuple[Array, Array]) -> tuple[Array, Array]:
         frequencies, alleles = given
-        products = frequencies[pairs[0]] * frequencies[pairs[1]]
+        products = frequencies[upper[0]] * frequencies[upper[1]]
 
         def step(carry: None, given: tuple[Array, Array]) -> tuple[None, tuple[Array, Array]]:
             q, shown = given
-            first, second = jnp.zeros_like(q), jnp.zeros((len(q), len(pairs[0])), q.dtype)
+            first, second = jnp.zeros_like(q), jnp.zeros((len(q), len(upper[0])), q.dtype)
             for allele in range(shape.alleles):
                 (_, share, steep) = _shares(q, frequencies[:, allele], shown == allele)
                 first += share @ frequencies[:, allele].T
@@ -169,7 +169,7 @@ def _improved(
     return lax.fori_loop(0, INNER, step, (start, start, jnp.ones((), start.dtype)))[0]
 
 
-def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
+def pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of the upper triangle of a symmetric matrix."""
     first, second = np.triu_indices(size)
     return first, second
@@ -178,5 +178,5 @@ def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
 def square(size: int) -> np.ndarray:
     """Where the entries of a symmetric matrix are in its upper triangle."""
     place = np.zeros((size, size), int)
-    place[_pairs(size)] = np.arange(size * (size + 1) // 2)
+    place[pairs(size)] = np.arange(size * (size + 1) // 2)
     return np.maximum(place, place.T)

@@ -2,8 +2,8 @@
 
 Drawn origins fix the ancestry of an individual far better than its genotypes do, so that draws which take turns with
 origins follow each other slowly. The log likelihood of its ancestry, the sum over copies of log sum_k q_k p_kjl, is
-nearly a quadratic. The maximum and the curvature of that give a proposal that does not depend on where the chain is
-(`simplex`), accepted by the rule of Metropolis and Hastings for every individual by itself.
+nearly a quadratic. The maximum and the curvature of that give a proposal (`cut`), accepted by the rule of Metropolis
+and Hastings for every individual by itself.
 """
 
 from functools import partial
@@ -25,61 +25,64 @@ from bayeslab.membership.alleles import (
     tiles_of,
     together,
 )
+from bayeslab.membership.cut import Cut, centre, moved, on_simplex, relaxed
 from bayeslab.membership.devices import Here
 from bayeslab.membership.newton import curvature_of_individuals, inside, square
-from bayeslab.membership.simplex import Cut, cut, drawn, log_density, moved, top
+from bayeslab.membership.two_alleles import slopes_of_individuals
 
 AT_ONCE = 2**15
 """Ratios of probabilities that are in memory together, about."""
 FACTORS = 16
 """Ratios of probabilities near 1 that are multiplied before their log is taken."""
-NEAR = 1e-3
-"""Spread of the first proposals."""
 
 
 class Reference(NamedTuple):
-    """at: ancestry (individual, population) where the log likelihood is expanded. proposal: about it."""
+    """at: ancestry (population, individual) where the log likelihood is expanded. proposal: about it."""
 
     at: Array
     proposal: Cut
 
 
-def first_reference(ancestry: Array) -> Reference:
-    """That takes no pass over the data; what `anew` proposes is near its centre."""
-    at = inside(ancestry).astype(jnp.float32)
-    return Reference(at, cut(at, jnp.broadcast_to(jnp.eye(at.shape[1]) / NEAR**2, (*at.shape, at.shape[1]))))
-
-
-def reference(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array) -> Reference:
-    """prior: concentrations (individual, population)."""
-    at = inside(ancestry).astype(jnp.float32)
-    curvature = curvature_of_individuals(at, frequencies, alleles, shape)[1]
-    bend = jnp.maximum(prior - 1, 0.0) / at**2
-    matrix = curvature[:, square(shape.populations)] + bend[:, :, None] * jnp.eye(shape.populations)
-    return Reference(at, cut(at, matrix))
+def reference(at: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array) -> Reference:
+    """at: ancestry (individual, population), where the posterior is. prior: concentrations of the same shape."""
+    at = inside(at).astype(jnp.float32)
+    curvature = curvature_of_individuals(at, frequencies, alleles, shape)[1].T[square(shape.populations)]
+    bend = (jnp.maximum(prior - 1, 0.0) / at**2).T
+    exact = at.T.astype(jnp.result_type(float))
+    return Reference(at.T, on_simplex(exact, curvature + bend * jnp.eye(shape.populations)[:, :, None]))
 
 
 def anew(
-    key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array, about: Reference
-) -> tuple[Array, Array, Array]:
-    """Ancestry after a proposal for every individual, the share of those that took it, and where proposals are
-    likeliest, which depends on the frequencies and not on the ancestry.
+    key: Array,
+    ancestry: Array,
+    frequencies: Array,
+    alleles: Array,
+    shape: Shape,
+    prior: Array,
+    about: Reference,
+    back: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """Ancestry after a proposal for every individual, the log likelihood that was gained by all, the share of those
+    that took it, and where ancestry is likeliest, which depends on the frequencies alone. back: see `relaxed`.
     """
     first, second = jax.random.split(key)
-    gradient = slopes(about.at, frequencies, alleles, shape)
-    gradient += jnp.maximum(prior - 1, 0.0) / about.at
+    gradient = slopes(about.at.T, frequencies, alleles, shape).T + jnp.maximum(prior.T - 1, 0.0) / about.at
     proposal = moved(about.proposal, gradient)
-    new, log_new = drawn(first, proposal)
-    possible = (new > 0).all(1)
-    new = jnp.where(possible[:, None], new, ancestry).astype(ancestry.dtype)
+    new, log_density = relaxed(first, proposal, ancestry.T, back)
+    possible = (new > 0).all(0)
+    new = jnp.where(possible[:, None], new.T, ancestry).astype(ancestry.dtype)
     gain = gains(ancestry, new, frequencies, alleles, shape)
-    gain += ((prior - 1) * (jnp.log(new) - jnp.log(ancestry))).sum(1) + log_density(proposal, ancestry) - log_new
-    taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < gain)
-    return jnp.where(taken[:, None], new, ancestry), taken.mean(), top(proposal)
+    ratio = gain + ((prior - 1) * (jnp.log(new) - jnp.log(ancestry))).sum(1) - log_density
+    taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
+    gained = jnp.where(taken, gain, 0.0).sum()
+    return jnp.where(taken[:, None], new, ancestry), gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)
 
 
 def slopes(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
-    """Derivatives of the log likelihood by ancestry (individual, population)."""
+    """Derivatives of the log likelihood by ancestry (individual, population); of two alleles, see
+    `slopes_of_individuals`."""
+    if shape.alleles == 2:
+        return slopes_of_individuals(ancestry, frequencies, alleles, shape)
     return shape.devices.run(partial(_slopes, shape=shape.part), ancestry, alleles, frequencies)[0]
 
 

@@ -1,6 +1,8 @@
 """Gibbs sampling of a program of mixed membership at size: origins are drawn, counted and forgotten."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +21,7 @@ from bayeslab.membership.dirichlet import dirichlet, log_density_of_counts
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
-from bayeslab.membership.summed import Reference, anew, first_reference, reference
+from bayeslab.membership.summed_sweep import ANCHOR, Summed, first_summed, jumped, summed_sweep
 from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
@@ -29,8 +31,12 @@ from bayeslab.terms import terms
 
 SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
-RENEWALS = 10
-"""Of the curvature of proposals, in the warm-up."""
+EXPAND = 10
+"""Sweeps after which the log likelihood is expanded again, for proposals without origins, in the warm-up."""
+TURN, TURN_WITH_OTHERS = 4, 2
+"""Sweeps of which one draws origins, where the others need none: it moves frequencies near 0 from where proposals leave
+them. Weights with concentrations below 1, whose density has no maximum, need it every time. Other sites are drawn given
+counts of origins, so they wait for it."""
 
 Moments = tuple[Array, Array]
 """Means and mean squares, or sums of them."""
@@ -39,7 +45,7 @@ Moments = tuple[Array, Array]
 class Sweep(NamedTuple):
     """number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
 
-    about: what proposals of weights are made of, None where origins are not summed out for them.
+    about: what proposals without origins are made of; None where there are none.
     origins: where they are drawn in blocks of words, which do not look for the components.
     sums: of the means and mean squares of weights and components given the counts of each draw, where components are
     not kept; None where they are.
@@ -47,7 +53,7 @@ class Sweep(NamedTuple):
 
     weights: Array
     components: Array
-    about: Reference | None
+    about: Summed | None
     origins: Origins | None
     others: Any
     key: Array
@@ -89,6 +95,14 @@ class MembershipGibbs:
     compiler_options = WIDE
 
     @property
+    def turn(self) -> int:
+        """Sweeps of which one draws origins: 1 unless both weights and components can be drawn without."""
+        shape = self.found.shape
+        if self.found.known or not isinstance(shape, Shape) or shape.alleles > 2 or shape.populations == 1:
+            return 1
+        return TURN_WITH_OTHERS if self.found.others else TURN
+
+    @property
     def spreads(self) -> bool:
         return self.found.shape.devices.number > 1
 
@@ -128,68 +142,95 @@ class MembershipGibbs:
         sums = tuple((jnp.zeros_like(one),) * 2 for one in (weights, components)) if averaged else None
         shape = self.found.shape
         others = self._settled(now, data, weights, components)
-        about = first_reference(weights) if isinstance(shape, Shape) and shape.populations > 1 else None
-        origins = None
+        about = origins = None
+        if isinstance(shape, Shape) and shape.populations > 1:
+            about = first_summed(weights, components, data.packed, shape, self.turn > 1)
         if data.blocks is not None and isinstance(shape, Tokens):
             key, first = jax.random.split(key)
             origins = drawn_given(first, weights, components, data.blocks, shape)
         return Sweep(weights, components, about, origins, others, key, jnp.array(0), sums)
 
-    def _summed_out(
-        self, key: Array, state: Sweep, prior: Array, data: Counted
-    ) -> tuple[Array, Reference | None, dict[str, Array]]:
-        """Weights with origins summed out, what the next proposals are made of, and the share that was accepted."""
-        shape, number, about = self.found.shape, state.number + 1, state.about
-        if about is None or not isinstance(shape, Shape):
-            return state.weights, None, {}
-        given = state.components, data.packed, shape, prior
-        weights, accepted, top = anew(key, state.weights, *given, about)
-        often = max(self.num_warmup // RENEWALS, 1)
-        renewed = (number == 1) | (number <= self.num_warmup) & (number % often == 0)
-        about = jax.lax.cond(renewed, lambda: reference(top, *given), lambda: about)
-        return weights, about, {"accepted": accepted}
-
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
-        found, shape, (key, *keys) = self.found, self.found.shape, jax.random.split(state.key, 6)
-        others, kernel = {}, None
+        found, (key, *keys) = self.found, jax.random.split(state.key, 6)
+        state = state._replace(key=key, number=state.number + 1)
+        if self.turn > 1:
+            small = (self._priors(keys[4], state, data).weights < 1).any()
+            due = small | (state.number % self.turn == 1)
+            state = jax.lax.cond(due, partial(self._jumped, keys, data), lambda state: state, state)
+            state, stats = self._without_origins(keys[3], state, data)
+            log_likelihood = state.about.log_likelihood  # type: ignore[union-attr]
+            given = tuple((one, one**2) for one in (state.weights, state.components))
+        else:
+            state, stats = self._without_origins(keys[3], state, data)
+            state, counts, given = self._with_origins(keys, state, data)
+            log_likelihood = _log_joint(counts, state.weights, state.components)
+        others = self._others(keys[4], state, data)
+        if others:
+            stats |= {name: value for name, value in kernel_stats(state.others).items() if name != "lp"}
+        samples = found.named(state.weights, state.components) | others
+        if found.known:
+            del samples[found.components]
+        stats["lp"] = log_prior(found, self.structure, data, samples) + log_likelihood
+        if state.sums is not None:
+            late = (state.number > self.num_warmup).astype(state.components.dtype)
+            state = state._replace(sums=jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given))
+            del samples[found.components]
+        return state, Draws(samples, stats)
+
+    def _without_origins(self, key: Array, state: Sweep, data: Counted) -> tuple[Sweep, dict[str, Array]]:
+        """Weights, and components where they can be, and what was accepted."""
+        shape, number, about = self.found.shape, state.number, state.about
+        if about is None or not isinstance(shape, Shape):
+            return state, {}
+        early = jnp.isin(number, jnp.array([1, 2, 4])) | (number % EXPAND == 0) & (number <= 3 * self.num_warmup // 4)
+        expand = (number == 1) | early & (number <= self.num_warmup) | (number == self.num_warmup)
+        anchor = (number == 1) | (number % ANCHOR == 0)
+        prior = self._priors(key, state, data)
+        weights, components, about, stats = summed_sweep(
+            key, state.weights, state.components, about, data.packed, shape, prior, expand, anchor
+        )
+        return state._replace(weights=weights, components=components, about=about), stats
+
+    def _with_origins(
+        self, keys: Sequence[Array], state: Sweep, data: Counted
+    ) -> tuple[Sweep, Counts, tuple[Moments, ...]]:
+        """All sites, the counts of origins, and moments of weights and components given these."""
+        found, prior = self.found, self._priors(keys[4], state, data)
+        counts, origins = self._drawn(keys[0], state, prior, data)
         if found.others:
-            none = Counts(jnp.zeros_like(state.weights), jnp.zeros((shape.populations, shape.loci, shape.alleles)))
-            kernel, _ = self._kernel(keys[4], data, none)
-            others = kernel.get_constrain_fn((data, none), {})(state.others.z)
-        prior = priors(found, self.structure, data, others)
-        weights, about, stats = self._summed_out(keys[3], state, prior.weights, data)
-        counts, origins = self._drawn(keys[0], weights, state, prior, data)
-        new = state.others
-        if kernel is not None:
-            now = data, counts
-            new = kernel.sample(kernel.refresh(state.others, now, {}), now, {})
-            others = kernel.get_constrain_fn(now, {})(new.z)
-            stats |= {name: value for name, value in kernel_stats(new).items() if name != "lp"}
-            prior = priors(found, self.structure, data, others)
+            now, kernel = (data, counts), self._kernel(keys[4], data, self._no_counts(state))[0]
+            state = state._replace(others=kernel.sample(kernel.refresh(state.others, now, {}), now, {}))
+            prior = self._priors(keys[4], state, data)
         of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
         weights = dirichlet(keys[1], of_weights, jnp.array(True))
         components = state.components if found.known else dirichlet(keys[2], of_components, prior.real)
-        samples = found.named(weights, components) | others
-        if found.known:
-            del samples[found.components]
-        stats["lp"] = log_prior(found, self.structure, data, samples) + _log_joint(counts, weights, components)
-        number = state.number + 1
-        sums = None
-        if state.sums is not None:
-            late = (number > self.num_warmup).astype(components.dtype)
-            given = _moments(of_weights, jnp.array(True)), _moments(of_components, prior.real)
-            sums = jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given)
-            del samples[found.components]
-        return Sweep(weights, components, about, origins, new, key, number, sums), Draws(samples, stats)
+        given = _moments(of_weights, jnp.array(True)), _moments(of_components, prior.real)
+        return state._replace(weights=weights, components=components, origins=origins), counts, given
 
-    def _drawn(
-        self, key: Array, weights: Array, state: Sweep, prior: Priors, data: Counted
-    ) -> tuple[Counts, Origins | None]:
+    def _jumped(self, keys: Sequence[Array], data: Counted, state: Sweep) -> Sweep:
+        """After a sweep with origins among those without."""
+        new, _, _ = self._with_origins(keys, state, data)
+        both = (state.weights, new.weights), (state.components, new.components)
+        return new._replace(about=jumped(state.about, *both, data.packed, self.found.shape))  # type: ignore[arg-type]
+
+    def _others(self, key: Array, state: Sweep, data: Counted) -> Values:
+        if not self.found.others:
+            return {}
+        kernel, _ = self._kernel(key, data, none := self._no_counts(state))
+        return kernel.get_constrain_fn((data, none), {})(state.others.z)
+
+    def _priors(self, key: Array, state: Sweep, data: Counted) -> Priors:
+        return priors(self.found, self.structure, data, self._others(key, state, data))
+
+    def _no_counts(self, state: Sweep) -> Counts:
+        return Counts(jnp.zeros_like(state.weights), jnp.zeros_like(state.components))
+
+    def _drawn(self, key: Array, state: Sweep, prior: Priors, data: Counted) -> tuple[Counts, Origins | None]:
         """Counts of origins, and the origins where they are kept."""
         shape = self.found.shape
         if state.origins is None or data.blocks is None or not isinstance(shape, Tokens):
-            return layout(shape).drawn(key, weights, state.components, data.packed, shape), None
-        origins = drawn_in_blocks(key, weights, *prior[:2], data.blocks, state.origins, shape)
+            return layout(shape).drawn(key, state.weights, state.components, data.packed, shape), None
+        origins = drawn_in_blocks(key, state.weights, *prior[:2], data.blocks, state.origins, shape)
         return origins.counts, origins
 
     adapt = advance
@@ -224,7 +265,7 @@ class MembershipGibbs:
         """Of the other sites, and its first state."""
         build = block_kernel(whole(self.structure, data), self.found.others)
         kernel = build(Others(self.found, self.structure))
-        return kernel, kernel.init(key, SETTLE + self.num_warmup, None, (data, counts), {})
+        return kernel, kernel.init(key, SETTLE + self.num_warmup // self.turn, None, (data, counts), {})
 
 
 def _moments(concentration: Array, real: Array) -> Moments:

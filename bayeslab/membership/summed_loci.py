@@ -1,0 +1,65 @@
+"""Frequencies of two alleles drawn given ancestry alone, origins summed out, as `summed` draws ancestry.
+
+Loci are independent of each other then, and a proposal is made and accepted for each.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.membership.alleles import Shape
+from bayeslab.membership.cut import Cut, in_cube, moved, relaxed
+from bayeslab.membership.newton import square
+from bayeslab.membership.two_alleles import curvature_of_loci, gains_of_loci, slopes_of_loci
+
+EDGE = 1e-3
+"""How near to 0 and 1 the log likelihood is expanded."""
+SMALLEST = 1e-7
+"""Frequency that is proposed: beside 1 there is none that is nearer."""
+
+
+class LociReference(NamedTuple):
+    """at: frequencies of the second allele (population, locus) where the log likelihood is expanded. proposal: about
+    them."""
+
+    at: Array
+    proposal: Cut
+
+
+def loci_reference(at: Array, ancestry: Array, alleles: Array, shape: Shape, prior: Array) -> LociReference:
+    """at: frequencies (population, locus, allele), where the posterior is. prior: concentrations of the same shape."""
+    at = jnp.clip(at[..., 1], EDGE, 1 - EDGE).astype(jnp.float32)
+    bend = jnp.maximum(prior - 1, 0.0)
+    bend = bend[..., 1] / at**2 + bend[..., 0] / (1 - at) ** 2
+    matrix = curvature_of_loci(ancestry, at, alleles, shape)[square(shape.populations)]
+    return LociReference(at, in_cube(at, matrix + bend * jnp.eye(shape.populations)[:, :, None]))
+
+
+def loci_anew(
+    key: Array,
+    ancestry: Array,
+    frequencies: Array,
+    alleles: Array,
+    shape: Shape,
+    prior: Array,
+    real: Array,
+    about: LociReference,
+    back: Array,
+) -> tuple[Array, Array, Array]:
+    """Frequencies after a proposal for every locus, the log likelihood that was gained by all, and the share of loci
+    that took it. real: which alleles a locus has (locus, allele); with one of them it has nothing to draw.
+    """
+    first, second = jax.random.split(key)
+    at, bend = about.at, jnp.maximum(prior - 1, 0.0)
+    gradient = slopes_of_loci(ancestry, at, alleles, shape) + bend[..., 1] / at - bend[..., 0] / (1 - at)
+    new, log_density = relaxed(first, moved(about.proposal, gradient), frequencies[..., 1], back)
+    possible = real.all(1) & ((new >= SMALLEST) & (new <= 1 - SMALLEST)).all(0)
+    new = jnp.where(possible[:, None], jnp.stack([1 - new, new], -1), frequencies).astype(frequencies.dtype)
+    gain = gains_of_loci((ancestry, ancestry), (frequencies, new), alleles, shape)
+    logs = jnp.log(new) - jnp.log(frequencies)
+    ratio = gain + jnp.where(prior == 1, 0.0, (prior - 1) * logs).sum((0, 2)) - log_density
+    taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
+    gained = jnp.where(taken, gain, 0.0).sum()
+    return jnp.where(taken[:, None], new, frequencies), gained, taken.sum() / jnp.maximum(real.all(1).sum(), 1)
