@@ -35,8 +35,8 @@ EXPAND = 10
 """Sweeps after which the log likelihood is expanded again, for proposals without origins, in the warm-up."""
 TURN, TURN_WITH_OTHERS = 4, 2
 """Sweeps of which one draws origins, where the others need none: it moves frequencies near 0 from where proposals leave
-them. Weights with concentrations below 1, whose density has no maximum, need it every time. Other sites are drawn given
-counts of origins, so they wait for it."""
+them. Weights with given concentrations below 1, whose density has no maximum, need it every time. Other sites are drawn
+given counts of origins, so they wait for it."""
 
 Moments = tuple[Array, Array]
 """Means and mean squares, or sums of them."""
@@ -154,8 +154,9 @@ class MembershipGibbs:
         found, (key, *keys) = self.found, jax.random.split(state.key, 6)
         state = state._replace(key=key, number=state.number + 1)
         if self.turn > 1:
-            small = (self._priors(keys[4], state, data).weights < 1).any()
-            due = small | (state.number % self.turn == 1)
+            due = state.number % self.turn == 1
+            if not found.others:  # a choice that depends on what is drawn would not leave the posterior alone
+                due |= (self._priors(keys[4], state, data).weights < 1).any()
             state = jax.lax.cond(due, partial(self._jumped, keys, data), lambda state: state, state)
             state, stats = self._without_origins(keys[3], state, data)
             log_likelihood = state.about.log_likelihood  # type: ignore[union-attr]
