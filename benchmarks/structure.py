@@ -29,8 +29,6 @@ SWEEPS = {
     "K = 5, 6 alleles": (300, 10_000, 5, 6),
     "K = 5, 12 alleles": (300, 10_000, 5, 12),
 }
-TURN = 4
-"""Sweeps of which one draws origins."""
 MAP = "bayeslab, `bl.MAP()`"
 PEERS = {
     "adamixture": "--min_k 3 --max_k 3 --data_path data.bed --save_dir . --name adamixture -t 1 --seed",
@@ -51,7 +49,9 @@ def main() -> None:
 
 def sweep(asked: argparse.Namespace) -> None:
     """Nanoseconds of CPU per allele copy of a whole sweep, the mean of those without origins and the one with them."""
-    cases = {name: _one_sweep(*case) for name, case in SWEEPS.items()}
+    from bayeslab.methods.membership_gibbs import TURN
+
+    cases = {name: _one_sweep(*case, TURN) for name, case in SWEEPS.items()}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(asked.rounds):
         for name, (run, _, _) in cases.items():
@@ -64,7 +64,7 @@ def sweep(asked: argparse.Namespace) -> None:
     table(["one sweep", "ns per allele copy", "bytes kept per allele copy"], rows)
 
 
-def _one_sweep(individuals: int, loci: int, populations: int, alleles: int):
+def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, sweeps: int):
     import jax
 
     import bayeslab as bl
@@ -87,7 +87,7 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int):
 
     def run() -> None:
         with precision():
-            jax.block_until_ready(code.advance(np.int32(1), np.int32(TURN), state, given))
+            jax.block_until_ready(code.advance(np.int32(1), np.int32(sweeps), state, given))
 
     return run, y.size, packed
 
