@@ -6,8 +6,10 @@ it enters, in bytes first, so the memory is that of the genotypes. Numbers are i
 that of the program.
 """
 
-from functools import partial
+from collections.abc import Iterable
+from functools import partial, reduce
 from math import ceil
+from operator import add
 from typing import Any, NamedTuple
 
 import jax
@@ -238,6 +240,11 @@ def rows_of(ancestry: Array, shape: Shape) -> Array:
 def together(number: int, *rows: Array) -> Any:
     """Arrays (flush, row, ...) with so many rows at once, (step, row, ...)."""
     return tuple(one.reshape(-1, number, *one.shape[2:]) for one in rows)
+
+
+def added(terms: Iterable[Array]) -> Array:
+    """The sum over the first axis, in its order, written out: loops over what is left are vectorised."""
+    return reduce(add, terms)
 
 
 def of_shown(table: Array, shown: Array) -> Array:

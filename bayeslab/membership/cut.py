@@ -13,6 +13,8 @@ from jax import Array, lax
 from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
 
+from bayeslab.membership.alleles import added
+
 RIDGE = 1e-6
 """Of the largest curvature, added to all: a direction of which the data say nothing keeps a finite spread."""
 LEAST = 1e-9
@@ -34,10 +36,11 @@ class Cut(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Over the coordinates: values and errors (coordinate, item), which times the scale are their distances from the
-    centre; what is left of 1 and the log density of those before, (item,)."""
+    """Over the coordinates: values, scores and errors (coordinate, item), which times the scale are their distances
+    from the centre; what is left of 1 and the log density of those before, (item,)."""
 
     values: Array
+    scores: Array
     errors: Array
     left: Array
     log_density: Array
@@ -63,23 +66,23 @@ def on_simplex(at: Array, curvature: Array) -> Cut:
     """About probabilities (category, item), with minus the second derivatives (category, category, item) of the log
     density there."""
     order = jnp.argsort(at, axis=0)
-    matrix = _ordered(curvature, order)
+    matrix = ordered(curvature, order)
     inner, side, last = matrix[:-1, :-1], matrix[:-1, -1:], matrix[-1:, -1:]
     free = inner - side - side.swapaxes(0, 1) + last  # along the simplex, where the last coordinate follows the others
-    return Cut(order, _ordered(at, order)[:-1], _factor(_inverse(free)).astype(at.dtype))
+    return Cut(order, ordered(at, order)[:-1], _factor(_inverse(free)).astype(at.dtype))
 
 
 def in_cube(at: Array, curvature: Array) -> Cut:
     """About points (coordinate, item), as before. What is nearest to a side, for its spread, comes first."""
     covariance = _inverse(curvature)
     order = jnp.argsort(jnp.minimum(at, 1 - at) / jnp.sqrt(jnp.einsum("iin->in", covariance)), axis=0)
-    return Cut(order, _ordered(at, order), _factor(_ordered(covariance, order)).astype(at.dtype))
+    return Cut(order, ordered(at, order), _factor(ordered(covariance, order)).astype(at.dtype))
 
 
 def moved(proposal: Cut, gradient: Array) -> Cut:
     """With the centre where the quadratic with this gradient (coordinate, item) at the centre is largest; on a simplex
     that has a coordinate more."""
-    along = _ordered(gradient, proposal.order).astype(proposal.scale.dtype)
+    along = ordered(gradient, proposal.order).astype(proposal.scale.dtype)
     if proposal.simplex:
         along = along[:-1] - along[-1:]
     step = jnp.einsum("ijn,kjn,kn->in", proposal.scale, proposal.scale, along)
@@ -93,7 +96,7 @@ def centre(proposal: Cut) -> Array:
         last = jnp.maximum(1 - values.sum(0, keepdims=True), 0.0)
         values = jnp.concatenate([values, last])
         values = values / values.sum(0)
-    return _ordered(values, jnp.argsort(proposal.order, axis=0))
+    return ordered(values, jnp.argsort(proposal.order, axis=0))
 
 
 def relaxed(key: Array, proposal: Cut, at: Array, back: Array) -> tuple[Array, Array]:
@@ -104,33 +107,71 @@ def relaxed(key: Array, proposal: Cut, at: Array, back: Array) -> tuple[Array, A
     (Adler 1981, doi:10.1103/PhysRevD.23.2901; Neal 1998, arXiv:bayes-an/9506004). back (item,): 0 forgets them, 1 would
     turn them to their opposite.
     """
-    known = _ordered(at, proposal.order).astype(proposal.centre.dtype)[: len(proposal.centre)]
+    known, before = scores(proposal, at)
     back = back.astype(known.dtype)
     noise = jnp.sqrt(1 - back**2) * jax.random.normal(key, known.shape, known.dtype)
+    new, after = points(proposal, noise - back * known, at)
+    return new, after - before
 
-    def one(place: Array, walks: tuple[Walk, Walk]) -> tuple[Walk, Walk]:
-        before, after = walks
-        ends = _ends(proposal, place, before)
+
+def scores(proposal: Cut, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
+    """Normal scores (coordinate, item) of points in the order of the proposal, and its log density there (item,), given
+    what is so near to 0 or 1 as `hold` says."""
+    known = shown(proposal, at)
+
+    def one(place: Array, walk: Walk) -> Walk:
+        ends = _ends(proposal, place, walk)
         standard = ends.low + known[place] / ends.sd
-        score = _score(standard, ends)
-        before = _further(proposal, place, before, ends, standard)
-        ends = _ends(proposal, place, after)
-        return before, _further(proposal, place, after, ends, _at_score(noise[place] - back * score, ends))
+        walk = walk._replace(scores=walk.scores.at[place].set(_score(standard, ends)))
+        return _further(proposal, place, walk, ends, standard, near(known[place], hold))
 
-    nothing, all_ = jnp.zeros_like(known), jnp.ones_like(known[:1].sum(0))
-    first = Walk(nothing, nothing, all_, jnp.zeros_like(all_))
-    before, after = lax.fori_loop(0, len(known), one, (first, first))
-    values = after.values
+    walk = lax.fori_loop(0, len(known), one, _first(proposal))
+    return walk.scores, walk.log_density
+
+
+def points(proposal: Cut, scores: Array, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
+    """Points (coordinate, item) that have these scores, and the log density there (item,), given what of `at` is so
+    near to 0 or 1 as `hold` says, which stays."""
+    known = shown(proposal, at)
+
+    def one(place: Array, walk: Walk) -> Walk:
+        ends, held = _ends(proposal, place, walk), near(known[place], hold)
+        standard = jnp.where(held, ends.low + known[place] / ends.sd, _at_score(scores[place], ends))
+        return _further(proposal, place, walk, ends, standard, held)
+
+    walk = lax.fori_loop(0, len(known), one, _first(proposal))
+    values = walk.values
     if proposal.simplex:
         values = jnp.concatenate([values, 1 - values.sum(0, keepdims=True)])
-    return _ordered(values, jnp.argsort(proposal.order, axis=0)), after.log_density - before.log_density
+    return ordered(values, jnp.argsort(proposal.order, axis=0)), walk.log_density
+
+
+def shown(proposal: Cut, at: Array) -> Array:
+    """The coordinates that are drawn, in their order."""
+    return ordered(at, proposal.order).astype(proposal.centre.dtype)[: len(proposal.centre)]
+
+
+def near(values: Array, hold: float) -> Array:
+    """To a side."""
+    return (values < hold) | (values > 1 - hold)
+
+
+def ordered(x: Array, order: Array) -> Array:
+    """Rows, or rows and columns, (..., item) in the order of each item."""
+    x = jnp.take_along_axis(x, order[:, None] if x.ndim == 3 else order, 0)
+    return jnp.take_along_axis(x, order[None], 1) if x.ndim == 3 else x
+
+
+def _first(proposal: Cut) -> Walk:
+    nothing, none = jnp.zeros_like(proposal.centre), jnp.zeros_like(proposal.centre[0])
+    return Walk(nothing, nothing, nothing, none + 1, none)
 
 
 def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
     far = 30.0 if proposal.centre.dtype == jnp.float64 else 12.0
     scale = proposal.scale[place]
     sd = scale[place]
-    mean = proposal.centre[place] + (scale * walk.errors).sum(0)
+    mean = proposal.centre[place] + added(scale * walk.errors)
     low, high = -mean / sd, (walk.left - mean) / sd
     off = jnp.maximum(low - far, 0.0) + jnp.minimum(high + far, 0.0)  # a mean so far outside comes nearer
     low, high = low - off, high - off
@@ -139,14 +180,15 @@ def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
     return Ends(low, high, mean, sd, flip, beyond, ndtr(jnp.where(flip, high, -low)) - beyond)
 
 
-def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array) -> Walk:
+def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, held: Array) -> Walk:
     value = jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left)
     log_density = norm.logpdf(standard) - jnp.log(ends.sd * ends.mass)
     return Walk(
         walk.values.at[place].set(value),
+        walk.scores,
         walk.errors.at[place].set((value - ends.mean) / ends.sd),
         jnp.maximum(walk.left - value, LEAST) if proposal.simplex else walk.left,
-        walk.log_density + log_density,
+        walk.log_density + jnp.where(held, 0.0, log_density),
     )
 
 
@@ -161,12 +203,6 @@ def _at_score(score: Array, ends: Ends) -> Array:
     """The standard value of a score."""
     value = ndtri(ends.beyond + ndtr(jnp.where(ends.flip, score, -score)) * ends.mass)
     return jnp.clip(jnp.where(ends.flip, value, -value), ends.low, ends.high)
-
-
-def _ordered(x: Array, order: Array) -> Array:
-    """Rows, or rows and columns, (..., item) in the order of each item."""
-    x = jnp.take_along_axis(x, order[:, None] if x.ndim == 3 else order, 0)
-    return jnp.take_along_axis(x, order[None], 1) if x.ndim == 3 else x
 
 
 def _inverse(curvature: Array) -> Array:

@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from bayeslab.membership.alleles import Shape, expected_counts
 from bayeslab.membership.data import Priors
+from bayeslab.membership.exchange import Exchange, exchange_about, exchanged
 from bayeslab.membership.summed import Reference, anew, reference
 from bayeslab.membership.summed_loci import LociReference, loci_anew, loci_reference
 from bayeslab.membership.two_alleles import gains_of_loci
@@ -23,8 +24,20 @@ ANCHOR = 100
 """Sweeps after which the log likelihood is computed again; between, what proposals gain is added to it."""
 
 
+class Due(NamedTuple):
+    """In a sweep. expand: the log likelihood, about means since it was. renew: what is known of moves of both together.
+    move: both together. learn: from that. anchor: the log likelihood is computed, and not added up."""
+
+    expand: Array
+    renew: Array
+    move: Array
+    learn: Array
+    anchor: Array
+
+
 class Summed(NamedTuple):
-    """loci: None where frequencies are drawn with origins, as those of more than two alleles and known ones are.
+    """loci, exchange: None where frequencies are drawn with origins, as those of more than two alleles and known ones
+    are.
 
     sums: of the likeliest ancestry given frequencies, and of frequencies, over so many sweeps since the log likelihood
     was expanded. log_likelihood: after the last sweep, 0 where `loci` is None.
@@ -32,6 +45,7 @@ class Summed(NamedTuple):
 
     ancestry: Reference
     loci: LociReference | None
+    exchange: Exchange | None
     sums: tuple[Array, Array]
     number: Array
     log_likelihood: Array
@@ -41,10 +55,15 @@ def first_summed(ancestry: Array, frequencies: Array, alleles: Array, shape: Sha
     """Before the first sweep, which expands the log likelihood. both: whether frequencies are drawn, too."""
     now = ancestry, frequencies
     flat = Priors(jnp.ones_like(ancestry), jnp.ones_like(frequencies), jnp.ones(shape.table[1:], bool))
-    like = jax.eval_shape(lambda: _expanded(now, now, alleles, shape, flat, both))
-    about, loci = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+
+    def first() -> tuple[Reference, LociReference | None, Exchange | None]:
+        about, loci = _expanded(now, now, alleles, shape, flat, both)
+        return about, loci, exchange_about(*now, about, loci, flat.real) if loci else None
+
+    like = jax.eval_shape(first)
+    about, loci, exchange = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
     sums = jnp.zeros_like(ancestry), jnp.zeros_like(frequencies)
-    return Summed(about, loci, sums, jnp.array(0), jnp.zeros((), jnp.result_type(float)))
+    return Summed(about, loci, exchange, sums, jnp.array(0), jnp.zeros((), jnp.result_type(float)))
 
 
 def summed_sweep(
@@ -55,35 +74,33 @@ def summed_sweep(
     alleles: Array,
     shape: Shape,
     prior: Priors,
-    expand: Array,
-    anchor: Array,
+    due: Due,
 ) -> tuple[Array, Array, Summed, dict[str, Array]]:
-    """Ancestry and frequencies, and the shares of individuals and loci that took what was proposed.
-
-    expand: whether the log likelihood is expanded again, about the means since it was. anchor: whether it
-    is computed and not added up.
-    """
-    keys, both = jax.random.split(key, 3), state.loci is not None
-    about, loci, sums, number, log_likelihood = state
+    """Ancestry and frequencies, the shares of individuals and loci that took what was proposed, and whether both moved
+    together."""
+    keys, both = jax.random.split(key, 4), state.loci is not None
+    about, loci, exchange, sums, number, log_likelihood = state
 
     def expanded() -> tuple[Reference, LociReference | None]:
         now = ancestry, frequencies
         at = (jnp.where(number > 0, sum_ / jnp.maximum(number, 1), one) for sum_, one in zip(sums, now, strict=True))
         return _expanded(tuple(at), now, alleles, shape, prior, both)
 
-    about, loci = lax.cond(expand, expanded, lambda: (about, loci))
-    sums, number = jax.tree.map(lambda one: jnp.where(expand, 0, one), (sums, number))
+    about, loci = lax.cond(due.expand, expanded, lambda: (about, loci))
+    sums, number = jax.tree.map(lambda one: jnp.where(due.expand, 0, one), (sums, number))
     back = _backs(keys[2], shape.individuals) if both else jnp.zeros(())
     ancestry, gained, accepted, top = anew(keys[0], ancestry, frequencies, alleles, shape, prior.weights, about, back)
     stats = {"accepted": accepted}
-    if loci is not None:
+    if loci is not None and exchange is not None:
         given = ancestry, frequencies, alleles, shape, prior.components, prior.real
         frequencies, more, stats["accepted_loci"] = loci_anew(keys[1], *given, loci, jnp.asarray(BACK))
-        known = log_likelihood + gained + more
+        now, of = (ancestry, frequencies), (about, loci, alleles, shape, prior)
+        ancestry, frequencies, exchange, moved, stats["moved"] = _together(keys[3], now, exchange, *of, due)
+        known = log_likelihood + gained + more + moved
         again = partial(expected_counts, ancestry, frequencies, alleles, shape)
-        log_likelihood = lax.cond(anchor, lambda: again()[1].astype(known.dtype), lambda: known)
+        log_likelihood = lax.cond(due.anchor, lambda: again()[1].astype(known.dtype), lambda: known)
     sums = sums[0] + top, sums[1] + frequencies
-    return ancestry, frequencies, Summed(about, loci, sums, number + 1, log_likelihood), stats
+    return ancestry, frequencies, Summed(about, loci, exchange, sums, number + 1, log_likelihood), stats
 
 
 def jumped(
@@ -92,6 +109,30 @@ def jumped(
     """After both went from the first to the second in another way."""
     gained = gains_of_loci(ancestry, frequencies, alleles, shape).sum()
     return state._replace(log_likelihood=state.log_likelihood + gained)
+
+
+def _together(
+    key: Array,
+    now: tuple[Array, Array],
+    exchange: Exchange,
+    about: Reference,
+    loci: LociReference,
+    alleles: Array,
+    shape: Shape,
+    prior: Priors,
+    due: Due,
+) -> tuple[Array, Array, Exchange, Array, Array]:
+    """Both moved together where that is due, see `exchanged`."""
+    exchange = lax.cond(due.renew, lambda: exchange_about(*now, about, loci, prior.real), lambda: exchange)
+    proposals = about.proposal, loci.proposal
+
+    def move() -> tuple[Array, Array, Exchange, Array, Array]:
+        return exchanged(key, *now, exchange, proposals, alleles, shape, prior, due.learn)
+
+    def stay() -> tuple[Array, Array, Exchange, Array, Array]:
+        return *now, exchange, jnp.zeros((), jnp.result_type(float)), jnp.array(False)
+
+    return lax.cond(due.move & exchange.moves, move, stay)
 
 
 def _backs(key: Array, number: int) -> Array:

@@ -4,14 +4,14 @@ Products of small matrices would go through memory several times. Sums over indi
 precision, added up in that of the program: they are the same on any number of devices, as good as always.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial, reduce
-from operator import add, mul
+from operator import mul
 
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.membership.alleles import LANES, Shape, individual_sums, rows_of, tiles_of, together
+from bayeslab.membership.alleles import LANES, Shape, added, individual_sums, rows_of, tiles_of, together
 from bayeslab.membership.devices import ROWS, Here
 from bayeslab.membership.newton import pairs
 
@@ -64,7 +64,7 @@ def _slopes(here: Here, ancestry: Array, alleles: Array, at: Array, shape: Shape
         slope = lax.optimization_barrier(_slope(q, shown, table))
         return jnp.stack(
             [
-                _added(one[population] * each for one, each in zip(q, slope, strict=True))
+                added(one[population] * each for one, each in zip(q, slope, strict=True))
                 for population in range(len(table))
             ]
         )
@@ -113,7 +113,7 @@ def _of_individuals(
 
         def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
             slope = lax.optimization_barrier(_slope(*given, table))
-            parts = (_added((slope * of).reshape(LANES, -1)) for of in table)
+            parts = (added((slope * of).reshape(LANES, -1)) for of in table)
             return None, jnp.stack([lax.optimization_barrier(part).sum() for part in parts])
 
         return lax.scan(step, None, together(1, rows_of(ancestry, shape), alleles))[1]
@@ -131,21 +131,16 @@ def _slope(q: Array, shown: Array, table: Array) -> Array:
 def _numbers(shown: Array) -> tuple[Array, Array]:
     """Of copies (row, locus) that show the second allele, and the first."""
     first, second = ([(copy == allele).astype(jnp.float32) for copy in shown.swapaxes(0, 1)] for allele in (1, 0))
-    return _added(first), _added(second)
+    return added(first), added(second)
 
 
 def _mean(q: Array, table: Array) -> Array:
     """The probability (row, locus) of the second allele. Longer sums in one loop are not vectorised."""
     terms = [q[:, population, None] * of for population, of in enumerate(table)]
-    total = _added(terms[:TERMS])
+    total = added(terms[:TERMS])
     for first in range(TERMS, len(terms), TERMS):
-        total = lax.optimization_barrier(total + _added(terms[first : first + TERMS]))
+        total = lax.optimization_barrier(total + added(terms[first : first + TERMS]))
     return total
-
-
-def _added(terms: Iterable[Array]) -> Array:
-    """The sum over the first axis, in its order."""
-    return reduce(add, terms)
 
 
 def _probability(p: Array, shown: Array) -> Array:

@@ -21,7 +21,7 @@ from bayeslab.membership.dirichlet import dirichlet, log_density_of_counts
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
-from bayeslab.membership.summed_sweep import ANCHOR, Summed, first_summed, jumped, summed_sweep
+from bayeslab.membership.summed_sweep import ANCHOR, Due, Summed, first_summed, jumped, summed_sweep
 from bayeslab.membership.tokens import Tokens
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
@@ -33,6 +33,9 @@ SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
 EXPAND = 10
 """Sweeps after which the log likelihood is expanded again, for proposals without origins, in the warm-up."""
+TOGETHER = 3
+"""Sweeps of which one moves ancestry and frequencies together, after the warm-up. What is known of such moves is found
+again in its first half, and learned in the second."""
 TURN, TURN_WITH_OTHERS = 4, 2
 """Sweeps of which one draws origins, where the others need none: it moves frequencies near 0 from where proposals leave
 them. Weights with given concentrations below 1, whose density has no maximum, need it every time. Other sites are drawn
@@ -185,10 +188,12 @@ class MembershipGibbs:
             return state, {}
         early = jnp.isin(number, jnp.array([1, 2, 4])) | (number % EXPAND == 0) & (number <= 3 * self.num_warmup // 4)
         expand = (number == 1) | early & (number <= self.num_warmup) | (number == self.num_warmup)
-        anchor = (number == 1) | (number % ANCHOR == 0)
+        warm, first = number <= self.num_warmup, number == 1
+        renew = first | expand & (number <= self.num_warmup // 2)
+        due = Due(expand, renew, warm | (number % TOGETHER == 0), warm, first | (number % ANCHOR == 0))
         prior = self._priors(key, state, data)
         weights, components, about, stats = summed_sweep(
-            key, state.weights, state.components, about, data.packed, shape, prior, expand, anchor
+            key, state.weights, state.components, about, data.packed, shape, prior, due
         )
         return state._replace(weights=weights, components=components, about=about), stats
 

@@ -1,0 +1,87 @@
+"""Points that follow proposals (`cut`) which are moved as a whole: each keeps its normal scores.
+
+Inside, that is the linear map by which the proposal is moved; at a side points are pressed together or drawn apart, and
+none leaves the simplex or the cube. Volumes change by the ratio of both densities.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.scipy.linalg import cho_solve
+
+from bayeslab.membership.alleles import added
+from bayeslab.membership.cut import Cut, near, ordered, points, scores, shown
+
+HELD = 1e-5
+"""What is so near to 0 or 1 stays: its score is not known to enough digits."""
+
+
+def carried(proposal: Cut, matrices: tuple[Array, Array], at: Array) -> tuple[Array, Array, Array]:
+    """Points (coordinate, item), the log of the density by which volumes shrink (item,), and whether the way back leads
+    here (item,), which is by the matrices in the opposite order.
+
+    From the proposal that the first matrix (coordinate, coordinate) makes of this one to that of the second. On a
+    simplex their columns sum to 1.
+    """
+    (before, first), (after, second) = (_mapped(proposal, matrix) for matrix in matrices)
+    found, density = scores(before, at, HELD)
+    turned = lax.optimization_barrier(added(one * score for one, score in zip(first, found, strict=True)))
+    turned = added(one * score for one, score in zip(second.swapaxes(0, 1), turned, strict=True))
+    held = near(shown(proposal, at), HELD)
+    new, shrunk = points(after, jnp.where(held.any(0), found, turned), at, HELD)
+    return new, shrunk - density, (near(new, HELD) == near(at, HELD)).all(0)
+
+
+def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
+    """Minus the second derivatives (coordinate, coordinate, item) of the log density of a proposal without sides, and
+    the part that is left where points follow its centre with the scores that they have, those of `at`. On a simplex
+    they are those of differences to the coordinate that is not drawn, which has zeros."""
+    root = jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float))
+    whole = jnp.moveaxis(jax.vmap(lambda one: cho_solve((one, True), jnp.eye(len(one))))(root), 0, -1)
+    known, _ = scores(proposal, at, 0.0)
+
+    def along(one: Array) -> Array:
+        def follow(centre: Array) -> Array:
+            return shown(proposal, points(proposal._replace(centre=centre), known, at, 0.0)[0])
+
+        direction = jnp.broadcast_to(one[:, None], known.shape).astype(known.dtype)
+        return jax.jvp(follow, (proposal.centre,), (direction,))[1]
+
+    left = jnp.einsum("ijn,kjn->ikn", whole, lax.map(along, jnp.eye(len(known))))
+    return _everywhere(proposal, whole), _everywhere(proposal, (left + left.swapaxes(0, 1)) / 2)
+
+
+def _mapped(proposal: Cut, matrix: Array) -> tuple[Cut, Array]:
+    """That of points that are multiplied by a matrix, and the rotation (coordinate, coordinate, item) that leads back
+    from its scores to those of this one, where no side is near."""
+    of = lax.optimization_barrier(matrix.astype(proposal.scale.dtype)[proposal.order[:, None], proposal.order[None]])
+    centre = jnp.zeros_like(proposal.centre)
+    if proposal.simplex:
+        of, centre = of[:-1, :-1] - of[:-1, -1:], of[:-1, -1]
+    scale = jnp.stack([added(one * rows for one, rows in zip(row, proposal.scale, strict=True)) for row in of])
+    centre += added(one * rows for one, rows in zip(of.swapaxes(0, 1), proposal.centre, strict=True))
+    lower, rotation = _triangular(lax.optimization_barrier(scale))
+    return proposal._replace(centre=lax.optimization_barrier(centre), scale=lower), rotation
+
+
+def _triangular(rows: Sequence[Array] | Array) -> tuple[Array, Array]:
+    """A lower factor and a rotation whose product they are: each row is made orthogonal to those before."""
+    lower: list[Array] = []
+    apart: list[Array] = []
+    for row in rows:
+        along = []
+        for one in apart:
+            along.append(added(one * row))
+            row = row - along[-1] * one
+        length = jnp.sqrt(added(row**2))
+        apart.append(row / length)
+        lower.append(jnp.stack([*along, length] + [jnp.zeros_like(length)] * (len(rows) - len(apart))))
+    return jnp.stack(lower), jnp.stack(apart)
+
+
+def _everywhere(proposal: Cut, matrix: Array) -> Array:
+    """Of all coordinates, in their own order."""
+    more = len(proposal.order) - len(proposal.centre)
+    return ordered(jnp.pad(matrix, ((0, more), (0, more), (0, 0))), jnp.argsort(proposal.order, axis=0))

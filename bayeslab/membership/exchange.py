@@ -1,0 +1,179 @@
+"""Ancestry and frequencies of two alleles moved together, along what one makes up for in the other.
+
+Of ancestry Q and frequencies P the likelihood knows the product alone, which is that of Q M and of the inverse of M
+times P, for every matrix M whose rows sum to 1: only the sides of the simplex and the cube hold such moves back. Draws
+of one given the other go there in steps that are short beside their spread. Here M is the exponential of K (K - 1)
+shares, each of one population that goes to another. Proposals follow M, and points follow these with the scores that
+they have (`carried`). So all genotypes inside keep their likelihood, the opposite shares lead back, and the log density
+of the shares is nearly a quadratic: its curvature is what the sides take away from that of the likelihood, its top is
+learned in the warm-up from what moves gained. Moves go to the other side of it, as proposals do.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import expm, solve_triangular
+
+from bayeslab.membership.alleles import Shape
+from bayeslab.membership.carried import carried, curvatures
+from bayeslab.membership.cut import Cut
+from bayeslab.membership.data import Priors
+from bayeslab.membership.summed import Reference
+from bayeslab.membership.summed_loci import LociReference
+from bayeslab.membership.two_alleles import gains_of_loci
+
+SLOW = 0.12
+"""Curvature of the density of shares, as a part of that of the likelihood of ancestry, below which directions are
+moved in: in others draws of one given the other are as good."""
+LEAST = 1e-3
+"""Curvature that directions have, as a part of that."""
+FARTHEST = float(np.arccos(-0.95))
+"""Angle of a move about the top: half a turn would lead to the opposite."""
+NEAREST = 0.1
+"""Angle of moves for which they are not worth their time."""
+ACCEPTED = 0.3
+"""Share of moves that angles of the warm-up aim at."""
+GAIN = 0.2
+"""How far an angle follows one move, in its log."""
+ANYWHERE = 10.0
+"""Variance of the top, before a move is made."""
+DOUBT = 0.2
+"""Standard deviation of what a move gains, about the quadratic, as a part of how far out it is, squared and halved."""
+
+
+class Exchange(NamedTuple):
+    """at (population, individual): ancestry from which shares are measured. curvature (population, population,
+    individual): of the log likelihood there. measure: from slopes of shares to their coordinates, in which the log
+    density is -(z - top)^2 / 2 about; root: from coordinates to shares. slow: which coordinates are moved. top,
+    covariance: what is known of the top, a normal distribution. angle: how far moves go.
+    """
+
+    at: Array
+    curvature: Array
+    measure: Array
+    root: Array
+    slow: Array
+    top: Array
+    covariance: Array
+    angle: Array
+
+    @property
+    def moves(self) -> Array:
+        return self.slow.any() & (self.angle > NEAREST)
+
+
+def exchange_about(ancestry: Array, frequencies: Array, about: Reference, loci: LociReference, real: Array) -> Exchange:
+    """ancestry (individual, population), frequencies (population, locus, allele): draws, whose scores show how points
+    follow at the sides. real: which alleles a locus has (locus, allele)."""
+    at, p = about.at.astype(jnp.result_type(float)), loci.at
+    whole, left = curvatures(about.proposal, ancestry.T)
+    inner = _by_shares(jnp.einsum("an,bn,kln->abkl", at, at, left))
+    taken = _by_shares(jnp.einsum("an,bn,kln->abkl", at, at, whole - left))
+    of_loci, left_of_loci = curvatures(loci.proposal, frequencies[..., 1])
+    lost = jnp.where(real.all(1), of_loci - left_of_loci, 0.0)
+    taken += _by_shares(jnp.einsum("abl,kl,ml->abkm", lost, p, p))
+    lower = jnp.linalg.cholesky(inner)
+    values, vectors = jnp.linalg.eigh(solve_triangular(lower, solve_triangular(lower, taken, lower=True).T, lower=True))
+    sizes, axes = jnp.sqrt(jnp.maximum(values, LEAST)), solve_triangular(lower, vectors, lower=True, trans=1)
+    top, covariance = jnp.zeros_like(sizes), ANYWHERE * jnp.eye(len(sizes))
+    return Exchange(at, whole, (axes * sizes).T, axes / sizes, values < SLOW, top, covariance, jnp.array(FARTHEST))
+
+
+def exchanged(
+    key: Array,
+    ancestry: Array,
+    frequencies: Array,
+    exchange: Exchange,
+    proposals: tuple[Cut, Cut],
+    alleles: Array,
+    shape: Shape,
+    prior: Priors,
+    learn: Array,
+) -> tuple[Array, Array, Exchange, Array, Array]:
+    """Ancestry and frequencies after a move, what is known then, the log likelihood gained, and whether the move was
+    taken. proposals: of individuals and of loci. learn: whether more is known by the move."""
+    first, second = jax.random.split(key)
+    before = _coordinates(exchange, ancestry)
+    noise = jnp.where(exchange.slow, jnp.sin(exchange.angle) * jax.random.normal(first, before.shape), 0.0)
+    to = _turned(exchange, before) + noise
+    half = _matrix(exchange.root @ (to - before) / 2, shape.populations)
+    onward, back = expm(half), expm(-half)
+    q, shrunk, returns = carried(proposals[0], (back.T, onward.T), ancestry.T)
+    p, shrunk_loci, loci_return = carried(proposals[1], (onward, back), frequencies[..., 1])
+    both = prior.real.all(1)
+    new_ancestry = q.T.astype(ancestry.dtype)
+    new_frequencies = jnp.where(both[:, None], jnp.stack([1 - p, p], -1), frequencies).astype(frequencies.dtype)
+    gain = gains_of_loci((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
+    found = gain - shrunk.astype(gain.dtype).sum() - jnp.where(both, shrunk_loci, 0.0).astype(gain.dtype).sum()
+    found += _gained(prior.weights, ancestry, new_ancestry) + _gained(prior.components, frequencies, new_frequencies)
+    after = _coordinates(exchange, new_ancestry)
+    noise_back = jnp.where(exchange.slow, after - (to - before) - _turned(exchange, after), 0.0)
+    ratio = found + ((noise**2).sum() - (noise_back**2).sum()) / (2 * jnp.sin(exchange.angle) ** 2)
+    possible = returns.all() & (loci_return | ~both).all() & jnp.isfinite(found)
+    chance = jnp.where(possible, jnp.minimum(jnp.exp(ratio), 1.0), 0.0)
+    taken = jax.random.uniform(second) < chance
+    known = _learned(exchange, before, to, jnp.where(possible, found, jnp.nan), chance)
+    return (
+        jnp.where(taken, new_ancestry, ancestry),
+        jnp.where(taken, new_frequencies, frequencies),
+        jax.tree.map(lambda one, other: jnp.where(learn, one, other), known, exchange),
+        jnp.where(taken, gain, 0.0),
+        taken,
+    )
+
+
+def _turned(exchange: Exchange, coordinates: Array) -> Array:
+    """About the top."""
+    turned = exchange.top + jnp.cos(exchange.angle) * (coordinates - exchange.top)
+    return jnp.where(exchange.slow, turned, coordinates)
+
+
+def _learned(exchange: Exchange, before: Array, to: Array, found: Array, chance: Array) -> Exchange:
+    """From found = |before - top|^2 / 2 - |to - top|^2 / 2 and an error, of whose size is thought above; NaN tells
+    nothing."""
+    way = to - before
+    out = jnp.where(exchange.slow, before**2 + to**2, 0.0).sum() / 2
+    follows = exchange.covariance @ way
+    weight = follows / (way @ follows + 1 + (DOUBT * out) ** 2)
+    weight = jnp.where(jnp.isnan(found), 0.0, weight)
+    more = jnp.nan_to_num(found - (before**2 - to**2).sum() / 2 - way @ exchange.top)
+    angle = jnp.clip(exchange.angle * jnp.exp(GAIN * (chance - ACCEPTED)), NEAREST / 2, FARTHEST)
+    covariance = exchange.covariance - jnp.outer(weight, follows)
+    return exchange._replace(top=exchange.top + weight * more, covariance=covariance, angle=angle)
+
+
+def _coordinates(exchange: Exchange, ancestry: Array) -> Array:
+    slopes = jnp.einsum("kln,ln->kn", exchange.curvature, ancestry.T - exchange.at)
+    of_pairs = exchange.at @ slopes.T
+    one, other = _shares(len(of_pairs))
+    return exchange.measure @ (of_pairs[one, other] - of_pairs[one, one])
+
+
+def _matrix(shares: Array, populations: int) -> Array:
+    """Its rows sum to 0."""
+    one, other = _shares(populations)
+    matrix = jnp.zeros((populations, populations), shares.dtype).at[one, other].set(shares)
+    return matrix - jnp.diag(matrix.sum(1))
+
+
+def _by_shares(sums: Array) -> Array:
+    """Second derivatives (share, share) of sums (from, from, category, category)."""
+    one, other = _shares(len(sums))
+
+    def part(left: np.ndarray, right: np.ndarray) -> Array:
+        return sums[one[:, None], one[None], left[:, None], right[None]]
+
+    return part(other, other) - part(other, one) - part(one, other) + part(one, one)
+
+
+def _shares(populations: int) -> tuple[np.ndarray, np.ndarray]:
+    """From which population each goes, and to which."""
+    return np.nonzero(~np.eye(populations, dtype=bool))
+
+
+def _gained(concentrations: Array, old: Array, new: Array) -> Array:
+    """Of the log density of Dirichlet probabilities."""
+    return jnp.where(concentrations == 1, 0.0, (concentrations - 1) * (jnp.log(new) - jnp.log(old))).sum()
