@@ -47,7 +47,8 @@ def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
             return shown(proposal, points(proposal._replace(centre=centre), known, at, 0.0)[0])
 
         direction = jnp.broadcast_to(one[:, None], known.shape).astype(known.dtype)
-        return jax.jvp(follow, (proposal.centre,), (direction,))[1]
+        followed = jax.jvp(follow, (proposal.centre,), (direction,))[1]
+        return jnp.where(jnp.isfinite(followed), followed, 0.0)  # what a side presses flat stays
 
     left = jnp.einsum("ijn,kjn->ikn", whole, lax.map(along, jnp.eye(len(known))))
     return _everywhere(proposal, whole), _everywhere(proposal, (left + left.swapaxes(0, 1)) / 2)

@@ -123,7 +123,7 @@ def scores(proposal: Cut, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
         ends = _ends(proposal, place, walk)
         standard = ends.low + known[place] / ends.sd
         walk = walk._replace(scores=walk.scores.at[place].set(_score(standard, ends)))
-        return _further(proposal, place, walk, ends, standard, near(known[place], hold))
+        return _further(proposal, place, walk, ends, standard, known[place], near(known[place], hold))
 
     walk = lax.fori_loop(0, len(known), one, _first(proposal))
     return walk.scores, walk.log_density
@@ -136,8 +136,9 @@ def points(proposal: Cut, scores: Array, at: Array, hold: float = 0.0) -> tuple[
 
     def one(place: Array, walk: Walk) -> Walk:
         ends, held = _ends(proposal, place, walk), near(known[place], hold)
-        standard = jnp.where(held, ends.low + known[place] / ends.sd, _at_score(scores[place], ends))
-        return _further(proposal, place, walk, ends, standard, held)
+        standard = _at_score(scores[place], ends)
+        value = jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left)
+        return _further(proposal, place, walk, ends, standard, jnp.where(held, known[place], value), held)
 
     walk = lax.fori_loop(0, len(known), one, _first(proposal))
     values = walk.values
@@ -180,8 +181,7 @@ def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
     return Ends(low, high, mean, sd, flip, beyond, ndtr(jnp.where(flip, high, -low)) - beyond)
 
 
-def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, held: Array) -> Walk:
-    value = jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left)
+def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, value: Array, held: Array) -> Walk:
     log_density = norm.logpdf(standard) - jnp.log(ends.sd * ends.mass)
     return Walk(
         walk.values.at[place].set(value),

@@ -99,23 +99,16 @@ def exchanged(
     before = _coordinates(exchange, ancestry)
     noise = jnp.where(exchange.slow, jnp.sin(exchange.angle) * jax.random.normal(first, before.shape), 0.0)
     to = _turned(exchange, before) + noise
-    half = _matrix(exchange.root @ (to - before) / 2, shape.populations)
-    onward, back = expm(half), expm(-half)
-    q, shrunk, returns = carried(proposals[0], (back.T, onward.T), ancestry.T)
-    p, shrunk_loci, loci_return = carried(proposals[1], (onward, back), frequencies[..., 1])
-    both = prior.real.all(1)
-    new_ancestry = q.T.astype(ancestry.dtype)
-    new_frequencies = jnp.where(both[:, None], jnp.stack([1 - p, p], -1), frequencies).astype(frequencies.dtype)
-    gain = gains_of_loci((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
-    found = gain - shrunk.astype(gain.dtype).sum() - jnp.where(both, shrunk_loci, 0.0).astype(gain.dtype).sum()
-    found += _gained(prior.weights, ancestry, new_ancestry) + _gained(prior.components, frequencies, new_frequencies)
+    shares = exchange.root @ (to - before)
+    new_ancestry, new_frequencies, gain, found = displaced(
+        ancestry, frequencies, shares, proposals, alleles, shape, prior
+    )
     after = _coordinates(exchange, new_ancestry)
     noise_back = jnp.where(exchange.slow, after - (to - before) - _turned(exchange, after), 0.0)
     ratio = found + ((noise**2).sum() - (noise_back**2).sum()) / (2 * jnp.sin(exchange.angle) ** 2)
-    possible = returns.all() & (loci_return | ~both).all() & jnp.isfinite(found)
-    chance = jnp.where(possible, jnp.minimum(jnp.exp(ratio), 1.0), 0.0)
+    chance = jnp.where(jnp.isfinite(found), jnp.minimum(jnp.exp(ratio), 1.0), 0.0)
     taken = jax.random.uniform(second) < chance
-    known = _learned(exchange, before, to, jnp.where(possible, found, jnp.nan), chance)
+    known = _learned(exchange, before, to, found, chance)
     return (
         jnp.where(taken, new_ancestry, ancestry),
         jnp.where(taken, new_frequencies, frequencies),
@@ -125,6 +118,31 @@ def exchanged(
     )
 
 
+def displaced(
+    ancestry: Array,
+    frequencies: Array,
+    shares: Array,
+    proposals: tuple[Cut, Cut],
+    alleles: Array,
+    shape: Shape,
+    prior: Priors,
+) -> tuple[Array, Array, Array, Array]:
+    """Ancestry and frequencies with so many shares exchanged, the log likelihood gained, and the log posterior with the
+    change of volume, NaN where the opposite shares do not lead back."""
+    half = _matrix(shares / 2, shape.populations)
+    onward, back = expm(half), expm(-half)
+    q, shrunk, returns = carried(proposals[0], (back.T, onward.T), ancestry.T)
+    p, shrunk_loci, loci_return = carried(proposals[1], (onward, back), frequencies[..., 1])
+    both = prior.real.all(1)
+    new_ancestry = q.T.astype(ancestry.dtype)
+    new_frequencies = jnp.where(both[:, None], jnp.stack([1 - p, p], -1), frequencies).astype(frequencies.dtype)
+    gain = gains_of_loci((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
+    found = gain - shrunk.astype(gain.dtype).sum() - jnp.where(both, shrunk_loci, 0.0).astype(gain.dtype).sum()
+    found += _gained(prior.weights, ancestry, new_ancestry) + _gained(prior.components, frequencies, new_frequencies)
+    possible = returns.all() & (loci_return | ~both).all()
+    return new_ancestry, new_frequencies, gain, jnp.where(possible, found, jnp.nan)
+
+
 def _turned(exchange: Exchange, coordinates: Array) -> Array:
     """About the top."""
     turned = exchange.top + jnp.cos(exchange.angle) * (coordinates - exchange.top)
@@ -132,14 +150,14 @@ def _turned(exchange: Exchange, coordinates: Array) -> Array:
 
 
 def _learned(exchange: Exchange, before: Array, to: Array, found: Array, chance: Array) -> Exchange:
-    """From found = |before - top|^2 / 2 - |to - top|^2 / 2 and an error, of whose size is thought above; NaN tells
-    nothing."""
+    """From found = |before - top|^2 / 2 - |to - top|^2 / 2 and an error, of whose size is thought above. What is not
+    finite tells nothing."""
     way = to - before
     out = jnp.where(exchange.slow, before**2 + to**2, 0.0).sum() / 2
     follows = exchange.covariance @ way
     weight = follows / (way @ follows + 1 + (DOUBT * out) ** 2)
-    weight = jnp.where(jnp.isnan(found), 0.0, weight)
-    more = jnp.nan_to_num(found - (before**2 - to**2).sum() / 2 - way @ exchange.top)
+    weight = jnp.where(jnp.isfinite(found), weight, 0.0)
+    more = jnp.where(jnp.isfinite(found), found - (before**2 - to**2).sum() / 2 - way @ exchange.top, 0.0)
     angle = jnp.clip(exchange.angle * jnp.exp(GAIN * (chance - ACCEPTED)), NEAREST / 2, FARTHEST)
     covariance = exchange.covariance - jnp.outer(weight, follows)
     return exchange._replace(top=exchange.top + weight * more, covariance=covariance, angle=angle)
