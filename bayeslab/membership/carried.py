@@ -18,6 +18,10 @@ HELD = 1e-5
 """What is so near to 0 or 1 stays: its score is not known to enough digits."""
 
 
+NEAR = 0.05
+"""Standard deviations that a centre is moved by, to see how points follow."""
+
+
 def carried(proposal: Cut, matrices: tuple[Array, Array], at: Array) -> tuple[Array, Array, Array]:
     """Points (coordinate, item), the log of the density by which volumes shrink (item,), and whether the way back leads
     here (item,), which is by the matrices in the opposite order.
@@ -40,17 +44,14 @@ def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
     they are those of differences to the coordinate that is not drawn, which has zeros."""
     root = jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float))
     whole = jnp.moveaxis(jax.vmap(lambda one: cho_solve((one, True), jnp.eye(len(one))))(root), 0, -1)
-    known, _ = scores(proposal, at, 0.0)
+    known, sizes = scores(proposal, at)[0], NEAR * jnp.einsum("iin->in", proposal.scale)
 
-    def along(one: Array) -> Array:
-        def follow(centre: Array) -> Array:
-            return shown(proposal, points(proposal._replace(centre=centre), known, at, 0.0)[0])
+    def followed(one: Array) -> Array:
+        there = proposal._replace(centre=proposal.centre + one[:, None].astype(known.dtype) * sizes)
+        return shown(proposal, points(there, known, at)[0]) - shown(proposal, at)
 
-        direction = jnp.broadcast_to(one[:, None], known.shape).astype(known.dtype)
-        followed = jax.jvp(follow, (proposal.centre,), (direction,))[1]
-        return jnp.where(jnp.isfinite(followed), followed, 0.0)  # what a side presses flat stays
-
-    left = jnp.einsum("ijn,kjn->ikn", whole, lax.map(along, jnp.eye(len(known))))
+    moved = lax.map(followed, jnp.eye(len(known))) / sizes[:, None]
+    left = jnp.einsum("ijn,kjn->ikn", whole, moved)
     return _everywhere(proposal, whole), _everywhere(proposal, (left + left.swapaxes(0, 1)) / 2)
 
 

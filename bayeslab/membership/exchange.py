@@ -2,8 +2,8 @@
 
 Of ancestry Q and frequencies P the likelihood knows the product alone, which is that of Q M and of the inverse of M
 times P, for every matrix M whose rows sum to 1: only the sides of the simplex and the cube hold such moves back. Draws
-of one given the other go there in steps that are short beside their spread. Here M is the exponential of K (K - 1)
-shares, each of one population that goes to another. Proposals follow M, and points follow these with the scores that
+of one given the other go there in steps that are short beside their spread. Here M is made of K (K - 1) shares,
+each of one population that goes to another. Proposals follow M, and points follow these with the scores that
 they have (`carried`). So all genotypes inside keep their likelihood, the opposite shares lead back, and the log density
 of the shares is nearly a quadratic: its curvature is what the sides take away from that of the likelihood, its top is
 learned in the warm-up from what moves gained. Moves go to the other side of it, as proposals do.
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import expm, solve_triangular
+from jax.scipy.linalg import solve_triangular
 
 from bayeslab.membership.alleles import Shape
 from bayeslab.membership.carried import carried, curvatures
@@ -70,11 +70,12 @@ def exchange_about(ancestry: Array, frequencies: Array, about: Reference, loci: 
     follow at the sides. real: which alleles a locus has (locus, allele)."""
     at, p = about.at.astype(jnp.result_type(float)), loci.at
     whole, left = curvatures(about.proposal, ancestry.T)
-    inner = _by_shares(jnp.einsum("an,bn,kln->abkl", at, at, left))
-    taken = _by_shares(jnp.einsum("an,bn,kln->abkl", at, at, whole - left))
+    pairs = at[:, None] * at
+    inner = _by_shares(jnp.einsum("abn,kln->abkl", pairs, left))
+    taken = _by_shares(jnp.einsum("abn,kln->abkl", pairs, whole - left))
     of_loci, left_of_loci = curvatures(loci.proposal, frequencies[..., 1])
     lost = jnp.where(real.all(1), of_loci - left_of_loci, 0.0)
-    taken += _by_shares(jnp.einsum("abl,kl,ml->abkm", lost, p, p))
+    taken += _by_shares(jnp.einsum("abl,kml->abkm", lost, p[:, None] * p))
     lower = jnp.linalg.cholesky(inner)
     values, vectors = jnp.linalg.eigh(solve_triangular(lower, solve_triangular(lower, taken, lower=True).T, lower=True))
     sizes, axes = jnp.sqrt(jnp.maximum(values, LEAST)), solve_triangular(lower, vectors, lower=True, trans=1)
@@ -129,8 +130,7 @@ def displaced(
 ) -> tuple[Array, Array, Array, Array]:
     """Ancestry and frequencies with so many shares exchanged, the log likelihood gained, and the log posterior with the
     change of volume, NaN where the opposite shares do not lead back."""
-    half = _matrix(shares / 2, shape.populations)
-    onward, back = expm(half), expm(-half)
+    onward, back = (_matrix(sign * shares / 2, shape.populations) for sign in (1, -1))
     q, shrunk, returns = carried(proposals[0], (back.T, onward.T), ancestry.T)
     p, shrunk_loci, loci_return = carried(proposals[1], (onward, back), frequencies[..., 1])
     both = prior.real.all(1)
@@ -171,10 +171,11 @@ def _coordinates(exchange: Exchange, ancestry: Array) -> Array:
 
 
 def _matrix(shares: Array, populations: int) -> Array:
-    """Its rows sum to 0."""
+    """Its rows sum to 1, and its inverse has the opposite shares (Cayley)."""
     one, other = _shares(populations)
-    matrix = jnp.zeros((populations, populations), shares.dtype).at[one, other].set(shares)
-    return matrix - jnp.diag(matrix.sum(1))
+    matrix = jnp.zeros((populations, populations), shares.dtype).at[one, other].set(shares / 2)
+    matrix -= jnp.diag(matrix.sum(1))
+    return jnp.linalg.solve(jnp.eye(populations) - matrix, jnp.eye(populations) + matrix)
 
 
 def _by_shares(sums: Array) -> Array:
