@@ -4,8 +4,6 @@ Inside, that is the linear map by which the proposal is moved; at a side points 
 none leaves the simplex or the cube. Volumes change by the ratio of both densities.
 """
 
-from collections.abc import Sequence
-
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -62,25 +60,26 @@ def _mapped(proposal: Cut, matrix: Array) -> tuple[Cut, Array]:
     centre = jnp.zeros_like(proposal.centre)
     if proposal.simplex:
         of, centre = of[:-1, :-1] - of[:-1, -1:], of[:-1, -1]
-    scale = jnp.stack([added(one * rows for one, rows in zip(row, proposal.scale, strict=True)) for row in of])
+    scale = lax.map(lambda row: added(one * rows for one, rows in zip(row, proposal.scale, strict=True)), of)
     centre += added(one * rows for one, rows in zip(of.swapaxes(0, 1), proposal.centre, strict=True))
     lower, rotation = _triangular(lax.optimization_barrier(scale))
     return proposal._replace(centre=lax.optimization_barrier(centre), scale=lower), rotation
 
 
-def _triangular(rows: Sequence[Array] | Array) -> tuple[Array, Array]:
+def _triangular(rows: Array) -> tuple[Array, Array]:
     """A lower factor and a rotation whose product they are: each row is made orthogonal to those before."""
-    lower: list[Array] = []
-    apart: list[Array] = []
-    for row in rows:
-        along = []
-        for one in apart:
-            along.append(added(one * row))
-            row = row - along[-1] * one
+
+    def one(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        lower, apart = state
+        row = rows[place]
+        along = lax.optimization_barrier(
+            added(each * part for each, part in zip(apart.swapaxes(0, 1), row, strict=True))
+        )
+        row -= added(part * each for part, each in zip(along, apart, strict=True))
         length = jnp.sqrt(added(row**2))
-        apart.append(row / length)
-        lower.append(jnp.stack([*along, length] + [jnp.zeros_like(length)] * (len(rows) - len(apart))))
-    return jnp.stack(lower), jnp.stack(apart)
+        return lower.at[place].set(along.at[place].set(length)), apart.at[place].set(row / length)
+
+    return lax.fori_loop(0, len(rows), one, (jnp.zeros_like(rows), jnp.zeros_like(rows)))
 
 
 def _everywhere(proposal: Cut, matrix: Array) -> Array:

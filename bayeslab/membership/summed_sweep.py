@@ -26,10 +26,11 @@ ANCHOR = 100
 
 class Due(NamedTuple):
     """In a sweep. expand: the log likelihood, about means since it was. renew: what is known of moves of both together.
-    learn: from such a move. anchor: the log likelihood is computed, and not added up."""
+    move: both together. learn: from that. anchor: the log likelihood is computed, and not added up."""
 
     expand: Array
     renew: Array
+    move: Array
     learn: Array
     anchor: Array
 
@@ -121,7 +122,7 @@ def _together(
     prior: Priors,
     due: Due,
 ) -> tuple[Array, Array, Exchange, Array, Array]:
-    """Both moved together, where that is worth its time."""
+    """Both moved together, where that is due and worth its time."""
     exchange = lax.cond(due.renew, lambda: exchange_about(*now, about, loci, prior.real), lambda: exchange)
     proposals = about.proposal, loci.proposal
 
@@ -131,7 +132,7 @@ def _together(
     def stay() -> tuple[Array, Array, Exchange, Array, Array]:
         return *now, exchange, jnp.zeros((), jnp.result_type(float)), jnp.array(False)
 
-    return lax.cond(exchange.moves, move, stay)
+    return lax.cond(due.move & exchange.moves, move, stay)
 
 
 def _backs(key: Array, number: int) -> Array:

@@ -33,6 +33,9 @@ SETTLE = 50
 """Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
 EXPAND = 10
 """Sweeps after which the log likelihood is expanded again, for proposals without origins, in the warm-up."""
+MANY = 5
+"""Populations: with twice as many, moves of ancestry and frequencies together are due in every second sweep, with three
+times as many in every third one, since their time goes with the third power."""
 TURN, TURN_WITH_OTHERS = 4, 2
 """Sweeps of which one draws origins, where the others need none: it moves frequencies near 0 from where proposals leave
 them. Weights with given concentrations below 1, whose density has no maximum, need it every time. Other sites are drawn
@@ -187,7 +190,7 @@ class MembershipGibbs:
         expand = (number == 1) | early & (number <= self.num_warmup) | (number == self.num_warmup)
         warm, first = number <= self.num_warmup, number == 1
         renew = first | expand & (number <= self.num_warmup // 2)
-        due = Due(expand, renew, warm, first | (number % ANCHOR == 0))
+        due = Due(expand, renew, number % max(shape.populations // MANY, 1) == 0, warm, first | (number % ANCHOR == 0))
         prior = self._priors(key, state, data)
         weights, components, about, stats = summed_sweep(
             key, state.weights, state.components, about, data.packed, shape, prior, due
