@@ -83,9 +83,11 @@ ORDER = (
     *("membership.ascent", "membership.newton", "membership.spectral", "membership.layout", "membership.likeliest"),
     *(
         "membership.cut",
+        "membership.carried",
         "membership.two_alleles",
         "membership.summed",
         "membership.summed_loci",
+        "membership.exchange",
         "membership.summed_sweep",
     ),
     *("membership.parts", "membership.closest"),

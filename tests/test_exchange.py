@@ -13,8 +13,8 @@ from bayeslab.membership.carried import HELD, carried, curvatures
 from bayeslab.membership.cut import in_cube, on_simplex, relaxed
 from bayeslab.membership.data import Priors
 from bayeslab.membership.exchange import Exchange, displaced, exchange_about, exchanged
-from bayeslab.membership.summed import reference
-from bayeslab.membership.summed_loci import loci_reference
+from bayeslab.membership.summed import Reference, reference
+from bayeslab.membership.summed_loci import LociReference, loci_reference
 from bayeslab.program import precision
 
 Array = np.ndarray[Any, Any]
@@ -40,9 +40,10 @@ def test_points_are_carried_back_and_volumes_are_known(kind: Any, held: bool) ->
         if held:
             at = at.at[0].set(HELD / 3)
             at = at.at[-1].add(1 - at.sum(0)) if proposal.simplex else at
-        first, second = halves(len(proposal.order))
-        new, shrunk, returns = carried(proposal, (first, second), at)
-        again, grown, _ = carried(proposal, (second, first), new)
+        first, second = map(jnp.asarray, halves(len(proposal.order)))
+        run = jax.jit(carried)
+        new, shrunk, returns = run(proposal, (first, second), at)
+        again, grown, _ = run(proposal, (second, first), new)
         assert returns.sum() >= 4  # one may come near to a side
         np.testing.assert_allclose(again[:, returns], at[:, returns], atol=1e-7)
         np.testing.assert_allclose(grown[returns], -shrunk[returns], atol=1e-5)
@@ -55,7 +56,7 @@ def test_points_are_carried_back_and_volumes_are_known(kind: Any, held: bool) ->
             whole = whole.at[-1].set(1 - whole[:-1].sum(0)) if proposal.simplex else whole
             return carried(proposal, (first, second), whole)[0][free]
 
-        moved = jnp.einsum("injn->nij", jax.jacfwd(along)(at[free]))
+        moved = jnp.einsum("injn->nij", jax.jit(jax.jacfwd(along))(at[free]))
         volume = jnp.linalg.slogdet(moved)[1]
         known = jnp.isfinite(volume) & (drawn | (not held))  # what a side presses flat has no derivative
         assert known.sum() >= 3
@@ -73,12 +74,21 @@ def test_points_inside_follow_the_matrix() -> None:
             (in_cube(jnp.asarray(at), jnp.asarray(curvature)), points + 0.001),
         ):
             matrices = (first, second) if proposal.simplex else (second, first)
-            new, shrunk, _ = carried(proposal, matrices, jnp.asarray(there))
+            new, shrunk, _ = jax.jit(carried)(proposal, matrices, jnp.asarray(there))
             np.testing.assert_allclose(new, np.linalg.solve(matrices[0], matrices[1] @ there), atol=1e-6)
             determinant = np.linalg.slogdet(matrices[1])[1] - np.linalg.slogdet(matrices[0])[1]
             np.testing.assert_allclose(shrunk, -determinant, atol=1e-6)
-            whole, left = curvatures(proposal, jnp.asarray(there))
+            whole, left = jax.jit(curvatures)(proposal, jnp.asarray(there))
             np.testing.assert_allclose(left, whole, atol=1e-4 * np.abs(whole).max())
+
+
+def known_about(q: Any, p: Any, data: Any, shape: Shape, prior: Priors) -> tuple[Reference, LociReference, Exchange]:
+    def found(q: Any, p: Any, data: Any, prior: Priors) -> tuple[Reference, LociReference, Exchange]:
+        about = reference(q, p, data, shape, prior.weights)
+        loci = loci_reference(p, q, data, shape, prior.components)
+        return about, loci, exchange_about(q, p, about, loci, prior.real)
+
+    return jax.jit(found)(q, p, data, prior)
 
 
 def moves(y: Array, q: Array, p: Array, number: int) -> tuple[Exchange, list[tuple[Any, ...]]]:
@@ -88,9 +98,7 @@ def moves(y: Array, q: Array, p: Array, number: int) -> tuple[Exchange, list[tup
         data = packed(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
         ancestry, frequencies = jnp.asarray(q, jnp.float32), jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
         prior = Priors(jnp.ones_like(ancestry), jnp.ones_like(frequencies), jnp.ones((y.shape[1], 2), bool))
-        about = reference(ancestry, frequencies, data, shape, prior.weights)
-        loci = loci_reference(frequencies, ancestry, data, shape, prior.components)
-        exchange = exchange_about(ancestry, frequencies, about, loci, prior.real)
+        about, loci, exchange = known_about(ancestry, frequencies, data, shape, prior)
         of = (about.proposal, loci.proposal), data, shape, prior, jnp.array(True)
         step = jax.jit(lambda key, exchange: exchanged(key, ancestry, frequencies, exchange, *of))
         found = []
@@ -131,16 +139,14 @@ def few(y: Array, there: Array, weights: float, components: tuple[float, float])
     alpha, beta = jnp.full(q.shape, weights, jnp.float32), jnp.full((*p.shape, 2), jnp.array(components, jnp.float32))
     prior = Priors(alpha, beta, jnp.ones((y.shape[1], 2), bool))
     middle = jnp.asarray(q, jnp.float32), jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
-    about = reference(*middle, seen, shape, prior.weights)
-    loci = loci_reference(middle[1], middle[0], seen, shape, prior.components)
-    return middle, about, loci, some, shape, prior
+    return middle, *known_about(*middle, seen, shape, prior), some, shape, prior
 
 
 def test_what_a_move_finds_is_the_log_posterior_and_the_volume() -> None:
     """The second by automatic differentiation."""
     y = np.random.default_rng(1).integers(0, 2, (4, 6, 2)).astype(np.uint8)
     with precision():
-        (q, p), about, loci, data, shape, prior = few(y, np.ones(y.shape, bool), 2.0, (2.0, 1.5))
+        (q, p), about, loci, _, data, shape, prior = few(y, np.ones(y.shape, bool), 2.0, (2.0, 1.5))
         of = jnp.array([0.2, -0.1]), (about.proposal, loci.proposal), data, shape, prior
 
         def free(both: Any) -> Any:
@@ -149,7 +155,7 @@ def test_what_a_move_finds_is_the_log_posterior_and_the_volume() -> None:
             return jnp.concatenate([q[:, 0], p[..., 1].ravel()]), (q, p, *rest)
 
         at = jnp.concatenate([q[:, 0], p[..., 1].ravel()])
-        moved, (new_q, new_p, _, found) = jax.jacfwd(free, has_aux=True)(at)
+        moved, (new_q, new_p, _, found) = jax.jit(jax.jacfwd(free, has_aux=True))(at)
     both = ((np.asarray(q), np.asarray(p)), (np.asarray(new_q), np.asarray(new_p)))
     second = y.sum(2)
 
@@ -169,8 +175,7 @@ def test_moves_leave_the_prior_alone() -> None:
     y = rng.integers(0, 2, (4, 6, 2)).astype(np.uint8)
     q, p = rng.dirichlet([2, 2], (number, 4)), rng.beta(1.5, 2, (number, 2, 6))
     with precision():
-        middle, about, loci, *of = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
-        exchange = exchange_about(*middle, about, loci, of[2].real)
+        _, about, loci, exchange, *of = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
         exchange = exchange._replace(slow=jnp.ones(2, bool), top=jnp.array([0.3, -0.4]), angle=jnp.array(0.3))
         given = exchange, (about.proposal, loci.proposal), *of, jnp.array(False)
         tables = jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)

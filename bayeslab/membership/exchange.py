@@ -2,11 +2,11 @@
 
 Of ancestry Q and frequencies P the likelihood knows the product alone, which is that of Q M and of the inverse of M
 times P, for every matrix M whose rows sum to 1: only the sides of the simplex and the cube hold such moves back. Draws
-of one given the other go there in steps that are short beside their spread. Here M is made of K (K - 1) shares,
-each of one population that goes to another. Proposals follow M, and points follow these with the scores that
-they have (`carried`). So all genotypes inside keep their likelihood, the opposite shares lead back, and the log density
-of the shares is nearly a quadratic: its curvature is what the sides take away from that of the likelihood, its top is
-learned in the warm-up from what moves gained. Moves go to the other side of it, as proposals do.
+of one given the other go there in steps that are short beside their spread. Here M is made of K (K - 1) shares, each of
+one population that goes to another. Proposals follow M, and points follow these with the scores that they have
+(`carried`). So all genotypes inside keep their likelihood, the opposite shares lead back, and the log density of the
+shares is nearly a quadratic: its curvature is what the sides take away from that of the likelihood, its top is learned
+in the warm-up from what moves gained. Moves go to the other side of it, as proposals do.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ SHORTER = 0.1
 taken sooner."""
 GAIN = 0.2
 """How far an angle follows one move, in its log."""
-ANYWHERE = 10.0
+UNKNOWN = 10.0
 """Variance of the top, before a move is made."""
 DOUBT = 0.2
 """Standard deviation of what a move gains, about the quadratic, as a part of how far out it is, squared and halved."""
@@ -82,7 +82,7 @@ def exchange_about(ancestry: Array, frequencies: Array, about: Reference, loci: 
     lower = jnp.linalg.cholesky(inner)
     values, vectors = jnp.linalg.eigh(solve_triangular(lower, solve_triangular(lower, taken, lower=True).T, lower=True))
     sizes, axes = jnp.sqrt(jnp.maximum(values, LEAST)), solve_triangular(lower, vectors, lower=True, trans=1)
-    top, covariance = jnp.zeros_like(sizes), ANYWHERE * jnp.eye(len(sizes))
+    top, covariance = jnp.zeros_like(sizes), UNKNOWN * jnp.eye(len(sizes))
     return Exchange(at, whole, (axes * sizes).T, axes / sizes, values < SLOW, top, covariance, jnp.array(FARTHEST))
 
 

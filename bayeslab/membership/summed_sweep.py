@@ -1,4 +1,4 @@
-"""Ancestry and frequencies drawn by turns, each given the other alone: a sweep without origins."""
+"""Ancestry and frequencies drawn by turns, each given the other alone, then moved together: a sweep without origins."""
 
 from functools import partial
 from typing import NamedTuple
