@@ -14,7 +14,7 @@ from bayeslab.membership.summed import Reference, anew, reference
 from bayeslab.membership.summed_loci import LociReference, loci_anew, loci_reference
 from bayeslab.membership.two_alleles import gains_of_loci
 
-BACK = 0.95
+BACK = 0.9
 """How far proposals go back, see `relaxed`. With 0 both would follow each other slowly, along what one makes up for in
 the other: by turns to either side it is left behind sooner (Fox and Parker 2017, doi:10.3150/16-BEJ863)."""
 ANYWHERE = 0.1
