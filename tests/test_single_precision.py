@@ -21,6 +21,7 @@ from bayeslab.models import (
 from bayeslab.plan import planned
 from bayeslab.program import precision
 
+LONG = ("normal_wishart", "markov_chain")
 TOLERANCE = 1e-4
 """Of a log density, relative to it or to one, whichever is larger."""
 
@@ -35,7 +36,13 @@ def far(found: Any, truth: Any) -> np.ndarray:
     return np.abs(found - truth) / np.maximum(np.abs(truth), 1.0)
 
 
-@pytest.mark.parametrize("lecture", [lecture for lecture in LECTURES if hasattr(lecture, "posterior")], ids=name)
+def marked(lecture: ModuleType) -> Any:
+    return pytest.param(lecture, marks=pytest.mark.slow) if name(lecture) in LONG else lecture
+
+
+@pytest.mark.parametrize(
+    "lecture", [marked(lecture) for lecture in LECTURES if hasattr(lecture, "posterior")], ids=name
+)
 def test_evidence_and_draws_of_exact_posteriors(lecture: ModuleType) -> None:
     single, double = (
         bl.fit(0, lecture.model, lecture.example(), bl.Exact(200), dtype=dtype, progress=False)
