@@ -127,7 +127,7 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
         assert np.abs(new_q - q).max() > 1e-4
         assert log_likelihood(new_q, new_p[..., 1].astype(float)) - before == pytest.approx(gained, abs=0.02)
     known = np.sqrt(np.diag(exchange.covariance))[exchange.slow]
-    assert len(known) > 1
+    assert len(known) > 0
     assert (known < 1).all()  # of sqrt(10) before
 
 
