@@ -91,8 +91,8 @@ def known_about(q: Any, p: Any, data: Any, shape: Shape, prior: Priors) -> tuple
     return jax.jit(found)(q, p, data, prior)
 
 
-def moves(y: Array, q: Array, p: Array, number: int) -> tuple[Exchange, list[tuple[Any, ...]]]:
-    """So many from one place, which learn, about that place."""
+def moves(y: Array, q: Array, p: Array, keys: range) -> tuple[Exchange, list[tuple[Any, ...]]]:
+    """From one place with these keys, which learn, about that place."""
     shape = Shape(*y.shape, alleles=2, populations=q.shape[1])
     with precision():
         data = packed(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
@@ -102,7 +102,7 @@ def moves(y: Array, q: Array, p: Array, number: int) -> tuple[Exchange, list[tup
         of = (about.proposal, loci.proposal), data, shape, prior, jnp.array(True)
         step = jax.jit(lambda key, exchange: exchanged(key, ancestry, frequencies, exchange, *of))
         found = []
-        for key in range(number):
+        for key in keys:
             q_new, p_new, exchange, gained, taken = step(jax.random.key(key), exchange)
             found.append((np.asarray(q_new), np.asarray(p_new), float(gained), bool(taken)))
     return exchange, found
@@ -113,7 +113,7 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
     rng = np.random.default_rng(0)
     q, p = rng.dirichlet(np.full(3, 3.0), 100), rng.uniform(0.1, 0.9, (3, 1500))
     y = (rng.random((100, 1500, 2)) < (q @ p)[..., None]).astype(int)
-    exchange, found = moves(y, q, p, 60)
+    (exchange, found), (other, _) = (moves(y, q, p, keys) for keys in (range(60), range(60, 120)))
     number = y.sum(-1)
 
     def log_likelihood(q: Array, p: Array) -> float:
@@ -126,6 +126,8 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
     for new_q, new_p, gained, _ in taken[:5]:
         assert np.abs(new_q - q).max() > 1e-4
         assert log_likelihood(new_q, new_p[..., 1].astype(float)) - before == pytest.approx(gained, abs=0.02)
+    variance = (np.diag(exchange.covariance) + np.diag(other.covariance))[exchange.slow]
+    assert (np.abs(exchange.top - other.top)[exchange.slow] < 4.5 * np.sqrt(variance)).all()
     known = np.sqrt(np.diag(exchange.covariance))[exchange.slow]
     assert len(known) > 0
     assert (known < 1).all()  # of sqrt(10) before

@@ -4,18 +4,14 @@ Inside, that is the linear map by which the proposal is moved; at a side points 
 none leaves the simplex or the cube. Volumes change by the ratio of both densities.
 """
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.scipy.linalg import cho_solve
 
 from bayeslab.membership.alleles import added
-from bayeslab.membership.cut import Cut, near, ordered, points, scores, shown
+from bayeslab.membership.cut import Cut, inverse_of_product, near, ordered, points, scores, shown
 
 HELD = 1e-5
 """What is so near to 0 or 1 stays: its score is not known to enough digits."""
-
-
 NEAR = 0.05
 """Standard deviations that a centre is moved by, to see how points follow."""
 
@@ -40,8 +36,7 @@ def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
     """Minus the second derivatives (coordinate, coordinate, item) of the log density of a proposal without sides, and
     the part that is left where points follow its centre with the scores that they have, those of `at`. On a simplex
     they are those of differences to the coordinate that is not drawn, which has zeros."""
-    root = jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float))
-    whole = jnp.moveaxis(jax.vmap(lambda one: cho_solve((one, True), jnp.eye(len(one))))(root), 0, -1)
+    whole = inverse_of_product(jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float)))
     known, sizes = scores(proposal, at)[0], NEAR * jnp.einsum("iin->in", proposal.scale)
 
     def followed(one: Array) -> Array:

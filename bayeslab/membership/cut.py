@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.scipy.linalg import cho_solve
 from jax.scipy.special import ndtr, ndtri
 from jax.scipy.stats import norm
 
@@ -36,12 +37,11 @@ class Cut(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Over the coordinates: values, scores and errors (coordinate, item), which times the scale are their distances
-    from the centre; what is left of 1 and the log density of those before, (item,)."""
+    """Over the coordinates: errors (coordinate, item), which times the scale are distances from the centre, and what
+    is found of each (coordinate, item); what is left of 1 and the log density of those before, (item,)."""
 
-    values: Array
-    scores: Array
     errors: Array
+    found: Array
     left: Array
     log_density: Array
 
@@ -122,11 +122,11 @@ def scores(proposal: Cut, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
     def one(place: Array, walk: Walk) -> Walk:
         ends = _ends(proposal, place, walk)
         standard = ends.low + known[place] / ends.sd
-        walk = walk._replace(scores=walk.scores.at[place].set(_score(standard, ends)))
+        walk = walk._replace(found=walk.found.at[place].set(_score(standard, ends)))
         return _further(proposal, place, walk, ends, standard, known[place], near(known[place], hold))
 
     walk = lax.fori_loop(0, len(known), one, _first(proposal))
-    return walk.scores, walk.log_density
+    return walk.found, walk.log_density
 
 
 def points(proposal: Cut, scores: Array, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
@@ -137,11 +137,12 @@ def points(proposal: Cut, scores: Array, at: Array, hold: float = 0.0) -> tuple[
     def one(place: Array, walk: Walk) -> Walk:
         ends, held = _ends(proposal, place, walk), near(known[place], hold)
         standard = _at_score(scores[place], ends)
-        value = jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left)
-        return _further(proposal, place, walk, ends, standard, jnp.where(held, known[place], value), held)
+        value = jnp.where(held, known[place], jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left))
+        walk = walk._replace(found=walk.found.at[place].set(value))
+        return _further(proposal, place, walk, ends, standard, value, held)
 
     walk = lax.fori_loop(0, len(known), one, _first(proposal))
-    values = walk.values
+    values = walk.found
     if proposal.simplex:
         values = jnp.concatenate([values, 1 - values.sum(0, keepdims=True)])
     return ordered(values, jnp.argsort(proposal.order, axis=0)), walk.log_density
@@ -163,9 +164,15 @@ def ordered(x: Array, order: Array) -> Array:
     return jnp.take_along_axis(x, order[None], 1) if x.ndim == 3 else x
 
 
+def inverse_of_product(lower: Array) -> Array:
+    """(coordinate, coordinate, item), of factors (item, coordinate, coordinate) times their transposes."""
+    solved = jax.vmap(lambda root: cho_solve((root, True), jnp.eye(len(root))))(lower)
+    return jnp.moveaxis(solved, 0, -1)
+
+
 def _first(proposal: Cut) -> Walk:
     nothing, none = jnp.zeros_like(proposal.centre), jnp.zeros_like(proposal.centre[0])
-    return Walk(nothing, nothing, nothing, none + 1, none)
+    return Walk(nothing, nothing, none + 1, none)
 
 
 def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
@@ -184,9 +191,8 @@ def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
 def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, value: Array, held: Array) -> Walk:
     log_density = norm.logpdf(standard) - jnp.log(ends.sd * ends.mass)
     return Walk(
-        walk.values.at[place].set(value),
-        walk.scores,
         walk.errors.at[place].set((value - ends.mean) / ends.sd),
+        walk.found,
         jnp.maximum(walk.left - value, LEAST) if proposal.simplex else walk.left,
         walk.log_density + jnp.where(held, 0.0, log_density),
     )
@@ -209,9 +215,7 @@ def _inverse(curvature: Array) -> Array:
     """Covariances (coordinate, coordinate, item)."""
     matrix, size = jnp.moveaxis(curvature, -1, 0).astype(jnp.result_type(float)), len(curvature)
     largest = jnp.einsum("nii->ni", matrix).max(-1, initial=1.0)
-    lower = jnp.linalg.cholesky(matrix + RIDGE * largest[:, None, None] * jnp.eye(size))
-    solved = jax.vmap(lambda root: jax.scipy.linalg.cho_solve((root, True), jnp.eye(size)))(lower)
-    return jnp.moveaxis(solved, 0, -1)
+    return inverse_of_product(jnp.linalg.cholesky(matrix + RIDGE * largest[:, None, None] * jnp.eye(size)))
 
 
 def _factor(covariance: Array) -> Array:

@@ -17,6 +17,11 @@ def dirichlet(key: Array, concentration: Array, real: Array) -> Array:
     return jax.lax.optimization_barrier(jnp.where(real, jnp.maximum(drawn, TINY), 0.0))  # computed once, used often
 
 
+def powers_gained(concentration: Array, old: Array, new: Array) -> Array:
+    """Of the log density, by every probability (..., category) that becomes another one."""
+    return jnp.where(concentration == 1, 0.0, (concentration - 1) * (jnp.log(new) - jnp.log(old)))
+
+
 def log_density_of_counts(concentration: Array, counts: Array, real: Array) -> Array:
     """Of draws with these counts (..., category), added up: their probabilities are integrated out."""
     return (log_beta(concentration + counts, real) - log_beta(concentration, real)).sum()

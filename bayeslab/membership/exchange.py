@@ -21,6 +21,7 @@ from bayeslab.membership.alleles import Shape
 from bayeslab.membership.carried import carried, curvatures
 from bayeslab.membership.cut import Cut
 from bayeslab.membership.data import Priors
+from bayeslab.membership.dirichlet import powers_gained
 from bayeslab.membership.summed import Reference
 from bayeslab.membership.summed_loci import LociReference
 from bayeslab.membership.two_alleles import gains_of_loci
@@ -143,7 +144,8 @@ def displaced(
     new_frequencies = jnp.where(both[:, None], jnp.stack([1 - p, p], -1), frequencies).astype(frequencies.dtype)
     gain = gains_of_loci((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
     found = gain - shrunk.astype(gain.dtype).sum() - jnp.where(both, shrunk_loci, 0.0).astype(gain.dtype).sum()
-    found += _gained(prior.weights, ancestry, new_ancestry) + _gained(prior.components, frequencies, new_frequencies)
+    found += powers_gained(prior.weights, ancestry, new_ancestry).sum()
+    found += powers_gained(prior.components, frequencies, new_frequencies).sum()
     possible = returns.all() & (loci_return | ~both).all()
     return new_ancestry, new_frequencies, gain, jnp.where(possible, found, jnp.nan)
 
@@ -160,9 +162,9 @@ def _learned(exchange: Exchange, before: Array, to: Array, found: Array, chance:
     way = to - before
     out = jnp.where(exchange.slow, before**2 + to**2, 0.0).sum() / 2
     follows = exchange.covariance @ way
-    weight = follows / (way @ follows + 1 + (DOUBT * out) ** 2)
-    weight = jnp.where(jnp.isfinite(found), weight, 0.0)
-    more = jnp.where(jnp.isfinite(found), found - (before**2 - to**2).sum() / 2 - way @ exchange.top, 0.0)
+    tells = jnp.isfinite(found)
+    weight = jnp.where(tells, follows / (way @ follows + 1 + (DOUBT * out) ** 2), 0.0)
+    more = jnp.where(tells, found - (before**2 - to**2).sum() / 2 - way @ exchange.top, 0.0)
     angle = jnp.clip(exchange.angle * jnp.exp(GAIN * (chance - ACCEPTED)), NEAREST / 2, FARTHEST)
     covariance = exchange.covariance - jnp.outer(weight, follows)
     return exchange._replace(top=exchange.top + weight * more, covariance=covariance, angle=angle)
@@ -196,8 +198,3 @@ def _by_shares(sums: Array) -> Array:
 def _shares(populations: int) -> tuple[np.ndarray, np.ndarray]:
     """From which population each goes, and to which."""
     return np.nonzero(~np.eye(populations, dtype=bool))
-
-
-def _gained(concentrations: Array, old: Array, new: Array) -> Array:
-    """Of the log density of Dirichlet probabilities."""
-    return jnp.where(concentrations == 1, 0.0, (concentrations - 1) * (jnp.log(new) - jnp.log(old))).sum()

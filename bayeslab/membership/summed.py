@@ -27,6 +27,7 @@ from bayeslab.membership.alleles import (
 )
 from bayeslab.membership.cut import Cut, centre, moved, on_simplex, relaxed
 from bayeslab.membership.devices import Here
+from bayeslab.membership.dirichlet import powers_gained
 from bayeslab.membership.newton import curvature_of_individuals, inside, square
 from bayeslab.membership.two_alleles import slopes_of_individuals
 
@@ -72,7 +73,7 @@ def anew(
     possible = (new > 0).all(0)
     new = jnp.where(possible[:, None], new.T, ancestry).astype(ancestry.dtype)
     gain = gains(ancestry, new, frequencies, alleles, shape)
-    ratio = gain + ((prior - 1) * (jnp.log(new) - jnp.log(ancestry))).sum(1) - log_density
+    ratio = gain + powers_gained(prior, ancestry, new).sum(1) - log_density
     taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
     gained = jnp.where(taken, gain, 0.0).sum()
     return jnp.where(taken[:, None], new, ancestry), gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)

@@ -11,6 +11,7 @@ from jax import Array
 
 from bayeslab.membership.alleles import Shape
 from bayeslab.membership.cut import Cut, in_cube, moved, relaxed
+from bayeslab.membership.dirichlet import powers_gained
 from bayeslab.membership.newton import square
 from bayeslab.membership.two_alleles import curvature_of_loci, gains_of_loci, slopes_of_loci
 
@@ -58,8 +59,7 @@ def loci_anew(
     possible = real.all(1) & ((new >= SMALLEST) & (new <= 1 - SMALLEST)).all(0)
     new = jnp.where(possible[:, None], jnp.stack([1 - new, new], -1), frequencies).astype(frequencies.dtype)
     gain = gains_of_loci((ancestry, ancestry), (frequencies, new), alleles, shape)
-    logs = jnp.log(new) - jnp.log(frequencies)
-    ratio = gain + jnp.where(prior == 1, 0.0, (prior - 1) * logs).sum((0, 2)) - log_density
+    ratio = gain + powers_gained(prior, frequencies, new).sum((0, 2)) - log_density
     taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
     gained = jnp.where(taken, gain, 0.0).sum()
     return jnp.where(taken[:, None], new, frequencies), gained, taken.sum() / jnp.maximum(real.all(1).sum(), 1)
