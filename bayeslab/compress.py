@@ -25,9 +25,11 @@ from numpyro.distributions import Distribution
 from bayeslab.compilation import evaluated
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of
 from bayeslab.labels import Labelled, Sums, candidates, columns_of, residual, sums_of_columns
+from bayeslab.law import noise_for, spread
+from bayeslab.likely import widened
 from bayeslab.points import Point, further, points, usual
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import LOOSE, Found, find_all, rules_of, spread, widened
+from bayeslab.proof import LOOSE, Found, find_all, rules_of
 from bayeslab.replacement import run_with
 from bayeslab.statistics import Table, count, direction, framed, framed_normal, normal, weighted
 from bayeslab.sweep import settled, somewhere
@@ -80,7 +82,7 @@ def compressible(bound: Bound, found: Sequence[Found]) -> Groups:
     rules = {one.site: one.rule for one in found if one.rule is not None}
     groups = _groups(bound, rules)
     taken = {name for group in groups for name in group.terms}
-    priors, of, _ = terms(bound)
+    priors, of, *_ = terms(bound)
     rest = [term for term in of if term.name not in taken and term.cost >= LEAST]
     return (*_proven(bound, groups, tuple(rules.values())), *_labelled(bound, candidates(rest, priors, rules), rules))
 
@@ -123,7 +125,7 @@ def _labelled_law(one: Labelled, rules: tuple[Rule, ...]) -> Callable[[Any], tup
 
     def check(given: tuple[Point, Values]) -> tuple[Array, Array, Sums]:
         (bound, values), others = given
-        priors, of, _ = terms(bound)
+        priors, of, *_ = terms(bound)
         likely = settled(jax.random.PRNGKey(4), rules, bound, values)
         table = one.table(of, priors, bound, likely)
         every = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), values, others)
@@ -143,7 +145,7 @@ def compressed(groups: Groups, bound: Bound) -> tuple[Term, ...]:
 
 @lru_cache(maxsize=64)
 def _compressed(groups: Groups, shapes: tuple) -> tuple[Term, ...]:
-    priors, of, _ = terms_of(shapes)
+    priors, of, *_ = terms_of(shapes)
     replaced = {name for group in groups for name in group.terms}
     return (*(term for term in of if term.name not in replaced), *(group.term(priors) for group in groups))
 
@@ -184,7 +186,7 @@ def compress(bound: Bound) -> Bound:
 
 def pays(bound: Bound, evaluations: int) -> bool:
     """Whether so many evaluations of the log joint take longer than finding statistics for it."""
-    priors, of, _ = terms(bound.plain)
+    priors, of, *_ = terms(bound.plain)
 
     def numbers(term: Term) -> int:
         return term.cost * prod(priors[name].num_labels or 1 for name in term.depends)
@@ -227,7 +229,7 @@ def pieces(bound: Bound) -> Pieces:
 
 def tabulated(groups: Groups, bound: Bound, values: Values) -> dict[str, Any]:
     """The tables of the groups. values: likely ones of all sites; the tables do not depend on them but for rounding."""
-    priors, of, _ = terms(bound)
+    priors, of, *_ = terms(bound)
     return {group.name: group.table(of, priors, bound, values) for group in groups}
 
 
@@ -239,7 +241,7 @@ def table_size(group: Group, bound: Bound) -> int:
 
 def _groups(bound: Bound, rules: dict[str, Rule]) -> tuple[Group, ...]:
     """The largest sets of sites with statistics that meet in a term, with all terms that they reach, if that pays."""
-    priors, of, _ = terms(bound)
+    priors, of, *_ = terms(bound)
     able = {name for name, rule in rules.items() if count(rule, priors[name])}
     sets: list[frozenset[str]] = []
     for term in sorted(of, key=lambda term: -len(term.depends)):
@@ -330,7 +332,7 @@ def _law(
 
     def residuals(point: Point) -> tuple[list[Array], list[dict[str, Array]]]:
         bound, values = point
-        priors, of, _ = terms(bound)
+        priors, of, *_ = terms(bound)
         values = settled(jax.random.PRNGKey(4), rules, bound, values)
         tables = tabulated(groups, bound, values)
         values = values | tables
@@ -347,8 +349,14 @@ def _law(
 
 
 def _residual(group: Group, table: Term, of: Sequence[Term], bound: Bound, values: Values) -> Array:
+    priors = terms(bound).priors
     mine = [term for term in of if term.name in group.terms]
-    drawn = {r.site: spread(conditional(r, of, bound, values, near=values[r.site]).distribution) for r in group.rules}
+    moves = noise_for(bound, seed=0)
+    drawn = {}
+    for rule in group.rules:
+        here = values[rule.site]
+        q = conditional(rule, of, bound, values, near=here).distribution
+        drawn[rule.site] = spread(q, here, moves[str(priors[rule.site].shape)])
 
     def difference(index: Array) -> tuple[Array, Array]:
         places = [(index + place) % len(drawn[rule.site]) for place, rule in enumerate(group.rules)]

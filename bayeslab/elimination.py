@@ -342,4 +342,6 @@ def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
 
     rest = [term for term in of if rule.site not in term.depends]
     holds = frozenset().union(*(term.holds or {term.name} for term in mine))
-    return (*rest, Term(f"evidence of {rule.site}", reaching(mine, rule.site), evidence, None, holds=holds))
+    kinks = frozenset().union(*(term.kinks for term in mine))
+    name = f"evidence of {rule.site}"
+    return (*rest, Term(name, reaching(mine, rule.site), evidence, None, holds=holds, kinks=kinks))

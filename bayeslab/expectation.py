@@ -20,9 +20,9 @@ from bayeslab.cubature import of_joint_normal, of_normal
 from bayeslab.distributions import JointNormal, MarkovChain
 from bayeslab.elimination import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
 from bayeslab.families import FAMILIES
+from bayeslab.law import TOLERANCE, law, noise_for
 from bayeslab.points import Point
 from bayeslab.program import Bound, Values, unwrapped
-from bayeslab.proof import TOLERANCE, law
 from bayeslab.terms import Prior, Term, reaching, terms
 
 Density = Any
@@ -144,8 +144,9 @@ def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[P
         checks += [(rule, law(stage, rule)), (rule, law(mean, rule))]
         mean = averaged(rule, mean, stage)
     with jax.enable_x64(True):
-        residuals = np.max([evaluated([one for _, one in checks], (*point, False)) for point in at], axis=0)
-    for (rule, _), residual in zip(checks, residuals.tolist(), strict=True):
+        drawn, laws = noise_for(at[0][0]), [one for _, one in checks]
+        found = [[verdict.residual for verdict in evaluated(laws, (*point, drawn, False))] for point in at]
+    for (rule, _), residual in zip(checks, np.max(found, axis=0).tolist(), strict=True):
         if not residual <= TOLERANCE:
             others = " and ".join(f"'{other.site}'" for other in block if other != rule)
             raise ValueError(

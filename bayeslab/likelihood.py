@@ -16,8 +16,8 @@ from numpyro.distributions import Distribution, ExpandedDistribution, MaskedDist
 from numpyro.handlers import substitute, trace
 
 from bayeslab.collapse import Marginal, marginal
+from bayeslab.law import halves
 from bayeslab.program import Bound, Site, Values
-from bayeslab.proof import halves
 from bayeslab.terms import Term
 
 BATCH = 64

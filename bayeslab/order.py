@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import jax
 
 from bayeslab.elimination import Rule, without
+from bayeslab.likely import likely_points, widened
+from bayeslab.points import Point
 from bayeslab.program import Bound
-from bayeslab.proof import Found, prove, widened
+from bayeslab.proof import Found, asked_again, prove, rules_of
 from bayeslab.terms import Term, terms
 
 Block = tuple[Rule, ...]
@@ -60,6 +62,7 @@ def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[R
     if not reasons:
         with jax.enable_x64(True):
             search.bound = widened(bound)
+            search.places = likely_points(search.bound, rules_of(found), climb=True)
             last_first = [name for name in bound.latent[::-1] if name in names]
             continuous = [name for name in last_first if not bound.sites[name].is_discrete]
             discrete = [name for name in last_first if bound.sites[name].is_discrete]
@@ -74,12 +77,14 @@ class _Search:
     """alone: what is found for every site given all others.
 
     reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
+    places: points on the scale of the data, where rules are asked again.
     """
 
     bound: Bound
     alone: dict[str, Found]
     reasons: dict[str, str]
     proofs: int
+    places: Sequence[Point] = ()
 
     def order(self, of: tuple[Term, ...], names: list[str], gone: tuple[str, ...]) -> list[Rule] | None:
         if not names:
@@ -106,4 +111,4 @@ class _Search:
         if not gone:
             return [self.alone[name]]
         discrete = [other for other in names if other != name and self.bound.sites[other].is_discrete]
-        return prove(self.bound, of, [name, *discrete])
+        return asked_again(self.bound, of, prove(self.bound, of, [name, *discrete]), self.places)

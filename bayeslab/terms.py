@@ -18,6 +18,8 @@ from numpyro.distributions import Distribution, ExpandedDistribution, Independen
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
+from bayeslab.analyticity import Kink, Path, branches
+from bayeslab.analyticity import reached as reached_by
 from bayeslab.compilation import pruned
 from bayeslab.distributions.markov_rows import Evidence, ProductEvidence, Rows
 from bayeslab.program import Bound, Plate, Values, blueprint, structure, unwrapped
@@ -75,6 +77,7 @@ class Term(NamedTuple):
     reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
     know it without differentiation.
     holds: sites whose densities are in it, where it is more than that of the site it is named after.
+    kinks: operations that lead to it and are not analytic in latent sites, see `Terms.kinks`.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Term(NamedTuple):
     reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
     holds: frozenset[str] = frozenset()
     choices: Choices | None = None
+    kinks: frozenset[Path] = frozenset()
 
 
 class Prior(NamedTuple):
@@ -113,11 +117,15 @@ class Terms(NamedTuple):
     """priors: of the latent sites in program order. terms: of all sites, observed ones and factors included.
 
     computed: for every deterministic site the latent sites that reach it.
+    kinks: the operations of the program that are not analytic in a continuous latent site that reaches them.
+    branches: (some of these, bound, values) -> which branch each takes, arrays.
     """
 
     priors: dict[str, Prior]
     terms: tuple[Term, ...]
     computed: dict[str, frozenset[str]]
+    kinks: dict[Path, Kink]
+    branches: Callable[[Sequence[Kink], Bound, Values], list[Array]]
 
 
 def terms(bound: Bound) -> Terms:
@@ -158,24 +166,32 @@ def terms_of(shapes: tuple) -> Terms:
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
     reached = [names & _used(traced, place, latent) for place, names in enumerate(reached)]
+    real = [(name,) if jnp.issubdtype(latent[name].dtype, jnp.floating) else () for name in sorted(latent)]
+    ways, kinks = reached_by(traced, [*(() for _ in unreached), *real])
     priors = {}
     for name in bound.latent:
         places, site, record = outputs[1][name], bound.sites[name], records[name]
         depends = frozenset().union(*(reached[place] for place in places))
         rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
-        about = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
-        priors[name] = Prior(*about, record["choices"], site.is_discrete, record["labels"])
+        shaped = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
+        priors[name] = Prior(*shaped, record["choices"], site.is_discrete, record["labels"])
     found = []
     for name, place in outputs[0].items():
         slice_, cost = _slice(traced, [place], latent)
         shared = name in records and records[name]["shared"]
         choices = _prior_choices(priors[name], batch[name]) if shared else None
-        found.append(Term(name, reached[place], _one(slice_), batch[name], cost, choices=choices))
+        about = (name, reached[place], _one(slice_), batch[name], cost)
+        found.append(Term(*about, choices=choices, kinks=ways[place].kinks))
     computed = {
         name: frozenset().union(*(reached[place] for place in jax.tree.leaves(places)))
         for name, places in outputs[2].items()
     }
-    return Terms(priors, tuple(found), computed)
+
+    def taken(of: Sequence[Kink], bound: Bound, values: Values) -> list[Array]:
+        given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
+        return branches(traced, of, jax.tree.leaves((bound, given)))
+
+    return Terms(priors, tuple(found), computed, kinks, taken)
 
 
 def reaching(of: Sequence[Term], site: str) -> frozenset[str]:

@@ -57,7 +57,8 @@ ORDER = (
         "unconstrained",
         "draws",
     ),
-    *("terms", "replacement", "cubature", "families", "elimination", "points", "proof", "order", "sweep"),
+    *("analyticity", "terms", "replacement", "cubature", "families", "elimination", "points"),
+    *("law", "likely", "branching", "proof", "order", "sweep"),
     *("statistics", "labels", "compress", "collapse", "expectation"),
     *(
         "methods",

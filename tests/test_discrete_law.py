@@ -11,7 +11,8 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.bind import bind
-from bayeslab.proof import find, pairs_of_choices
+from bayeslab.law import pairs_of_choices
+from bayeslab.proof import find
 
 
 def labels(rows: int, choices: int, first: int, second: int) -> None:

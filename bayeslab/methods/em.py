@@ -18,6 +18,7 @@ from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
 from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
+from bayeslab.likely import widened
 from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.membership_point import membership_point
@@ -27,7 +28,7 @@ from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.points import points
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, rules_of, widened
+from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import scattered
 from bayeslab.terms import Term, reaching, terms, total
 

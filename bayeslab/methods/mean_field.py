@@ -18,6 +18,7 @@ from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
 from bayeslab.expectation import has_expectations, made_of_prior, mean_prior, require_linear, stored, structured
+from bayeslab.likely import widened
 from bayeslab.membership.found import Membership, membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
@@ -30,7 +31,7 @@ from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.order import Block, blocked, joint_blocks
 from bayeslab.points import Point, points
 from bayeslab.program import Bound, Values, structure, unwrapped
-from bayeslab.proof import Found, find_all, rules_of, widened
+from bayeslab.proof import Found, find_all, rules_of
 from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Prior, terms, total
 
