@@ -31,6 +31,7 @@ from bayeslab.process_predictions import process_at, process_components, process
 from bayeslab.recover import recover
 from bayeslab.topics import choose_topics, document_completion, match_topics, top_words
 from bayeslab.uniformity import calibration_verdict
+from bayeslab.watch import FalseConditional
 
 __all__ = [
     "EM",
@@ -39,6 +40,7 @@ __all__ = [
     "NUTS",
     "SVI",
     "Exact",
+    "FalseConditional",
     "GaussianProcess",
     "Gibbs",
     "Laplace",

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
-from jax import Array
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Literal
 
 Path = tuple[int, ...]
 
@@ -79,7 +78,7 @@ _BROKEN |= {"max", "min", "reduce_max", "reduce_min", "rem", "clamp"}
 _OPAQUE = {"nextafter", "bitcast_convert_type", "reduce_precision", "reduce_window_max"}
 _OPAQUE |= {"shard_map", "pure_callback", "io_callback", "select_and_scatter_add", "reduce_window_min"}
 """Whose branch is not computed."""
-_INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 _ROOTS = {
     name: os.path.dirname(module.__file__ or "") + os.sep for name, module in (("jax", jax), ("numpyro", numpyro))
@@ -117,14 +116,6 @@ def reached(traced: ClosedJaxpr, sources: Sequence[Sequence[str]]) -> tuple[list
     kinks: dict[Path, Kink] = {}
     given = [Reached(frozenset(names)) for names in sources]
     return _walk(traced.jaxpr, given, (), Scope(), kinks), kinks
-
-
-def branches(traced: ClosedJaxpr, kinks: Sequence[Kink], inputs: Sequence[Any]) -> list[Array]:
-    """Which branch every operation takes at some inputs, for those that are known: arrays to be compared."""
-    wanted = {kink.path for kink in kinks}
-    found: dict[Path, Array] = {}
-    _run(traced.jaxpr, traced.consts, inputs, (), wanted, found)
-    return [found[kink.path] for kink in kinks]
 
 
 def _walk(jaxpr: Any, given: Sequence[Reached], path: Path, scope: Scope, kinks: dict[Path, Kink]) -> list[Reached]:
@@ -184,9 +175,7 @@ def _through(
         return [one | whole for one in outputs]
     if name == "while":
         return same(_of_while(equation, inputs, within, kink, kinks))
-    if name.startswith("custom_") and (written := _custom(params)) is not None and not _of_library(written):
-        return same(kink(every, "custom derivative", known=False))
-    if (inner := next((params[key] for key in _INNER if key in params), None)) is not None:
+    if (inner := inner_of(params)) is not None:
         return within(inner, inputs)
     if name in COMPARISONS:
         return same(every._replace(test=COMPARISONS[name]))
@@ -222,7 +211,7 @@ def _of_cast(equation: Any, every: Reached, kink: Callable[..., Reached]) -> Rea
 
 def _of_scan(params: dict[str, Any], inputs: list[Reached], within: Callable[..., list[Reached]]) -> list[Reached]:
     """A carry is reached by what reaches it in any step."""
-    fixed, carried = _counts(params)
+    fixed, carried = scan_counts(params)
     carry = inputs[fixed : fixed + carried]
     while True:
         outputs = within(params["jaxpr"], [*inputs[:fixed], *carry, *inputs[fixed + carried :]])
@@ -232,7 +221,7 @@ def _of_scan(params: dict[str, Any], inputs: list[Reached], within: Callable[...
         carry = new
 
 
-def _counts(params: dict[str, Any]) -> tuple[int, int]:
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
     """How many inputs of a scan are the same in all steps, and how many are carried from one to the next."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
@@ -271,87 +260,6 @@ def _union(flows: Sequence[Reached]) -> Reached:
     return found
 
 
-def _run(
-    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
-) -> list[Any]:
-    """Evaluate a jaxpr, and the branches of the operations that are wanted in it."""
-    values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
-
-    def read(variable: Any) -> Any:
-        return variable.val if isinstance(variable, Literal) else values[variable]
-
-    for place, equation in enumerate(jaxpr.eqns):
-        here = (*path, place)
-        inputs = [read(variable) for variable in equation.invars]
-        if any(len(one) > len(here) and one[: len(here)] == here for one in wanted):
-            outputs = _run_within(jaxpr, equation, inputs, here, wanted, found)
-        else:
-            outputs = _alone(jaxpr, equation, inputs)
-        if here in wanted:
-            found[here] = _branch(equation, inputs, outputs)
-        values.update(zip(equation.outvars, outputs, strict=True))
-    return [read(variable) for variable in jaxpr.outvars]
-
-
-def _alone(jaxpr: Any, equation: Any, inputs: Sequence[Any]) -> list[Any]:
-    """The outputs of one equation of a jaxpr."""
-    given = {v: x for v, x in zip(equation.invars, inputs, strict=True) if not isinstance(v, Literal)}
-    about = {"constvars": [], "invars": [*given], "outvars": equation.outvars, "eqns": [equation]}
-    one = jaxpr.replace(**about, debug_info=jaxpr.debug_info.with_unknown_names())
-    return jaxpr_as_fun(ClosedJaxpr(one, []))(*given.values())
-
-
-def _run_within(
-    jaxpr: Any, equation: Any, inputs: list[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
-) -> Sequence[Any]:
-    name, params = equation.primitive.name, equation.params
-
-    def run(closed: Any, args: Sequence[Any], place: int, into: dict[Path, Array]) -> list[Any]:
-        return _run(getattr(closed, "jaxpr", closed), getattr(closed, "consts", ()), args, (*path, place), wanted, into)
-
-    if name == "scan":
-        fixed, carried = _counts(params)
-
-        def step(carry: Any, each: Any) -> Any:
-            inner: dict[Path, Array] = {}
-            outputs = run(params["jaxpr"], [*inputs[:fixed], *carry, *each], 0, inner)
-            return outputs[:carried], (outputs[carried:], inner)
-
-        start, rows = inputs[fixed : fixed + carried], inputs[fixed + carried :]
-        last, (stacked, inner) = jax.lax.scan(step, start, rows, params["length"], params["reverse"])
-        found.update(inner)
-        return [*last, *stacked]
-    if name == "cond":
-        for place, branch in enumerate(params["branches"]):
-            run(branch, inputs[1:], place, found)
-        return _alone(jaxpr, equation, inputs)
-    return run(next(params[key] for key in _INNER if key in params), inputs, 0, found)
-
-
-def _branch(equation: Any, inputs: list[Any], outputs: Sequence[Any]) -> Array:
-    """What tells the branches of an operation apart."""
-    name, first = equation.primitive.name, jnp.asarray(inputs[0])
-    if name in ("max", "min"):
-        return first >= inputs[1]
-    if name == "abs":
-        return first >= 0
-    if name == "clamp":
-        return (inputs[1] < first).astype(int) + 2 * (inputs[1] > inputs[2])
-    if name == "rem":
-        return jnp.trunc(first / inputs[1])
-    if name == "sort":
-        return jnp.argsort(first, axis=equation.params["dimension"])
-    if name in ("reduce_max", "reduce_min"):
-        return first == jnp.expand_dims(outputs[0], equation.params["axes"])
-    if name in ("cummax", "cummin"):
-        return first == outputs[0]
-    if name == "top_k":
-        return outputs[1]
-    if name in ("select_n", "cond") or first.dtype == np.bool_:
-        return first
-    return outputs[0]
-
-
 def _is_smooth(equation: Any, body: tuple[str, str] | None) -> bool:
     """Whether an equation is of a smooth function that was called without being compiled by itself.
 
@@ -384,18 +292,16 @@ def _smooth(file: str, function: str) -> bool:
     return any(file == other and function in functions for other, functions in SMOOTH)
 
 
+def inner_of(params: dict[str, Any]) -> Any:
+    """The jaxpr of the function that an equation calls, None where it calls none."""
+    return next((params[key] for key in INNER if key in params), None)
+
+
 def _function_of(jaxpr: Any) -> tuple[str, str] | None:
     """The file and the name of the function that was traced."""
     told = getattr(jaxpr.debug_info, "func_src_info", None) or ""
     name, _, place = told.partition(" at ")
     return (place.rpartition(":")[0], name.rpartition(".")[2]) if place else None
-
-
-def _custom(params: dict[str, Any]) -> str | None:
-    """The file of a function with derivatives of its own."""
-    inner = next((params[key] for key in _INNER if key in params), None)
-    found = None if inner is None else _function_of(getattr(inner, "jaxpr", inner))
-    return None if found is None else found[0]
 
 
 def _of_jax(file: str) -> bool:

@@ -5,9 +5,10 @@ the rank of z among them is uniform (Talts et al. 2018, arXiv:1804.06788).
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -24,12 +25,18 @@ from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.progress import bar
 from bayeslab.replication import again, replicated
 from bayeslab.runner import whole_chain
+from bayeslab.terms import terms, total
 from bayeslab.tree import same_data, to_datatree
+from bayeslab.watch import require_identity
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
 BATCH = 10
+AT_ONCE = 64
+"""Draws of which the log densities are computed together."""
+EXCESS = "excess of the identity"
+"""Of exact draws: looked at, not ranked."""
 
 
 def sbc(
@@ -43,14 +50,17 @@ def sbc(
     given: "DataTree | None" = None,
     progress: bool = True,
 ) -> "DataTree":
-    """Rank every latent value among the draws of `method` for the data it generated.
+    """Rank every latent value among the draws of `method` for the data it generated; log joint and likelihood as well.
+
+    The log joint density and the log likelihood depend on the data: a posterior that ignores some of them, or all, as
+    the prior does, has uniform ranks of every latent site, but not of these (Modrák et al. 2023, arXiv:2211.02383).
+    They are left out where a site or a quantity has their name, or where draws lack a site.
 
     data: fixes the inputs and says which sites are observed, and which of their entries are missing; their values
     are simulated.
     method: its draws should be nearly independent, so thin a Markov chain. One chain is run for a simulation.
     quantities: functions of one draw, of the values of latent and observed sites by name, that are ranked as well: what
-        does not depend on the order of components, or on data as the log likelihood does (Modrák et al. 2023,
-        arXiv:2211.02383, on why they find more errors).
+        does not depend on the order of components, for example.
     given: a result for these data. True values are then its draws in place of the prior's, and the method gets the
         data and a simulated copy of them: is the posterior right near these data, of which a vague prior knows
         nothing (Säilynoja, Schmitt, Bürkner and Vehtari 2025, arXiv:2502.03279)? The result has to be right, and its
@@ -79,20 +89,28 @@ def sbc(
             simulated = {name: again(name) for name in simulated}
             bound = replicated(model, data, bound)
         sampler = method.plan(bound)
+        densities = _densities(bound, further)
 
         def pit(key: Array, truth: Values, bound: Bound) -> Values:
             key_prior, key_run, key_tie = jax.random.split(key, 3)
             truth = {name: site["value"] for name, site in bound.prior_draw(key_prior, values=truth).items()}
             new = {name: truth[name] for name in simulated.values()}
-            draws = whole_chain(key_run, method, sampler, replace(bound, observed=bound.observed | new)).samples
+            now = replace(bound, observed=bound.observed | new)
+            draws, stats, _ = whole_chain(key_run, method, sampler, now)
             kept = [name for name in bound.latent if name in draws]  # sites that are counted only have no draws
             true, drawn = {name: truth[name] for name in kept}, {name: draws[name] for name in kept}
             seen = {name: new[copy] for name, copy in simulated.items()}
             for name, quantity in further.items():
                 true[name] = jnp.asarray(quantity({n: truth[n] for n in kept} | seen))
                 drawn[name] = jax.vmap(lambda one: jnp.asarray(quantity(one | seen)))({n: draws[n] for n in kept})  # noqa: B023
+            if len(kept) == len(bound.latent):
+                for name, density in densities.items():
+                    of_data = partial(density, now)
+                    true[name] = of_data({n: truth[n] for n in kept})
+                    drawn[name] = jax.lax.map(of_data, {n: draws[n] for n in kept}, batch_size=AT_ONCE)
             ties = jax.random.split(key_tie, len(true))
-            return {name: _rank(tie, true[name], drawn[name]) for name, tie in zip(true, ties, strict=True)}
+            ranks = {name: _rank(tie, true[name], drawn[name]) for name, tie in zip(true, ties, strict=True)}
+            return ranks | {EXCESS: stats["excess"].max()} if "excess" in stats else ranks
 
         keys = np.asarray(jax.random.split(raw_key(key), num_simulations))
         count = min(BATCH, num_simulations)
@@ -104,6 +122,7 @@ def sbc(
         with bar("sbc", progress) as report:
             parts = _in_batches(code, keys, truths, bound, count, report)
         values = {name: np.concatenate([part[name] for part in parts])[None] for name in parts[0]}
+        require_identity(values.pop(EXCESS, np.zeros(0)))
         tree = to_datatree({"prior_sbc": values}, bound, read(data))
     tree.attrs = {
         "method": type(method).__name__,
@@ -112,6 +131,19 @@ def sbc(
         "given_data": int(given is not None),
     }
     return tree
+
+
+def _densities(bound: Bound, taken: Collection[str]) -> dict[str, Callable[[Bound, Values], Array]]:
+    """Functions of data and of all latent sites that are ranked beside these: of the program as it is sampled."""
+
+    def log_joint(bound: Bound, latent: Values) -> Array:
+        return bound.log_joint(latent)
+
+    def log_likelihood(bound: Bound, latent: Values) -> Array:
+        return total([term for term in terms(bound).terms if term.name in bound.observed], bound, latent)
+
+    found = {"log_joint": log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
+    return {name: density for name, density in found.items() if name not in bound.sites and name not in taken}
 
 
 def _rank(key: Array, truth: Array, draws: Array) -> Array:

@@ -41,7 +41,7 @@ LEAST = 2000
 """Numbers that terms read and write, below which a table is not worth its compilation."""
 AT_ONCE = 2**24
 """Numbers that are read and written at once to fill a table, at most."""
-TOLERANCE = 1e-10
+TOLERANCE = 1e-9
 SECONDS_A_NUMBER = 7e-10
 """That a term reads or writes, with its gradient (measured)."""
 SECONDS = 5.0

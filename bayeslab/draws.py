@@ -13,7 +13,8 @@ class Draws(NamedTuple):
     """One draw has leaves (*site); the runner stacks draws and chains: (chain, draw, *site).
 
     stats: scalars by the names that ArviZ knows. `lp` is the log joint density of the draw; approximations add
-    `log_q`, their own log density in the same space.
+    `log_q`, their own log density in the same space. `excess` is looked at and not kept: by how many nats an exact draw
+    violates the identity of log joint, posterior and evidence, rounding apart.
     history: of one step of an optimiser, for example its `elbo`: scalars, or one for every start.
     """
 
@@ -28,7 +29,8 @@ class Sampler(Protocol):
     A sampler may also have `prepare(bound)`: what all chains share, computed once a fit. The other functions are then
     given its result in place of the Bound. `compiler_options`: for a CPU. `spreads`: a chain runs on many devices, so
     chains follow each other. `moments(state, bound)`: means and standard deviations (chain, *site) of sites that draws
-    do not have. `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
+    do not have. `conditionals(bound)`: the rules that draws rest on, which `bayeslab.watch` asks again at them.
+    `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """

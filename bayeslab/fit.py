@@ -25,6 +25,7 @@ from bayeslab.progress import Report, bar
 from bayeslab.runner import Run, drive
 from bayeslab.starting import start_values
 from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
+from bayeslab.watch import nothing_asked, require_identity, watch
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -112,6 +113,7 @@ class _Portions(NamedTuple):
         state = None if previous is None else unsaved_state(previous, method, sampler, bound)
         run = drive(self.key, method, sampler, bound, previous=state, start=self.values, report=report)
         _refuse_impossible(run, bound)
+        _watched(sampler, bound, run)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,
             "sample_stats": run.draws.stats,
@@ -126,6 +128,14 @@ class _Portions(NamedTuple):
         tree = to_datatree(groups, bound, self.entries)
         tree.attrs = _attributes(self.model, method, self.key, run)
         return tree if previous is None else joined(previous, tree, sampler)
+
+
+def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
+    """Raises FalseConditional where what the draws rest on does not hold at them."""
+    if "excess" in run.draws.stats:
+        require_identity(run.draws.stats.pop("excess"))
+    asked = sampler.conditionals if hasattr(sampler, "conditionals") else nothing_asked
+    watch(bound, asked, run.draws.samples, run.data)
 
 
 def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:

@@ -1,5 +1,6 @@
 """recover(): draws of the sites that a collapsed program has integrated out."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import jax
@@ -7,11 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.bind import bind
-from bayeslab.collapse import marginal, recovered
+from bayeslab.collapse import eliminated, marginal, recovered
 from bayeslab.entries import posterior_of, read
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.sweep import computed
 from bayeslab.tree import same_data, to_datatree
+from bayeslab.watch import conditionals, watch
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -27,7 +29,8 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     tree: what `fit` returned for a collapsed program. It is not changed.
     What the program computes from the sites is computed anew. With the draws of the others these are draws of the joint
     posterior.
-    Raises ValueError where the result is of other data, lacks no site, or lacks one that cannot be integrated out.
+    Raises ValueError where the result is of other data, lacks no site, or lacks one that cannot be integrated out, and
+    FalseConditional where a conditional does not hold at the draws.
     """
     posterior = posterior_of(tree, "recover")
     with precision():
@@ -46,6 +49,7 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         keys = jax.random.split(raw_key(key), chains * draws)
         drawn = jax.device_get(recovered_draws(keys, left, flat))
         shaped = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
+        watch(bound, partial(conditionals, blocks=[eliminated(left)]), kept | shaped)
         added = to_datatree({"posterior": shaped}, bound, read(data))["posterior"].to_dataset()
     added = added.assign_coords(chain=posterior["chain"], draw=posterior["draw"])
     result = tree.copy()

@@ -33,6 +33,7 @@ class Run(NamedTuple):
     draws: leaves (chain, draw, *site), NumPy arrays.
     history: leaves (chain, step), of the steps before the first draw.
     state: of every chain after its last draw, leaves (chain, ...).
+    data: what the sampler was given for the Bound.
     """
 
     draws: Draws
@@ -41,6 +42,7 @@ class Run(NamedTuple):
     compile_seconds: float
     sampling_seconds: float
     interrupted: bool
+    data: Any
 
 
 def drive(
@@ -77,7 +79,7 @@ def drive(
     draws, history, state = _gather(tracks, together)
     if draws is None:
         raise KeyboardInterrupt("interrupted before the first draw")
-    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - began, interrupted)
+    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - began, interrupted, data)
 
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:

@@ -18,8 +18,9 @@ from numpyro.distributions import Distribution, ExpandedDistribution, Independen
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
-from bayeslab.analyticity import Kink, Path, branches
+from bayeslab.analyticity import Kink, Path
 from bayeslab.analyticity import reached as reached_by
+from bayeslab.branches import branches
 from bayeslab.compilation import pruned
 from bayeslab.distributions.markov_rows import Evidence, ProductEvidence, Rows
 from bayeslab.program import Bound, Plate, Values, blueprint, structure, unwrapped

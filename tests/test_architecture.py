@@ -57,9 +57,9 @@ ORDER = (
         "unconstrained",
         "draws",
     ),
-    *("analyticity", "terms", "replacement", "cubature", "families", "elimination", "points"),
+    *("analyticity", "branches", "terms", "replacement", "cubature", "families", "elimination", "points"),
     *("law", "likely", "branching", "proof", "order", "sweep"),
-    *("statistics", "labels", "compress", "collapse", "expectation"),
+    *("statistics", "labels", "compress", "watch", "collapse", "expectation"),
     *(
         "methods",
         "methods.settings",

@@ -31,6 +31,7 @@ from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import scattered
 from bayeslab.terms import Term, reaching, terms, total
+from bayeslab.watch import Conditionals, conditionals
 
 INNER = 5
 """Quasi-Newton steps for sites without a mode in closed form, in every step of EM."""
@@ -106,6 +107,9 @@ class EMSampler:
     alone: tuple[Rule, ...]
     groups: Groups
     structure: Any
+
+    def conditionals(self, bound: Bound) -> Conditionals:
+        return conditionals(bound, [self.expect, *((rule,) for rule in self.closed)])
 
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.alone, bound)

@@ -16,6 +16,7 @@ from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import completed, computed
+from bayeslab.watch import Conditionals, beyond_rounding, conditionals
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,9 @@ class ExactSampler:
     groups: Groups
     structure: Any
 
+    def conditionals(self, bound: Bound) -> Conditionals:
+        return conditionals(bound, [self.rules])
+
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.alone, bound)
 
@@ -106,5 +110,9 @@ class ExactSampler:
         drawn, others = completed(key, self.rules[:-1], of, bound, values | tables)
         log_q += sum((q.log_prob(drawn[name]).sum() for name, q in others.items()), jnp.zeros(()))
         values = {name: drawn[name] for name in bound.latent}
-        stats = {"lp": state.log_evidence + log_q, "log_q": log_q, "log_evidence": state.log_evidence}
+        parts = [term.density(bound, values | tables) for term in of]
+        lp, size = (sum((jnp.sum(change(part)) for part in parts), jnp.zeros(())) for change in (jnp.asarray, jnp.abs))
+        size += jnp.abs(log_q) + jnp.abs(state.log_evidence)
+        excess = beyond_rounding(lp - log_q - state.log_evidence, size, float(jnp.finfo(lp.dtype).eps))
+        stats = {"lp": lp, "log_q": log_q, "log_evidence": state.log_evidence, "excess": excess}
         return Draws(values | computed(bound, values), stats)

@@ -25,6 +25,7 @@ from bayeslab.program import Bound, Values, evaluate, structure
 from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import computed, somewhere, sweep
 from bayeslab.terms import terms, total
+from bayeslab.watch import Conditionals, conditionals
 
 TRIALS, TRIAL_SWEEPS = 4, 10
 """Short chains to choose a start from. Without them 13 of 60 chains of a hidden Markov model stayed in a poor mode."""
@@ -123,6 +124,9 @@ class SweepSampler:
     groups: Groups
     structure: Any
 
+    def conditionals(self, bound: Bound) -> Conditionals:
+        return conditionals(bound, self.blocks)
+
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.rules, bound)
 
@@ -165,6 +169,9 @@ class BlockSampler:
     rest: tuple[str, ...]
     structure: Any
     num_warmup: int
+
+    def conditionals(self, bound: Bound) -> Conditionals:
+        return conditionals(bound, self.blocks)
 
     def start(self, key: Array, bound: Bound) -> State:
         key, now = jax.random.split(key)

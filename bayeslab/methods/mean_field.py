@@ -34,6 +34,7 @@ from bayeslab.program import Bound, Values, structure, unwrapped
 from bayeslab.proof import Found, find_all, rules_of
 from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Prior, terms, total
+from bayeslab.watch import Conditionals, conditionals
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,9 @@ class FactorSampler:
     groups: Groups
     tolerance: float
     structure: Any
+
+    def conditionals(self, bound: Bound) -> Conditionals:
+        return conditionals(bound, [(rule,) for rule in self.rules])
 
     def prepare(self, bound: Bound) -> Bound:
         return summarised(self.groups, self.rules, bound)

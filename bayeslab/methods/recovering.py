@@ -12,6 +12,7 @@ from bayeslab.draws import Draws, Sampler, State, draws_while_adapting, prepared
 from bayeslab.program import Bound, Values
 from bayeslab.proof import Found
 from bayeslab.sweep import computed
+from bayeslab.watch import Conditionals, conditionals
 
 Pick = Callable[[Array, Bound, Values], Values]
 """(key, a program with sites integrated out, values of its other sites) -> values of all."""
@@ -70,6 +71,10 @@ class Recovering:
     transform: Marginal
     sites: tuple[str, ...]
     pick: Pick
+
+    def conditionals(self, bound: Bound) -> Conditionals:
+        inner = self.inner.conditionals(bound) if hasattr(self.inner, "conditionals") else ()
+        return tuple(dict.fromkeys((*conditionals(bound, [self.transform.rules]), *inner)))
 
     def prepare(self, bound: Bound) -> Both:
         left = replace(bound.plain, transform=self.transform)

@@ -43,6 +43,9 @@ class BestOf:
     def spreads(self) -> bool:
         return getattr(self.inner, "spreads", False)
 
+    def conditionals(self, bound: Bound) -> Any:
+        return self.inner.conditionals(bound) if hasattr(self.inner, "conditionals") else ()
+
     def moments(self, state: Starts, bound: Bound) -> dict[str, Any]:
         """Of the best start of every chain."""
         if not hasattr(self.inner, "moments"):

@@ -56,6 +56,9 @@ class Summarising:
     inner: Sampler
     summary: Summary
 
+    def conditionals(self, bound: Bound) -> Any:
+        return self.inner.conditionals(bound) if hasattr(self.inner, "conditionals") else ()
+
     def prepare(self, bound: Bound) -> Any:
         return prepared(self.inner, summarised(*self.summary, bound))
 
