@@ -83,6 +83,7 @@ INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _ROOTS = {
     name: os.path.dirname(module.__file__ or "") + os.sep for name, module in (("jax", jax), ("numpyro", numpyro))
 }
+_CALLED = (_ROOTS["jax"] + "_src/numpy/lax_numpy.py", _ROOTS["jax"] + "_src/nn/functions.py")
 _OWN = os.path.dirname(__file__) + os.sep
 SMOOTH_FILES = (
     *(_ROOTS["jax"] + file for file in ("_src/scipy/special.py", "_src/ops/special.py", "_src/lax/special.py")),
@@ -148,7 +149,8 @@ def _through(
             return every._replace(test="")
         computed = known and (path not in kinks or kinks[path].known)
         library = _is_of_library(equation, scope)
-        kinks[path] = Kink(path, scope.label or operation, decides.sites, computed, library)
+        shown = scope.label or _called(equation, scope) or operation
+        kinks[path] = Kink(path, shown, decides.sites, computed, library)
         return Reached(every.sites, every.kinks | {path})
 
     def same(value: Reached) -> list[Reached]:
@@ -284,6 +286,17 @@ def _is_of_library(equation: Any, scope: Scope) -> bool:
         if not _of_jax(frame.file_name):
             return _of_library(frame.file_name)
     return scope.of_library
+
+
+def _called(equation: Any, scope: Scope) -> str:
+    """The function of `jax.numpy` or `jax.nn` that an equation is of, as a program or a distribution called it."""
+    traceback, found = equation.source_info.traceback, ""
+    for frame in traceback.frames if traceback is not None else ():
+        if not _of_jax(frame.file_name) or (frame.file_name, frame.function_name) == scope.body:
+            return found
+        if frame.file_name.startswith(_CALLED) and not frame.function_name.startswith("_"):
+            found = frame.function_name if "." not in frame.function_name else found
+    return ""
 
 
 def _smooth(file: str, function: str) -> bool:

@@ -140,29 +140,38 @@ def _comparison(
     """A function of densities at a value and at the first one: the violation, relative and in nats beyond rounding, the
     share of the children in what changes, and whether anything is not a number. shape: of log densities of q."""
     batch = len(prior.shape) - prior.event_dim
-    in_plates = all(_has_plates(bound, term, prior) for term in mine)
-    apart = in_plates and not rule.coupled and shape[:batch] == prior.shape[:batch]
+    apart = not rule.coupled and shape[:batch] == prior.shape[:batch]
+    own = [apart and _has_plates(bound, term, prior) for term in mine]
 
     def placed(part: Array, term: Term) -> Array:
-        """Added up at the elements of the site that it belongs to, or over all of them."""
-        return aligned(part, term, prior)[0].sum(tuple(range(batch, len(prior.shape)))) if apart else part.sum()
+        """Added up at the elements of the site that it belongs to."""
+        return aligned(part, term, prior)[0].sum(tuple(range(batch, len(prior.shape))))
 
     def compare(here: Any, first: Any) -> tuple[Array, ...]:
         (new, log_q), (old, log_q_first) = here, first
         axes = tuple(range(batch if apart else 0, log_q.ndim))
         step = log_q.sum(axes) - log_q_first.sum(axes)
-        change = moved = said = size = jnp.zeros(())
-        for one, other, term in zip(new, old, mine, strict=True):
-            every = jnp.stack([one - other, jnp.abs(one - other), jnp.abs(one) + jnp.abs(other)])
-            by, distance, large = jax.vmap(partial(placed, term=term))(every)
-            change, moved, size = change + by, moved + distance, size + large
-            said = said if term.name == prior.name else said + distance
-        size = size + jnp.abs(log_q.sum(axes)) + jnp.abs(log_q_first.sum(axes))
-        violation = jnp.abs(change - step)
-        scale = moved + jnp.abs(step) + ROUNDING * size
+        large = jnp.abs(log_q.sum(axes)) + jnp.abs(log_q_first.sum(axes))
+        by, together = [0 * large, jnp.abs(step), large, 0 * large], [jnp.zeros(())] * 4
+        for one, other, term, elements in zip(new, old, mine, own, strict=True):
+            distance = jnp.abs(one - other)
+            child = 0 * distance if term.name == prior.name else distance
+            every = jnp.stack([one - other, distance, jnp.abs(one) + jnp.abs(other), child])
+            if elements:
+                by = [a + b for a, b in zip(by, jax.vmap(partial(placed, term=term))(every), strict=True)]
+            else:
+                together = [a + b.sum() for a, b in zip(together, every, strict=True)]
+        change, moved, size, said = by
+        left = change - step
+        violation, scale = jnp.abs(left), moved + ROUNDING * size
+        if not all(own):  # what no element says by itself is held against what is left of all of them
+            violation, scale = jnp.abs(left.sum() + together[0]), jnp.abs(left).sum() + together[1]
+            change, moved, size, said = (one.sum() + other for one, other in zip(by, together, strict=True))
+            step = step.sum()
+            scale += ROUNDING * (moved + size)
         # q may hold probabilities, as those of a path, which are zero below the smallest float.
-        impossible, never = jnp.isneginf(change), jnp.isneginf(step)
-        unlikely = (impossible | (change < math.log(jnp.finfo(change.dtype).tiny))) & never
+        impossible = jnp.isneginf(change)
+        unlikely = (impossible | (change < math.log(jnp.finfo(change.dtype).tiny))) & jnp.isneginf(step)
         lost = ~(unlikely | impossible) & ~jnp.isfinite(change - step)
         violation = jnp.where(unlikely | lost, 0.0, jnp.where(impossible, jnp.inf, violation))
         scale = jnp.where(jnp.isfinite(scale) & (scale > 0), scale, 1.0)

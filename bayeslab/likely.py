@@ -41,10 +41,10 @@ def widened(bound: Bound) -> Bound:
     return jax.tree.map(widen, bound)
 
 
-def likely_points(bound: Bound, rules: Sequence[Rule], *, climb: bool) -> list[Point]:
+def likely_points(bound: Bound, rules: Sequence[Rule]) -> list[Point]:
     """Where a few sweeps of some conditionals lead, each given all other sites, and half the way there.
 
-    climb: also where a few steps of ascent lead, if some continuous sites have a rule and others have none.
+    Where continuous sites are left, also where a few steps of ascent lead.
     """
     if not rules:
         return []
@@ -53,7 +53,7 @@ def likely_points(bound: Bound, rules: Sequence[Rule], *, climb: bool) -> list[P
     found = [values, _between(bound, first, values)]
     ruled = {rule.site for rule in rules}
     free = tuple(n for n in bound.latent if n not in ruled and not bound.sites[n].is_discrete)
-    if climb and free and any(not bound.sites[name].is_discrete for name in ruled):
+    if free:
         higher = _climbed(bound, free, values)
         found += [higher, _swept(bound, rules, higher)]
     return [(bound, one) for one in found]

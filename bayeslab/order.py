@@ -62,7 +62,7 @@ def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[R
     if not reasons:
         with jax.enable_x64(True):
             search.bound = widened(bound)
-            search.places = likely_points(search.bound, rules_of(found), climb=True)
+            search.places = likely_points(search.bound, rules_of(found))
             last_first = [name for name in bound.latent[::-1] if name in names]
             continuous = [name for name in last_first if not bound.sites[name].is_discrete]
             discrete = [name for name in last_first if bound.sites[name].is_discrete]

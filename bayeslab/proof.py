@@ -70,7 +70,7 @@ def find_all(bound: Bound, sites: Sequence[str] | None = None) -> list[Found]:
         known = terms(wide)
         names = list(known.priors if sites is None else sites)
         found = prove(wide, known.terms, names)
-        places = likely_points(wide, rules_of(found), climb=sites is None)
+        places = likely_points(wide, rules_of(found))
         found = asked_again(wide, known.terms, found, places)
         return [_unbroken(one, wide, places) for one in found]
 

@@ -1,0 +1,146 @@
+"""The law refuses what is conjugate at some points only, accepts guards that never act, and draws are watched."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from false_rules import MANY, RIGHT, TIES, WRONG, Wrong
+from hypothesis import HealthCheck, given, seed, settings
+from numpyro.distributions import biject_to
+from random_programs import Program, checked, programs
+from scipy.stats import kstest
+
+import bayeslab as bl
+from bayeslab import proof
+from bayeslab.bind import bind
+from bayeslab.elimination import Rule, candidates, conditional
+from bayeslab.program import precision
+from bayeslab.proof import find, find_all
+from bayeslab.terms import terms
+
+POINTS = 6001
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_holds_at_some_points_only_is_refused_by_name(case: str) -> None:
+    with precision():
+        bound = bind(WRONG[case].program, WRONG[case].data)
+        found = {one.site: one for one in find_all(bound)}[WRONG[case].site]
+    assert found.rule is None
+    assert WRONG[case].reason in found.reason
+    assert distance(WRONG[case]) > 1e-4, "the rule would be right after all"
+
+
+def distance(case: Wrong) -> float:
+    """In total variation, between the conditional that a rule would give and the right one, by quadrature."""
+    with precision():
+        bound = bind(case.program, case.data)
+        prior, known = terms(bound).priors[case.site], terms(bound)
+        [family] = candidates(prior)
+        children = tuple(term.name for term in known.terms if case.site in term.depends and term.name != case.site)
+        rule = Rule(case.site, family, (), children)
+        values = {name: jnp.asarray(case.given.get(name, 0.0)) for name in bound.latent}
+
+        @jax.jit
+        def both(values: Any) -> Any:
+            transform = biject_to(prior.distribution(bound, values).support)
+            q = conditional(rule, known.terms, bound, values).distribution
+            grid = jnp.linspace(-40.0, 40.0, POINTS) if family != "Normal" else normal_grid(q, bound, case)
+            at = transform(grid)
+            volume = transform.log_abs_det_jacobian(grid, at)
+            right = jax.vmap(lambda x: bound.log_joint(values | {case.site: x}))(at) + volume
+            return right, q.log_prob(at) + volume
+
+        right, found = (np.nan_to_num(np.asarray(each), nan=-np.inf) for each in both(values))
+    if not np.isfinite(found).any():
+        return 1.0
+    right, found = (np.exp(each - each.max()) for each in (right, found))
+    return 0.5 * float(np.abs(right / right.sum() - found / found.sum()).sum())
+
+
+def normal_grid(q: dist.Distribution, bound: Any, case: Wrong) -> Any:
+    """As wide as the conditional, or as data are."""
+    largest = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(bound))
+    far = jnp.maximum(jnp.abs(q.mean) + 12 * q.scale, 0.0)
+    wide = jnp.linspace(-1.0, 1.0, POINTS)
+    return jnp.sort(jnp.concatenate([far * wide, min(largest, 20.0) * wide, q.mean + 12 * q.scale * wide]))
+
+
+@pytest.mark.parametrize("case", TIES)
+def test_labels_of_which_two_are_tied_are_not_enumerated_one_by_one(case: str) -> None:
+    with precision():
+        assert find(bind(*TIES[case]), "z").reason.startswith("its elements meet in")
+
+
+@pytest.mark.parametrize("case", MANY)
+def test_one_element_of_a_large_plate_is_seen(case: str) -> None:
+    with precision():
+        assert find(bind(*MANY[case]), "mu").rule is None
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_guards_that_never_act_and_all_scales_are_accepted(case: str) -> None:
+    program, data, families = RIGHT[case]
+    with precision():
+        found = find_all(bind(program, data))
+    assert {one.site: one.rule and one.rule.family for one in found} == families
+
+
+@seed(20)
+@settings(max_examples=60, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+@given(programs())
+def test_conditionals_of_random_programs_are_those_of_quadrature(program: Program) -> None:
+    for closed in checked(program):
+        assert closed.distance < 2e-3, closed
+
+
+def threshold(x: Any) -> None:
+    c = numpyro.sample("c", dist.Exponential(0.1))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(2.0 * (x > c), 0.3))
+
+
+DOSES = np.linspace(0, 10, 20)
+STEPS = {"x": DOSES, "y": 2.0 * (DOSES > 4)}
+
+
+def believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rule that is a candidate is taken for proven."""
+
+    def trusting(bound: Any, sites: Any = None) -> list[Any]:
+        wide, found = bound, []
+        for name, prior in terms(wide).priors.items():
+            children = tuple(t.name for t in terms(wide).terms if name in t.depends and t.name != name)
+            found.append(proof.Found(name, children, Rule(name, candidates(prior)[0], (), children), 0.0, ""))
+        return found
+
+    for module in ("bayeslab.methods.exact", "bayeslab.methods.gibbs"):
+        monkeypatch.setattr(f"{module}.find_all", trusting)
+
+
+@pytest.mark.parametrize("method", [bl.Exact(50), bl.Gibbs(num_warmup=10, num_samples=50, num_chains=1)])
+def test_a_false_rule_does_not_leave_the_library(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were one taken for proven, its draws would be seen to be false."""
+    believed(monkeypatch)
+    with pytest.raises(bl.FalseConditional, match=r"more than rounding at a draw, so the draws are not"):
+        bl.fit(0, threshold, STEPS, method, progress=False)
+
+
+def test_calibration_sees_a_posterior_that_is_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a threshold, if the law is asked above it only: the likelihood has no uniform ranks, the site has."""
+    believed(monkeypatch)
+    monkeypatch.setattr("bayeslab.calibration.require_identity", lambda excess: None)
+    checks = bl.sbc(2, threshold, STEPS, bl.Exact(100), num_simulations=200, progress=False)
+    assert kstest(checks["prior_sbc"]["c"].values.ravel(), "uniform").pvalue > 1e-3
+    assert kstest(checks["prior_sbc"]["log_likelihood"].values.ravel(), "uniform").pvalue < 1e-6
+    assert not bl.calibration_verdict(checks).attrs["passes"]
+
+
+def test_exact_draws_of_calibration_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    believed(monkeypatch)
+    with pytest.raises(bl.FalseConditional, match="the exact posterior differs from the log joint"):
+        bl.sbc(2, threshold, STEPS, bl.Exact(20), num_simulations=10, progress=False)
