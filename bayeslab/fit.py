@@ -24,7 +24,9 @@ from bayeslab.program import Bound, Data, Program, feasible, name_of, precision,
 from bayeslab.progress import Report, bar
 from bayeslab.runner import Run, drive
 from bayeslab.starting import start_values
+from bayeslab.terms import terms
 from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
+from bayeslab.undefined import undefined
 from bayeslab.watch import nothing_asked, require_identity, watch
 
 if TYPE_CHECKING:
@@ -219,6 +221,18 @@ def _refuse_impossible(run: Run, bound: Bound) -> None:
                 _blame(bound)
     if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
         _blame(bound)
+    if "diverging" in run.draws.stats and np.all(run.draws.stats["diverging"]):
+        _refuse_undefined(bound, run.draws.samples)
+
+
+def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
+    """Raise where a density has a derivative that is not a number, so that no gradient leads anywhere."""
+    plain = bound.plain
+    if all(name in draws for name in plain.latent):
+        values = {name: jnp.asarray(draws[name][0, -1]) for name in plain.latent}
+        sites = [name for name in plain.latent if not plain.sites[name].is_discrete]
+        if (told := undefined(terms(plain).terms, sites, (plain, values))) is not None:
+            raise ValueError(f"{told}, so gradients lead nowhere; look at the values there, or leave them out")
 
 
 def _blame(bound: Bound) -> None:

@@ -240,7 +240,7 @@ def raw_key(key: Array | int) -> Array:
 
 def is_random(site: Mapping[str, Any]) -> bool:
     """Whether a traced site is a random variable, and not a factor."""
-    return site["type"] == "sample" and not isinstance(site["fn"], Unit)
+    return site["type"] == "sample" and not isinstance(unwrapped(site["fn"]), Unit)
 
 
 def feasible(site: Mapping[str, Any] | None = None) -> Any:
@@ -305,7 +305,7 @@ def _site(site: dict[str, Any]) -> Site:
     if fn is None:
         role, family, event_dim, support, discrete, moves = "deterministic", "", 0, "", False, False
     else:
-        role = "factor" if isinstance(fn, Unit) else "observed" if site["is_observed"] else "latent"
+        role = "factor" if isinstance(unwrapped(fn), Unit) else "observed" if site["is_observed"] else "latent"
         family = type(unwrapped(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
         event_dim, discrete = fn.event_dim, fn.support.is_discrete
         support = described(fn.support)

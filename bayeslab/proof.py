@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro.distributions import DiscreteUniform
 
 from bayeslab.branching import broken
 from bayeslab.compilation import evaluated
@@ -25,6 +26,7 @@ from bayeslab.likely import likely_points, widened
 from bayeslab.points import Point, choices, points, usual
 from bayeslab.program import Bound
 from bayeslab.terms import Prior, Term, terms, total
+from bayeslab.undefined import undefined
 
 LOOSE = 1e-5
 """Where values may be extreme. What is no number there says nothing."""
@@ -72,7 +74,7 @@ def find_all(bound: Bound, sites: Sequence[str] | None = None) -> list[Found]:
         found = prove(wide, known.terms, names)
         places = likely_points(wide, rules_of(found))
         found = asked_again(wide, known.terms, found, places)
-        return [_unbroken(one, wide, places) for one in found]
+        return [_named(_unbroken(one, wide, places), wide) for one in found]
 
 
 def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Found]:
@@ -140,14 +142,26 @@ def _unbroken(one: Found, bound: Bound, places: Sequence[Point]) -> Found:
     return one.refused(f"`{kink.operation}` on '{one.site}' in '{where}'")
 
 
+def _named(one: Found, bound: Bound) -> Found:
+    """What is found, with the density that is not a number for a reason, if one is."""
+    if one.rule is not None or not np.isnan(one.residual) or one.reason.startswith("`"):
+        return one
+    if bound.sites[one.site].is_discrete or not candidates(terms(bound).priors[one.site]):
+        return one
+    told = undefined(terms(bound).terms, [one.site], points(bound)[1])
+    return one if told is None else one.refused(told)
+
+
 def _found(prior: Prior, children: tuple[str, ...], tried: list[tuple[Rule, float, float]]) -> Found:
     """The first rule that the law lets pass, else why the last one does not."""
     for rule, residual, share in tried:
         if residual <= TOLERANCE:
             return Found(prior.name, children, rule, residual, "", share)
     if not tried:
-        discrete = "has too many values to enumerate" if prior.discrete else "has no family"
-        return Found(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {discrete}")
+        several = "has bounds that differ between elements or are data, so no fixed values to enumerate"
+        discrete = several if prior.kind is DiscreteUniform else "has too many values to enumerate"
+        why = discrete if prior.discrete else "has no family"
+        return Found(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {why}")
     rule, residual, _ = tried[-1]
     return Found(prior.name, children, None, residual, _why(rule))
 

@@ -58,7 +58,7 @@ ORDER = (
         "draws",
     ),
     *("analyticity", "branches", "terms", "replacement", "cubature", "families", "elimination", "points"),
-    *("law", "likely", "branching", "proof", "order", "sweep"),
+    *("law", "likely", "branching", "undefined", "proof", "order", "sweep"),
     *("statistics", "labels", "compress", "watch", "collapse", "expectation"),
     *(
         "methods",

@@ -17,10 +17,9 @@ from zoo import CASES, STICKY, Case
 import bayeslab as bl
 from bayeslab.bind import bind
 from bayeslab.elimination import Rule, conditional
-from bayeslab.law import TOLERANCE
 from bayeslab.order import order
 from bayeslab.program import precision
-from bayeslab.proof import find, find_all
+from bayeslab.proof import TOLERANCE, find, find_all
 from bayeslab.terms import terms
 
 every_case = pytest.mark.parametrize("case", CASES)

@@ -1,7 +1,9 @@
 """The law refuses what is conjugate at some points only, accepts guards that never act, and draws are watched."""
 
+import re
 from typing import Any
 
+import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from false_rules import MANY, RIGHT, TIES, WRONG, Wrong
 from hypothesis import HealthCheck, given, seed, settings
 from numpyro.distributions import biject_to
 from random_programs import Program, checked, programs
+from scipy import stats
 from scipy.stats import kstest
 
 import bayeslab as bl
@@ -144,3 +147,45 @@ def test_exact_draws_of_calibration_are_watched(monkeypatch: pytest.MonkeyPatch)
     believed(monkeypatch)
     with pytest.raises(bl.FalseConditional, match="the exact posterior differs from the log joint"):
         bl.sbc(2, threshold, STEPS, bl.Exact(20), num_simulations=10, progress=False)
+
+
+def zero_exposure(e: Any) -> None:
+    r = numpyro.sample("r", dist.Gamma(2.0, 1.0))
+    with numpyro.plate("row", len(e)):
+        numpyro.sample("y", dist.Poisson(r * e))
+
+
+def test_a_derivative_that_is_no_number_is_named_with_its_place() -> None:
+    data = {"e": np.array([1.0, 0, 2]), "y": np.array([2, 0, 1])}
+    told = "the derivative of the density of 'y' by 'r' is not a number at position (1,)"
+    assert told in str(bl.explain(zero_exposure, data))
+    with pytest.raises(ValueError, match=re.escape(told)):
+        bl.fit(0, zero_exposure, data, bl.NUTS(num_warmup=20, num_samples=20, num_chains=1), progress=False)
+
+
+def test_bounds_that_are_data_are_named() -> None:
+    def model(low: Any, high: Any) -> None:
+        with numpyro.plate("row", 3):
+            k = numpyro.sample("k", dist.DiscreteUniform(low, high))
+            numpyro.sample("y", dist.Normal(k, 2.0))
+
+    data = {"low": np.array([0, 2, 5]), "high": np.array([3, 6, 9]), "y": np.array([2.0, 5.0, 9.0])}
+    assert "a DiscreteUniform has bounds that differ between elements or are data" in str(bl.explain(model, data))
+
+
+def test_a_factor_in_a_plate_counts_once_a_row() -> None:
+    """Counts above zero: the factor is a number, and NumPyro adds it up over the plate."""
+
+    def model(n: int) -> None:
+        r = numpyro.sample("r", dist.Gamma(2.0, 1.0))
+        with numpyro.plate("row", n):
+            numpyro.sample("y", dist.Poisson(r))
+            numpyro.factor("above zero", -jnp.log1p(-jnp.exp(-r)))
+
+    y = np.array([1, 2, 1])
+    tree = bl.fit(0, model, {"n": 3, "y": y}, progress=False)
+    grid = np.linspace(1e-4, 15, 40001)
+    log = stats.gamma.logpdf(grid, 2) + stats.poisson.logpmf(y[:, None], grid).sum(0) - 3 * np.log1p(-np.exp(-grid))
+    weights = np.exp(log - log.max())
+    error = tree.posterior["r"].values.std() / np.sqrt(float(az.ess(tree)["r"]))
+    assert abs(tree.posterior["r"].values.mean() - (weights * grid).sum() / weights.sum()) < 5 * error

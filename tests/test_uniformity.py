@@ -164,8 +164,8 @@ def test_the_figure_has_the_band_of_the_verdict() -> None:
         progress=False,
     )
     axes = plot_calibration(tree)
-    assert [axis.get_title() for axis in axes] == ["tau", "w"]
-    assert [len(axis.lines) for axis in axes] == [1, 2]
+    assert [axis.get_title() for axis in axes] == ["log_joint", "log_likelihood", "tau", "w"]
+    assert [len(axis.lines) for axis in axes] == [1, 1, 1, 2]
     low, high = simultaneous_band(60, 0.05)
     times = np.arange(1, 60) / 60
     for _ in range(300):
