@@ -27,7 +27,7 @@ SWEEPS = 2
 STEPS = 15
 """Of ascent."""
 FEW = 16
-"""Coordinates up to which differences take the place of derivatives, which cost more to compile."""
+"""Coordinates up to which each is moved by itself."""
 LARGEST = 1e300
 """In place of what is no number."""
 
@@ -86,55 +86,47 @@ def _between(bound: Bound, first: Values, last: Values) -> Values:
 
 
 def _climbed(bound: Bound, names: tuple[str, ...], values: Values) -> Values:
-    """Some steps of ascent over some sites of the log joint as a density of unconstrained sites, all others given."""
-    sizes = [int(np.prod(values[name].shape)) for name in names]
-    few = sum(sizes) <= FEW
-    ascent = _ascent(names, few)
+    """Some steps of ascent over some sites of the log joint as a density of unconstrained sites, all others given.
 
-    def objective(flat: np.ndarray) -> Any:
-        [(value, gradient, _)] = evaluated([ascent], (bound, values, flat))
-        if few:
-            return -float(value) if np.isfinite(value) else LARGEST
-        good = np.isfinite(value) and np.isfinite(gradient).all()
-        return (-float(value), -np.asarray(gradient)) if good else (LARGEST, 0 * flat)
+    Differences take the place of derivatives, which cost more to compile. Of many coordinates those of a site move
+    together: it is the scale of the data that is looked for.
+    """
+    sizes = {name: int(np.prod(values[name].shape)) for name in names}
+    steps = tuple((name, size if sum(sizes.values()) <= FEW else 1) for name, size in sizes.items())
+    density = _density(steps)
 
-    found = minimize(objective, np.zeros(sum(sizes)), jac=not few, method="L-BFGS-B", options={"maxiter": STEPS})
+    def objective(flat: np.ndarray) -> float:
+        [(value, _)] = evaluated([density], (bound, values, flat))
+        return -float(value) if np.isfinite(value) else LARGEST
+
+    start = np.zeros(sum(size for _, size in steps))
+    found = minimize(objective, start, method="L-BFGS-B", options={"maxiter": STEPS})
     if not found.fun < LARGEST:
         return values
-    [(_, _, last)] = evaluated([ascent], (bound, values, found.x))
+    [(_, last)] = evaluated([density], (bound, values, found.x))
     return dict(values) | {name: jnp.asarray(last[name], values[name].dtype) for name in names}
 
 
 @lru_cache(maxsize=64)
-def _ascent(names: tuple[str, ...], few: bool) -> Callable[[Any], tuple[Array, Array, Values]]:
-    """The log density, its gradient unless coordinates are few, and the sites, where these have moved from their values
-    by a step (coordinate,) in unconstrained space; one function, to be compiled once."""
+def _density(steps: tuple[tuple[str, int], ...]) -> Callable[[Any], tuple[Array, Values]]:
+    """The log density, and the sites, where these have moved from their values by steps in unconstrained space.
 
-    def ascent(given: tuple[Bound, Values, Array]) -> tuple[Array, Array, Values]:
+    steps: names of the sites, and how many coordinates the step of each has: all, or one for all.
+    """
+    names = frozenset(name for name, _ in steps)
+
+    def density(given: tuple[Bound, Values, Array]) -> tuple[Array, Values]:
         bound, values, flat = given
+        moved, volume = dict(values), jnp.zeros(())
+        for name, size in steps:
+            prior = terms(bound).priors[name]
+            old = biject_to(prior.distribution(bound, values).support).inv(values[name])
+            transform = biject_to(prior.distribution(bound, moved).support)
+            step, flat = flat[:size], flat[size:]
+            position = old + (step[: old.size].reshape(old.shape) if size == values[name].size else step[0])
+            moved[name] = transform(position)
+            volume += jnp.sum(transform.log_abs_det_jacobian(position, moved[name]))
         of = [term for term in terms(bound).terms if not term.depends.isdisjoint(names)]
+        return total(of, bound, moved) + volume, {name: moved[name] for name in names}
 
-        def density(flat: Array) -> tuple[Array, Values]:
-            moved, volume = _moved(names, bound, values, flat)
-            return total(of, bound, moved) + volume, {name: moved[name] for name in names}
-
-        if few:
-            value, moved = density(flat)
-            return value, jnp.zeros(()), moved
-        (value, moved), gradient = jax.value_and_grad(density, has_aux=True)(flat)
-        return value, gradient, moved
-
-    return ascent
-
-
-def _moved(names: Sequence[str], bound: Bound, values: Values, flat: Array) -> tuple[Values, Array]:
-    """All sites, some of them a step away in unconstrained space, and the log of the volume there."""
-    moved, volume = dict(values), jnp.zeros(())
-    for name in names:
-        old = biject_to(terms(bound).priors[name].distribution(bound, values).support).inv(values[name])
-        transform = biject_to(terms(bound).priors[name].distribution(bound, moved).support)
-        position = old + flat[: old.size].reshape(old.shape)
-        flat = flat[values[name].size :]
-        moved[name] = transform(position)
-        volume += jnp.sum(transform.log_abs_det_jacobian(position, moved[name]))
-    return moved, volume
+    return density
