@@ -89,7 +89,7 @@ def _values(bound: Bound, prior: Prior, rule: Rule | None, values: Values, moves
     own = prior.distribution(bound, values)
     transform = biject_to(own.support)
     start = transform.inv(here)
-    free = jnp.reshape(jnp.reshape(moves, (len(moves), -1))[:, : start.size], (-1, *start.shape))
+    free = jnp.reshape(jnp.reshape(moves, (len(moves), -1))[:, : start.size], (len(moves), *start.shape))
     found = [here[None], transform(FARTHEST * free), transform(start + FARTHEST * free), jnp.asarray(data, here.dtype)]
     distributions = [own]
     if rule is not None:

@@ -2,8 +2,9 @@
 
 For two values x, y of a site, [g(x) - g(y)] - [log q(x) - log q(y)] = 0, where g is what the log joint says of the
 site and q the conditional that was found. The points lie on both sides of the middle of q, at a third of, once, three
-and ten times its spread, and where the caller has the site. A violation is taken element by element where the elements
-of a site can be told apart, relative to what changes between the two values in the terms that the element reaches.
+and ten times its spread, and where the caller has the site. A violation is relative to what changes between the two
+values: element by element, or in the terms that belong to several elements of the site and in what the other terms
+leave of the conditional. So two elements that a factor ties are seen among thousands.
 """
 
 import math
@@ -151,33 +152,35 @@ def _comparison(
         (new, log_q), (old, log_q_first) = here, first
         axes = tuple(range(batch if apart else 0, log_q.ndim))
         step = log_q.sum(axes) - log_q_first.sum(axes)
-        large = jnp.abs(log_q.sum(axes)) + jnp.abs(log_q_first.sum(axes))
-        by, together = [0 * large, jnp.abs(step), large, 0 * large], [jnp.zeros(())] * 4
+        by, together = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
         for one, other, term, elements in zip(new, old, mine, own, strict=True):
             distance = jnp.abs(one - other)
-            child = 0 * distance if term.name == prior.name else distance
+            child = jnp.zeros_like(distance) if term.name == prior.name else distance
             every = jnp.stack([one - other, distance, jnp.abs(one) + jnp.abs(other), child])
             if elements:
                 by = [a + b for a, b in zip(by, jax.vmap(partial(placed, term=term))(every), strict=True)]
             else:
                 together = [a + b.sum() for a, b in zip(together, every, strict=True)]
-        change, moved, size, said = by
-        left = change - step
-        violation, scale = jnp.abs(left), moved + ROUNDING * size
-        if not all(own):  # what no element says by itself is held against what is left of all of them
-            violation, scale = jnp.abs(left.sum() + together[0]), jnp.abs(left).sum() + together[1]
-            change, moved, size, said = (one.sum() + other for one, other in zip(by, together, strict=True))
-            step = step.sum()
-            scale += ROUNDING * (moved + size)
+        # What terms of several elements say is held against what the others leave of the conditional: no more than
+        # rounding, unless elements of one are said of by another element of the other.
+        left = by[0] - step
+        change, moved, size, said = (one.sum() + other for one, other in zip(by, together, strict=True))
+        violation, step = jnp.abs(left.sum() + together[0]), step.sum()
+        size += jnp.abs(log_q).sum() + jnp.abs(log_q_first).sum()
+        scale = jnp.abs(left).sum() + together[1] + ROUNDING * (moved + size)
+        residual = violation / jnp.where(scale > 0, scale, 1.0)
+        if all(own):  # element by element, if these are in their places
+            scales = by[1] + ROUNDING * by[2]
+            residual = jnp.fmin(residual, (jnp.abs(left) / jnp.where(scales > 0, scales, 1.0)).max(initial=0.0))
         # q may hold probabilities, as those of a path, which are zero below the smallest float.
         impossible = jnp.isneginf(change)
         unlikely = (impossible | (change < math.log(jnp.finfo(change.dtype).tiny))) & jnp.isneginf(step)
         lost = ~(unlikely | impossible) & ~jnp.isfinite(change - step)
-        violation = jnp.where(unlikely | lost, 0.0, jnp.where(impossible, jnp.inf, violation))
-        scale = jnp.where(jnp.isfinite(scale) & (scale > 0), scale, 1.0)
-        nats = violation - NATS - jnp.sqrt(jnp.finfo(change.dtype).eps) * jnp.where(jnp.isfinite(size), size, 0.0)
-        share = jnp.where(unlikely | lost | impossible, 0.0, said / jnp.where(moved > 0, moved, 1.0))
-        return (violation / scale).max(initial=0.0), nats.max(initial=0.0), share.max(initial=0.0), lost.any()
+        quiet = unlikely | lost
+        residual = jnp.where(impossible, jnp.inf, residual)
+        nats = jnp.where(impossible, jnp.inf, violation - NATS - jnp.sqrt(jnp.finfo(change.dtype).eps) * size)
+        share = jnp.where(quiet | impossible, 0.0, said / jnp.where(moved > 0, moved, 1.0))
+        return jnp.where(quiet, 0.0, residual), jnp.where(quiet, 0.0, nats), share, lost
 
     return compare
 
@@ -190,14 +193,16 @@ def _has_plates(bound: Bound, term: Term, prior: Prior) -> bool:
 
 
 def _tried(rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, drawn: dict[str, Any]) -> Array:
-    """Values of the site at which the law is asked: a likely one first."""
+    """Values of the site at which the law is asked: a likely one first, then the one that the caller has."""
+    here = values[rule.site]
     if rule.family == ENUMERATED:
         inner = unwrapped(q)
         likely = inner.choices[jnp.argmax(inner.logits, axis=-1)].reshape(prior.shape)
-        return jnp.concatenate([likely[None], _everywhere(prior)])
+        return jnp.concatenate([likely[None], here[None].astype(likely.dtype), _everywhere(prior)])
     if prior.discrete:
-        return _draws(q, prior.distribution(bound, values))
-    return spread(q, values[rule.site], drawn[str(prior.shape)])
+        others = _draws(q, prior.distribution(bound, values))
+        return jnp.concatenate([others[:1], here[None].astype(others.dtype), others[1:]])
+    return spread(q, here, drawn[str(prior.shape)])
 
 
 def spread(q: Distribution, here: Array, move: Any) -> Array:
@@ -216,7 +221,7 @@ def spread(q: Distribution, here: Array, move: Any) -> Array:
     else:
         centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
         radius = other - centre
-    free = jnp.asarray(move).reshape(len(move), -1)[:, : centre.size].reshape(-1, *centre.shape)
+    free = jnp.asarray(move).reshape(len(move), -1)[:, : centre.size].reshape(len(move), *centre.shape)
     at = transform(jnp.concatenate([centre[None], centre + jnp.clip(radius * free, -30.0, 30.0)]))
     return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
 
