@@ -104,6 +104,7 @@ SMOOTH = {
     ),
     (_ROOTS["numpyro"] + "distributions/discrete.py", ("log_prob", "_to_logits_bernoulli", "_log_probs")),
     (_ROOTS["numpyro"] + "distributions/mixtures.py", ("log_prob",)),
+    (_ROOTS["numpyro"] + "distributions/directional.py", ("log_prob",)),
     (_ROOTS["numpyro"] + "distributions/transforms.py", ("_clipped_expit", "log_abs_det_jacobian")),
 }
 """The same of some functions of other files: smooth ones written with absolute values, and guards against rounding."""

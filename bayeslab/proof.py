@@ -150,7 +150,7 @@ def _heard(one: Found) -> Found:
 
 def _unbroken(one: Found, bound: Bound, places: Sequence[Point]) -> Found:
     """What is found, unless the site changes the branch of an operation that is not analytic in it."""
-    if bound.sites[one.site].is_discrete:
+    if bound.sites[one.site].is_discrete or not candidates(terms(bound).priors[one.site]):
         return one
     kink = broken(bound, one.site, one.rule, [*points(bound), *places])
     if kink is None:
