@@ -136,13 +136,10 @@ def sbc(
 def _densities(bound: Bound, taken: Collection[str]) -> dict[str, Callable[[Bound, Values], Array]]:
     """Functions of data and of all latent sites that are ranked beside these: of the program as it is sampled."""
 
-    def log_joint(bound: Bound, latent: Values) -> Array:
-        return bound.log_joint(latent)
-
     def log_likelihood(bound: Bound, latent: Values) -> Array:
         return total([term for term in terms(bound).terms if term.name in bound.observed], bound, latent)
 
-    found = {"log_joint": log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
+    found = {"log_joint": Bound.log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
     return {name: density for name, density in found.items() if name not in bound.sites and name not in taken}
 
 

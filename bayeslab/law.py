@@ -93,6 +93,14 @@ def noise_for(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
     return found
 
 
+def beyond_rounding(violation: Any, size: Any, eps: float) -> Any:
+    """By how many nats a violation is more than rounding. size: of all that was added up, without signs.
+
+    eps: of the precision in which it was.
+    """
+    return abs(violation) - max(NATS, eps**0.5) - eps**0.5 * size
+
+
 def _digest(bound: Bound) -> list[int]:
     return [crc32(np.ascontiguousarray(leaf).tobytes()) for leaf in jax.tree.leaves(bound)]
 
@@ -178,7 +186,8 @@ def _comparison(
         lost = ~(unlikely | impossible) & ~jnp.isfinite(change - step)
         quiet = unlikely | lost
         residual = jnp.where(impossible, jnp.inf, residual)
-        nats = jnp.where(impossible, jnp.inf, violation - NATS - jnp.sqrt(jnp.finfo(change.dtype).eps) * size)
+        beyond = beyond_rounding(violation, size, float(jnp.finfo(change.dtype).eps))
+        nats = jnp.where(impossible, jnp.inf, beyond)
         share = jnp.where(quiet | impossible, 0.0, said / jnp.where(moved > 0, moved, 1.0))
         return jnp.where(quiet, 0.0, residual), jnp.where(quiet, 0.0, nats), share, lost
 

@@ -16,7 +16,7 @@ from jax import Array
 from bayeslab.compilation import evaluated
 from bayeslab.compress import pieces
 from bayeslab.elimination import Rule, stages
-from bayeslab.law import NATS, law, noise_for
+from bayeslab.law import beyond_rounding, law, noise_for
 from bayeslab.likely import widened
 from bayeslab.program import Bound, Values
 from bayeslab.terms import Term, terms
@@ -77,14 +77,6 @@ def require_identity(excess: Array | np.ndarray) -> None:
     """
     if (largest := float(np.max(excess, initial=0.0))) > 0:
         raise _false("", "the exact posterior", largest)
-
-
-def beyond_rounding(violation: Any, size: Any, eps: float) -> Any:
-    """By how many nats a violation is more than rounding. size: of all that was added up, without signs.
-
-    eps: of the precision in which it was.
-    """
-    return abs(violation) - max(NATS, eps**0.5) - eps**0.5 * size
 
 
 def _false(site: str, what: str, nats: float) -> FalseConditional:

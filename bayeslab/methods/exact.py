@@ -11,12 +11,13 @@ from bayeslab.compress import Groups, compressible, pieces, summarised
 from bayeslab.distributions.ordered import Ordered
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule, conditional, stages
+from bayeslab.law import beyond_rounding
 from bayeslab.methods.settings import require_positive
 from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
 from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import completed, computed
-from bayeslab.watch import Conditionals, beyond_rounding, conditionals
+from bayeslab.watch import Conditionals, conditionals
 
 
 @dataclass(frozen=True)
