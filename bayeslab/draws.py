@@ -82,6 +82,11 @@ def prepared(sampler: Sampler, bound: Bound) -> Any:
     return sampler.prepare(bound) if hasattr(sampler, "prepare") else bound
 
 
+def conditionals_of(sampler: Sampler, bound: Bound) -> tuple[Any, ...]:
+    """The rules that the draws of a sampler rest on, each with the terms under which it holds."""
+    return sampler.conditionals(bound) if hasattr(sampler, "conditionals") else ()
+
+
 def draws_while_adapting(sampler: Sampler) -> bool:
     """Whether warm-up is drawing, as in a Markov chain, and not an optimisation that draws may follow."""
 

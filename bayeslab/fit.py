@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,7 @@ from numpyro.handlers import seed, substitute, trace
 from bayeslab.bind import bind
 from bayeslab.checkpoints import checkpointed, read_checkpoint
 from bayeslab.continuation import joined, saved_state, settings, unsaved_state
-from bayeslab.draws import Method, Sampler, draws_while_adapting
+from bayeslab.draws import Method, Sampler, conditionals_of, draws_while_adapting
 from bayeslab.entries import Entry, read
 from bayeslab.importance import pareto_tail
 from bayeslab.plan import planned
@@ -27,7 +28,7 @@ from bayeslab.starting import start_values
 from bayeslab.terms import terms
 from bayeslab.tree import constant_data, observed_data, provenance, to_datatree
 from bayeslab.undefined import undefined
-from bayeslab.watch import nothing_asked, require_identity, watch
+from bayeslab.watch import require_identity, watch
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -136,8 +137,7 @@ def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
     """Raises FalseConditional where what the draws rest on does not hold at them."""
     if "excess" in run.draws.stats:
         require_identity(run.draws.stats.pop("excess"))
-    asked = sampler.conditionals if hasattr(sampler, "conditionals") else nothing_asked
-    watch(bound, asked, run.draws.samples, run.data)
+    watch(bound, partial(conditionals_of, sampler), run.draws.samples, run.data)
 
 
 def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:

@@ -38,11 +38,6 @@ def conditionals(bound: Bound, blocks: Sequence[Sequence[Rule]]) -> Conditionals
     return tuple(pair for block in blocks for pair in zip(stages(block, of), block, strict=True))
 
 
-def nothing_asked(bound: Bound) -> Conditionals:
-    """Of samplers whose draws rest on no conditional."""
-    return ()
-
-
 def watch(
     bound: Bound, asked: Callable[[Bound], Conditionals], draws: Mapping[str, Array | np.ndarray], data: Any = None
 ) -> None:

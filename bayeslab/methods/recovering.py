@@ -8,7 +8,7 @@ import jax
 from jax import Array
 
 from bayeslab.collapse import Marginal, marginal, recovered
-from bayeslab.draws import Draws, Sampler, State, draws_while_adapting, prepared
+from bayeslab.draws import Draws, Sampler, State, conditionals_of, draws_while_adapting, prepared
 from bayeslab.program import Bound, Values
 from bayeslab.proof import Found
 from bayeslab.sweep import computed
@@ -73,7 +73,7 @@ class Recovering:
     pick: Pick
 
     def conditionals(self, bound: Bound) -> Conditionals:
-        inner = self.inner.conditionals(bound) if hasattr(self.inner, "conditionals") else ()
+        inner = conditionals_of(self.inner, bound)
         return tuple(dict.fromkeys((*conditionals(bound, [self.transform.rules]), *inner)))
 
     def prepare(self, bound: Bound) -> Both:

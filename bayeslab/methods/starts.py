@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.draws import Draws, Sampler, State, prepared
+from bayeslab.draws import Draws, Sampler, State, conditionals_of, prepared
 from bayeslab.program import Bound
 
 
@@ -44,7 +44,7 @@ class BestOf:
         return getattr(self.inner, "spreads", False)
 
     def conditionals(self, bound: Bound) -> Any:
-        return self.inner.conditionals(bound) if hasattr(self.inner, "conditionals") else ()
+        return conditionals_of(self.inner, bound)
 
     def moments(self, state: Starts, bound: Bound) -> dict[str, Any]:
         """Of the best start of every chain."""

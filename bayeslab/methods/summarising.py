@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bayeslab.compress import Groups, compressible, pays, summarised, why_not
-from bayeslab.draws import Sampler, prepared
+from bayeslab.draws import Sampler, conditionals_of, prepared
 from bayeslab.elimination import Rule
 from bayeslab.program import Bound, structure
 from bayeslab.proof import Found, find_all, rules_of
@@ -57,7 +57,7 @@ class Summarising:
     summary: Summary
 
     def conditionals(self, bound: Bound) -> Any:
-        return self.inner.conditionals(bound) if hasattr(self.inner, "conditionals") else ()
+        return conditionals_of(self.inner, bound)
 
     def prepare(self, bound: Bound) -> Any:
         return prepared(self.inner, summarised(*self.summary, bound))
