@@ -223,16 +223,30 @@ def spread(q: Distribution, here: Array, move: Any) -> Array:
         middle, scale = q.mean, q.scale if isinstance(q, Normal) else q.conditional_scale
         at = middle + scale * jnp.asarray(move)
         return jnp.concatenate([middle[None], here.astype(middle.dtype).reshape(middle[None].shape), at])
+    if isinstance(q, Wishart | InverseWishart):
+        at = _matrices(typical(q, q.mean), jnp.asarray(move) / jnp.sqrt(q.concentration)[..., None, None])
+        return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
     transform = biject_to(q.support)
-    if isinstance(q, Gamma | InverseGamma | Beta | Dirichlet | Wishart | InverseWishart):
-        centre = transform.inv(typical(q, q.mean))
-        radius: Any = 0.3 if isinstance(q, Wishart | InverseWishart) else 1.0  # farther away all but singular
+    if isinstance(q, Gamma | InverseGamma | Beta | Dirichlet):
+        centre, radius = transform.inv(typical(q, q.mean)), 1.0
     else:
         centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
         radius = other - centre
     free = jnp.asarray(move).reshape(len(move), -1)[:, : centre.size].reshape(len(move), *centre.shape)
     at = transform(jnp.concatenate([centre[None], centre + jnp.clip(radius * free, -30.0, 30.0)]))
     return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
+
+
+def _matrices(middle: Array, move: Array) -> Array:
+    """The middle, and matrices L A A' L' around L L' = middle, where A is triangular.
+
+    move: relative, of the elements of A. They are held where A A' is far from singular: all beyond would be rounding.
+    """
+    size = middle.shape[-1]
+    root, step = jnp.linalg.cholesky(middle), jnp.clip(move, -2.0, 2.0)
+    factor = jnp.tril(step, -1) / math.sqrt(size) + jnp.eye(size) * jnp.exp(step)
+    moved = root @ factor
+    return jnp.concatenate([middle[None], moved @ jnp.matrix_transpose(moved)])
 
 
 def _draws(q: Distribution, prior: Distribution) -> Array:

@@ -21,6 +21,7 @@ import bayeslab as bl
 from bayeslab import proof
 from bayeslab.bind import bind
 from bayeslab.elimination import Rule, candidates, conditional
+from bayeslab.models import normal_wishart
 from bayeslab.program import precision
 from bayeslab.proof import find, find_all
 from bayeslab.terms import terms
@@ -91,6 +92,38 @@ def test_guards_that_never_act_and_all_scales_are_accepted(case: str) -> None:
     with precision():
         found = find_all(bind(program, data))
     assert {one.site: one.rule and one.rule.family for one in found} == families
+
+
+@pytest.mark.parametrize("factor", [1.0, 100.0])
+@pytest.mark.parametrize("kappa", [1.0, 1e-3])
+def test_a_precision_is_proven_for_priors_of_any_width(factor: float, kappa: float) -> None:
+    data = normal_wishart.data()
+    with precision():
+        found = find(bind(normal_wishart.model, data | {"scale": factor * data["scale"], "kappa0": kappa}), "precision")
+    assert found.rule is not None
+    assert found.residual < 1e-10
+
+
+def noise_added(n: int) -> None:
+    precision = numpyro.sample("precision", dist.Wishart(6.0, jnp.eye(3)))
+    covariance = jnp.linalg.inv(precision) + 1e-4 * jnp.eye(3)
+    with numpyro.plate("row", n):
+        numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(3), covariance))
+
+
+def heavy_rows(n: int) -> None:
+    precision = numpyro.sample("precision", dist.Wishart(6.0, jnp.eye(3)))
+    with numpyro.plate("row", n):
+        numpyro.sample(
+            "y", dist.MultivariateStudentT(1e4, jnp.zeros(3), jnp.linalg.cholesky(jnp.linalg.inv(precision)))
+        )
+
+
+@pytest.mark.parametrize("program", [noise_added, heavy_rows])
+def test_a_precision_that_is_not_conjugate_is_refused(program: Any) -> None:
+    y = np.random.default_rng(5).normal(size=(20, 3))
+    with precision():
+        assert find(bind(program, {"n": 20, "y": y}), "precision").reason == "not Wishart given 'y'"
 
 
 MORE = [pytest.param(part, marks=pytest.mark.slow) for part in range(6, 200)]
