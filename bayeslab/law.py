@@ -55,12 +55,15 @@ class Verdict(NamedTuple):
     residual: the largest violation, relative to what changes; not a number where the density is none near the middle of
     the conditional. excess: by how many nats the largest violation near the middle is more than rounding.
     share: the largest share of the children in what changes; zero where nothing that they say does.
+    possible: whether any value of a discrete site near the middle has a probability that is not zero; else nothing is
+    said.
     middle: of the conditional, a likely value of the site.
     """
 
     residual: Array
     excess: Array
     share: Array
+    possible: Array
     middle: Array
 
 
@@ -120,11 +123,12 @@ def _verdict(
     compare = _comparison(rule, prior, mine, kinds[1].shape, bound)
 
     def step(place: Array, state: Any) -> Any:
-        first, worst, excess, share, undefined, compared = state
+        first, worst, excess, share, undefined, compared, possible = state
         here = densities(at[place])
         first = jax.tree.map(lambda old, new: jnp.where(place == 0, new, old), first, here)
         residual, nats, said, lost = compare(here, first)
         near = place < NEAR
+        said_here = sum(part.sum() for part in here[0])
         return (
             first,
             jnp.fmax(worst, residual),
@@ -132,15 +136,18 @@ def _verdict(
             jnp.fmax(share, said),
             undefined | (near & lost),
             compared + ~lost,
+            possible | (near & ~jnp.isneginf(said_here)),
         )
 
     zero = jnp.zeros(())
     blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)
     number = len(at) if at.size <= LONG else jnp.where(brief, min(NEAR, len(at)), len(at))
-    state = (blank, zero, zero, zero, jnp.array(False), jnp.zeros((), int))
-    _, worst, excess, share, undefined, compared = jax.lax.fori_loop(0, number, step, state)
+    state = (blank, zero, zero, zero, jnp.array(False), jnp.zeros((), int), jnp.array(False))
+    _, worst, excess, share, undefined, compared, possible = jax.lax.fori_loop(0, number, step, state)
     enough = compared > (0 if prior.discrete else 1)
-    return Verdict(jnp.where(undefined | ~enough, jnp.nan, worst), excess, share, at[0])
+    silent = ~possible if prior.discrete else jnp.array(False)
+    worst = jnp.where(undefined | ~enough, jnp.nan, worst)
+    return Verdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, at[0])
 
 
 def _comparison(

@@ -111,4 +111,12 @@ class _Search:
         if not gone:
             return [self.alone[name]]
         discrete = [other for other in names if other != name and self.bound.sites[other].is_discrete]
-        return asked_again(self.bound, of, prove(self.bound, of, [name, *discrete]), self.places)
+        found = asked_again(self.bound, of, prove(self.bound, of, [name, *discrete]), self.places)
+        return [self._compared(one) for one in found]
+
+    def _compared(self, one: Found) -> Found:
+        """A label of which one value alone is possible satisfies any law: its prior may have been of a site that is
+        gone."""
+        if one.share > 0 or not one.children or not self.bound.sites[one.site].is_discrete:
+            return one
+        return one.refused("no two values of it were possible, so nothing could be compared")

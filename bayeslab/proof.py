@@ -28,7 +28,7 @@ from bayeslab.likely import likely_points, widened
 from bayeslab.points import Point, choices, points, usual
 from bayeslab.program import Bound
 from bayeslab.terms import Prior, Term, terms, total
-from bayeslab.undefined import undefined
+from bayeslab.undefined import impossible, undefined
 
 LOOSE = 1e-5
 """Where values may be extreme. What is no number there says nothing."""
@@ -110,11 +110,14 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
         children[name] = tuple(term.name for term in of if name in term.depends and term.name != name)
         rules += [Rule(name, family, axes, children[name]) for family in families[name]]
     drawn, residuals, shares = noise_for(bound), dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0.0)
+    possible: set[Rule] = set()  # with the data of the fit
 
     def ask(asked: Sequence[Rule], point: Point, brief: bool) -> Iterator[tuple[Rule, float]]:
         verdicts = evaluated([law(of, rule) for rule in asked], (*point, drawn, brief))
         for rule, verdict in zip(asked, verdicts, strict=True):
             shares[rule] = max(shares[rule], float(verdict.share))
+            if verdict.possible and point is not at[0]:
+                possible.add(rule)
             yield rule, float(verdict.residual)
 
     for point in at:
@@ -126,7 +129,11 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
             if residual > LOOSE:
                 residuals[rule] = max(residuals[rule], residual)
     tried = [(rule, float(residuals[rule]), shares[rule]) for rule in rules]
-    return [_found(priors[n], children[n], [one for one in tried if one[0].site == n]) for n in names]
+    found = [_found(priors[n], children[n], [one for one in tried if one[0].site == n]) for n in names]
+    return [
+        one if one.rule is None or one.rule in possible else one.refused(impossible(of, one.rule, at[1]))
+        for one in found
+    ]
 
 
 def asked_again(bound: Bound, of: tuple[Term, ...], found: Sequence[Found], places: Sequence[Point]) -> list[Found]:

@@ -1,4 +1,7 @@
-"""Which density is not a number, or has no derivative that is one, and at which element: 0 log 0, for example."""
+"""Which density is not a number, or has no derivative that is one, and at which element: 0 log 0, for example.
+
+Beside it, which data are impossible.
+"""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -10,8 +13,9 @@ import numpy as np
 from jax import Array
 
 from bayeslab.compilation import evaluated
+from bayeslab.elimination import ENUMERATED, Rule, conditional
 from bayeslab.points import Point
-from bayeslab.program import Bound, Values
+from bayeslab.program import Bound, Values, unwrapped
 from bayeslab.terms import Term
 
 
@@ -31,6 +35,42 @@ def undefined(of: Sequence[Term], sites: Sequence[str], point: Point) -> str | N
                     kind = "density of" if values is density else "derivative of the density of"
                     return f"the {kind} {what} is not a number{where}"
     return None
+
+
+def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
+    """In words, that no value of a discrete site has a probability that is not zero, and where.
+
+    Raises ValueError with them if nothing else is unknown.
+    """
+    mine = [term for term in of if rule.site in term.depends]
+    what = " and ".join(f"'{name}' says" for name in rule.children)
+    if any(term.depends != {rule.site} for term in mine):
+        return f"the data are impossible wherever it was tried: no value of it allows what {what}"
+    [place] = evaluated([_where(tuple(of), rule)], point)
+    *element, step = np.asarray(place).tolist()
+    if rule.family == ENUMERATED:
+        where = f"no value of '{rule.site}' at position {(*element, step)} allows what {what}"
+    else:
+        where = (
+            f"no path of '{rule.site}'{f' {tuple(element)}' if element else ''} up to step {step} allows what {what}"
+        )
+    raise ValueError(f"the data are impossible, so the log evidence is -inf: {where} (places are counted from 0)")
+
+
+@lru_cache(maxsize=64)
+def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
+    """The first element without a possible value; of a path, and its first step without one."""
+
+    def where(point: tuple[Bound, Values]) -> Array:
+        q = conditional(rule, of, *point).distribution
+        if rule.family == ENUMERATED:
+            none = ~jnp.isfinite(unwrapped(q).logits).any(-1)
+            return jnp.stack(jnp.unravel_index(jnp.argmax(none), none.shape))
+        left = q.possible_steps()
+        chain = jnp.argmin(left)
+        return jnp.stack([*jnp.unravel_index(chain, left.shape), left.reshape(-1)[chain]])
+
+    return where
 
 
 @lru_cache(maxsize=256)

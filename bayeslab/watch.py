@@ -57,7 +57,7 @@ def watch(
         for each in values if rules else ():
             verdicts = evaluated([law(of, rule) for of, rule in rules], (wide, each, drawn, True))
             for (_, rule), verdict in zip(rules, verdicts, strict=True):
-                if verdict.excess > 0:
+                if verdict.excess > 0 or not verdict.possible:
                     raise _false(rule.site, f"its conditional ({rule.family})", float(verdict.excess))
         statistics = None if getattr(data, "transform", None) is None else data.transform.statistics
         if statistics is not None and statistics.groups:

@@ -209,6 +209,11 @@ class _ConditionedMarkovChain(MarkovChain):
             initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
         )
 
+    def possible_steps(self) -> Array:
+        """How many steps some path can go with all evidence up to them, ``(*batch,)``: `num_steps` unless the evidence
+        is impossible."""
+        return (inference.filtered(*self._given, self._moving).sum(-1) > 0).sum(-1)
+
     def marginals(self) -> Array:
         if isinstance(self._given[2], ProductEvidence):
             return inference.smoothed(*self._given, self._moving)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.enumerated import inverted
-from bayeslab.distributions.markov_lanes import ahead, entering, lanes_from, picked, ranged, safe, transfers
+from bayeslab.distributions.markov_lanes import ahead, entering, lanes_from, mixes, picked, ranged, safe, transfers
 from bayeslab.distributions.markov_rows import UNROLLED
 from bayeslab.distributions.markov_tiles import Lanes, Tile, barrier, joined, tiled, with_weights
 
@@ -32,7 +32,7 @@ def draw(lanes: Lanes, uniform: Array) -> tuple[Array, Array]:
     else:
         path, safely = _inside(lanes, initial.T, before)
         kept = jnp.array(True)
-    return lanes.unpadded(path), kept & safely.all()
+    return lanes.unpadded(path), kept & safely.all() & mixes(lanes)
 
 
 def _ends(initial: Array, matrix: Array, exponent: Array, kept: Array, uniform: Array) -> tuple[Array, Array, Array]:

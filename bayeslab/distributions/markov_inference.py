@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
@@ -20,7 +21,7 @@ import bayeslab.distributions.markov_lanes as lanes
 import bayeslab.distributions.markov_parallel as parallel
 import bayeslab.distributions.markov_paths as paths
 import bayeslab.distributions.markov_recursions as stepwise
-from bayeslab.distributions.markov_recursions import Moving, log
+from bayeslab.distributions.markov_recursions import Moving, Scaled, log, power_of_two, weighed
 from bayeslab.distributions.markov_rows import Evidence, ProductEvidence, array_of
 from bayeslab.distributions.markov_tiles import Lanes, lanes_of, pays
 
@@ -83,7 +84,7 @@ def _differentiated(fast: Callable[..., Any], plain: Callable[..., Any]) -> Call
 @_batched
 def _evidence(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     def by_steps(evidence: Array) -> Array:
-        return _recursions().forward(initial, transition, evidence, moving)[2].sum(-1)
+        return _recursions().forward(initial, transition, evidence, moving)[2]
 
     if not in_lanes(transition, evidence.shape):
         return by_steps(array_of(evidence))
@@ -107,16 +108,36 @@ def _fast_counts(initial: Array, transition: Array, evidence: Evidence, moving: 
 
 @jax.jit
 def _stepwise_counts(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Counts]:
-    predicted, weight, log_scale = _recursions().forward(initial, transition, array_of(evidence), moving)
-    ratio = _recursions().backward(transition, weight, moving)
-    before, after = (predicted * weight)[..., :-1, :], ratio[..., 1:, :]
+    predicted, filtered, value = _recursions().forward(initial, transition, array_of(evidence), moving)
+    later = _recursions().backward(transition, array_of(evidence), moving)
+    both = predicted.times(later)
+    total = both.total()
+    first = later.at(np.s_[..., 0, :]).divided(total.at(np.s_[..., 0, None]))
+    before, after = filtered.at(np.s_[..., :-1, :]), later.at(np.s_[..., 1:, :])
     if moving is not None:
-        before = jnp.where(moving[..., None], before, 0.0)
-    if transition.shape[-3] == 1:
-        moves = jnp.einsum("...ti,...tj->...ij", before, after, precision="highest")[..., None, :, :]
-    else:
-        moves = before[..., :, None] * after[..., None, :]
-    return log_scale.sum(-1), (ratio[..., 0, :], moves, _visits(evidence, predicted * ratio))
+        before = Scaled(jnp.where(moving[..., None], before.digits, 0.0), before.exponent)
+    moves = _moves(before, after, total.at(np.s_[..., 1:]), transition.shape[-3] == 1)
+    return value, (first, moves, _visits(evidence, both.probabilities()))
+
+
+def _moves(before: Scaled, after: Scaled, total: Scaled, shared: bool) -> Array:
+    """before[t, i] after[t, j] / total[t], added up over the steps if they share one matrix."""
+
+    def near() -> Array:
+        one = before.digits * power_of_two(before.exponent, before.digits.dtype)
+        if shared:
+            return jnp.einsum("...ti,...tj->...ij", one, ratio, precision="highest")[..., None, :, :]
+        return one[..., :, None] * ratio[..., None, :]
+
+    def far() -> Array:
+        both = before.at(np.s_[..., None]).times(after.at(np.s_[..., None, :]))
+        found = both.divided(total.at(np.s_[..., None, None]))
+        return found.sum(-3, keepdims=True) if shared else found
+
+    ratio = after.divided(total.at(np.s_[..., None]))
+    # A state that is lost below the range of floats matters where what comes after it is beyond that range.
+    beyond = 2.0 ** (0.9 * jnp.finfo(ratio.dtype).maxexp)
+    return lax.cond((ratio > beyond).any(), far, near)
 
 
 def _visits(evidence: Evidence, states: Array) -> Array:
@@ -233,22 +254,21 @@ def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
 @jax.jit
 def predicted(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """p(z_t | evidence before t)."""
-    return _recursions().forward(initial, transition, array_of(evidence), moving)[0]
+    return _recursions().forward(initial, transition, array_of(evidence), moving)[0].probabilities()
 
 
 @jax.jit
 def filtered(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
     """p(z_t | evidence up to t)."""
-    predicted, weight, _ = _recursions().forward(initial, transition, array_of(evidence), moving)
-    return predicted * weight
+    return _recursions().forward(initial, transition, array_of(evidence), moving)[1].probabilities()
 
 
 @jax.jit
 def conditioned(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Array]:
     """Initial probabilities and matrices, one a move, given all evidence."""
-    _, weight, _ = _recursions().forward(initial, transition, array_of(evidence), moving)
-    ratio = _recursions().backward(transition, weight, moving)
-    return _tilt(initial, ratio[..., 0, :]), _tilt(transition, ratio[..., 1:, None, :])
+    later = _recursions().backward(transition, array_of(evidence), moving)
+    first = _tilt(initial[..., None, :], later.at(np.s_[..., 0, :]))
+    return first[..., 0, :], _tilt(transition, later.at(np.s_[..., 1:, :]))
 
 
 @jax.jit
@@ -291,8 +311,8 @@ def in_lanes(transition: Array, evidence: tuple[int, ...]) -> bool:
     return jax.default_backend() == "cpu" and pays(evidence, transition.shape)
 
 
-def _tilt(probs: Array, ratio: Array) -> Array:
-    """probs * ratio, normalised; probs where nothing is left."""
-    weight = probs * ratio
+def _tilt(matrix: Array, message: Scaled) -> Array:
+    """Rows of matrix[i, j] message[j], normalised; those of the matrix where nothing is left."""
+    weight = weighed(matrix, message)
     total = weight.sum(-1, keepdims=True)
-    return jnp.where(total == 0, probs, weight / jnp.where(total == 0, 1, total))
+    return jnp.where(total == 0, matrix, weight / jnp.where(total == 0, 1, total))

@@ -8,6 +8,8 @@ evidence keeps its digits over a million steps, backwards by the messages that c
 
 Between two of those a number may leave the range of floats, and the sum of exponents that of integers. `kept` says
 whether none came near that: if not, the recursions of `markov_recursions`, which look at every step, have the answer.
+A state that is lost below the range counts where the chain cannot get from elsewhere to where it goes (`mixes`), and
+what comes after it is beyond the range: so they have it, too, if there are zeros and that is seen or cannot be.
 
 Steps that do not move leave a message as it is: the first step of a sequence, and what pads it to full blocks.
 """
@@ -21,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from bayeslab.distributions.markov_recursions import power, power_of_two
 from bayeslab.distributions.markov_rows import UNROLLED
 from bayeslab.distributions.markov_tiles import (
     FARTHEST,
@@ -53,7 +56,12 @@ def log_marginal(lanes: Lanes) -> tuple[Array, Array]:
         found, kept = _log(_sum(last), exponent), kept.all()
     else:
         found, kept = _forward(lanes, lanes.initial.T)
-    return found.reshape(lanes.shape[:-1]), kept
+    return found.reshape(lanes.shape[:-1]), kept & mixes(lanes)
+
+
+def mixes(lanes: Lanes) -> Array:
+    """Whether every state follows every other, with probabilities beside which what is below the range is nothing."""
+    return (lanes.transition > 2.0 ** (-40 if lanes.transition.dtype == jnp.float32 else -200)).all()
 
 
 class Visits(NamedTuple):
@@ -85,20 +93,14 @@ def counts(lanes: Lanes, visits: Visits) -> Counts:
         messages, last, exponent, kept = entering(initial, *matrices)
         found, kept = _log(_sum(last), exponent), kept.all()
         start, end = lanes_from(messages), lanes_from(_leaving(*matrices))
-    moved, visited, back, within, safely = _inside(lanes, visits, start, end)
+    moved, visited, back, within, safely, bounded = _inside(lanes, visits, start, end)
+    safely &= mixes(lanes) | (bounded if blocks == 1 else False)
     first = back.reshape(states, number, blocks)[..., 0].T
     first = first / (initial * first).sum(-1, keepdims=True)
     moved = moved.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
     shaped = first.reshape(*batch, states), moved.reshape(*batch, 1, states, states)
     found = found if blocks > 1 else within
     return Counts(found.reshape(batch), *shaped, visits.end(lanes, visited), kept & safely)
-
-
-def _power(x: Array) -> tuple[Array, Array]:
-    """2^-e and e, the exponent of x > 0 as its bits have it."""
-    whole, digits, bias = (jnp.int32, 23, 127) if x.dtype == jnp.float32 else (jnp.int64, 52, 1023)
-    e = jnp.clip((lax.bitcast_convert_type(x, whole) >> digits) - bias, 1 - bias, bias - 1)
-    return lax.bitcast_convert_type((bias - e) << digits, x.dtype), e.astype(jnp.int32)
 
 
 def safe(x: Array) -> Array:
@@ -130,7 +132,7 @@ def transfers(lanes: Lanes) -> tuple[Array, Array, Array]:
                 matrix = jnp.where(moves[u], _times(matrix, tile.transition), matrix)
                 matrix = barrier(matrix * weight[u])
             top = matrix.max(1)
-            scale, e = _power(top)
+            scale, e = power(top)
             exponent += e + more
             return matrix * scale[:, None], exponent, kept & (safe(top) & near(exponent)).all(0)
 
@@ -152,7 +154,7 @@ def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tup
         in_range, top = ranged(message, exponent)
         new = barrier(_times(barrier(in_range), matrix))
         peak = _most(new)
-        scale, e = _power(peak)
+        scale, e = power(peak)
         exponent = before + top + e
         return (new * scale, exponent, kept & safe(peak) & near(exponent)), message
 
@@ -167,9 +169,9 @@ def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
 
     def step(message: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
         matrix, exponent = given
-        new = _times(message, jnp.swapaxes(matrix, 0, 1)) * _scaled(exponent - _most(exponent), message.dtype)
+        new = _times(message, jnp.swapaxes(matrix, 0, 1)) * power_of_two(exponent - _most(exponent), message.dtype)
         new = barrier(new)
-        return new * _power(_most(new))[0], message
+        return new * power(_most(new))[0], message
 
     start = jnp.ones(matrix.shape[2:], matrix.dtype)
     return lax.scan(step, start, (matrix, exponent), reverse=True, unroll=2)[1]
@@ -205,7 +207,7 @@ def ahead(tile: Tile, place: Array, message: Array, exponent: Array) -> tuple[li
         message = barrier(jnp.where(moves[u], _times(message, tile.transition), message) * weight[u])
         after.append(message)
     top = message.max(0)
-    scale, e = _power(top)
+    scale, e = power(top)
     exponent += e + more
     return after, message * scale, exponent, safe(top) & near(exponent)
 
@@ -214,9 +216,11 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
     """Both recursions inside of all lanes, given what enters them at both ends (K, lane).
 
     Expected moves over their probabilities (K, K, lane), visits of all tiles, the message that leaves at the
-    beginning (K, lane), the log of the evidence of lanes that are whole sequences, and whether all is kept.
+    beginning (K, lane), the log of the evidence of lanes that are whole sequences, whether all is kept, and whether no
+    message that comes back to a state is so large that one lost there would count.
     """
     states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
+    largest = 2.0 ** (60 if dtype == jnp.float32 else 900)
 
     def run(so_far: Any, at: Array, tile: Tile, start: Array, end: Array) -> tuple[Any, tuple[Array, ...]]:
         tile = remembering(tile) if lanes.weights is None else tile
@@ -228,7 +232,7 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
             return (message, exponent, kept & safely), before
 
         def back(carry: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[Any, None]:
-            (message, moved, kept, visited), (place, before) = carry, given
+            (message, moved, kept, bounded, visited), (place, before) = carry, given
             at = [before, *ahead(tile, place, before, jnp.int32(0))[0]]  # again: less than to write and read them
             weight, moves, found, pairs = tile.weights(place)[0], tile.moves(place), [], []
             both = _sum(at[-1] * message)
@@ -240,20 +244,21 @@ def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Arr
                 message = barrier(jnp.where(moves[u], _times(weighed, backwards), weighed))
             moved = sum((here[:, None] * there[None] for here, there in pairs), moved)
             kept &= safe(both) & (jnp.abs(_sum(before * message) - 1) < 0.5)
+            bounded &= _most(message) < largest
             visited = visits.add(visited, tile, place, found[::-1])
-            return (message, moved, kept, visited), None
+            return (message, moved, kept, bounded, visited), None
 
         yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
         carry = start, jnp.zeros(tile.width, jnp.int32), yes
         (last, exponent, kept), stored = lax.scan(forth, carry, places)
         none = jnp.zeros((states, states, tile.width), dtype)
-        begin = end, none, yes, visits.start(so_far)
-        (message, moved, safely, visited), _ = lax.scan(back, begin, (places, stored), reverse=True)
-        return visits.put(so_far, at, visited), (moved, message, _log(last.sum(0), exponent), kept & safely)
+        begin = end, none, yes, yes, visits.start(so_far)
+        (message, moved, safely, bounded, visited), _ = lax.scan(back, begin, (places, stored), reverse=True)
+        return visits.put(so_far, at, visited), (moved, message, _log(last.sum(0), exponent), kept & safely, bounded)
 
     visited, rest = gathered(run, visits.nothing(lanes), lanes, start, end)
-    moved, message, found, kept = map(joined, rest)
-    return moved, visited, message, found, kept.all()
+    moved, message, found, kept, bounded = map(joined, rest)
+    return moved, visited, message, found, kept.all(), bounded.all()
 
 
 def _every_state() -> Visits:
@@ -340,12 +345,7 @@ def _sum(x: Array) -> Array:
 def ranged(x: Array, exponent: Array) -> tuple[Array, Array]:
     """x 2^exponent (K, lane) over 2^top, and top, the largest exponent of those that are not zero."""
     top = _most(jnp.where(x > 0, exponent, jnp.iinfo(jnp.int32).min // 2))
-    return x * _scaled(exponent - top, x.dtype), top
-
-
-def _scaled(exponent: Array, dtype: Any) -> Array:
-    """2^exponent for exponents of at most 0."""
-    return jnp.exp2(jnp.maximum(exponent, jnp.finfo(dtype).minexp).astype(dtype))
+    return x * power_of_two(exponent - top, x.dtype), top
 
 
 def _log(x: Array, exponent: Array) -> Array:

@@ -2,11 +2,12 @@
 
 With f_t(j) = exp(evidence[t, j]), the evidence for state j at step t,
 
-    forward     a_1 = initial,    a_{t+1}(j) = sum_i a_t(i) w_t(i) transition_t[i, j]
-    backward    r_T = w_T,        r_t(i) = w_t(i) sum_j transition_t[i, j] r_{t+1}(j)
+    forward     a_1 = initial,    a_{t+1}(j) = sum_i a_t(i) f_t(i) transition_t[i, j]
+    backward    b_T = f_T,        b_t(i) = f_t(i) sum_j transition_t[i, j] b_{t+1}(j)
 
-where w_t = f_t / s_t and s_t = sum_j a_t(j) f_t(j) keeps probabilities in range (Rabiner 1989, section V.A). Then
-a_t is p(z_t | evidence before t), the product of all s_t is the evidence, and r_t is p(z_t | all evidence) / a_t.
+Where a chain cannot go from every state to every other, no common scale keeps all of these in range: the state that
+is alone possible in the end may be less likely than the smallest float for hundreds of steps. So every state has an
+exponent of its own (`Scaled`), and sums are taken at a common one where that is seen to lose nothing.
 
 All functions take initial (*batch, K), transition (*batch, 1 or T - 1, K, K), evidence (*batch, T, K), and moving
 (*batch, T - 1), where the chain does not move at all, or None if it always does.
@@ -14,7 +15,7 @@ All functions take initial (*batch, K), transition (*batch, 1 or T - 1, K, K), e
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,44 +23,154 @@ from jax import Array, lax
 
 Moving = Array | None
 
-
-def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Array, Array, Array]:
-    """a and w of the module's formulas (*batch, T, K), and log s (*batch, T)."""
-
-    def step(filtered: Array, matrix: Array, evidence: Array) -> tuple[Array, Any]:
-        predicted = (filtered[..., :, None] * matrix).sum(-2)
-        filtered, weight, log_scale = weigh(predicted, evidence)
-        return filtered, (predicted, weight, log_scale)
-
-    steps = jnp.moveaxis(evidence, -2, 0)
-    predicted = jnp.broadcast_to(initial, steps.shape[1:])
-    filtered, weight, log_scale = weigh(predicted, steps[0])
-    rest = _scan(step, filtered, transition, moving, steps[1:])
-    a, w, log_s = (jnp.concatenate([x[None], y]) for x, y in zip((predicted, weight, log_scale), rest, strict=True))
-    return jnp.moveaxis(a, 0, -2), jnp.moveaxis(w, 0, -2), jnp.moveaxis(log_s, 0, -1)
+LOG_2 = (0.693147180369123816490, 1.90821492927058770002e-10)
+"""log 2 as a number of 32 digits, of which many times are exact, and the rest."""
 
 
-def weigh(predicted: Array, evidence: Array) -> tuple[Array, Array, Array]:
-    """What evidence about one state (*batch, K) makes of a prediction: filtered, w and log s of the formulas."""
-    # Only states that can be reached set the scale: others may be likelier than those by any factor.
-    peak = jnp.where(predicted > 0, evidence, -jnp.inf).max(-1, keepdims=True)
-    peak = lax.stop_gradient(jnp.where(jnp.isneginf(peak), 0, peak))
-    factor = jnp.exp(jnp.minimum(evidence - peak, math.log(_largest(evidence)) / 2))
-    scale = (predicted * factor).sum(-1, keepdims=True)
-    weight = jnp.minimum(factor / jnp.where(scale == 0, 1, scale), _largest(evidence))
-    return predicted * weight, weight, (peak + log(scale))[..., 0]
+class Scaled(NamedTuple):
+    """digits * 2^exponent: exponents are whole numbers of the same type, -inf for zero, so the range has no end."""
+
+    digits: Array
+    exponent: Array
+
+    def at(self, index: Any) -> "Scaled":
+        return Scaled(self.digits[index], self.exponent[index])
+
+    def shifted(self, by: Array) -> "Scaled":
+        return Scaled(self.digits, self.exponent + by)
+
+    def times(self, other: "Scaled") -> "Scaled":
+        return Scaled(self.digits * other.digits, self.exponent + other.exponent)
+
+    def divided(self, other: "Scaled") -> Array:
+        """The ratio as a float, held below the largest."""
+        exponent = self.exponent - finite(other.exponent)
+        return self.digits / jnp.where(other.digits == 0, 1, other.digits) * power_of_two(exponent, exponent.dtype)
+
+    def total(self) -> "Scaled":
+        """Added up over the last axis."""
+        top = finite(self.exponent.max(-1))
+        return scaled((self.digits * power_of_two(self.exponent - top[..., None], top.dtype)).sum(-1)).shifted(top)
+
+    def log(self) -> Array:
+        return log(self.digits) + finite(self.exponent) * math.log(2)
+
+    def probabilities(self) -> Array:
+        """Over their sum; zeros if all are."""
+        return self.divided(self.total().at(np.s_[..., None]))
 
 
-def backward(transition: Array, weight: Array, moving: Moving) -> Array:
-    """r of the module's formulas (*batch, T, K); bounded where a state cannot be reached, hence never NaN."""
+def scaled(x: Array) -> Scaled:
+    """Of floats that are not negative."""
+    down, exponent = power(lax.stop_gradient(x))
+    return Scaled(x * down, jnp.where(x == 0, -jnp.inf, exponent.astype(x.dtype)))
 
-    def step(ratio: Array, matrix: Array, weight: Array) -> tuple[Array, Array]:
-        ratio = jnp.minimum(weight * (matrix * ratio[..., None, :]).sum(-1), _largest(weight))
-        return ratio, ratio
 
-    steps = jnp.moveaxis(weight, -2, 0)
-    rest = _scan(step, steps[-1], transition, moving, steps[:-1], reverse=True)
-    return jnp.moveaxis(jnp.concatenate([rest, steps[-1:]]), 0, -2)
+def exponential(x: Array) -> Scaled:
+    """Of logarithms of any size."""
+    x = jnp.asarray(x)
+    whole = lax.stop_gradient(finite(jnp.round(x / math.log(2))))
+    high, low = (jnp.asarray(part, x.dtype) for part in LOG_2)
+    return Scaled(jnp.exp((x - whole * high) - whole * low), jnp.where(jnp.isneginf(x), -jnp.inf, whole))
+
+
+def power(x: Array) -> tuple[Array, Array]:
+    """2^-e and e, the exponent of x > 0 as its bits have it."""
+    whole, digits, bias = _bits(x.dtype)
+    e = jnp.clip((lax.bitcast_convert_type(x, whole) >> digits) - bias, 1 - bias, bias - 1)
+    return lax.bitcast_convert_type((bias - e) << digits, x.dtype), e.astype(jnp.int32)
+
+
+def power_of_two(exponent: Array, dtype: Any) -> Array:
+    """2^exponent, exactly, where `exp2` is not: 0 below the range of floats, and held below its end, so that a million
+    of them can be added."""
+    whole, digits, bias = _bits(dtype)
+    e = jnp.clip(exponent, -bias, bias - 20).astype(whole)
+    return lax.bitcast_convert_type((e + bias) << digits, dtype)
+
+
+def _bits(dtype: Any) -> tuple[Any, int, int]:
+    """Of a float: integers of its size, the number of its digits, and what is added to its exponent."""
+    return (jnp.int32, 23, 127) if dtype == jnp.float32 else (jnp.int64, 52, 1023)
+
+
+def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Scaled, Scaled, Array]:
+    """a and a f of the module's formulas (*batch, T, K), both over one number a step, and the log of the evidence
+    (*batch,)."""
+
+    def step(carry: tuple[Scaled, Array], matrix: Array, given: Scaled) -> tuple[Any, Any]:
+        filtered, exponent = carry
+        predicted = moved(jnp.matrix_transpose(matrix), filtered)
+        filtered, top = lifted(predicted.times(given))
+        return (filtered, exponent + top), (predicted, filtered)
+
+    given = exponential(jnp.moveaxis(evidence, -2, 0))
+    predicted = scaled(jnp.broadcast_to(initial, evidence.shape[:-2] + initial.shape[-1:]))
+    filtered, top = lifted(predicted.times(given.at(0)))
+    (last, exponent), (a, f) = _scan(step, (filtered, top), transition, moving, given.at(np.s_[1:]))
+    return _joined(predicted, a), _joined(filtered, f), last.total().log() + exponent * math.log(2)
+
+
+def backward(transition: Array, evidence: Array, moving: Moving) -> Scaled:
+    """b of the module's formulas (*batch, T, K), over one number a step."""
+
+    def step(after: Scaled, matrix: Array, given: Scaled) -> tuple[Scaled, Scaled]:
+        here, _ = lifted(moved(matrix, after).times(given))
+        return here, here
+
+    given = exponential(jnp.moveaxis(evidence, -2, 0))
+    last, _ = lifted(given.at(-1))
+    _, found = _scan(step, last, transition, moving, given.at(np.s_[:-1]), reverse=True)
+    return Scaled(*(jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, -2) for x, y in zip(found, last, strict=True)))
+
+
+def weighed(matrix: Array, message: Scaled) -> Array:
+    """Rows matrix[i, j] message[j], every one over a number of its own."""
+    return _weighed(matrix, message, False)[0]
+
+
+def moved(matrix: Array, message: Scaled) -> Scaled:
+    """sum_j matrix[i, j] message[j]."""
+    total, top = _weighed(matrix, message, True)
+    return scaled(total).shifted(top)
+
+
+def _weighed(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
+    """matrix[i, j] message[j] over 2^exponents of the rows, added up if asked; and these exponents."""
+    digits, exponent = message
+
+    def near(top: Array) -> tuple[Array, Array]:
+        row = digits * power_of_two(exponent - top[..., None], top.dtype)
+        found = matrix * row[..., None, :]
+        return found.sum(-1) if summed else found, jnp.broadcast_to(top[..., None], found.shape[:-1])
+
+    def far() -> tuple[Array, Array]:
+        top = finite(jnp.where(matrix > 0, exponent[..., None, :], -jnp.inf).max(-1))
+        found = matrix * digits[..., None, :] * power_of_two(exponent[..., None, :] - top[..., None], top.dtype)
+        return found.sum(-1) if summed else found, top
+
+    common = finite(exponent.max(-1))
+    plain, top = near(common)
+    total = plain if summed else plain.sum(-1)
+    info = jnp.finfo(matrix.dtype)
+    return lax.cond((total < 2.0 ** (0.9 * info.minexp)).any(), far, lambda: (plain, top))
+
+
+def lifted(x: Scaled) -> tuple[Scaled, Array]:
+    """The same with a largest exponent of zero, and what that was."""
+    digits = scaled(x.digits)
+    exponent = digits.exponent + x.exponent
+    top = finite(exponent.max(-1))
+    return Scaled(digits.digits, exponent - top[..., None]), top
+
+
+def finite(exponent: Array) -> Array:
+    return jnp.where(jnp.isfinite(exponent), exponent, 0.0)
+
+
+def _joined(first: Scaled, rest: Scaled) -> Scaled:
+    """The first step before the others, with steps on the axis before the last."""
+    return Scaled(*(jnp.moveaxis(jnp.concatenate([x[None], y]), 0, -2) for x, y in zip(first, rest, strict=True)))
 
 
 def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
@@ -75,7 +186,7 @@ def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving
         return state, state
 
     steps = jnp.moveaxis(evidence, -2, 0)
-    rest, best = _scan(back, steps[-1], transition, moving, steps[:-1], reverse=True)
+    rest, best = _scan(back, steps[-1], transition, moving, steps[:-1], reverse=True)[1]
     after = rest[0] if len(steps) > 1 else steps[-1]
     first = jnp.argmax(log(initial) + after, -1)
     path = jnp.concatenate([first[None], lax.scan(forth, first, best)[1]])
@@ -95,7 +206,7 @@ def draw(initial: Array, transition: Array, moving: Moving, uniform: Array) -> A
 
     first = invert(_cumulative(initial), uniform[0])
     transition = at_rest(transition, moving)
-    rest = _scan(step, first, _cumulative(transition), None, uniform[1:])
+    _, rest = _scan(step, first, _cumulative(transition), None, uniform[1:])
     return jnp.moveaxis(jnp.concatenate([first[None], rest]), 0, -1)
 
 
@@ -111,23 +222,21 @@ def log(x: Array) -> Array:
     return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
 
 
-def _scan(step: Callable, start: Array, transition: Array, moving: Moving, inputs: Array, reverse: bool = False) -> Any:
-    """The outputs of step(carry, matrix, input), the steps on the first axis of inputs and outputs."""
+def _scan(
+    step: Callable, start: Any, transition: Array, moving: Moving, inputs: Any, reverse: bool = False
+) -> tuple[Any, Any]:
+    """The last carry and the outputs of step(carry, matrix, input), the steps on the first axis of inputs and
+    outputs."""
     matrices = None if transition.shape[-3] == 1 else jnp.moveaxis(transition, -3, 0)
     moves = None if moving is None else jnp.moveaxis(moving, -1, 0)
 
-    def at(carry: Array, one: tuple[Array | None, Moving, Array]) -> Any:
+    def at(carry: Any, one: tuple[Array | None, Moving, Any]) -> Any:
         matrix, moves, given = one
         if matrix is None:
             matrix = transition[..., 0, :, :]
         return step(carry, at_rest(matrix, moves), given)
 
-    return lax.scan(at, start, (matrices, moves, inputs), reverse=reverse)[1]
-
-
-def _largest(x: Array) -> float:
-    """A bound below the largest float of x, so that a million of it can be added."""
-    return float(jnp.finfo(x.dtype).max) / 2**20
+    return lax.scan(at, start, (matrices, moves, inputs), reverse=reverse)
 
 
 def _cumulative(probs: Array) -> Array:
