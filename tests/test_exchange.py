@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_summed_out import proposals, proposals_in_a_cube
+from test_summed_out import in_the_middle, proposals, proposals_in_a_cube
 
 from bayeslab.membership.alleles import Shape, packed
-from bayeslab.membership.carried import HELD, carried, curvatures
-from bayeslab.membership.cut import in_cube, on_simplex, relaxed
+from bayeslab.membership.carried import carried, curvatures
+from bayeslab.membership.cut import HELD, in_cube, on_simplex, relaxed
 from bayeslab.membership.data import Priors
 from bayeslab.membership.exchange import Exchange, displaced, exchange_about, exchanged
 from bayeslab.membership.summed import Reference, reference
@@ -35,8 +35,7 @@ def test_points_are_carried_back_and_volumes_are_known(kind: Any, held: bool) ->
     """By automatic differentiation of what is free."""
     with precision():
         proposal = kind()
-        begin = jnp.full((len(proposal.order), 5), 1 / len(proposal.order))
-        at, _ = relaxed(jax.random.key(0), proposal, begin, jnp.zeros(()))
+        at, *_ = relaxed(jax.random.key(0), proposal, in_the_middle(proposal), jnp.zeros(()))
         if held:
             at = at.at[0].set(HELD / 3)
             at = at.at[-1].add(1 - at.sum(0)) if proposal.simplex else at

@@ -8,10 +8,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.membership.alleles import added
-from bayeslab.membership.cut import Cut, inverse_of_product, near, ordered, points, scores, shown
+from bayeslab.membership.cut import Cut, gained, inverse_of_product, leads_back, ordered, points, scores, shown
 
-HELD = 1e-5
-"""What is so near to 0 or 1 stays: its score is not known to enough digits."""
 NEAR = 0.05
 """Standard deviations that a centre is moved by, to see how points follow."""
 
@@ -24,12 +22,12 @@ def carried(proposal: Cut, matrices: tuple[Array, Array], at: Array) -> tuple[Ar
     simplex their columns sum to 1.
     """
     (before, first), (after, second) = (_mapped(proposal, matrix) for matrix in matrices)
-    found, density = scores(before, at, HELD)
-    turned = lax.optimization_barrier(added(one * score for one, score in zip(first, found, strict=True)))
+    known = scores(before, at)
+    turned = lax.optimization_barrier(added(one * score for one, score in zip(first, known.each, strict=True)))
     turned = added(one * score for one, score in zip(second.swapaxes(0, 1), turned, strict=True))
-    held = near(shown(proposal, at), HELD)
-    new, shrunk = points(after, jnp.where(held.any(0), found, turned), at, HELD)
-    return new, shrunk - density, (near(new, HELD) == near(at, HELD)).all(0)
+    new = points(after, jnp.where(known.held.any(0), known.each, turned), at, known.held)
+    there = scores(after, new)
+    return new, gained(known, there), leads_back(after, (at, new), (known, there))
 
 
 def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
@@ -37,11 +35,12 @@ def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
     the part that is left where points follow its centre with the scores that they have, those of `at`. On a simplex
     they are those of differences to the coordinate that is not drawn, which has zeros."""
     whole = inverse_of_product(jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float)))
-    known, sizes = scores(proposal, at)[0], NEAR * jnp.einsum("iin->in", proposal.scale)
+    known, sizes = scores(proposal, at).each, NEAR * jnp.einsum("iin->in", proposal.scale)
+    free = jnp.zeros(known.shape, bool)
 
     def followed(one: Array) -> Array:
         there = proposal._replace(centre=proposal.centre + one[:, None].astype(known.dtype) * sizes)
-        return shown(proposal, points(there, known, at)[0]) - shown(proposal, at)
+        return shown(proposal, points(there, known, at, free)) - shown(proposal, at)
 
     moved = lax.map(followed, jnp.eye(len(known))) / sizes[:, None]
     left = jnp.einsum("ijn,kjn->ikn", whole, moved)

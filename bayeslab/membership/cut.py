@@ -3,6 +3,10 @@
 The coordinates are drawn one after the other, each from its normal conditional on those before, cut off at 0 and at
 what is left of 1: in a cube all of it, on a simplex what those before leave. There the last one, which is the largest,
 is what all others leave. That is near the normal distribution, and its density is known.
+
+A move may be accepted by the ratio of densities only if the way back is known to as many digits: what is so near to a
+side, or so far in a tail, that its score is not, is held where it is, and nothing else may come there. Scores
+and densities are of points as they are kept, in the precision of the program.
 """
 
 from typing import NamedTuple
@@ -20,6 +24,10 @@ RIDGE = 1e-6
 """Of the largest curvature, added to all: a direction of which the data say nothing keeps a finite spread."""
 LEAST = 1e-9
 """That is left for the next coordinate."""
+DIGITS = 100
+"""Roundings in a probability that is known."""
+HELD = 1e-5
+"""What is so near to 0 or 1 stays: beside 1, single precision has six digits less."""
 
 
 class Cut(NamedTuple):
@@ -37,29 +45,33 @@ class Cut(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Over the coordinates: errors (coordinate, item), which times the scale are distances from the centre, and what
-    is found of each (coordinate, item); what is left of 1 and the log density of those before, (item,)."""
+    """Over the coordinates, all (coordinate, item): errors, which times the scale are distances from the centre, what
+    is found of each, the log density given those before, whether the score is known; and what is left of 1 (item,)."""
 
     errors: Array
     found: Array
-    left: Array
     log_density: Array
+    known: Array
+    left: Array
 
 
 class Ends(NamedTuple):
     """Of the next coordinate, in standard deviations from its mean, given those before; all (item,).
 
-    flip: whether more is below zero; beyond and mass are the probabilities above the upper end, or below the lower one
-    where it is flipped, and between both: those that are small are known to as many digits.
+    mass: the probability between both.
     """
 
     low: Array
     high: Array
     mean: Array
     sd: Array
-    flip: Array
-    beyond: Array
     mass: Array
+
+    def side(self, negative: Array) -> tuple[Array, Array]:
+        """Whether probabilities are those below, and that beyond the end there: of the tail in which both ends are,
+        else of the side that is asked for. Those that are small are known to as many digits."""
+        below = jnp.where((self.low < 0) & (self.high > 0), negative, self.low + self.high < 0)
+        return below, ndtr(jnp.where(below, self.low, -self.high))
 
 
 def on_simplex(at: Array, curvature: Array) -> Cut:
@@ -99,53 +111,78 @@ def centre(proposal: Cut) -> Array:
     return ordered(values, jnp.argsort(proposal.order, axis=0))
 
 
-def relaxed(key: Array, proposal: Cut, at: Array, back: Array) -> tuple[Array, Array]:
-    """Points (coordinate, item), and the log density of the proposal there, less that where they come from (item,).
+def relaxed(key: Array, proposal: Cut, at: Array, back: Array) -> tuple[Array, Array, Array]:
+    """Points (coordinate, item), the log density of the proposal there, less that where they come from (item,), and
+    whether the way back is known (item,).
 
     Every coordinate is a normal variate, the score of its rank among those that could be drawn. Scores are drawn about
     -back times those before, with the spread that keeps their distribution, which is the same in time turned round
     (Adler 1981, doi:10.1103/PhysRevD.23.2901; Neal 1998, arXiv:bayes-an/9506004). back (item,): 0 forgets them, 1 would
     turn them to their opposite.
     """
-    known, before = scores(proposal, at)
-    back = back.astype(known.dtype)
-    noise = jnp.sqrt(1 - back**2) * jax.random.normal(key, known.shape, known.dtype)
-    new, after = points(proposal, noise - back * known, at)
-    return new, after - before
+    first = scores(proposal, at)
+    back = back.astype(first.each.dtype)
+    noise = jnp.sqrt(1 - back**2) * jax.random.normal(key, first.each.shape, first.each.dtype)
+    new = points(proposal, noise - back * first.each, at, first.held)
+    second = scores(proposal, new)
+    return new, gained(first, second), leads_back(proposal, (at, new), (first, second))
 
 
-def scores(proposal: Cut, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
-    """Normal scores (coordinate, item) of points in the order of the proposal, and its log density there (item,), given
-    what is so near to 0 or 1 as `hold` says."""
+class Scores(NamedTuple):
+    """In the order of the proposal, all (coordinate, item). each: normal scores. log_density: of the coordinate given
+    those before. held: whether the score is not known to enough digits."""
+
+    each: Array
+    log_density: Array
+    held: Array
+
+
+def scores(proposal: Cut, at: Array) -> Scores:
+    """Of points (coordinate, item)."""
     known = shown(proposal, at)
 
     def one(place: Array, walk: Walk) -> Walk:
         ends = _ends(proposal, place, walk)
         standard = ends.low + known[place] / ends.sd
-        walk = walk._replace(found=walk.found.at[place].set(_score(standard, ends)))
-        return _further(proposal, place, walk, ends, standard, known[place], near(known[place], hold))
+        score, enough = _score(standard, ends)
+        walk = walk._replace(found=walk.found.at[place].set(score), known=walk.known.at[place].set(enough))
+        return _further(proposal, place, walk, ends, standard, known[place])
 
     walk = lax.fori_loop(0, len(known), one, _first(proposal))
-    return walk.found, walk.log_density
+    return Scores(walk.found, walk.log_density, near(shown(proposal, at)) | ~walk.known)
 
 
-def points(proposal: Cut, scores: Array, at: Array, hold: float = 0.0) -> tuple[Array, Array]:
-    """Points (coordinate, item) that have these scores, and the log density there (item,), given what of `at` is so
-    near to 0 or 1 as `hold` says, which stays."""
+def points(proposal: Cut, scores: Array, at: Array, held: Array) -> Array:
+    """Points (coordinate, item) that have these scores, but what is held (coordinate, item), which stays where it is
+    in `at`."""
     known = shown(proposal, at)
 
     def one(place: Array, walk: Walk) -> Walk:
-        ends, held = _ends(proposal, place, walk), near(known[place], hold)
+        ends = _ends(proposal, place, walk)
         standard = _at_score(scores[place], ends)
-        value = jnp.where(held, known[place], jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left))
+        value = jnp.where(held[place], known[place], jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left))
         walk = walk._replace(found=walk.found.at[place].set(value))
-        return _further(proposal, place, walk, ends, standard, value, held)
+        return _further(proposal, place, walk, ends, standard, value)
 
-    walk = lax.fori_loop(0, len(known), one, _first(proposal))
-    values = walk.found
+    values = lax.fori_loop(0, len(known), one, _first(proposal)).found
     if proposal.simplex:
         values = jnp.concatenate([values, 1 - values.sum(0, keepdims=True)])
-    return ordered(values, jnp.argsort(proposal.order, axis=0)), walk.log_density
+    return ordered(values, jnp.argsort(proposal.order, axis=0)).astype(at.dtype)
+
+
+def leads_back(proposal: Cut, ways: tuple[Array, Array], known: tuple[Scores, Scores]) -> Array:
+    """Whether points (coordinate, item) that came to others lead back to where they were, (item,): what is held is the
+    same there. known: of both."""
+    first, second = ways
+    same = (known[0].held == known[1].held).all(0) & (near(first) == near(second)).all(0)
+    if not proposal.simplex:
+        return same
+    return same & ~near(ordered(first, proposal.order)[-1]) & ~near(ordered(second, proposal.order)[-1])
+
+
+def gained(first: Scores, second: Scores) -> Array:
+    """The log density of what is not held at the second points, less that at the first, (item,)."""
+    return jnp.where(first.held, 0.0, second.log_density - first.log_density).sum(0)
 
 
 def shown(proposal: Cut, at: Array) -> Array:
@@ -153,9 +190,9 @@ def shown(proposal: Cut, at: Array) -> Array:
     return ordered(at, proposal.order).astype(proposal.centre.dtype)[: len(proposal.centre)]
 
 
-def near(values: Array, hold: float) -> Array:
+def near(values: Array) -> Array:
     """To a side."""
-    return (values < hold) | (values > 1 - hold)
+    return (values < HELD) | (values > 1 - HELD)
 
 
 def ordered(x: Array, order: Array) -> Array:
@@ -171,44 +208,49 @@ def inverse_of_product(lower: Array) -> Array:
 
 
 def _first(proposal: Cut) -> Walk:
-    nothing, none = jnp.zeros_like(proposal.centre), jnp.zeros_like(proposal.centre[0])
-    return Walk(nothing, nothing, none + 1, none)
+    nothing = jnp.zeros_like(proposal.centre)
+    return Walk(nothing, nothing, nothing, jnp.zeros(nothing.shape, bool), jnp.ones_like(proposal.centre[0]))
 
 
 def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
-    far = 30.0 if proposal.centre.dtype == jnp.float64 else 12.0
+    far = 30.0 if proposal.centre.dtype == jnp.float64 else 11.0
     scale = proposal.scale[place]
     sd = scale[place]
     mean = proposal.centre[place] + added(scale * walk.errors)
     low, high = -mean / sd, (walk.left - mean) / sd
     off = jnp.maximum(low - far, 0.0) + jnp.minimum(high + far, 0.0)  # a mean so far outside comes nearer
     low, high = low - off, high - off
-    flip = low + high < 0
-    beyond = ndtr(jnp.where(flip, low, -high))
-    return Ends(low, high, mean, sd, flip, beyond, ndtr(jnp.where(flip, high, -low)) - beyond)
+    below = low + high < 0
+    mass = ndtr(jnp.where(below, high, -low)) - ndtr(jnp.where(below, low, -high))
+    return Ends(low, high, mean, sd, mass)
 
 
-def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, value: Array, held: Array) -> Walk:
+def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, value: Array) -> Walk:
     log_density = norm.logpdf(standard) - jnp.log(ends.sd * ends.mass)
     return Walk(
         walk.errors.at[place].set((value - ends.mean) / ends.sd),
         walk.found,
+        walk.log_density.at[place].set(log_density),
+        walk.known,
         jnp.maximum(walk.left - value, LEAST) if proposal.simplex else walk.left,
-        walk.log_density + jnp.where(held, 0.0, log_density),
     )
 
 
-def _score(standard: Array, ends: Ends) -> Array:
-    """The normal score of a standard value among those between two ends."""
-    share = (ndtr(jnp.where(ends.flip, standard, -standard)) - ends.beyond) / ends.mass
-    score = ndtri(jnp.clip(share, 1e-30, 1 - jnp.finfo(share.dtype).eps))
-    return jnp.where(ends.flip, score, -score)
+def _score(standard: Array, ends: Ends) -> tuple[Array, Array]:
+    """The normal score of a standard value among those between two ends, and whether its digits are known."""
+    below, beyond = ends.side(standard < 0)
+    part = ndtr(jnp.where(below, standard, -standard)) - beyond
+    share, info = part / ends.mass, jnp.finfo(part.dtype)
+    known = (part > DIGITS * info.eps * beyond) & (part > DIGITS * info.tiny) & (1 - share > DIGITS * info.eps)
+    score = ndtri(jnp.clip(share, info.tiny, 1 - info.eps))
+    return jnp.where(below, score, -score), known
 
 
 def _at_score(score: Array, ends: Ends) -> Array:
     """The standard value of a score."""
-    value = ndtri(ends.beyond + ndtr(jnp.where(ends.flip, score, -score)) * ends.mass)
-    return jnp.clip(jnp.where(ends.flip, value, -value), ends.low, ends.high)
+    below, beyond = ends.side(score < 0)
+    value = ndtri(beyond + ndtr(jnp.where(below, score, -score)) * ends.mass)
+    return jnp.clip(jnp.where(below, value, -value), ends.low, ends.high)
 
 
 def _inverse(curvature: Array) -> Array:

@@ -23,7 +23,7 @@ from bayeslab.membership.cut import Cut
 from bayeslab.membership.data import Priors
 from bayeslab.membership.dirichlet import powers_gained
 from bayeslab.membership.summed import Reference
-from bayeslab.membership.summed_loci import LociReference
+from bayeslab.membership.summed_loci import LociReference, both_alleles
 from bayeslab.membership.two_alleles import gains_of_loci
 
 SLOW = 0.12
@@ -141,7 +141,7 @@ def displaced(
     p, shrunk_loci, loci_return = carried(proposals[1], (onward, back), frequencies[..., 1])
     both = prior.real.all(1)
     new_ancestry = q.T.astype(ancestry.dtype)
-    new_frequencies = jnp.where(both[:, None], jnp.stack([1 - p, p], -1), frequencies).astype(frequencies.dtype)
+    new_frequencies = both_alleles(jnp.where(both, p, frequencies[..., 1]), frequencies)
     gain = gains_of_loci((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
     found = gain - shrunk.astype(gain.dtype).sum() - jnp.where(both, shrunk_loci, 0.0).astype(gain.dtype).sum()
     found += powers_gained(prior.weights, ancestry, new_ancestry).sum()

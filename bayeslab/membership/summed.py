@@ -69,8 +69,7 @@ def anew(
     first, second = jax.random.split(key)
     gradient = slopes(about.at.T, frequencies, alleles, shape).T + jnp.maximum(prior.T - 1, 0.0) / about.at
     proposal = moved(about.proposal, gradient)
-    new, log_density = relaxed(first, proposal, ancestry.T, back)
-    possible = (new > 0).all(0)
+    new, log_density, possible = relaxed(first, proposal, ancestry.T, back)
     new = jnp.where(possible[:, None], new.T, ancestry).astype(ancestry.dtype)
     gain = gains(ancestry, new, frequencies, alleles, shape)
     ratio = gain + powers_gained(prior, ancestry, new).sum(1) - log_density

@@ -17,8 +17,6 @@ from bayeslab.membership.two_alleles import curvature_of_loci, gains_of_loci, sl
 
 EDGE = 1e-3
 """How near to 0 and 1 the log likelihood is expanded."""
-SMALLEST = 1e-7
-"""Frequency that is proposed: beside 1 there is none that is nearer."""
 
 
 class LociReference(NamedTuple):
@@ -55,11 +53,18 @@ def loci_anew(
     first, second = jax.random.split(key)
     at, bend = about.at, jnp.maximum(prior - 1, 0.0)
     gradient = slopes_of_loci(ancestry, at, alleles, shape) + bend[..., 1] / at - bend[..., 0] / (1 - at)
-    new, log_density = relaxed(first, moved(about.proposal, gradient), frequencies[..., 1], back)
-    possible = real.all(1) & ((new >= SMALLEST) & (new <= 1 - SMALLEST)).all(0)
-    new = jnp.where(possible[:, None], jnp.stack([1 - new, new], -1), frequencies).astype(frequencies.dtype)
+    new, log_density, returns = relaxed(first, moved(about.proposal, gradient), frequencies[..., 1], back)
+    possible = real.all(1) & returns
+    new = both_alleles(jnp.where(possible, new, frequencies[..., 1]), frequencies)
     gain = gains_of_loci((ancestry, ancestry), (frequencies, new), alleles, shape)
     ratio = gain + powers_gained(prior, frequencies, new).sum((0, 2)) - log_density
     taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
     gained = jnp.where(taken, gain, 0.0).sum()
     return jnp.where(taken[:, None], new, frequencies), gained, taken.sum() / jnp.maximum(real.all(1).sum(), 1)
+
+
+def both_alleles(second: Array, before: Array) -> Array:
+    """Frequencies (population, locus, allele) with these of the second allele (population, locus). Those that stay keep
+    what is known of the first: beside 1 it has digits that 1 less the second has not."""
+    second = second.astype(before.dtype)
+    return jnp.where((second == before[..., 1])[..., None], before, jnp.stack([1 - second, second], -1))

@@ -19,6 +19,8 @@ TERMS = 5
 """Of a sum over populations that are added up in one loop."""
 LEAST = 1e-9
 """Product of probabilities that slopes divide by."""
+NEAREST = 2.0**-24
+"""To 1, of a probability in single precision that is less."""
 
 
 def slopes_of_individuals(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
@@ -145,7 +147,8 @@ def _mean(q: Array, table: Array) -> Array:
 
 def _probability(p: Array, shown: Array) -> Array:
     """Of what both copies show, (row, locus)."""
-    one, other = (jnp.where(copy == 1, p, jnp.where(copy == 0, 1 - p, 1.0)) for copy in shown.swapaxes(0, 1))
+    first = jnp.maximum(1 - p, NEAREST)
+    one, other = (jnp.where(copy == 1, p, jnp.where(copy == 0, first, 1.0)) for copy in shown.swapaxes(0, 1))
     return one * other
 
 
