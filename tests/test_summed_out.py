@@ -89,7 +89,7 @@ def proposals_in_a_cube() -> Cut:
 
 def in_the_middle(proposal: Cut) -> Any:
     """The median of every coordinate, given those before."""
-    return points(proposal, jnp.zeros_like(proposal.centre), centre(proposal), jnp.zeros(proposal.centre.shape, bool))
+    return points(proposal, 0 * proposal.centre, jnp.clip(centre(proposal), 0.1, 0.9))[0]
 
 
 @pytest.mark.parametrize("kind", [proposals, proposals_in_a_cube])

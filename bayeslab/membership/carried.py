@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.membership.alleles import added
-from bayeslab.membership.cut import Cut, gained, inverse_of_product, leads_back, ordered, points, scores, shown
+from bayeslab.membership.cut import Cut, gained, inverse_of_product, leads_back, near, ordered, points, scores, shown
 
 NEAR = 0.05
 """Standard deviations that a centre is moved by, to see how points follow."""
@@ -25,8 +25,8 @@ def carried(proposal: Cut, matrices: tuple[Array, Array], at: Array) -> tuple[Ar
     known = scores(before, at)
     turned = lax.optimization_barrier(added(one * score for one, score in zip(first, known.each, strict=True)))
     turned = added(one * score for one, score in zip(second.swapaxes(0, 1), turned, strict=True))
-    new = points(after, jnp.where(known.held.any(0), known.each, turned), at, known.held)
-    there = scores(after, new)
+    held = near(shown(proposal, at)).any(0)
+    new, there = points(after, jnp.where(held, known.each, turned), at)
     return new, gained(known, there), leads_back(after, (at, new), (known, there))
 
 
@@ -36,11 +36,10 @@ def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
     they are those of differences to the coordinate that is not drawn, which has zeros."""
     whole = inverse_of_product(jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float)))
     known, sizes = scores(proposal, at).each, NEAR * jnp.einsum("iin->in", proposal.scale)
-    free = jnp.zeros(known.shape, bool)
 
     def followed(one: Array) -> Array:
         there = proposal._replace(centre=proposal.centre + one[:, None].astype(known.dtype) * sizes)
-        return shown(proposal, points(there, known, at, free)) - shown(proposal, at)
+        return shown(proposal, points(there, known, at)[0]) - shown(proposal, at)
 
     moved = lax.map(followed, jnp.eye(len(known))) / sizes[:, None]
     left = jnp.einsum("ijn,kjn->ikn", whole, moved)

@@ -4,9 +4,8 @@ The coordinates are drawn one after the other, each from its normal conditional 
 what is left of 1: in a cube all of it, on a simplex what those before leave. There the last one, which is the largest,
 is what all others leave. That is near the normal distribution, and its density is known.
 
-A move may be accepted by the ratio of densities only if the way back is known to as many digits: what is so near to a
-side, or so far in a tail, that its score is not, is held where it is, and nothing else may come there. Scores
-and densities are of points as they are kept, in the precision of the program.
+A move may be accepted by the ratio of densities only if the way back is known to as many digits. So what is very near
+to a side is held there, and nothing else may come so near; and scores that are beyond the range lead nowhere.
 """
 
 from typing import NamedTuple
@@ -25,7 +24,9 @@ RIDGE = 1e-6
 LEAST = 1e-9
 """That is left for the next coordinate."""
 DIGITS = 100
-"""Roundings in a probability that is known."""
+"""Times the smallest float: a probability that is known."""
+SHORT = 0.1
+"""Standard deviations, from which on the difference of two probabilities has enough digits."""
 HELD = 1e-5
 """What is so near to 0 or 1 stays: beside 1, single precision has six digits less."""
 
@@ -42,6 +43,20 @@ class Cut(NamedTuple):
     @property
     def simplex(self) -> bool:
         return len(self.order) > len(self.centre)
+
+
+class Move(NamedTuple):
+    """What is proposed for every item: new points, the log likelihood gained, the log of the ratio by which they are
+    accepted, and whether they may be, (item,)."""
+
+    new: Array
+    gain: Array
+    ratio: Array
+    possible: Array
+
+    def taken(self, key: Array) -> Array:
+        """By the rule of Metropolis and Hastings."""
+        return self.possible & (jnp.log(jax.random.uniform(key, self.ratio.shape)) < self.ratio)
 
 
 class Walk(NamedTuple):
@@ -66,12 +81,6 @@ class Ends(NamedTuple):
     mean: Array
     sd: Array
     mass: Array
-
-    def side(self, negative: Array) -> tuple[Array, Array]:
-        """Whether probabilities are those below, and that beyond the end there: of the tail in which both ends are,
-        else of the side that is asked for. Those that are small are known to as many digits."""
-        below = jnp.where((self.low < 0) & (self.high > 0), negative, self.low + self.high < 0)
-        return below, ndtr(jnp.where(below, self.low, -self.high))
 
 
 def on_simplex(at: Array, curvature: Array) -> Cut:
@@ -123,18 +132,17 @@ def relaxed(key: Array, proposal: Cut, at: Array, back: Array) -> tuple[Array, A
     first = scores(proposal, at)
     back = back.astype(first.each.dtype)
     noise = jnp.sqrt(1 - back**2) * jax.random.normal(key, first.each.shape, first.each.dtype)
-    new = points(proposal, noise - back * first.each, at, first.held)
-    second = scores(proposal, new)
+    new, second = points(proposal, noise - back * first.each, at)
     return new, gained(first, second), leads_back(proposal, (at, new), (first, second))
 
 
 class Scores(NamedTuple):
     """In the order of the proposal, all (coordinate, item). each: normal scores. log_density: of the coordinate given
-    those before. held: whether the score is not known to enough digits."""
+    those before, 0 for what is held. known: whether the score is, to enough digits, or the coordinate held."""
 
     each: Array
     log_density: Array
-    held: Array
+    known: Array
 
 
 def scores(proposal: Cut, at: Array) -> Scores:
@@ -143,46 +151,47 @@ def scores(proposal: Cut, at: Array) -> Scores:
 
     def one(place: Array, walk: Walk) -> Walk:
         ends = _ends(proposal, place, walk)
-        standard = ends.low + known[place] / ends.sd
-        score, enough = _score(standard, ends)
-        walk = walk._replace(found=walk.found.at[place].set(score), known=walk.known.at[place].set(enough))
-        return _further(proposal, place, walk, ends, standard, known[place])
+        score, enough = _score(known[place], walk.left, ends)
+        walk = walk._replace(found=walk.found.at[place].set(score))
+        return _further(proposal, place, walk, ends, known[place], enough, near(known[place]))
 
     walk = lax.fori_loop(0, len(known), one, _first(proposal))
-    return Scores(walk.found, walk.log_density, near(shown(proposal, at)) | ~walk.known)
+    return Scores(walk.found, walk.log_density, walk.known)
 
 
-def points(proposal: Cut, scores: Array, at: Array, held: Array) -> Array:
-    """Points (coordinate, item) that have these scores, but what is held (coordinate, item), which stays where it is
-    in `at`."""
+def points(proposal: Cut, scores: Array, at: Array) -> tuple[Array, Scores]:
+    """Points (coordinate, item) that have these scores, but what is near to a side in `at`, which is held; and what
+    `scores` finds of them."""
     known = shown(proposal, at)
+    held = near(known)
 
     def one(place: Array, walk: Walk) -> Walk:
         ends = _ends(proposal, place, walk)
-        standard = _at_score(scores[place], ends)
-        value = jnp.where(held[place], known[place], jnp.clip((standard - ends.low) * ends.sd, 0.0, walk.left))
+        value, enough = _at_score(scores[place], walk.left, ends)
+        value = jnp.where(held[place], known[place], value)
         walk = walk._replace(found=walk.found.at[place].set(value))
-        return _further(proposal, place, walk, ends, standard, value)
+        return _further(proposal, place, walk, ends, value, enough, held[place])
 
-    values = lax.fori_loop(0, len(known), one, _first(proposal)).found
+    walk = lax.fori_loop(0, len(known), one, _first(proposal))
+    values = walk.found
     if proposal.simplex:
         values = jnp.concatenate([values, 1 - values.sum(0, keepdims=True)])
-    return ordered(values, jnp.argsort(proposal.order, axis=0)).astype(at.dtype)
+    new = ordered(values, jnp.argsort(proposal.order, axis=0)).astype(at.dtype)
+    return new, Scores(scores, walk.log_density, walk.known)
 
 
-def leads_back(proposal: Cut, ways: tuple[Array, Array], known: tuple[Scores, Scores]) -> Array:
+def leads_back(proposal: Cut, ways: tuple[Array, Array], scores: tuple[Scores, Scores]) -> Array:
     """Whether points (coordinate, item) that came to others lead back to where they were, (item,): what is held is the
-    same there. known: of both."""
-    first, second = ways
-    same = (known[0].held == known[1].held).all(0) & (near(first) == near(second)).all(0)
-    if not proposal.simplex:
-        return same
-    return same & ~near(ordered(first, proposal.order)[-1]) & ~near(ordered(second, proposal.order)[-1])
+    same there, and all other scores are known at both. On a simplex the last coordinate, which is not drawn, is not
+    near to a side."""
+    first, second = (near(ordered(one, proposal.order)) for one in ways)
+    back = (first == second).all(0) & (scores[0].known & scores[1].known).all(0)
+    return back & ~first[-1] & ~second[-1] if proposal.simplex else back
 
 
 def gained(first: Scores, second: Scores) -> Array:
-    """The log density of what is not held at the second points, less that at the first, (item,)."""
-    return jnp.where(first.held, 0.0, second.log_density - first.log_density).sum(0)
+    """The log density of the second points less that of the first, (item,)."""
+    return (second.log_density - first.log_density).sum(0)
 
 
 def shown(proposal: Cut, at: Array) -> Array:
@@ -220,37 +229,54 @@ def _ends(proposal: Cut, place: Array, walk: Walk) -> Ends:
     low, high = -mean / sd, (walk.left - mean) / sd
     off = jnp.maximum(low - far, 0.0) + jnp.minimum(high + far, 0.0)  # a mean so far outside comes nearer
     low, high = low - off, high - off
-    below = low + high < 0
-    mass = ndtr(jnp.where(below, high, -low)) - ndtr(jnp.where(below, low, -high))
-    return Ends(low, high, mean, sd, mass)
+    return Ends(low, high, mean, sd, _between((low + high) / 2, walk.left / sd))
 
 
-def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, standard: Array, value: Array) -> Walk:
-    log_density = norm.logpdf(standard) - jnp.log(ends.sd * ends.mass)
+def _further(proposal: Cut, place: Array, walk: Walk, ends: Ends, value: Array, known: Array, held: Array) -> Walk:
+    log_density = norm.logpdf(ends.low + value / ends.sd) - jnp.log(ends.sd * ends.mass)
     return Walk(
         walk.errors.at[place].set((value - ends.mean) / ends.sd),
         walk.found,
-        walk.log_density.at[place].set(log_density),
-        walk.known,
+        walk.log_density.at[place].set(jnp.where(held, 0.0, log_density)),
+        walk.known.at[place].set(known | held),
         jnp.maximum(walk.left - value, LEAST) if proposal.simplex else walk.left,
     )
 
 
-def _score(standard: Array, ends: Ends) -> tuple[Array, Array]:
-    """The normal score of a standard value among those between two ends, and whether its digits are known."""
-    below, beyond = ends.side(standard < 0)
-    part = ndtr(jnp.where(below, standard, -standard)) - beyond
-    share, info = part / ends.mass, jnp.finfo(part.dtype)
-    known = (part > DIGITS * info.eps * beyond) & (part > DIGITS * info.tiny) & (1 - share > DIGITS * info.eps)
-    score = ndtri(jnp.clip(share, info.tiny, 1 - info.eps))
-    return jnp.where(below, score, -score), known
+def _score(value: Array, left: Array, ends: Ends) -> tuple[Array, Array]:
+    """The normal score of a value among those between two ends, and whether its digits are known."""
+    above, below = (left - value) / ends.sd, value / ends.sd
+    upper, lower = _between(ends.high - above / 2, above), _between(ends.low + below / 2, below)
+    part = jnp.minimum(lower, upper)
+    score = ndtri(part / ends.mass)
+    return jnp.where(lower < upper, score, -score), part > DIGITS * jnp.finfo(part.dtype).tiny
 
 
-def _at_score(score: Array, ends: Ends) -> Array:
-    """The standard value of a score."""
-    below, beyond = ends.side(score < 0)
-    value = ndtri(beyond + ndtr(jnp.where(below, score, -score)) * ends.mass)
-    return jnp.clip(jnp.where(below, value, -value), ends.low, ends.high)
+def _at_score(score: Array, left: Array, ends: Ends) -> tuple[Array, Array]:
+    """The value of a score, as far from an end as there is so much between, and whether its digits are known."""
+    below = score < 0
+    edge, part = jnp.where(below, ends.low, -ends.high), ndtr(-jnp.abs(score)) * ends.mass
+    # between the end and a value not far from it, whose density hardly changes; else by the inverse
+    first = part / norm.pdf(edge)
+    first *= 1 + edge * first / 2
+    first -= (_between(edge + first / 2, first) - part) / norm.pdf(edge + first)
+    beyond = ndtr(-jnp.abs(edge))
+    standard = ndtri(jnp.where(edge < 0, beyond + part, beyond - part))
+    far = jnp.where(edge < 0, standard, -standard) - edge
+    distance = jnp.where(_short(edge, first), first, far) * ends.sd
+    value = jnp.clip(jnp.where(below, distance, left - distance), 0.0, left)
+    return value, part > DIGITS * jnp.finfo(part.dtype).tiny
+
+
+def _between(middle: Array, width: Array) -> Array:
+    """The normal probability around a place, to as many digits where it is small."""
+    low, high = (jnp.where(middle < 0, 1, -1) * middle + by * width / 2 for by in (-1, 1))
+    near = norm.pdf(middle) * width * (1 + (middle**2 - 1) * width**2 / 24)
+    return jnp.where(_short(middle, width), near, ndtr(high) - ndtr(low))
+
+
+def _short(at: Array, width: Array) -> Array:
+    return width * jnp.maximum(jnp.abs(at), 1.0) < SHORT
 
 
 def _inverse(curvature: Array) -> Array:

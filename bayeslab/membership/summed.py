@@ -25,7 +25,7 @@ from bayeslab.membership.alleles import (
     tiles_of,
     together,
 )
-from bayeslab.membership.cut import Cut, centre, moved, on_simplex, relaxed
+from bayeslab.membership.cut import Cut, Move, centre, moved, on_simplex, relaxed
 from bayeslab.membership.devices import Here
 from bayeslab.membership.dirichlet import powers_gained
 from bayeslab.membership.newton import curvature_of_individuals, inside, square
@@ -67,15 +67,31 @@ def anew(
     that took it, and where ancestry is likeliest, which depends on the frequencies alone. back: see `relaxed`.
     """
     first, second = jax.random.split(key)
+    proposal, move = proposed(first, ancestry, frequencies, alleles, shape, prior, about, back)
+    taken = move.taken(second)
+    gained = jnp.where(taken, move.gain, 0.0).sum()
+    new = jnp.where(taken[:, None], move.new, ancestry)
+    return new, gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)
+
+
+def proposed(
+    key: Array,
+    ancestry: Array,
+    frequencies: Array,
+    alleles: Array,
+    shape: Shape,
+    prior: Array,
+    about: Reference,
+    back: Array,
+) -> tuple[Cut, Move]:
+    """What ancestry is proposed from, and the ancestry."""
     gradient = slopes(about.at.T, frequencies, alleles, shape).T + jnp.maximum(prior.T - 1, 0.0) / about.at
     proposal = moved(about.proposal, gradient)
-    new, log_density, possible = relaxed(first, proposal, ancestry.T, back)
+    new, log_density, possible = relaxed(key, proposal, ancestry.T, back)
     new = jnp.where(possible[:, None], new.T, ancestry).astype(ancestry.dtype)
     gain = gains(ancestry, new, frequencies, alleles, shape)
     ratio = gain + powers_gained(prior, ancestry, new).sum(1) - log_density
-    taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
-    gained = jnp.where(taken, gain, 0.0).sum()
-    return jnp.where(taken[:, None], new, ancestry), gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)
+    return proposal, Move(new, gain, ratio, possible)
 
 
 def slopes(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.membership.alleles import Shape
-from bayeslab.membership.cut import Cut, in_cube, moved, relaxed
+from bayeslab.membership.cut import Cut, Move, in_cube, moved, relaxed
 from bayeslab.membership.dirichlet import powers_gained
 from bayeslab.membership.newton import square
 from bayeslab.membership.two_alleles import curvature_of_loci, gains_of_loci, slopes_of_loci
@@ -51,16 +51,34 @@ def loci_anew(
     that took it. real: which alleles a locus has (locus, allele); with one of them it has nothing to draw.
     """
     first, second = jax.random.split(key)
+    _, move = proposed(first, ancestry, frequencies, alleles, shape, prior, real, about, back)
+    taken = move.taken(second)
+    gained = jnp.where(taken, move.gain, 0.0).sum()
+    share = taken.sum() / jnp.maximum(real.all(1).sum(), 1)
+    return jnp.where(taken[:, None], move.new, frequencies), gained, share
+
+
+def proposed(
+    key: Array,
+    ancestry: Array,
+    frequencies: Array,
+    alleles: Array,
+    shape: Shape,
+    prior: Array,
+    real: Array,
+    about: LociReference,
+    back: Array,
+) -> tuple[Cut, Move]:
+    """What frequencies are proposed from, and the frequencies."""
     at, bend = about.at, jnp.maximum(prior - 1, 0.0)
     gradient = slopes_of_loci(ancestry, at, alleles, shape) + bend[..., 1] / at - bend[..., 0] / (1 - at)
-    new, log_density, returns = relaxed(first, moved(about.proposal, gradient), frequencies[..., 1], back)
+    proposal = moved(about.proposal, gradient)
+    new, log_density, returns = relaxed(key, proposal, frequencies[..., 1], back)
     possible = real.all(1) & returns
     new = both_alleles(jnp.where(possible, new, frequencies[..., 1]), frequencies)
     gain = gains_of_loci((ancestry, ancestry), (frequencies, new), alleles, shape)
     ratio = gain + powers_gained(prior, frequencies, new).sum((0, 2)) - log_density
-    taken = possible & (jnp.log(jax.random.uniform(second, gain.shape)) < ratio)
-    gained = jnp.where(taken, gain, 0.0).sum()
-    return jnp.where(taken[:, None], new, frequencies), gained, taken.sum() / jnp.maximum(real.all(1).sum(), 1)
+    return proposal, Move(new, gain, ratio, possible)
 
 
 def both_alleles(second: Array, before: Array) -> Array:
