@@ -52,6 +52,7 @@ def test_the_bound_is_what_its_draws_say(name: str) -> None:
     assert tree.attrs["converged"] == 1
 
 
+@pytest.mark.slow
 def test_it_finds_the_optimum_of_scikit_learn() -> None:
     """With the same priors: a factor for labels, one for weights, one for means together with precisions."""
     data = dict(gaussian_mixture.data()) | {"alpha": 2.5, "beta": 0.5}

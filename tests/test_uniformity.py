@@ -114,6 +114,7 @@ def test_posteriors_are_calibrated_near_the_data_at_hand(gaps: bool) -> None:
         assert bl.calibration_verdict(checks, level=1e-4).attrs["passes"] == passes
 
 
+@pytest.mark.slow
 def test_hidden_states_are_calibrated_near_the_data_at_hand() -> None:
     lecture, data = hmm, hmm.example()
     given = bl.fit(0, lecture.model, data, bl.Gibbs(num_samples=500, thinning=5), progress=False)

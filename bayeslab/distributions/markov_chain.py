@@ -33,8 +33,8 @@ class MarkovChain(Distribution):
     time_varying: whether every step has a matrix of its own.
     lengths: ``(*batch,)`` integers, how many steps of the path there are, for sequences of different length that are
         padded to one: after its length a path stays where it is, with probability one. All steps without it.
-    Probabilities may be 0. A state that the evidence up to its step makes less likely than the smallest float counts as
-    impossible. Raises ValueError if shapes do not fit.
+    Probabilities may be 0, and evidence of any size: what is less likely than the smallest float still counts where
+    nothing else is possible. Raises ValueError if shapes do not fit.
     """
 
     arg_constraints = {
