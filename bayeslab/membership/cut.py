@@ -54,9 +54,11 @@ class Move(NamedTuple):
     ratio: Array
     possible: Array
 
-    def taken(self, key: Array) -> Array:
-        """By the rule of Metropolis and Hastings."""
-        return self.possible & (jnp.log(jax.random.uniform(key, self.ratio.shape)) < self.ratio)
+    def accepted(self, key: Array) -> tuple[Array, Array]:
+        """Which items take what is proposed, by the rule of Metropolis and Hastings, and the log likelihood that all
+        gain."""
+        taken = self.possible & (jnp.log(jax.random.uniform(key, self.ratio.shape)) < self.ratio)
+        return taken, jnp.where(taken, self.gain, 0.0).sum()
 
 
 class Walk(NamedTuple):

@@ -68,8 +68,7 @@ def anew(
     """
     first, second = jax.random.split(key)
     proposal, move = proposed(first, ancestry, frequencies, alleles, shape, prior, about, back)
-    taken = move.taken(second)
-    gained = jnp.where(taken, move.gain, 0.0).sum()
+    taken, gained = move.accepted(second)
     new = jnp.where(taken[:, None], move.new, ancestry)
     return new, gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)
 

@@ -52,8 +52,7 @@ def loci_anew(
     """
     first, second = jax.random.split(key)
     _, move = proposed(first, ancestry, frequencies, alleles, shape, prior, real, about, back)
-    taken = move.taken(second)
-    gained = jnp.where(taken, move.gain, 0.0).sum()
+    taken, gained = move.accepted(second)
     share = taken.sum() / jnp.maximum(real.all(1).sum(), 1)
     return jnp.where(taken[:, None], move.new, frequencies), gained, share
 
