@@ -9,6 +9,7 @@ import numpy as np
 
 from bayeslab.comparison import k_hat, stacked_parameters
 from bayeslab.entries import posterior_of
+from bayeslab.optimum import OUT_OF_STEPS
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
@@ -19,6 +20,7 @@ MAX_R_HAT = 1.01  # Vehtari et al. (2021), doi:10.1214/20-BA1221
 MIN_ESS_PER_CHAIN = 100  # the same
 MAX_K_HAT = 0.7  # Vehtari et al. (2024), arXiv:1507.02646
 MIN_SPREAD = 0.1  # of log ratios; ratios within a tenth of each other are as good as equal
+MIN_EFFICIENCY = 0.05  # of an approximation: 1 / (1 + variance of its importance weights, with mean 1)
 MIN_BFMI = 0.3  # Betancourt (2016), arXiv:1604.00695
 
 
@@ -27,28 +29,28 @@ def diagnose(tree: DataTree) -> str:
 
     Looks for draws that are no numbers, frozen chains, an optimisation that did not converge,
     chains that disagree (R-hat), divergences, an approximation that misses part of the posterior
-    (k-hat), too few effective draws, trajectories cut short, and slow exploration of energies
-    (BFMI). A check whose statistics the tree lacks is skipped. Raises ValueError for a tree
-    without numbers in its posterior, TypeError for what is no tree.
+    (k-hat, importance weights), too few effective draws, trajectories cut short, slow exploration of energies (BFMI),
+    and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Raises
+    ValueError for a tree without numbers in its posterior, TypeError for what is no tree.
     """
     posterior = posterior_of(tree, "diagnose")
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
-    return "\n".join([*_problems(tree, _numeric(posterior), stats)][:MAX_LINES])
+    return "\n".join([*_problems(tree, posterior, stats)][:MAX_LINES])
 
 
-def _problems(tree: DataTree, draws: DataArray, stats: Any) -> Iterator[str]:
+def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     """All complaints, worst first."""
+    draws = _numeric(posterior)
     unusable = (draws.isnull() | (abs(draws) == np.inf)).any(SAMPLE)
     if unusable.any():
         name = draws["parameter"].values[unusable.values][0]
         yield (f"Not finite: {name} is NaN or infinite in some draws ({_count(unusable)} in all); "
                "check the data and the supports, and compute in float64.")  # fmt: skip
-    frozen = _frozen(draws, stats)
+    frozen = _frozen(draws, stats, any(values.dtype.kind == "f" for values in posterior.data_vars.values()))
     if frozen:
         yield f"Frozen: {frozen}, so its draws say nothing; fit again with another key or a longer warm-up."
     if tree.attrs.get("converged", True) in (False, 0):
-        yield ("Not converged: the optimisation stopped at its maximum number of steps; "
-               "allow more, or continue with previous=tree.")  # fmt: skip
+        yield f"Not converged: {tree.attrs.get('why_not_converged', OUT_OF_STEPS)}."
     yield from _disagreement(draws)
     yield from _share(
         stats,
@@ -64,6 +66,8 @@ def _problems(tree: DataTree, draws: DataArray, stats: Any) -> Iterator[str]:
         "Tree depth: {} at the maximum; trajectories are cut short: raise max_tree_depth, or rescale the parameters.",
     )
     yield from _energy(stats)
+    if told := tree.attrs.get("prior_conflict"):
+        yield f"Prior: {told}."
 
 
 def _numeric(posterior: Dataset) -> DataArray:
@@ -78,13 +82,13 @@ def _numeric(posterior: Dataset) -> DataArray:
     return stacked_parameters(posterior[names]).astype(float)
 
 
-def _frozen(draws: DataArray, stats: Any) -> str:
-    """Which chains did not move, empty if all did."""
+def _frozen(draws: DataArray, stats: Any, continuous: bool) -> str:
+    """Which chains did not move, empty if all did, or if the draws are labels that are the same in all chains."""
     if draws.sizes["draw"] == 1:
         return ""
     still = (draws.max("draw") == draws.min("draw")) & ~_fixed(draws)
     stuck = still.any("parameter").values
-    if bool(_fixed(draws).all()):
+    if continuous and bool(_fixed(draws).all()):  # a label may be certain
         stuck = np.ones(draws.sizes["chain"], bool)
     if "acceptance_rate" in stats:  # one in every draw is what Gibbs steps report
         rate = stats["acceptance_rate"]
@@ -144,6 +148,25 @@ def _tail(tree: DataTree) -> Iterator[str]:
     if k > MAX_K_HAT and ratios_differ(tree):
         yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
                "take a richer guide, or NUTS.")  # fmt: skip
+    elif (share := efficiency(tree)) < MIN_EFFICIENCY:
+        yield (f"Approximation: by importance weights one of its draws is worth {share:.2g} of the posterior, which is "
+               "far narrower; take a richer guide, or NUTS.")  # fmt: skip
+
+
+def efficiency(tree: DataTree) -> float:
+    """The share of draws that an approximation is worth by its importance weights; NaN without any.
+
+    k-hat says whether the weights have a finite variance, and not how large it is: they are bounded where the
+    approximation is wider than the posterior, however much.
+    """
+    from xarray import Dataset
+
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
+    if "log_q" not in stats or "lp" not in stats or stats["lp"].size < MIN_ESS_PER_CHAIN:
+        return np.nan
+    ratios = (stats["lp"] - stats["log_q"]).values
+    weights = np.exp(ratios - np.max(ratios))
+    return float(np.mean(weights) ** 2 / np.mean(weights**2))
 
 
 def ratios_differ(tree: DataTree) -> bool:

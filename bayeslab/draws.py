@@ -31,6 +31,8 @@ class Sampler(Protocol):
     chains follow each other. `moments(state, bound)`: means and standard deviations (chain, *site) of sites that draws
     do not have. `conditionals(bound)`: the rules that draws rest on, which `bayeslab.watch` asks again at them.
     `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
+    `ended(state, bound, samples)`: in Python, the state in which an optimiser ended, perhaps nearer to the maximum, and
+    why that is none, nothing if it is; None where it cannot tell. samples: of the draws that were made from it.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """
@@ -85,6 +87,11 @@ def prepared(sampler: Sampler, bound: Bound) -> Any:
 def conditionals_of(sampler: Sampler, bound: Bound) -> tuple[Any, ...]:
     """The rules that the draws of a sampler rest on, each with the terms under which it holds."""
     return sampler.conditionals(bound) if hasattr(sampler, "conditionals") else ()
+
+
+def ended(sampler: Sampler, state: State, data: Any, samples: dict[str, Any]) -> tuple[State, str] | None:
+    """What a sampler says of the state that it ended in, None if it says nothing."""
+    return sampler.ended(state, data, samples) if hasattr(sampler, "ended") else None
 
 
 def draws_while_adapting(sampler: Sampler) -> bool:

@@ -16,10 +16,12 @@ from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.bind import bind
 from bayeslab.checkpoints import checkpointed, read_checkpoint
+from bayeslab.conflict import conflict
 from bayeslab.continuation import joined, saved_state, settings, unsaved_state
-from bayeslab.draws import Method, Sampler, conditionals_of, draws_while_adapting
+from bayeslab.draws import Method, Sampler, conditionals_of, draws_while_adapting, ended
 from bayeslab.entries import Entry, read
 from bayeslab.importance import pareto_tail
+from bayeslab.improper import refuse_improper
 from bayeslab.plan import planned
 from bayeslab.program import Bound, Data, Program, feasible, name_of, precision, raw_key
 from bayeslab.progress import Report, bar
@@ -73,12 +75,14 @@ def fit(
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
     with precision(dtype):
         bound = bind(model, data)
+        entries = read(data)
         _refuse_nothing_observed(bound)
+        refuse_improper(bound, entries)
         random = raw_key(key)
         method = planned(bound) if method is None else method
         sampler = method.plan(bound)
         values = None if start is None else start_values(method, sampler, bound, start)
-        portion = _Portions(model, random, method, sampler, bound, read(data), values)
+        portion = _Portions(model, random, method, sampler, bound, entries, values)
         with bar(type(method).__name__, progress) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
@@ -115,6 +119,7 @@ class _Portions(NamedTuple):
             method = replace(method, num_samples=number)  # type: ignore[type-var]
         state = None if previous is None else unsaved_state(previous, method, sampler, bound)
         run = drive(self.key, method, sampler, bound, previous=state, start=self.values, report=report)
+        run, verdict = _at_the_end(self.key, method, sampler, bound, run)
         _refuse_impossible(run, bound)
         _watched(sampler, bound, run)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
@@ -129,8 +134,28 @@ class _Portions(NamedTuple):
         groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
         groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
         tree = to_datatree(groups, bound, self.entries)
-        tree.attrs = _attributes(self.model, method, self.key, run)
+        tree.attrs = _attributes(self.model, method, self.key, run) | verdict
+        if number > 1 and (told := conflict(bound, run.draws.samples)):  # a point estimate may be at an end
+            tree.attrs["prior_conflict"] = told
         return tree if previous is None else joined(previous, tree, sampler)
+
+
+def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run: Run) -> tuple[Run, dict[str, Any]]:
+    """The run, and whether an optimisation ended at a maximum, where the sampler can tell.
+
+    Draws are made again where the maximum is a little beside the end. Raises ValueError where the sampler refuses.
+    """
+    state = jax.tree.map(lambda leaf: leaf[0], run.state)
+    if run.interrupted or not run.history:
+        return run, {}
+    samples = {name: values[0] for name, values in run.draws.samples.items()}
+    if (found := ended(sampler, state, run.data, samples)) is None:
+        return run, {}
+    moved, why = found
+    if moved is not state:
+        again = drive(key, method, sampler, bound, previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], moved))
+        run = run._replace(draws=again.draws, state=again.state)
+    return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})
 
 
 def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:

@@ -64,8 +64,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
-    that the fit does not know, labels that contradict those of the fit (other columns, or in another order), and where
-    `data` leave out what a result cannot keep, as a function that is not the default.
+    that the fit does not know, labels that contradict those of the fit (other columns, or in another order), where
+    `data` leave out what a result cannot keep, as a function that is not the default, and where the program draws
+    nothing, because its data are in a factor.
     """
     posterior = posterior_of(tree, "predict")
     program, given = unwrap_partial(model, read(data))
@@ -82,6 +83,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         keys = jax.random.split(raw_key(key), chains * number)
         hidden = tuple(flat)
         drawn = jax.device_get(simulated(keys, bound, flat, hidden))
+        _require_something(drawn, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
 
@@ -105,6 +107,17 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     for name, group in added.children.items():
         result[name] = group
     return result
+
+
+def _require_something(drawn: Mapping[str, Any], bound: Bound, replicate: bool) -> None:
+    """Raises ValueError where there is nothing to predict."""
+    if not (bound.observed if replicate else drawn):
+        factors = [name for name, site in bound.sites.items() if site.role == "factor"]
+        reason = f"what its data say is in factor {', '.join(map(repr, factors))}, which nothing draws from"
+        raise ValueError(
+            f"predict has nothing to draw: no site of the program is observed{'; ' + reason if factors else ''}; "
+            "write the data as an observed site, numpyro.sample(..., obs=y)"
+        )
 
 
 def _recoded(name: str, item: Entry, tree: "DataTree") -> Entry:

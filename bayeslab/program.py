@@ -136,14 +136,12 @@ class Bound:
         """The program as it was written."""
         return replace(self, transform=None)
 
-    def prior_draw(self, key: Array, source: Plates | None = None, values: Values | None = None) -> dict[str, Any]:
-        """The sample sites of one run, observed sites drawn like all others. source: to hear of its plates.
-
-        values: of sites that are not drawn.
+    def prior_draw(self, key: Array, values: Values | None = None) -> dict[str, Any]:
+        """The sample sites of one run, observed sites drawn like all others. values: of sites that are not drawn.
 
         Raises NotImplementedError where a site has no sampler, as improper priors have none.
         """
-        model = substitute(uncondition(seed(source or self.source, key)), data=values or {})
+        model = substitute(uncondition(seed(self.source, key)), data=values or {})
         run = trace(model).get_trace(**self.inputs)
         return {name: site for name, site in run.items() if is_random(site)}
 

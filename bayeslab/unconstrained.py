@@ -3,12 +3,14 @@
 Supports are looked up at every point, so that they may depend on data and on other sites.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import jax
 import jax.numpy as jnp
 import numpyro
 from jax import Array
+from jax.flatten_util import ravel_pytree
 from numpyro.distributions import ImproperUniform, biject_to, constraints
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
@@ -29,6 +31,16 @@ def constrained(bound: Bound, position: Values) -> Values:
 def position(bound: Bound, values: Values) -> Values:
     """The unconstrained position of the latent sites at values of them."""
     return unconstrain_fn(evaluate, (bound,), {}, values)
+
+
+def unravel(bound: Bound) -> Callable[[Array], Values]:
+    """From flat coordinates to an unconstrained position: sites in the order of their names."""
+    return ravel_pytree({name: jnp.zeros(shape) for name, shape in shapes(bound)})[1]
+
+
+def flat_log_posterior(bound: Bound, flat: Array) -> Array:
+    """`log_posterior` of flat coordinates."""
+    return log_posterior(bound, unravel(bound)(flat))
 
 
 def free(bound: Bound) -> None:

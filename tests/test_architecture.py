@@ -58,8 +58,8 @@ ORDER = (
         "draws",
     ),
     *("analyticity", "branches", "terms", "replacement", "cubature", "families", "elimination", "points"),
-    *("law", "likely", "branching", "undefined", "proof", "order", "sweep"),
-    *("statistics", "labels", "compress", "watch", "collapse", "expectation"),
+    *("law", "likely", "optimum", "branching", "undefined", "proof", "order", "sweep"),
+    *("statistics", "labels", "compress", "watch", "collapse", "expectation", "conflict"),
     *(
         "methods",
         "methods.settings",
@@ -116,6 +116,7 @@ ORDER = (
         "continuation",
         "importance",
         "starting",
+        "improper",
         "fit",
     ),
     *(

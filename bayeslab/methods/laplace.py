@@ -19,7 +19,9 @@ from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import summary_of
+from bayeslab.optimum import tolerance, verdict
 from bayeslab.program import Bound, Values
+from bayeslab.unconstrained import flat_log_posterior
 
 BASES = "sites", "softmax"
 EVALUATIONS = 200
@@ -31,7 +33,9 @@ class MAP:
     """The maximum of p(latent | observed) as a density of the sites as they are written, by L-BFGS.
 
     The mode depends on the parametrisation: that of a precision is not the inverse of that of a variance.
-    The result has one chain with one draw; `tree.attrs["converged"]` says whether the gradient vanished.
+    The result has one chain with one draw; `tree.attrs["converged"]` says whether that is a maximum, be it a kink, and
+    `attrs["why_not_converged"]` why not: the steps were too few, the density jumps, or it does not fall along some
+    direction however far one goes (a flat prior and separable data), so that there is none.
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
     have their most probable values given these.
     num_starts: random starts, run together; the best is the result, group `history` has all.
@@ -82,6 +86,7 @@ class Laplace:
     """A Normal in the unconstrained space: mean at the mode there, precision the negative Hessian at it.
 
     Its mode is that of the unconstrained density, Jacobian included, so it is not where `MAP` is.
+    Raises ValueError where there is no such mode, or where it is a kink, which has no curvature.
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); they are drawn given each draw of
     the others.
     """
@@ -108,12 +113,14 @@ class Laplace:
 
 
 class Climb(NamedTuple):
-    """The state of an ascent. position: flat."""
+    """The state of an ascent. position: flat. best: the highest so far. loss: minus the log density there."""
 
     position: Array
     optimizer: Any
     converged: Array
     key: Array
+    best: Array
+    loss: Array
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,15 @@ class PointSampler:
     def adapt(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
         return _ascend(lambda flat: _log_joint(bound, flat), state)
 
+    def ended(self, state: Climb, bound: Bound, _: Any) -> tuple[Climb, str]:
+        found = verdict(_log_joint, bound, state.best)
+        if found.kink is not None:
+            state = state._replace(best=jnp.asarray(found.kink, state.best.dtype))
+        return state, found.why
+
     def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
-        position = _unravel(bound)(state.position)
-        return state, Draws(unconstrained.constrained(bound, position), {"lp": _log_joint(bound, state.position)})
+        position = unconstrained.unravel(bound)(state.best)
+        return state, Draws(unconstrained.constrained(bound, position), {"lp": _log_joint(bound, state.best)})
 
 
 class Fitted(NamedTuple):
@@ -147,22 +160,34 @@ class LaplaceSampler:
 
     def start(self, key: Array, bound: Bound) -> Fitted:
         climb = _start(key, bound)
-        size = climb.position.size
+        size = climb.best.size
         return Fitted(climb, jnp.zeros((size, size)), jnp.array(False))
 
     def adapt(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
-        climb, draws = _ascend(lambda flat: _log_posterior(bound, flat), state.climb)
+        climb, draws = _ascend(lambda flat: flat_log_posterior(bound, flat), state.climb)
         return state._replace(climb=climb, known=jnp.array(False)), draws
+
+    def ended(self, state: Fitted, bound: Bound, _: Any) -> tuple[Fitted, str]:
+        """Raises ValueError where the posterior has no peak that a Normal could be put around."""
+        found = verdict(flat_log_posterior, bound, state.climb.best)
+        if found.kink is not None:
+            raise ValueError(
+                "the log joint has a kink at its maximum (a hinge or an absolute value), and no curvature there, so it "
+                "has no Laplace approximation; use NUTS(), or smooth it"
+            )
+        if found.lasting:
+            raise ValueError(f"no Laplace approximation: {found.why}")
+        return state, found.why
 
     def advance(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
         state = jax.lax.cond(state.known, lambda s: s, lambda s: _curve(s, bound), state)
         key, now = jax.random.split(state.climb.key)
-        noise = jax.random.normal(now, state.climb.position.shape)
-        flat = state.climb.position + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
+        noise = jax.random.normal(now, state.climb.best.shape)
+        flat = state.climb.best + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
         log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(state.factor)).sum()
         log_q -= 0.5 * noise.size * jnp.log(2 * jnp.pi)
-        samples = unconstrained.constrained(bound, _unravel(bound)(flat))
-        stats = {"lp": _log_posterior(bound, flat), "log_q": log_q}
+        samples = unconstrained.constrained(bound, unconstrained.unravel(bound)(flat))
+        stats = {"lp": flat_log_posterior(bound, flat), "log_q": log_q}
         return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
 
 
@@ -170,29 +195,29 @@ def _curve(state: Fitted, bound: Bound) -> Fitted:
     """The curvature at the mode, after a last step of Newton's."""
 
     def density(flat: Array) -> Array:
-        return _log_posterior(bound, flat)
+        return flat_log_posterior(bound, flat)
 
-    at = state.climb.position
+    at = state.climb.best
     step = jax.scipy.linalg.solve(-jax.hessian(density)(at), jax.grad(density)(at), assume_a="pos")
     better = density(at + step) >= density(at)
-    climb = state.climb._replace(position=jnp.where(better, at + step, at))
-    factor = jnp.linalg.cholesky(-jax.hessian(density)(climb.position))
+    climb = state.climb._replace(best=jnp.where(better, at + step, at))
+    factor = jnp.linalg.cholesky(-jax.hessian(density)(climb.best))
     return Fitted(climb, factor, jnp.array(True))
 
 
 def _start(key: Array, bound: Bound) -> Climb:
     key, now = jax.random.split(key)
     flat, _ = ravel_pytree(unconstrained.start(now, bound))
-    return Climb(flat, optax.lbfgs().init(flat), jnp.array(False), key)
+    return Climb(flat, optax.lbfgs().init(flat), jnp.array(False), key, flat, jnp.array(jnp.inf, flat.dtype))
 
 
 def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
-    """One step of L-BFGS with a line search; none once the gradient is zero to rounding."""
-    optimizer = optax.lbfgs()
+    """One step of L-BFGS with a line search; none once the gradient is zero to rounding, or the density."""
+    optimizer, impossible = optax.lbfgs(), 1e300 if state.position.dtype == jnp.float64 else 1e30
 
     def loss(flat: Array) -> Array:
         value = -density(flat)
-        return jnp.where(jnp.isfinite(value), value, 1e300 if flat.dtype == jnp.float64 else 1e30)
+        return jnp.where(jnp.isfinite(value), value, impossible)
 
     def step(state: Climb) -> tuple[Climb, Array]:
         value, gradient = optax.value_and_grad_from_state(loss)(state.position, state=state.optimizer)
@@ -200,23 +225,17 @@ def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
             gradient, state.optimizer, state.position, value=value, grad=gradient, value_fn=loss
         )
         position = optax.apply_updates(state.position, updates)
-        tolerance = jnp.sqrt(jnp.finfo(value.dtype).eps) * jnp.maximum(1.0, jnp.abs(value))
-        small = jnp.max(jnp.abs(gradient)) <= tolerance
-        return Climb(position, new, small, state.key), -value
+        stops = (jnp.max(jnp.abs(gradient)) <= tolerance(value)) | (value >= impossible)
+        reached = optax.tree_utils.tree_get(new, "value")
+        better = reached < state.loss
+        best, lowest = jnp.where(better, position, state.best), jnp.where(better, reached, state.loss)
+        return Climb(position, new, stops, state.key, best, lowest), -value
 
     new, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)
     return new, Draws({}, {}, {"log_joint": value, "converged": new.converged})
 
 
-def _unravel(bound: Bound) -> Any:
-    return ravel_pytree({name: jnp.zeros(shape) for name, shape in unconstrained.shapes(bound)})[1]
-
-
-def _log_posterior(bound: Bound, flat: Array) -> Array:
-    return unconstrained.log_posterior(bound, _unravel(bound)(flat))
-
-
 def _log_joint(bound: Bound, flat: Array) -> Array:
     """log p(latent, observed) in the space that the sites are written in: without Jacobians."""
-    values: Values = unconstrained.constrained(bound, _unravel(bound)(flat))
+    values: Values = unconstrained.constrained(bound, unconstrained.unravel(bound)(flat))
     return bound.log_joint({name: values[name] for name in bound.latent})

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws
 from bayeslab.elimination import Rule
 from bayeslab.expectation import mean_prior, stored, structured
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
-from bayeslab.program import Bound, Values, blueprint, structure
+from bayeslab.program import Bound, Values, blueprint, feasible, structure
 from bayeslab.sweep import computed, scattered
 from bayeslab.terms import Term, terms, total
 
@@ -43,7 +44,8 @@ def _subsamples(shapes: tuple) -> tuple[Subsample, ...]:
 
     def run(bound: Bound) -> None:
         source = bound.source
-        bound.prior_draw(jax.random.PRNGKey(0), source)
+        model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+        trace(model).get_trace(**bound.inputs)
         found.update(source.asked)
 
     with jax.enable_x64(shapes[0]):

@@ -8,7 +8,7 @@ import jax
 from jax import Array
 
 from bayeslab.collapse import Marginal, marginal, recovered
-from bayeslab.draws import Draws, Sampler, State, conditionals_of, draws_while_adapting, prepared
+from bayeslab.draws import Draws, Sampler, State, conditionals_of, draws_while_adapting, ended, prepared
 from bayeslab.program import Bound, Values
 from bayeslab.proof import Found
 from bayeslab.sweep import computed
@@ -80,6 +80,10 @@ class Recovering:
         left = replace(bound.plain, transform=self.transform)
         inner = prepared(self.inner, left)
         return Both(inner if isinstance(inner, Bound) else left, inner)
+
+    def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept, str] | None:
+        found = ended(self.inner, state.inner, data.inner, samples)
+        return None if found is None else (state._replace(inner=found[0]), found[1])
 
     def start(self, key: Array, data: Both) -> Kept:
         key, now = jax.random.split(key)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.draws import Draws, Sampler, State, conditionals_of, prepared
+from bayeslab.draws import Draws, Sampler, State, conditionals_of, ended, prepared
 from bayeslab.program import Bound
 
 
@@ -52,6 +52,15 @@ class BestOf:
             return {}
         best = np.argmax(state.objective, axis=1)
         return self.inner.moments(jax.tree.map(lambda leaf: leaf[np.arange(len(best)), best], state.inner), bound)
+
+    def ended(self, state: Starts, data: Any, samples: dict[str, Any]) -> tuple[Starts, str] | None:
+        """Of the best start."""
+        best = np.argmax(state.objective)
+        found = ended(self.inner, jax.tree.map(lambda leaf: leaf[best], state.inner), data, samples)
+        if found is None:
+            return None
+        inner = jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[best].set(new), state.inner, found[0])
+        return state._replace(inner=inner), found[1]
 
     def start(self, key: Array, data: Any) -> Starts:
         states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)

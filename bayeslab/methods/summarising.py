@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from bayeslab.compress import Groups, compressible, pays, summarised, why_not
-from bayeslab.draws import Sampler, conditionals_of, prepared
+from bayeslab.draws import Sampler, conditionals_of, ended, prepared
 from bayeslab.elimination import Rule
 from bayeslab.program import Bound, structure
 from bayeslab.proof import Found, find_all, rules_of
@@ -61,6 +61,9 @@ class Summarising:
 
     def prepare(self, bound: Bound) -> Any:
         return prepared(self.inner, summarised(*self.summary, bound))
+
+    def ended(self, state: Any, data: Any, samples: dict[str, Any]) -> Any:
+        return ended(self.inner, state, data, samples)
 
     @property
     def start(self) -> Callable[..., Any]:

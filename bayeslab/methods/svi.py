@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.infer
 import optax
 import optax.contrib
 from jax import Array
+from jax.flatten_util import ravel_pytree
 from numpyro.distributions import Delta
 from numpyro.handlers import seed, substitute
 from numpyro.infer import Trace_ELBO, autoguide
@@ -23,6 +25,7 @@ from bayeslab.draws import Draws, Sampler
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.summarising import summary_of
+from bayeslab.optimum import JUMPS, jumps
 from bayeslab.program import Bound, Values, blueprint, evaluate, unwrapped
 
 STEPS = 5000
@@ -160,6 +163,15 @@ class GuideSampler:
         samples, log_p = engine.evaluate(bound, {name: sites[name]["value"] for name in bound.latent})
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
+    def ended(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[GuideState, str] | None:
+        """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see."""
+        if not isinstance(self.guide, Automatic):
+            return None
+        number = min(LOOKED_AT, len(samples[bound.latent[0]]))
+        some = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
+        flat = [ravel_pytree(unconstrained.position(bound, values))[0] for values in some]
+        return (state, JUMPS) if jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
+
     @property
     def _plateau(self) -> optax.GradientTransformationExtraArgs:
         return optax.contrib.reduce_on_plateau(
@@ -183,6 +195,8 @@ class GuideSampler:
         return kept, -value
 
 
+LOOKED_AT = 3
+"""Draws between which the log joint is looked at."""
 _FACTOR = 0.2
 _PATIENCE = 4
 _SMALLEST = 1.01 * _FACTOR**4
