@@ -14,7 +14,7 @@ class Draws(NamedTuple):
 
     stats: scalars by the names that ArviZ knows. `lp` is the log joint density of the draw; approximations add
     `log_q`, their own log density in the same space. `excess` is looked at and not kept: by how many nats an exact draw
-    violates the identity of log joint, posterior and evidence, rounding apart.
+    violates the identity of log joint, posterior and evidence, rounding apart; so is `carried`, a log likelihood.
     history: of one step of an optimiser, for example its `elbo`: scalars, or one for every start.
     """
 
@@ -33,6 +33,7 @@ class Sampler(Protocol):
     `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
     `ended(state, bound, samples)`: in Python, the state in which an optimiser ended, perhaps nearer to the maximum, and
     why that is none, nothing if it is; None where it cannot tell. samples: of the draws that were made from it.
+    `watched(bound, draws)`: raises where draws are not of the posterior, for samplers that rest on no conditional.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """

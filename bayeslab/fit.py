@@ -162,6 +162,8 @@ def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
     """Raises FalseConditional where what the draws rest on does not hold at them."""
     if "excess" in run.draws.stats:
         require_identity(run.draws.stats.pop("excess"))
+    if hasattr(sampler, "watched"):
+        sampler.watched(bound, run.draws)
     watch(bound, partial(conditionals_of, sampler), run.draws.samples, run.data)
 
 

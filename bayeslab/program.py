@@ -1,6 +1,7 @@
 """Programs: plain NumPyro functions, and what binding one to data yields."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -199,11 +200,16 @@ def evaluate(bound: Bound) -> Any:
     return bound.program()
 
 
-def precision(dtype: Any = jnp.float64) -> Any:
-    """The scope in which a public verb, and every thread it starts, computes."""
+@contextmanager
+def precision(dtype: Any = jnp.float64) -> Iterator[None]:
+    """The scope in which a public verb, and every thread it starts, computes.
+
+    Products of matrices in single precision have all of its digits: on a GPU they would have three by default.
+    """
     if np.dtype(dtype) not in (np.float64, np.float32):
         raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
-    return jax.enable_x64(np.dtype(dtype) == np.float64)
+    with jax.enable_x64(np.dtype(dtype) == np.float64), jax.default_matmul_precision("highest"):
+        yield
 
 
 def structure(bound: Any) -> tuple:

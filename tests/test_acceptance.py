@@ -14,13 +14,19 @@ import pytest
 from scipy.special import log_ndtr, ndtri_exp, xlogy
 from scipy.stats import norm
 
+import bayeslab as bl
+from bayeslab import datasets
 from bayeslab.membership.alleles import Shape, packed
 from bayeslab.membership.cut import HELD, Cut
+from bayeslab.membership.found import membership
 from bayeslab.membership.summed import proposed as proposed_ancestry
 from bayeslab.membership.summed import reference
 from bayeslab.membership.summed_loci import loci_reference
 from bayeslab.membership.summed_loci import proposed as proposed_frequencies
+from bayeslab.membership.watched import require_likelihood, require_no_falls
+from bayeslab.models import structure_admixture
 from bayeslab.program import precision
+from bayeslab.watch import FalseConditional
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(4)
@@ -156,3 +162,32 @@ def test_ancestry_given_frequencies(alpha: float) -> None:
             taken = np.asarray(move.possible) & (np.log(RNG.random(INDIVIDUALS)) < np.asarray(move.ratio))
             q = np.where(taken[:, None], new, q)
     assert compared > 2 * INDIVIDUALS
+
+
+def test_falls_for_one_draw_are_refused() -> None:
+    """Those of a log likelihood with 400 dimensions, about 20 nats wide: 5 deviations are usual, 500 nats are not."""
+    rng = np.random.default_rng(0)
+    found = -rng.gamma(400.0, size=(2, 600))
+    require_no_falls(found)
+    require_no_falls(found - np.linspace(3000, 0, 600))  # warm-up that was too short is no false draw
+    found[1, 450] -= 500
+    with pytest.raises(FalseConditional, match=r"draw 450 of chain 1 lies \d+ nats below those before and after it"):
+        require_no_falls(found)
+
+
+def test_the_likelihood_of_draws_is_computed_again() -> None:
+    """A frequency that is not the one that was accepted is seen."""
+    data = datasets.genotypes(datasets.simulated_genotypes(40, 60, 2, seed=1)["y"]) | {"num_populations": 2}
+    with precision():
+        bound = bl.bind(structure_admixture.model, data)
+        found = membership(bound)
+        rng = np.random.default_rng(0)
+        weights, components = rng.dirichlet([1, 1], (1, 5, 40)), rng.dirichlet([1, 1], (1, 5, 2, 60))
+        y = np.asarray(bound.observed[found.observed]).astype(int)
+        p = np.einsum("csik,cskla->csila", weights, components)
+        right = np.log(np.take_along_axis(p, y[None, None], -1)).sum((2, 3, 4))
+        samples = {"ancestry": weights, "frequencies": components}
+        require_likelihood(found, bound, samples, right)
+        samples["frequencies"] = components + 0.01 * np.array([1, -1])
+        with pytest.raises(FalseConditional, match="that was carried along differs from that of a draw by"):
+            require_likelihood(found, bound, samples, right)

@@ -91,7 +91,7 @@ ORDER = (
         "membership.exchange",
         "membership.summed_sweep",
     ),
-    *("membership.parts", "membership.closest"),
+    *("membership.parts", "membership.closest", "membership.watched"),
     *(
         "methods.stated",
         "methods.exact",

@@ -23,6 +23,7 @@ from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
 from bayeslab.membership.summed_sweep import ANCHOR, Due, Summed, first_summed, jumped, summed_sweep
 from bayeslab.membership.tokens import Tokens
+from bayeslab.membership.watched import require_likelihood, require_no_falls
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
 from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
@@ -162,7 +163,7 @@ class MembershipGibbs:
                 due |= (self._priors(keys[4], state, data).weights < 1).any()
             state = jax.lax.cond(due, partial(self._jumped, keys, data), lambda state: state, state)
             state, stats = self._without_origins(keys[3], state, data)
-            log_likelihood = state.about.log_likelihood  # type: ignore[union-attr]
+            log_likelihood = stats["carried"] = state.about.log_likelihood  # type: ignore[union-attr]
             given = tuple((one, one**2) for one in (state.weights, state.components))
         else:
             state, stats = self._without_origins(keys[3], state, data)
@@ -180,6 +181,13 @@ class MembershipGibbs:
             state = state._replace(sums=jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given))
             del samples[found.components]
         return state, Draws(samples, stats)
+
+    def watched(self, bound: Bound, draws: Draws) -> None:
+        """Raises FalseConditional where the likelihood of draws is not what sweeps say, or falls for one of them."""
+        if (carried := draws.stats.pop("carried", None)) is not None:
+            require_no_falls(np.asarray(carried, float))
+            if self.keeps:
+                require_likelihood(self.found, bound, draws.samples, np.asarray(carried, float))
 
     def _without_origins(self, key: Array, state: Sweep, data: Counted) -> tuple[Sweep, dict[str, Array]]:
         """Weights, and components where they can be, and what was accepted."""
