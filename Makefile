@@ -39,8 +39,9 @@ lint: .venv/.ready
 types: .venv/.ready
 	.venv/bin/mypy
 
+# A tenth of the time of tests goes into optimising programs that run once; `make slow` runs them as users do.
 tests: .venv/.ready
-	.venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
+	XLA_FLAGS=--xla_backend_optimization_level=0 .venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
 
 notebooks: .venv/.ready
 	@rm -rf build/notebooks

@@ -42,7 +42,8 @@ def model(
 
     lengths: (sequence,), of sequences that end before num_steps; from there on their y is missing. None: all are whole.
     stickiness: prior moves from each state to itself, beyond concentration.
-    The defaults suit standardised data: a state has a third to all of their spread.
+    The defaults suit standardised data: a state has a third to all of their spread; `datasets.scaled_prior(y)` is for
+    others.
     """
     initial = dist.Dirichlet(jnp.full(num_states, concentration))
     initial = numpyro.sample("initial", initial, infer={"event_dims": ["state"]})

@@ -35,7 +35,8 @@ def model(
     """Draw weights (component,), tau (component,), mu (component,), labels z (row,) and y (row,).
 
     The prior of each mu counts as much as kappa0 rows, that of the weights as concentration rows a
-    component. The defaults suit standardised data: a component has a third to all of their spread.
+    component. The defaults suit standardised data: a component has a third to all of their spread;
+    `datasets.scaled_prior(y)` is for others.
     """
     dirichlet = dist.Dirichlet(jnp.full(num_components, concentration))
     weights = numpyro.sample("weights", dirichlet, infer={"event_dims": ["component"]})

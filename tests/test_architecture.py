@@ -136,7 +136,14 @@ ORDER = (
     *("alignment", "modes", "peaks", "comparison", "joint_distribution", "diagnosis", "topics", "ancestry"),
     *("plots", "plots_states", "plots_topics", "plots_structure", "plots_processes", "plots_calibration", "card"),
     "datasets.arguments",
-    *("datasets.documents", "datasets.genotypes", "datasets.motifs", "datasets.regression", "datasets.sequences"),
+    *(
+        "datasets.documents",
+        "datasets.genotypes",
+        "datasets.motifs",
+        "datasets.regression",
+        "datasets.scales",
+        "datasets.sequences",
+    ),
     *(
         "datasets.genotype_form",
         "datasets.plink",

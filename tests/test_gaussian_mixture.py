@@ -13,7 +13,9 @@ from scipy import special, stats
 from xarray import Dataset, DataTree
 
 import bayeslab as bl
+from bayeslab.datasets import scaled_prior
 from bayeslab.models import gaussian_mixture, multivariate_gaussian_mixture
+from bayeslab.program import precision
 
 Array = np.ndarray[Any, Any]
 METHOD = bl.Gibbs(num_samples=2000, num_chains=2)
@@ -180,3 +182,23 @@ def test_one_component_and_one_row_are_normal_gamma() -> None:
 def test_impossible_priors_are_refused(wrong: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         bl.bind(gaussian_mixture.model, gaussian_mixture.example() | wrong)
+
+
+def test_a_scaled_prior_is_the_default_of_standardised_data() -> None:
+    """Log joints of y in its units and of standardised y differ by one number, wherever the sites are."""
+    y = 1e8 + 5 * np.append(three_groups(), np.nan)
+    place, scale = np.nanmean(y), np.nanstd(y)
+    size = {"num_rows": len(y), "num_components": 2}
+    with precision():
+        raw = bl.bind(gaussian_mixture.model, {"y": y} | size | scaled_prior(y))
+        standard = bl.bind(gaussian_mixture.model, {"y": (y - place) / scale} | size)
+        rng, gaps = np.random.default_rng(0), []
+        for _ in range(5):
+            weights, tau = rng.dirichlet([1, 1]), rng.gamma(2.0, 2.0, 2)
+            z, mu = {"z": rng.integers(2, size=len(y)), "weights": weights}, rng.normal(size=2)
+            mine = raw.log_joint(z | {"mu": place + scale * mu, "tau": tau / scale**2})
+            gaps.append(float(mine - standard.log_joint(z | {"mu": mu, "tau": tau})))
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-5)
+    for wrong in ([1.0], [2.0, 2.0], [np.inf, 1.0], []):
+        with pytest.raises(ValueError, match="different finite numbers; expected two at least"):
+            scaled_prior(wrong)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bayeslab as bl
+from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import (
     LECTURES,
     gaussian_mixture,
@@ -71,3 +72,26 @@ def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
         wide = {s: v.astype(np.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v for s, v in draws.items()}
         truth = jax.lax.map(bound.log_joint, wide)
     assert far(tree["sample_stats"]["lp"].values[0], np.asarray(truth)).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("method", [bl.MeanField, pytest.param(bl.MAP, marks=pytest.mark.slow)])
+def test_counts_of_origins_lose_little(method: Any) -> None:
+    """Bounds and maxima of counts, in single precision, and of the program as it is written, in double precision."""
+    y = simulated_genotypes(30, 60, 2, seed=1, fst=0.05)["y"]
+    data = genotypes(y) | {"num_populations": 2, "alpha": 2.0, "concentration": 2.0}
+    found = [
+        bl.fit(0, structure_admixture.model, data, method(counts=counts, num_starts=3), progress=False)["sample_stats"]
+        for counts in (True, False)
+    ]
+    name = "lp" if method is bl.MAP else "evidence_bound"
+    counted, written = (float(stats[name].mean()) for stats in found)
+    assert counted != written
+    assert far(counted, written) < 1e-6
+
+
+def test_products_keep_their_digits_on_any_device() -> None:
+    """What is compiled asks for them; three digits of ten are a GPU's default."""
+    for dtype in (np.float32, np.float64):
+        with precision(dtype):
+            code = jax.jit(jnp.matmul).lower(jnp.ones((4, 4), jnp.float32), jnp.ones((4, 4), jnp.float32)).as_text()
+        assert "HIGHEST" in code

@@ -7,6 +7,7 @@ from .genotypes import genotypes, simulated_genotypes
 from .motifs import motif_data, rox1_sites
 from .plink import read_plink
 from .regression import new_rows, original_scale, regression_data
+from .scales import scaled_prior
 from .sequences import dishonest_casino, sequences
 from .series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
 from .state_space import nile, simulated_track
@@ -40,6 +41,7 @@ __all__ = [
     "read_vcf",
     "regression_data",
     "rox1_sites",
+    "scaled_prior",
     "sequences",
     "simulated_documents",
     "simulated_genotypes",
