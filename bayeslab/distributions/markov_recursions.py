@@ -95,31 +95,33 @@ def _bits(dtype: Any) -> tuple[Any, int, int]:
 
 
 def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Scaled, Scaled, Array]:
-    """a and a f of the module's formulas (*batch, T, K), both over one number a step, and the log of the evidence
-    (*batch,)."""
+    """a and a f of the module's formulas (*batch, T, K), both over one number a step, that by which the second has a
+    largest exponent of zero, and the log of the evidence (*batch,)."""
 
     def step(carry: tuple[Scaled, Array], matrix: Array, given: Scaled) -> tuple[Any, Any]:
         filtered, exponent = carry
-        predicted = moved(jnp.matrix_transpose(matrix), filtered)
-        filtered, top = lifted(predicted.times(given))
+        predicted, top = _moved(jnp.matrix_transpose(matrix), filtered)
+        filtered = predicted.times(given)
         return (filtered, exponent + top), (predicted, filtered)
 
     given = exponential(jnp.moveaxis(evidence, -2, 0))
     predicted = scaled(jnp.broadcast_to(initial, evidence.shape[:-2] + initial.shape[-1:]))
-    filtered, top = lifted(predicted.times(given.at(0)))
-    (last, exponent), (a, f) = _scan(step, (filtered, top), transition, moving, given.at(np.s_[1:]))
-    return _joined(predicted, a), _joined(filtered, f), last.total().log() + exponent * math.log(2)
+    filtered = predicted.times(given.at(0))
+    start = filtered, jnp.zeros(filtered.exponent.shape[:-1], filtered.exponent.dtype)
+    (last, exponent), (a, f) = _scan(step, start, transition, moving, given.at(np.s_[1:]))
+    f = _joined(filtered, f)
+    return _joined(predicted, a), f.shifted(-_common(f)[..., None]), last.total().log() + exponent * math.log(2)
 
 
 def backward(transition: Array, evidence: Array, moving: Moving) -> Scaled:
     """b of the module's formulas (*batch, T, K), over one number a step."""
 
     def step(after: Scaled, matrix: Array, given: Scaled) -> tuple[Scaled, Scaled]:
-        here, _ = lifted(moved(matrix, after).times(given))
+        here = _moved(matrix, after)[0].times(given)
         return here, here
 
     given = exponential(jnp.moveaxis(evidence, -2, 0))
-    last, _ = lifted(given.at(-1))
+    last = given.at(-1)
     _, found = _scan(step, last, transition, moving, given.at(np.s_[:-1]), reverse=True)
     return Scaled(*(jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, -2) for x, y in zip(found, last, strict=True)))
 
@@ -131,26 +133,33 @@ def weighed(matrix: Array, message: Scaled) -> Array:
 
 def moved(matrix: Array, message: Scaled) -> Scaled:
     """sum_j matrix[i, j] message[j]."""
-    total, top = _weighed(matrix, message, True)
-    return scaled(total).shifted(top)
+    found, top = _moved(matrix, message)
+    return found.shifted(top[..., None])
+
+
+def _moved(matrix: Array, message: Scaled) -> tuple[Scaled, Array]:
+    """The same over 2^e, and e, the largest exponent of the message."""
+    total, over = _weighed(matrix, message, True)
+    return scaled(total).shifted(over), _common(message)
 
 
 def _weighed(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
-    """matrix[i, j] message[j] over 2^exponents of the rows, added up if asked; and these exponents."""
+    """matrix[i, j] message[j] over 2^exponents of the rows and 2^e, e the largest exponent of the message, added up if
+    asked; and these exponents."""
     digits, exponent = message
+    common = _common(message)
+    exponent -= common[..., None]
 
-    def near(top: Array) -> tuple[Array, Array]:
-        row = digits * power_of_two(exponent - top[..., None], top.dtype)
-        found = matrix * row[..., None, :]
-        return found.sum(-1) if summed else found, jnp.broadcast_to(top[..., None], found.shape[:-1])
+    def near() -> tuple[Array, Array]:
+        found = matrix * (digits * power_of_two(exponent, exponent.dtype))[..., None, :]
+        return found.sum(-1) if summed else found, jnp.zeros(found.shape[:-1], exponent.dtype)
 
     def far() -> tuple[Array, Array]:
         top = finite(jnp.where(matrix > 0, exponent[..., None, :], -jnp.inf).max(-1))
         found = matrix * digits[..., None, :] * power_of_two(exponent[..., None, :] - top[..., None], top.dtype)
         return found.sum(-1) if summed else found, top
 
-    common = finite(exponent.max(-1))
-    plain, top = near(common)
+    plain, top = near()
     total = plain if summed else plain.sum(-1)
     info = jnp.finfo(matrix.dtype)
     return lax.cond((total < 2.0 ** (0.9 * info.minexp)).any(), far, lambda: (plain, top))
@@ -162,6 +171,11 @@ def lifted(x: Scaled) -> tuple[Scaled, Array]:
     exponent = digits.exponent + x.exponent
     top = finite(exponent.max(-1))
     return Scaled(digits.digits, exponent - top[..., None]), top
+
+
+def _common(message: Scaled) -> Array:
+    """The largest exponent."""
+    return finite(message.exponent.max(-1))
 
 
 def finite(exponent: Array) -> Array:
