@@ -74,7 +74,8 @@ def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
     assert far(tree["sample_stats"]["lp"].values[0], np.asarray(truth)).max() < TOLERANCE
 
 
-@pytest.mark.parametrize("method", [bl.MeanField, pytest.param(bl.MAP, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [bl.MeanField, bl.MAP])
 def test_counts_of_origins_lose_little(method: Any) -> None:
     """Bounds and maxima of counts, in single precision, and of the program as it is written, in double precision."""
     y = simulated_genotypes(30, 60, 2, seed=1, fst=0.05)["y"]

@@ -52,7 +52,7 @@ def test_a_report_and_tables_are_written(whole: Path, file: Path) -> None:
     assert {figure.name for figure in (whole / "figures").iterdir()} >= {"ancestry.png", "choice.png", "trace_2.png"}
 
 
-@pytest.mark.parametrize("stop", [0, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 2)), 3])
+@pytest.mark.parametrize("stop", [0, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 2, 3))])
 def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed at a write, before or after the file has its name, and started again until it is through."""
     folder, number = file.parent / f"stopped {stop}", 0
