@@ -3,7 +3,7 @@
 M. Evans and H. Moshonov (2006), Checking for prior-data conflict.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -46,7 +46,8 @@ def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
         for name, prior in terms(bound).priors.items()
         if name in draws and not prior.depends and not prior.discrete and prior.kind.__name__ in FAMILIES
     ]
-    found = [_least(prior.name, fn, draws[prior.name]) for prior, fn in zip(looked, _drawn(looked, bound), strict=True)]
+    drawn = evaluated([_prior(prior) for prior in looked], bound)
+    found = [_least(prior.name, fn, draws[prior.name]) for prior, fn in zip(looked, drawn, strict=True)]
     least, name, value = min(found, default=(0.0, "", 0.0))
     if least >= np.log(IMPROBABLE):
         return ""
@@ -71,10 +72,6 @@ def _least(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[f
     place = np.unravel_index(np.argmin(tail), tail.shape)
     label = f"{name}[{', '.join(map(str, place))}]" if place else name
     return float(tail[place]), label, float(mean[place])
-
-
-def _drawn(priors: Sequence[Prior], bound: Bound) -> list[Distribution]:
-    return evaluated([_prior(prior) for prior in priors], bound)
 
 
 @lru_cache(maxsize=256)

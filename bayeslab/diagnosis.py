@@ -159,22 +159,23 @@ def efficiency(tree: DataTree) -> float:
     k-hat says whether the weights have a finite variance, and not how large it is: they are bounded where the
     approximation is wider than the posterior, however much.
     """
-    from xarray import Dataset
-
-    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
-    if "log_q" not in stats or "lp" not in stats or stats["lp"].size < MIN_ESS_PER_CHAIN:
+    ratios = _log_ratios(tree)
+    if ratios is None or ratios.size < MIN_ESS_PER_CHAIN:
         return np.nan
-    ratios = (stats["lp"] - stats["log_q"]).values
     weights = np.exp(ratios - np.max(ratios))
     return float(np.mean(weights) ** 2 / np.mean(weights**2))
 
 
 def ratios_differ(tree: DataTree) -> bool:
     """Whether log p - log q differs between draws by so much that its tail weighs anything."""
-    from xarray import Dataset
+    ratios = _log_ratios(tree)
+    return ratios is None or float(ratios.std()) > MIN_SPREAD
 
-    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
-    return "log_q" not in stats or "lp" not in stats or float((stats["lp"] - stats["log_q"]).std()) > MIN_SPREAD
+
+def _log_ratios(tree: DataTree) -> np.ndarray[Any, Any] | None:
+    """log p - log q at the draws of an approximation, None without them."""
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+    return (stats["lp"] - stats["log_q"]).values if "lp" in stats and "log_q" in stats else None
 
 
 def _energy(stats: Any) -> Iterator[str]:

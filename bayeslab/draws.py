@@ -31,8 +31,9 @@ class Sampler(Protocol):
     chains follow each other. `moments(state, bound)`: means and standard deviations (chain, *site) of sites that draws
     do not have. `conditionals(bound)`: the rules that draws rest on, which `bayeslab.watch` asks again at them.
     `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
-    `ended(state, bound, samples)`: in Python, the state in which an optimiser ended, perhaps nearer to the maximum, and
-    why that is none, nothing if it is; None where it cannot tell. samples: of the draws that were made from it.
+    `ended(state, bound, samples)`: in Python, None where an optimiser cannot tell; else the state of a maximum beside
+    where it ended, None if it ended there, and why there is no maximum, nothing if there is. samples: of the draws that
+    were made.
     `watched(bound, draws)`: raises where draws are not of the posterior, for samplers that rest on no conditional.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
@@ -90,7 +91,7 @@ def conditionals_of(sampler: Sampler, bound: Bound) -> tuple[Any, ...]:
     return sampler.conditionals(bound) if hasattr(sampler, "conditionals") else ()
 
 
-def ended(sampler: Sampler, state: State, data: Any, samples: dict[str, Any]) -> tuple[State, str] | None:
+def ended(sampler: Sampler, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
     """What a sampler says of the state that it ended in, None if it says nothing."""
     return sampler.ended(state, data, samples) if hasattr(sampler, "ended") else None
 

@@ -152,7 +152,7 @@ def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run:
     if (found := ended(sampler, state, run.data, samples)) is None:
         return run, {}
     moved, why = found
-    if moved is not state:
+    if moved is not None:
         again = drive(key, method, sampler, bound, previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], moved))
         run = run._replace(draws=again.draws, state=again.state)
     return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})

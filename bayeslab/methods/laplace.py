@@ -135,11 +135,11 @@ class PointSampler:
     def adapt(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
         return _ascend(lambda flat: _log_joint(bound, flat), state)
 
-    def ended(self, state: Climb, bound: Bound, _: Any) -> tuple[Climb, str]:
+    def ended(self, state: Climb, bound: Bound, _: Any) -> tuple[Climb | None, str]:
         found = verdict(_log_joint, bound, state.best)
-        if found.kink is not None:
-            state = state._replace(best=jnp.asarray(found.kink, state.best.dtype))
-        return state, found.why
+        if found.kink is None:
+            return None, found.why
+        return state._replace(best=jnp.asarray(found.kink, state.best.dtype), converged=jnp.array(True)), found.why
 
     def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
         position = unconstrained.unravel(bound)(state.best)
@@ -167,7 +167,7 @@ class LaplaceSampler:
         climb, draws = _ascend(lambda flat: flat_log_posterior(bound, flat), state.climb)
         return state._replace(climb=climb, known=jnp.array(False)), draws
 
-    def ended(self, state: Fitted, bound: Bound, _: Any) -> tuple[Fitted, str]:
+    def ended(self, state: Fitted, bound: Bound, _: Any) -> tuple[None, str]:
         """Raises ValueError where the posterior has no peak that a Normal could be put around."""
         found = verdict(flat_log_posterior, bound, state.climb.best)
         if found.kink is not None:
@@ -177,7 +177,7 @@ class LaplaceSampler:
             )
         if found.lasting:
             raise ValueError(f"no Laplace approximation: {found.why}")
-        return state, found.why
+        return None, found.why
 
     def advance(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
         state = jax.lax.cond(state.known, lambda s: s, lambda s: _curve(s, bound), state)

@@ -81,9 +81,9 @@ class Recovering:
         inner = prepared(self.inner, left)
         return Both(inner if isinstance(inner, Bound) else left, inner)
 
-    def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept, str] | None:
+    def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept | None, str] | None:
         found = ended(self.inner, state.inner, data.inner, samples)
-        return None if found is None else (state._replace(inner=found[0]), found[1])
+        return found if found is None or found[0] is None else (state._replace(inner=found[0]), found[1])
 
     def start(self, key: Array, data: Both) -> Kept:
         key, now = jax.random.split(key)

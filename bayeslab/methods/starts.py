@@ -53,14 +53,14 @@ class BestOf:
         best = np.argmax(state.objective, axis=1)
         return self.inner.moments(jax.tree.map(lambda leaf: leaf[np.arange(len(best)), best], state.inner), bound)
 
-    def ended(self, state: Starts, data: Any, samples: dict[str, Any]) -> tuple[Starts, str] | None:
+    def ended(self, state: Starts, data: Any, samples: dict[str, Any]) -> tuple[Starts | None, str] | None:
         """Of the best start."""
         best = np.argmax(state.objective)
         found = ended(self.inner, jax.tree.map(lambda leaf: leaf[best], state.inner), data, samples)
-        if found is None:
-            return None
+        if found is None or found[0] is None:
+            return found
         inner = jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[best].set(new), state.inner, found[0])
-        return state._replace(inner=inner), found[1]
+        return state._replace(inner=inner, converged=jnp.array(True)), found[1]
 
     def start(self, key: Array, data: Any) -> Starts:
         states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)

@@ -163,14 +163,14 @@ class GuideSampler:
         samples, log_p = engine.evaluate(bound, {name: sites[name]["value"] for name in bound.latent})
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
-    def ended(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[GuideState, str] | None:
+    def ended(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[None, str] | None:
         """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see."""
         if not isinstance(self.guide, Automatic):
             return None
         number = min(LOOKED_AT, len(samples[bound.latent[0]]))
         some = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
         flat = [ravel_pytree(unconstrained.position(bound, values))[0] for values in some]
-        return (state, JUMPS) if jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
+        return (None, JUMPS) if jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
 
     @property
     def _plateau(self) -> optax.GradientTransformationExtraArgs:
