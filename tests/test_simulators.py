@@ -264,6 +264,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
             "path": folder / "panel.str", "ploidy": 2, "missing": -9, "num_loci": Y.shape[1], "extra_columns": 0,
             "marker_names": True, **flags},
         datasets.read_vcf: {"path": write_vcf(folder, ".vcf"), "passed_only": False},
+        datasets.scaled_prior: {"y": [1.0, 2.0, np.nan]},
         datasets.regression_data: {"frame": frame, "target": "yield", "intercept": True, "standardise": True},
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
     }  # fmt: skip
