@@ -17,6 +17,7 @@ from bayeslab.fit import fit
 from bayeslab.held_out import choose, held_out
 from bayeslab.hidden_states import filtered_states, forecast, most_probable_path, smoothed_states
 from bayeslab.joint_distribution import joint_distribution_test
+from bayeslab.membership import methods as mixed_membership
 from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
@@ -73,6 +74,7 @@ __all__ = [
     "match_populations",
     "match_topics",
     "mean_field_normal",
+    "mixed_membership",
     "modes",
     "most_probable_path",
     "normalising_flow",

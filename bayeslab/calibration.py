@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.draws import Method
 from bayeslab.entries import posterior_of, read
 from bayeslab.flow import flow
 from bayeslab.generative import require_joint_draws
+from bayeslab.plan import plan
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.progress import bar
 from bayeslab.replication import again, replicated
@@ -88,7 +90,7 @@ def sbc(
             truths = _spread(given, bound, num_simulations)
             simulated = {name: again(name) for name in simulated}
             bound = replicated(model, data, bound)
-        sampler = method.plan(bound)
+        method, sampler = plan(Analysis(bound), method)
         densities = _densities(bound, further)
 
         def pit(key: Array, truth: Values, bound: Bound) -> Values:

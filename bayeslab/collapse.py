@@ -5,7 +5,7 @@ factor, the local evidence, takes their place. The result is a program: it binds
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,12 +14,11 @@ import jax
 from jax import Array
 from numpyro.handlers import block
 
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind, nearest, parameters, signature
 from bayeslab.compress import Statistics, pieces
 from bayeslab.elimination import Rule, conditional, mode, stages, without
-from bayeslab.order import order
 from bayeslab.program import Bound, Program, Values
-from bayeslab.proof import Found, find_all
 from bayeslab.replacement import run_with
 from bayeslab.sweep import completed
 from bayeslab.terms import Term, terms
@@ -91,10 +90,10 @@ def eliminated(bound: Bound) -> tuple[Rule, ...]:
     return bound.transform.rules if isinstance(bound.transform, Marginal) else ()
 
 
-def marginal(bound: Bound, sites: Sequence[str], found: Mapping[str, Found] | None = None) -> Bound:
+def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = None) -> Bound:
     """The same with some of its latent sites integrated out, besides those that are already.
 
-    found: the rules of all sites of the plain program, where they are known already.
+    analysis: of the plain program, where there is one already.
 
     Raises ValueError for a site that is not latent, and with the reasons where the sites cannot be eliminated.
     """
@@ -106,7 +105,7 @@ def marginal(bound: Bound, sites: Sequence[str], found: Mapping[str, Found] | No
         return bound
     names = (*before, *sites)
     try:
-        rules = order(plain, names, find_all(plain, names) if found is None else [found[name] for name in names])
+        rules = (Analysis(plain) if analysis is None else analysis).order(names)
     except ValueError as reasons:
         raise ValueError(f"{_listed(names)} cannot be integrated out: {reasons}") from None
     return replace(plain, transform=Marginal(rules, None if bound.transform is None else bound.transform.statistics))

@@ -225,7 +225,8 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
     from dataclasses import fields, replace
 
     import bayeslab as bl
-    from bayeslab.plan import planned
+    from bayeslab.analysis import Analysis
+    from bayeslab.plan import default_method
     from bayeslab.program import precision
 
     settings = {"num_samples": arguments.draws, "num_warmup": arguments.warmup, "num_chains": arguments.chains}
@@ -241,7 +242,7 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
     method: Any
     if arguments.method is None:
         with precision():
-            method = planned(bl.bind(model, data))
+            method = default_method(Analysis(bl.bind(model, data)))
     else:
         method = known[arguments.method]()
     for name in given.keys() - {field.name for field in fields(method)}:

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from bayeslab.draws import Method, Sampler, State, draws_while_adapting, prepared
+from bayeslab.draws import Method, Sampler, State
 from bayeslab.program import Bound
 from bayeslab.tree import same_data
 
@@ -41,7 +40,7 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
     if not same_data(tree, bound):
         raise ValueError("previous is of other data or settings, so it cannot be continued on these")
     key = jax.ShapeDtypeStruct((2,), np.uint32)
-    data = jax.eval_shape(partial(prepared, sampler), bound)
+    data = jax.eval_shape(sampler.prepare, bound)
     shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, data))
     saved = tree["sampler_state"].to_dataset()
     leaves = [saved[name].values for name in sorted(map(str, saved.data_vars))]
@@ -55,7 +54,7 @@ def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTre
     """The new result after the earlier one: draws of a chain follow each other, an optimiser's steps do."""
     import xarray
 
-    names = ["posterior", "sample_stats"] if draws_while_adapting(sampler) else ["history"]
+    names = ["posterior", "sample_stats"] if sampler.warmup_draws else ["history"]
     for name in names:
         if name in tree.children:
             dim = "step" if name == "history" else "draw"

@@ -1,10 +1,13 @@
 """What passes between methods and the rest: a method plans, a sampler draws."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from jax import Array
 
-from bayeslab.program import Bound
+from bayeslab.analysis import Analysis
+from bayeslab.compress import Groups
+from bayeslab.program import Bound, Values
 
 State = Any
 
@@ -23,39 +26,146 @@ class Draws(NamedTuple):
     history: dict[str, Array] = {}
 
 
-class Sampler(Protocol):
-    """One chain, as pure functions of a Bound.
+class Sampler:
+    """One chain, as pure functions of a Bound. All members have defaults but `start`, `advance` and, for optimisers,
+    `adapt`.
 
-    A sampler may also have `prepare(bound)`: what all chains share, computed once a fit. The other functions are then
-    given its result in place of the Bound. `compiler_options`: for a CPU. `spreads`: a chain runs on many devices, so
-    chains follow each other. `moments(state, bound)`: means and standard deviations (chain, *site) of sites that draws
-    do not have. `conditionals(bound)`: the rules that draws rest on, which `bayeslab.watch` asks again at them.
-    `started(key, bound, values)`: a state at values of probabilities, of the sites `needed`.
-    `ended(state, bound, samples)`: in Python, None where an optimiser cannot tell; else the state of a maximum beside
-    where it ended, None if it ended there, and why there is no maximum, nothing if there is. samples: of the draws that
-    were made.
-    `watched(bound, draws)`: raises where draws are not of the posterior, for samplers that rest on no conditional.
     Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
     of draws. States hold arrays only; random keys are raw.
     """
 
-    def __hash__(self) -> int: ...
+    @property
+    def warmup_draws(self) -> bool:
+        """Whether a step of warm-up is a draw, as in a Markov chain, and not a step of an optimiser that draws follow.
+        `adapt` is then `advance`, and is compiled once."""
+        return False
 
-    def start(self, key: Array, bound: Any) -> State:
+    @property
+    def independent(self) -> bool:
+        """Whether draws do not depend on each other: they are made by `batch`, and the state counts them, `made`."""
+        return False
+
+    @property
+    def prepares(self) -> bool:
+        """Whether `prepare` computes something."""
+        return False
+
+    @property
+    def num_devices(self) -> int:
+        """Devices that one chain runs on; with several, chains follow each other."""
+        return 1
+
+    @property
+    def statistics(self) -> Groups:
+        """Terms of the log joint that tables of sufficient statistics replace."""
+        return ()
+
+    @property
+    def compiler_options(self) -> tuple[tuple[str, Any], ...]:
+        """Options of XLA for a CPU, as (name, value)."""
+        return ()
+
+    @property
+    def start_sites(self) -> tuple[str, ...]:
+        """Sites whose values `start_at` takes; none where a sampler finds its own start."""
+        return ()
+
+    def prepare(self, bound: Bound) -> Any:
+        """What all chains share, computed once a fit; the other functions are given it in place of the Bound."""
+        return bound
+
+    def start(self, key: Array, data: Any) -> State:
         """A state of finite density."""
-        ...
+        raise NotImplementedError
 
-    def adapt(self, state: State, bound: Any) -> tuple[State, Draws]:
+    def start_at(self, key: Array, data: Any, values: Values) -> State:
+        """The state at values of `start_sites`."""
+        raise NotImplementedError
+
+    def adapt(self, state: State, data: Any) -> tuple[State, Draws]:
         """One step before the first draw: of warm-up or of an optimiser.
 
         `history["converged"]`, where there is one, ends these steps early; from then on they change nothing.
-        A sampler whose warm-up is drawing says `adapt = advance`, and is compiled once.
         """
-        ...
+        return self.advance(state, data)
 
-    def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
+    def advance(self, state: State, data: Any) -> tuple[State, Draws]:
         """One draw."""
-        ...
+        raise NotImplementedError
+
+    def batch(self, state: State, data: Any, index: Array, size: int) -> Draws:
+        """The batch with a number, of so many independent draws: leaves (draw, *site)."""
+        raise NotImplementedError
+
+    def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        """Means and standard deviations (chain, *site) of sites that draws do not have. state: of all chains."""
+        return {}
+
+    def conditionals(self, bound: Bound) -> tuple[Any, ...]:
+        """The rules that draws rest on, each with the terms under which it holds; `bayeslab.watch` asks them again."""
+        return ()
+
+    def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
+        """In Python, what an optimiser says of the state that it ended in: None where it cannot tell.
+
+        Else the state of a maximum beside that, None if it ended there, and why there is no maximum, nothing if there
+        is. samples: of the draws that were made.
+        """
+        return None
+
+    def watched(self, bound: Bound, draws: Draws) -> None:
+        """Raises where draws are not of the posterior, for samplers that rest on no conditional."""
+
+
+@dataclass(frozen=True)
+class Wrapper(Sampler):
+    """A sampler around another one, which does as that does."""
+
+    inner: Sampler
+
+    @property
+    def warmup_draws(self) -> bool:
+        return self.inner.warmup_draws
+
+    @property
+    def prepares(self) -> bool:
+        return self.inner.prepares
+
+    @property
+    def statistics(self) -> Groups:
+        return self.inner.statistics
+
+    @property
+    def num_devices(self) -> int:
+        return self.inner.num_devices
+
+    @property
+    def compiler_options(self) -> tuple[tuple[str, Any], ...]:
+        return self.inner.compiler_options
+
+    def prepare(self, bound: Bound) -> Any:
+        return self.inner.prepare(bound)
+
+    def start(self, key: Array, data: Any) -> State:
+        return self.inner.start(key, data)
+
+    def adapt(self, state: State, data: Any) -> tuple[State, Draws]:
+        return self.inner.adapt(state, data)
+
+    def advance(self, state: State, data: Any) -> tuple[State, Draws]:
+        return self.inner.advance(state, data)
+
+    def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        return self.inner.moments(state, bound)
+
+    def conditionals(self, bound: Bound) -> tuple[Any, ...]:
+        return self.inner.conditionals(bound)
+
+    def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
+        return self.inner.ended(state, data, samples)
+
+    def watched(self, bound: Bound, draws: Draws) -> None:
+        self.inner.watched(bound, draws)
 
 
 class Method(Protocol):
@@ -76,30 +186,6 @@ class Method(Protocol):
     @property
     def thinning(self) -> int: ...
 
-    def plan(self, bound: Bound) -> Sampler:
+    def plan(self, analysis: Analysis) -> Sampler:
         """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""
         ...
-
-
-def prepared(sampler: Sampler, bound: Bound) -> Any:
-    """What the functions of a sampler are given for a Bound."""
-    return sampler.prepare(bound) if hasattr(sampler, "prepare") else bound
-
-
-def conditionals_of(sampler: Sampler, bound: Bound) -> tuple[Any, ...]:
-    """The rules that the draws of a sampler rest on, each with the terms under which it holds."""
-    return sampler.conditionals(bound) if hasattr(sampler, "conditionals") else ()
-
-
-def ended(sampler: Sampler, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
-    """What a sampler says of the state that it ended in, None if it says nothing."""
-    return sampler.ended(state, data, samples) if hasattr(sampler, "ended") else None
-
-
-def draws_while_adapting(sampler: Sampler) -> bool:
-    """Whether warm-up is drawing, as in a Markov chain, and not an optimisation that draws may follow."""
-
-    def plain(function: Any) -> Any:
-        return getattr(function, "__func__", function)
-
-    return plain(sampler.adapt) is plain(sampler.advance)

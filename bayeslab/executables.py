@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.compilation import UNOPTIMISED
-from bayeslab.draws import Draws, Sampler, State, draws_while_adapting, prepared
+from bayeslab.draws import Draws, Sampler, State
 from bayeslab.program import Bound, blueprint
 
 CHUNK = 1000
@@ -22,7 +22,7 @@ CHUNK_INDEPENDENT = 50_000
 """The same of draws that do not wait for each other."""
 CHUNK_BYTES = 4 * 2**20
 BATCH_BYTES = 2**18
-ONCE = {"prepare", "start", "started"}
+ONCE = {"prepare", "start", "start_at"}
 """On little data they take less time than their compilation."""
 LITTLE = 1_000
 
@@ -61,8 +61,8 @@ class Compiled:
         return self.code["start"]
 
     @property
-    def started(self) -> Callable[[Array | np.ndarray, Any, Any], State]:
-        return self.code["started"]
+    def start_at(self) -> Callable[[Array | np.ndarray, Any, Any], State]:
+        return self.code["start_at"]
 
     @property
     def advance(self) -> Callable[..., tuple[State, Draws]]:
@@ -84,39 +84,39 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     began = time.perf_counter()
     bound = blueprint(shapes)
     lowered: dict[str, Callable[[], Any]] = {}
-    if hasattr(sampler, "prepare"):
-        lowered["prepare"] = partial(jax.jit(partial(prepared, sampler)).lower, bound)
-    data = jax.eval_shape(partial(prepared, sampler), bound)
+    if sampler.prepares:
+        lowered["prepare"] = partial(jax.jit(sampler.prepare).lower, bound)
+    data = jax.eval_shape(sampler.prepare, bound)
     key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
 
     def start(key: Array, data: Any) -> State:
         return strong(_wide(sampler.start, width)(key, data))
 
-    def started(key: Array, data: Any, values: Any) -> State:
-        return strong(_wide(lambda key, data: sampler.started(key, data, values), width)(key, data))  # type: ignore[attr-defined]
+    def start_at(key: Array, data: Any, values: Any) -> State:
+        return strong(_wide(lambda key, data: sampler.start_at(key, data, values), width)(key, data))
 
     starting = jax.jit(start)
     lowered["start"] = partial(starting.lower, key, data)
     state = jax.eval_shape(starting, key, data)
     state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-    if needed := getattr(sampler, "needed", ()):
-        sites = {name: bound.sites[name] for name in needed}
+    if sampler.start_sites:
+        sites = {name: bound.sites[name] for name in sampler.start_sites}
         values = {name: jax.ShapeDtypeStruct(site.shape, site.dtype) for name, site in sites.items()}
-        lowered["started"] = partial(jax.jit(started).lower, key, data, values)
+        lowered["start_at"] = partial(jax.jit(start_at).lower, key, data, values)
     one_draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
-    independent = hasattr(sampler, "batch")
-    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if independent else CHUNK))
+    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if sampler.independent else CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
-    if independent:
+    if sampler.independent:
         buffer, steps = _in_batches(sampler, width, buffer, size)
         lowered["advance"] = partial(jax.jit(steps).lower, count, count, state, data)
     else:
-        for verb in ("advance",) if draws_while_adapting(sampler) else ("advance", "adapt"):
-            steps = _steps(getattr(sampler, verb), width, buffer)
+        steps_of = {"advance": sampler.advance} | ({} if sampler.warmup_draws else {"adapt": sampler.adapt})
+        for verb, step in steps_of.items():
+            steps = _steps(step, width, buffer)
             lowered[verb] = partial(jax.jit(steps).lower, count, count, state, data)
     options = {name: _options(sampler, name, bound) for name in lowered}
-    return Compiled(lowered, options, buffer if independent else 1, buffer, time.perf_counter() - began)
+    return Compiled(lowered, options, buffer if sampler.independent else 1, buffer, time.perf_counter() - began)
 
 
 def _options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
         return {}
     size = sum(leaf.size for leaf in jax.tree.leaves(bound))
     once = UNOPTIMISED if name in ONCE and size <= LITTLE else {}
-    return once | dict(getattr(sampler, "compiler_options", ()))
+    return once | dict(sampler.compiler_options)
 
 
 def _steps(step: Callable, width: int | None, buffer: int) -> Callable:

@@ -2,17 +2,25 @@
 
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.collapse import eliminated
-from bayeslab.plan import planned, rows
-from bayeslab.program import Bound, Data, Frozen, Program, Slot, name_of, precision
+from bayeslab.distributions.gaussian_process import solver_of
+from bayeslab.draws import Sampler
+from bayeslab.membership.found import Membership
+from bayeslab.membership.methods import membership_at_size
+from bayeslab.plan import plan
+from bayeslab.points import points
+from bayeslab.program import Bound, Data, Frozen, Program, Site, Slot, name_of, precision, unwrapped
+from bayeslab.proof import Found
 from bayeslab.terms import terms
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
+PROCESS = "GaussianProcess"
 
 
 @dataclass(frozen=True)
@@ -50,10 +58,11 @@ def explain(model: Program, data: Data) -> Explanation:
     Raises what `bind` raises.
     """
     with precision():
-        bound = bind(model, data)
+        analysis = Analysis(bind(model, data))
+        bound = analysis.bound
         module = (getattr(model, "__module__", None) or "").rpartition(".")[2]
-        table = tuple(tuple(row) for row in rows(bound))
-        return Explanation(f"{module}.{name_of(model)}({_inputs(bound)})", table, tuple(_notes(bound)))
+        table = tuple(tuple(row) for row in rows(analysis))
+        return Explanation(f"{module}.{name_of(model)}({_inputs(bound)})", table, tuple(_notes(analysis)))
 
 
 def _inputs(bound: Bound) -> str:
@@ -70,7 +79,8 @@ def _inputs(bound: Bound) -> str:
     return ", ".join(f"{a.name}={', '.join(map(shown, a.leaves)) or None}" for a in bound.settings)
 
 
-def _notes(bound: Bound) -> list[str]:
+def _notes(analysis: Analysis) -> list[str]:
+    bound = analysis.bound
     frozen = [
         argument.name
         for argument in bound.settings
@@ -81,15 +91,104 @@ def _notes(bound: Bound) -> list[str]:
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
     notes += [f"site '{rule.site}' is integrated out: {rule.family}" for rule in eliminated(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
-        method = planned(bound)
         try:
-            sampler = method.plan(bound)
+            method, sampler = plan(analysis)
         except ValueError as error:
             notes.append(f"no method applies: {error}")
         else:
             notes.append(f"without a method, fit uses {type(method).__name__}")
-            for group in getattr(sampler, "groups", ()):
-                rows = ", ".join(f"'{name}'" for name in group.terms if name in bound.observed)
-                if rows:
-                    notes.append(f"{group.described(bound, terms(bound).priors)} replace the rows of {rows}")
+            notes += _replaced_rows(sampler, bound)
     return notes
+
+
+def _replaced_rows(sampler: Sampler, bound: Bound) -> list[str]:
+    """What the sampler has in place of the rows of observed sites."""
+    notes = []
+    for group in sampler.statistics:
+        rows = ", ".join(f"'{name}'" for name in group.terms if name in bound.observed)
+        if rows:
+            notes.append(f"{group.described(bound, terms(bound).priors)} replace the rows of {rows}")
+    return notes
+
+
+class Row(NamedTuple):
+    """One site, as text.
+
+    shape: from the outermost dimension inwards, plates with their names.
+    conditional: given all other sites. law: the residual of its proof.
+    """
+
+    site: str
+    role: str
+    distribution: str
+    support: str
+    shape: str
+    children: str
+    conditional: str
+    law: str
+
+
+def rows(analysis: Analysis) -> list[Row]:
+    """One row a site, in program order."""
+    bound = analysis.bound
+    if (membership := membership_at_size(analysis)) is not None:
+        return [_row_of_counts(site, bound, membership) for site in bound.sites.values()]
+    try:
+        found = {one.site: one for one in analysis.findings}
+    except ValueError:  # the program cannot be taken apart
+        found = {}
+    return [_row(site, bound, found.get(site.name)) for site in bound.sites.values()]
+
+
+def _row_of_counts(site: Site, bound: Bound, membership: Membership) -> Row:
+    """Of a program of mixed membership at size: the proof is one for all."""
+    weights, components, origins, observed = membership[:4]
+    how = {
+        weights: (origins, f"{site.family}, from counts of '{origins}'"),
+        components: (observed, f"{site.family}, from counts of '{origins}'"),
+        origins: (observed, "enumerated; counted, not kept"),
+        observed: ("", ""),
+    }
+    return Row(*_about(site, bound), *how.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), "")
+
+
+def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
+    role = site.role
+    if site.name in bound.present:
+        present = np.asarray(bound.present[site.name])
+        role = f"observed, {int((~present).sum())} of {present.size} missing"
+    if role == "factor":
+        return site.name, role, "", "", " x ".join(map(str, site.shape[:-1]))
+    return site.name, role, site.family, site.support, _shape(site)
+
+
+def _row(site: Site, bound: Bound, found: Found | None) -> Row:
+    how = _about(site, bound)
+    if found is None:
+        return Row(*how, "", "", "")
+    children = ", ".join(found.children)
+    if found.rule is None:
+        return Row(*how, children, f"not in closed form: {found.reason}", _number(found.residual))
+    joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
+    by = f", {_solver(bound, site.name)}" if found.rule.family == PROCESS else ""
+    return Row(*how, children, found.rule.family + joint + by, _number(found.residual))
+
+
+def _solver(bound: Bound, site: str) -> str:
+    """How a Gaussian process is computed with, in words."""
+    process = unwrapped(terms(bound).priors[site].distribution(*points(bound)[1]))
+    name = type(solver_of(process.kernel, process.x, process.solver)).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _shape(site: Site) -> str:
+    names = {len(site.shape) - site.event_dim + plate.dim: plate.name for plate in site.plates}
+    return " x ".join(f"{names[axis]} {size}" if axis in names else str(size) for axis, size in enumerate(site.shape))
+
+
+def _sizes(site: Site, axes: tuple[int, ...]) -> str:
+    return " x ".join(str(site.shape[axis]) for axis in axes)
+
+
+def _number(residual: float) -> str:
+    return "" if np.isnan(residual) else f"{residual:.0e}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,15 +13,16 @@ from jax import Array
 from numpy.typing import ArrayLike
 from numpyro.handlers import seed, substitute, trace
 
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.checkpoints import checkpointed, read_checkpoint
 from bayeslab.conflict import conflict
 from bayeslab.continuation import joined, saved_state, settings, unsaved_state
-from bayeslab.draws import Method, Sampler, conditionals_of, draws_while_adapting, ended
+from bayeslab.draws import Method, Sampler
 from bayeslab.entries import Entry, read
 from bayeslab.importance import pareto_tail
 from bayeslab.improper import refuse_improper
-from bayeslab.plan import planned
+from bayeslab.plan import plan
 from bayeslab.program import Bound, Data, Program, feasible, name_of, precision, raw_key
 from bayeslab.progress import Report, bar
 from bayeslab.runner import Run, drive
@@ -58,7 +58,7 @@ def fit(
     draws and `method.num_samples` more, the same ones that an uninterrupted run makes. Optimisers go on with their
     optimisation and draw anew.
     start: values of sites that all chains begin with, in place of a start of the method's own; for methods that keep
-    origins as counts (`bayeslab.membership`), of weights and components.
+    origins as counts (`bayeslab.membership.methods`), of weights and components.
     checkpoint: a netCDF file that gets the draws about every minute. The same call after the process was killed goes
     on from it and ends with the draws of an uninterrupted run; once it is complete the call returns what it holds.
     progress: show a progress bar.
@@ -79,15 +79,14 @@ def fit(
         _refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
-        method = planned(bound) if method is None else method
-        sampler = method.plan(bound)
+        method, sampler = plan(Analysis(bound), method)
         values = None if start is None else start_values(method, sampler, bound, start)
         portion = _Portions(model, random, method, sampler, bound, entries, values)
         with bar(type(method).__name__, progress) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
             path, there = Path(checkpoint), portion.there(Path(checkpoint))
-            whole = not draws_while_adapting(sampler)
+            whole = not sampler.warmup_draws
 
             def part(number: int, tree: "DataTree | None") -> "DataTree":
                 return portion(number, tree, None if report is None or whole else _of_all(report, method, number, tree))
@@ -130,7 +129,7 @@ class _Portions(NamedTuple):
             "constant_data": constant_data(bound),
             "sampler_state": saved_state(run.state),
         }
-        moments = sampler.moments(run.state, bound) if hasattr(sampler, "moments") else {}
+        moments = sampler.moments(run.state, bound)
         groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
         groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
         tree = to_datatree(groups, bound, self.entries)
@@ -149,7 +148,7 @@ def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run:
     if run.interrupted or not run.history:
         return run, {}
     samples = {name: values[0] for name, values in run.draws.samples.items()}
-    if (found := ended(sampler, state, run.data, samples)) is None:
+    if (found := sampler.ended(state, run.data, samples)) is None:
         return run, {}
     moved, why = found
     if moved is not None:
@@ -162,9 +161,8 @@ def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
     """Raises FalseConditional where what the draws rest on does not hold at them."""
     if "excess" in run.draws.stats:
         require_identity(run.draws.stats.pop("excess"))
-    if hasattr(sampler, "watched"):
-        sampler.watched(bound, run.draws)
-    watch(bound, partial(conditionals_of, sampler), run.draws.samples, run.data)
+    sampler.watched(bound, run.draws)
+    watch(bound, sampler.conditionals, run.draws.samples, run.data)
 
 
 def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:

@@ -16,14 +16,17 @@ import numpy as np
 from jax import Array
 from scipy.special import ndtr
 
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.calibration import refuse_mixed_data
 from bayeslab.comparison import stacked_parameters
-from bayeslab.draws import State, prepared
+from bayeslab.draws import State
 from bayeslab.entries import read
 from bayeslab.executables import strong
 from bayeslab.generative import require_joint_draws
+from bayeslab.membership import methods as mixed_membership
 from bayeslab.methods.gibbs import Gibbs
+from bayeslab.plan import plan
 from bayeslab.program import Bound, Data, Program, Values, precision, raw_key
 from bayeslab.tree import to_datatree
 
@@ -35,7 +38,11 @@ LEVEL = 0.01
 
 
 def joint_distribution_test(
-    key: Array | int, model: Program, data: Data, method: Gibbs, level: float = LEVEL
+    key: Array | int,
+    model: Program,
+    data: Data,
+    method: Gibbs | mixed_membership.Gibbs,
+    level: float = LEVEL,
 ) -> Dataset:
     """Where the draws of the chain lie among draws of the prior, one row a scalar parameter.
 
@@ -50,7 +57,7 @@ def joint_distribution_test(
     """
     from xarray import Dataset
 
-    if not isinstance(method, Gibbs):
+    if not isinstance(method, Gibbs | mixed_membership.Gibbs):
         raise TypeError(f"joint_distribution_test needs Gibbs(), whose sweeps suit any data, not {method!r}")
     if not 0 < level < 1:
         raise ValueError(f"level must be a probability between 0 and 1, got {level}")
@@ -72,16 +79,16 @@ def joint_distribution_test(
     return table.assign_attrs(p_value=p_value, passes=int(p_value > level), level=level)
 
 
-def _draws(key: Array, method: Gibbs, bound: Bound) -> tuple[Values, Values]:
+def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> tuple[Values, Values]:
     """Draws (chain, draw, *site) of the latent sites: from the prior, and of chains of sweeps and new data."""
-    sampler, latent = method.plan(bound), bound.latent
+    sampler, latent = plan(Analysis(bound), method).sampler, bound.latent
 
     def simulated(key: Array, bound: Bound, values: Values) -> tuple[Bound, Values]:
         drawn = {name: site["value"] for name, site in bound.prior_draw(key, values=values).items()}
         return replace(bound, observed={name: drawn[name] for name in bound.observed}), drawn
 
     def sweep(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
-        state, draws = sampler.advance(carry[0], prepared(sampler, carry[1]))
+        state, draws = sampler.advance(carry[0], sampler.prepare(carry[1]))
         kept = {name: draws.samples[name] for name in latent if name in draws.samples}
         return (strong(state), simulated(key, carry[1], kept)[0]), kept
 
@@ -92,7 +99,7 @@ def _draws(key: Array, method: Gibbs, bound: Bound) -> tuple[Values, Values]:
     def chain(key: Array, bound: Bound) -> Values:
         keys = jax.random.split(key, 4)
         here, _ = simulated(keys[0], bound, {})
-        carry = (strong(sampler.start(keys[1], prepared(sampler, here))), here)
+        carry = (strong(sampler.start(keys[1], sampler.prepare(here))), here)
         carry, _ = jax.lax.scan(sweep, carry, jax.random.split(keys[2], method.num_warmup))
         return jax.lax.scan(draw, carry, jax.random.split(keys[3], method.num_samples))[1]
 

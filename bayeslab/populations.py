@@ -7,7 +7,6 @@ does, and genotypes y (individual, locus, copy).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -20,7 +19,7 @@ from bayeslab.draws import Method
 from bayeslab.entries import FILL, MISSING, numbers
 from bayeslab.fit import fit
 from bayeslab.held_out import Masked, _standard_error, with_differences
-from bayeslab.methods.mean_field import MeanField
+from bayeslab.membership.methods import MeanField, counterpart
 from bayeslab.program import Data, Program, raw_key
 
 if TYPE_CHECKING:
@@ -119,9 +118,8 @@ def score_populations(
     from xarray import Dataset
 
     method = MeanField(num_steps=STEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
-    if getattr(method, "counts", False) is None:
-        method = replace(method, counts=True)  # type: ignore[type-var]
-    starts = bool(getattr(method, "counts", False)) and getattr(method, "num_starts", 1) == 1
+    method = counterpart(method) or method
+    starts = isinstance(method, MeanField) and method.num_starts == 1
     keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
     masked, whole = Masked(model), dict(data) | {ARGUMENT: value}
     y, gone = _codes(data["y"]), hidden[:, :, None]

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
 
-from bayeslab.draws import Draws, Method, Sampler, State, draws_while_adapting, prepared
+from bayeslab.draws import Draws, Method, Sampler, State
 from bayeslab.executables import Compiled, compiled, strong
 from bayeslab.program import Bound, precision, structure
 
@@ -68,7 +68,7 @@ def drive(
     width = method.num_chains if together else None
     code = compiled(sampler, structure(bound), width)
     keys = np.asarray(jax.random.split(key, method.num_chains))
-    code.make_ready(*(["start" if start is None else "started"] if previous is None else []))
+    code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
     data = code.prepare(bound)
     for chain in range(1 if together else method.num_chains):
@@ -84,7 +84,7 @@ def drive(
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
     """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
-    data = prepared(sampler, bound)
+    data = sampler.prepare(bound)
 
     def kept(state: State, steps: Array) -> tuple[State, Draws]:
         draw = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(advance, state)[1])
@@ -95,7 +95,7 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
         return strong(state), draw
 
     state, warmup = strong(sampler.start(key, data)), method.num_warmup
-    if not draws_while_adapting(sampler):
+    if not sampler.warmup_draws:
         state = jax.lax.fori_loop(0, warmup, lambda _, state: strong(sampler.adapt(state, data)[0]), state)
         warmup = 0
     steps: Any = np.full(method.num_samples, method.thinning, np.int32)  # one loop for all: it is compiled once
@@ -136,7 +136,7 @@ class _Track:
 
     def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
         """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
-        warms_up = draws_while_adapting(self.sampler)
+        warms_up = self.sampler.warmup_draws
         state = self._first() if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
             state = yield from self._adapt(state, stop)
@@ -159,7 +159,7 @@ class _Track:
     def _first(self) -> State:
         if self.values is None:
             return self.code.start(self.key, self.data)
-        return self.code.started(self.key, self.data, self.values)
+        return self.code.start_at(self.key, self.data, self.values)
 
     def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
         for count in self._counts(self.method.num_warmup, stop):
@@ -223,7 +223,7 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
                 turns = [turn for turn in turns if next(turn, turns) is not turns]
 
     cores = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
-    threads = 1 if getattr(tracks[0].sampler, "spreads", False) else min(len(tracks), cores)
+    threads = 1 if tracks[0].sampler.num_devices > 1 else min(len(tracks), cores)
     alone = threadpool_limits(1, "blas") if threads > 1 else nullcontext()  # threads of threads wait for each other
     with alone, ThreadPoolExecutor(threads) as pool:
         running: list[Future] = [pool.submit(run, tracks[first::threads]) for first in range(threads)]

@@ -13,7 +13,7 @@ def start_values(
     method: Method, sampler: Sampler, bound: Bound, values: Mapping[str, ArrayLike]
 ) -> dict[str, np.ndarray]:
     """The values, checked. Raises ValueError where the sampler takes none, and for those that are not of its sites."""
-    needed: tuple[str, ...] = getattr(sampler, "needed", ())
+    needed = sampler.start_sites
     if not needed:
         name = type(method).__name__
         if (number := getattr(method, "num_starts", 1)) > 1:

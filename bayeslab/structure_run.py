@@ -17,7 +17,7 @@ from xarray import Dataset
 from bayeslab.bind import bind
 from bayeslab.datasets import filter_genotypes, genotypes, read_genotypes
 from bayeslab.fit import fit
-from bayeslab.methods.gibbs import Gibbs
+from bayeslab.membership.methods import Gibbs
 from bayeslab.populations import Means, comparison_of, drift_from_all, hide_genotypes, means, score_populations
 from bayeslab.program import Program, precision, raw_key
 from bayeslab.saving import save, save_text
@@ -62,7 +62,7 @@ class Settings:
 
     @property
     def method(self) -> Gibbs:
-        return Gibbs(self.warmup, self.draws, self.chains, thinning=self.thinning, counts=True)
+        return Gibbs(self.warmup, self.draws, self.chains, thinning=self.thinning)
 
 
 class Results(NamedTuple):

@@ -20,6 +20,7 @@ import numpy as np
 from xarray import DataTree
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.models import (
     dirichlet_multinomial,
     gp_regression,
@@ -182,7 +183,7 @@ def rows(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         try:
             with precision():
-                method.plan(bl.bind(case.lecture.model, data))
+                method.plan(Analysis(bl.bind(case.lecture.model, data)))
         except ValueError as error:
             yield name, {"reason": str(error)}
             continue

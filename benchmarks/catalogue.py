@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.demonstration import first_line
 from bayeslab.models import LECTURES
-from bayeslab.plan import planned
+from bayeslab.plan import default_method
 from bayeslab.program import precision
 
 PAGE = Path(__file__).parents[1] / "docs" / "catalogue.md"
@@ -48,10 +49,10 @@ def verdicts(lecture: ModuleType) -> dict[str, str]:
     """Why each method does not apply, empty where it does."""
     reasons = {}
     with precision():
-        bound = bl.bind(lecture.model, lecture.example())
+        analysis = Analysis(bl.bind(lecture.model, lecture.example()))
         for name, method in zip(NAMES, METHODS, strict=True):
             try:
-                method.plan(bound)
+                method.plan(analysis)
             except ValueError as error:
                 reasons[name] = str(error)
             else:
@@ -61,7 +62,7 @@ def verdicts(lecture: ModuleType) -> dict[str, str]:
 
 def default(lecture: ModuleType) -> str:
     with precision():
-        return type(planned(bl.bind(lecture.model, lecture.example()))).__name__
+        return type(default_method(Analysis(bl.bind(lecture.model, lecture.example())))).__name__
 
 
 if __name__ == "__main__":

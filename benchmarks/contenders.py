@@ -51,12 +51,13 @@ def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer
 def driven(program: Callable[..., None], data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
     """What `bl.fit` does between its checks and the DataTree."""
     import bayeslab as bl
+    from bayeslab.analysis import Analysis
     from bayeslab.program import precision
     from bayeslab.runner import drive
 
     with precision(np.float64):
         bound = bl.bind(program, data)
-        sampler = method.plan(bound)
+        sampler = method.plan(Analysis(bound))
 
     def run(seed: int) -> Answer:
         with precision(np.float64):

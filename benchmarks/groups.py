@@ -15,6 +15,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.program import Bound, precision
 from bayeslab.proof import find_all
 from bayeslab.runner import drive
@@ -54,14 +55,14 @@ def gibbs(bound: Bound) -> Iterator[None]:
     assert all(found.rule for found in find_all(bound))
     yield
     method = bl.Gibbs(num_warmup=0, num_samples=1, num_chains=1)
-    drive(jax.random.PRNGKey(0), method, method.plan(bound), bound)
+    drive(jax.random.PRNGKey(0), method, method.plan(Analysis(bound)), bound)
     yield
 
 
 def nuts(bound: Bound) -> Iterator[None]:
     """All that is compiled, and two steps."""
     method = bl.NUTS(num_warmup=1, num_samples=1, num_chains=1)
-    drive(jax.random.PRNGKey(0), method, method.plan(bound), bound)
+    drive(jax.random.PRNGKey(0), method, method.plan(Analysis(bound)), bound)
     yield
 
 

@@ -37,6 +37,7 @@ def starter(y):
     import jax
 
     import bayeslab as bl
+    from bayeslab.analysis import Analysis
     from bayeslab.models import multivariate_gaussian_mixture
     from bayeslab.program import precision
     from bayeslab.runner import drive
@@ -45,7 +46,7 @@ def starter(y):
     method = bl.MeanField(num_starts=STARTS, joint=(("precision", "mu"),))
     with precision():
         bound = bl.bind(multivariate_gaussian_mixture.model, data)
-        sampler = method.plan(bound)
+        sampler = method.plan(Analysis(bound))
 
     def fit(seed):
         with precision():

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.models import gaussian_hmm, linear_regression, multivariate_gaussian_mixture
 from bayeslab.program import precision
 
@@ -46,6 +47,6 @@ if __name__ == "__main__":
     with precision(np.float64):
         clock = [time.process_time()]
         for _ in range(2):
-            method.plan(bl.bind(model, data))
+            method.plan(Analysis(bl.bind(model, data)))
             clock.append(time.process_time())
     print(json.dumps(np.diff(clock).tolist()))

@@ -49,7 +49,7 @@ def main() -> None:
 
 def sweep(asked: argparse.Namespace) -> None:
     """Nanoseconds of CPU per allele copy of a whole sweep, the mean of those without origins and the one with them."""
-    from bayeslab.methods.membership_gibbs import TURN
+    from bayeslab.membership.gibbs import TURN
 
     cases = {name: _one_sweep(*case, TURN) for name, case in SWEEPS.items()}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
@@ -68,7 +68,8 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     import jax
 
     import bayeslab as bl
-    from bayeslab.methods.gibbs import Gibbs
+    from bayeslab.analysis import Analysis
+    from bayeslab.membership.methods import Gibbs
     from bayeslab.models import structure_admixture
     from bayeslab.program import precision, structure
     from bayeslab.runner import compiled
@@ -78,7 +79,7 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     data = {"num_individuals": individuals, "num_alleles": np.full(loci, alleles), "y": y}
     with precision():
         bound = bl.bind(structure_admixture.model, data | {"num_populations": populations})
-        code = compiled(Gibbs(num_warmup=1, counts=True).plan(bound), structure(bound), None)
+        code = compiled(Gibbs(num_warmup=1).plan(Analysis(bound)), structure(bound), None)
         code.make_ready("start")
         given = code.prepare(bound)
         state = code.start(np.zeros(2, np.uint32), given)

@@ -256,7 +256,7 @@ class Maximum:
 
         import bayeslab as bl
         from bayeslab.membership.found import membership
-        from bayeslab.methods.membership_point import membership_point
+        from bayeslab.membership.point import membership_point
         from bayeslab.models import lda
         from bayeslab.program import precision
 
@@ -297,14 +297,15 @@ class Chain:
         import jax
 
         import bayeslab as bl
-        from bayeslab.methods.gibbs import Gibbs
+        from bayeslab.analysis import Analysis
+        from bayeslab.membership.methods import Gibbs
         from bayeslab.models import lda
         from bayeslab.program import precision, structure
         from bayeslab.runner import compiled
 
         with precision():
             bound = bl.bind(lda.model, data)
-            sampler = replace(Gibbs(num_warmup=0, counts=True).plan(bound), keeps=False)  # means, however few topics
+            sampler = replace(Gibbs(num_warmup=0).plan(Analysis(bound)), keeps=False)  # means, however few topics
             self.code = compiled(sampler, structure(bound), None)
             self.code.make_ready("start")
             self.data = self.code.prepare(bound)

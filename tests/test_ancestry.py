@@ -210,7 +210,7 @@ def test_a_fit_is_near_the_truth() -> None:
     """And means of frequencies say nearly the same of populations as their draws."""
     sim = simulated_genotypes(80, 150, 2, fst=0.2, admixture=0.2, num_alleles=3, seed=5)
     data = {**genotypes(sim["y"]), "num_populations": 2}
-    method = bl.Gibbs(100, 100, num_chains=2, counts=True)
+    method = bl.mixed_membership.Gibbs(100, 100, num_chains=2)
     fitted = bl.fit(0, structure_admixture.model, data, method, progress=False)
     found, table = ancestry_summary(fitted), divergence(fitted)
     order = match(found["mean"].values, sim["ancestry"].values)

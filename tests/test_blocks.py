@@ -143,7 +143,7 @@ DATA = {
     "num_words": 5,
     "num_topics": 2,
 }
-COUNTED = bl.Gibbs(num_warmup=100, num_samples=20, num_chains=1, thinning=20, counts=True)
+COUNTED = bl.mixed_membership.Gibbs(num_warmup=100, num_samples=20, num_chains=1, thinning=20)
 
 
 @pytest.mark.usefixtures("always")
@@ -163,9 +163,9 @@ def test_fits_in_blocks_are_calibrated_whatever_topics_are_called() -> None:
 @pytest.mark.usefixtures("always")
 def test_fits_in_blocks_go_on() -> None:
     """With the draws of an uninterrupted one: origins are kept from sweep to sweep, and in the state."""
-    short = bl.Gibbs(num_warmup=10, num_samples=5, num_chains=2, counts=True)
+    short = bl.mixed_membership.Gibbs(num_warmup=10, num_samples=5, num_chains=2)
     data = DATA | {"word": DATA["word"][::-1]}
-    whole = bl.fit(1, lda.model, data, bl.Gibbs(10, 10, 2, counts=True), progress=False)
+    whole = bl.fit(1, lda.model, data, bl.mixed_membership.Gibbs(10, 10, 2), progress=False)
     parts = bl.fit(
         1, lda.model, data, short, previous=bl.fit(1, lda.model, data, short, progress=False), progress=False
     )

@@ -12,9 +12,9 @@ import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.compress import compressed, compressible, tabulated
-from bayeslab.draws import prepared
 from bayeslab.elimination import conditional
 from bayeslab.methods.summarising import Summarising
 from bayeslab.models import linear_regression, normal_gamma, normal_wishart
@@ -176,8 +176,8 @@ def test_nuts_with_statistics_is_nuts_with_rows() -> None:
     case = CASES["regression"]
     with precision():
         bound = bind(case.program, case.data)
-        sampler = bl.NUTS(statistics=True).plan(bound)
-        small = prepared(sampler, bound)
+        sampler = bl.NUTS(statistics=True).plan(Analysis(bound))
+        small = sampler.prepare(bound)
         for key in jax.random.split(jax.random.PRNGKey(1), 3):
             values = {n: site["value"] for n, site in bound.prior_draw(key).items() if n in bound.latent}
             joint = numpyro.infer.util.log_density(small.program, (), {}, values)[0]
@@ -201,7 +201,7 @@ def test_modes_are_the_same_with_statistics(method: Any, monkeypatch: pytest.Mon
     rows = bl.fit(0, case.program, case.data, method, progress=False)
     monkeypatch.setattr(sys.modules["bayeslab.compress"], "SECONDS", 0.0)
     with precision():
-        assert isinstance(method.plan(bind(case.program, case.data)), Summarising)
+        assert isinstance(method.plan(Analysis(bind(case.program, case.data))), Summarising)
     tables = bl.fit(0, case.program, case.data, method, progress=False)
     for name in ("tau", "w"):
         np.testing.assert_allclose(tables["posterior"][name].mean(SAMPLE), rows["posterior"][name].mean(SAMPLE), 1e-6)

@@ -40,7 +40,7 @@ def test_documents_are_read(source: Any) -> None:
 def test_labels_of_documents_and_words_are_kept() -> None:
     """Of one document, too."""
     data = documents({"one": ["x", "y", "x"]}) | {"num_topics": 2}
-    posterior = bl.fit(0, lda.model, data, bl.Gibbs(5, 5, 1, counts=True), progress=False)["posterior"]
+    posterior = bl.fit(0, lda.model, data, bl.mixed_membership.Gibbs(5, 5, 1), progress=False)["posterior"]
     assert posterior["document"].values.tolist() == ["one"]
     assert posterior["word"].values.tolist() == ["x", "y"]
 
@@ -86,4 +86,4 @@ def test_wrong_documents_are_refused(case: str) -> None:
 def test_documents_are_counted_from_zero(document: int) -> None:
     data = {"document": np.array([0, document, 1]), "num_documents": 2, "num_words": 2, "num_topics": 2}
     with pytest.raises(ValueError, match=rf"'document' at position \(1,\) is {document}, but it is an index into 2"):
-        bl.fit(0, lda.model, data | {"word": np.array([0, 1, 1])}, bl.Gibbs(5, 5, 1, counts=True), progress=False)
+        bl.fit(0, lda.model, data | {"word": np.array([0, 1, 1])}, bl.mixed_membership.Gibbs(5, 5, 1), progress=False)

@@ -29,6 +29,7 @@ from ranks import LEVEL, p_values, smallest_p
 from zoo import CASES, GROUP, Y
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.distributions import MarkovChain
 from bayeslab.draws import Method, Sampler
@@ -195,7 +196,7 @@ def test_a_wrong_conditional_is_not_calibrated(method: Method, monkeypatch: pyte
     monkeypatch.setattr("bayeslab.calibration.require_identity", lambda excess: None)
     program = normal_gamma()
     with precision():
-        sampler = method.plan(bind(program, GROUPS))
+        sampler = method.plan(Analysis(bind(program, GROUPS)))
     planned = Planned(sampler, method.num_samples, method.num_warmup, method.num_chains, method.thinning)
 
     def p_value() -> float:

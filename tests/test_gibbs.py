@@ -9,6 +9,7 @@ import pytest
 from arviz_stats import ess
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.bind import bind
 from bayeslab.models import normal_gamma
 from bayeslab.program import precision
@@ -19,7 +20,7 @@ MANY = FEW | {"num_rows": 400, "y": np.random.default_rng(0).normal(2.0, 0.5, 40
 
 def blocks(data: dict[str, Any], method: bl.Gibbs) -> list[tuple[str, ...]]:
     with precision():
-        sampler = method.plan(bind(normal_gamma.model, data))
+        sampler = method.plan(Analysis(bind(normal_gamma.model, data)))
     return [tuple(rule.site for rule in block) for block in sampler.blocks]
 
 

@@ -8,6 +8,9 @@ import jax
 import pytest
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
+from bayeslab.draws import Wrapper
+from bayeslab.membership.methods import counterpart
 from bayeslab.models import (
     gaussian_mixture,
     hmm,
@@ -34,7 +37,8 @@ def test_sweeps_leave_the_joint_distribution_alone(lecture: ModuleType) -> None:
 
 
 def test_so_do_sweeps_that_count_origins() -> None:
-    method = replace(GIBBS, counts=True)
+    method = counterpart(GIBBS)
+    assert method is not None
     lecture = structure_admixture
     assert bl.joint_distribution_test(1, lecture.model, lecture.example(), method, level=1e-4).passes
 
@@ -43,22 +47,14 @@ def test_so_do_sweeps_that_count_origins() -> None:
 class Misread(bl.Gibbs):
     """Every sweep sees the data a tenth too large."""
 
-    def plan(self, bound: Bound) -> Any:
-        return _Misread(super().plan(bound))
+    def plan(self, analysis: Analysis) -> Any:
+        return _Misread(super().plan(analysis))
 
 
 @dataclass(frozen=True)
-class _Misread:
-    sampler: Any
-
+class _Misread(Wrapper):
     def prepare(self, bound: Bound) -> Any:
-        return self.sampler.prepare(replace(bound, observed=jax.tree.map(lambda y: 1.1 * y, bound.observed)))
-
-    def start(self, key: Any, data: Any) -> Any:
-        return self.sampler.start(key, data)
-
-    def advance(self, state: Any, data: Any) -> Any:
-        return self.sampler.advance(state, data)
+        return self.inner.prepare(replace(bound, observed=jax.tree.map(lambda y: 1.1 * y, bound.observed)))
 
 
 @pytest.mark.parametrize(("method", "passes"), [(bl.Gibbs, 1), (Misread, 0)])

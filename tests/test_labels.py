@@ -11,6 +11,7 @@ import pytest
 
 import bayeslab as bl
 from bayeslab import unconstrained
+from bayeslab.analysis import Analysis
 from bayeslab.collapse import marginal
 from bayeslab.labels import Labelled
 from bayeslab.methods.summarising import Summarising
@@ -119,6 +120,6 @@ def test_nuts_takes_statistics_where_that_pays() -> None:
     """Many rows and many draws do, few do not; the posterior is the same."""
     with precision():
         bound = bl.bind(gaussian_mixture.model, SCALAR)
-        long, short = bl.NUTS(num_samples=100_000).plan(bound), bl.NUTS(num_samples=10).plan(bound)
+        long, short = bl.NUTS(num_samples=100_000).plan(Analysis(bound)), bl.NUTS(num_samples=10).plan(Analysis(bound))
     assert isinstance(long.inner, Summarising)  # type: ignore[attr-defined]
     assert not isinstance(short.inner, Summarising)  # type: ignore[attr-defined]

@@ -131,7 +131,11 @@ def shared_topics(data: dict[str, Any]) -> Array:
 @pytest.mark.parametrize("counts", [True, False])
 def test_gibbs_is_the_posterior(counts: bool) -> None:
     """Of the automatic sampler, and of the one that counts."""
-    method = bl.Gibbs(num_samples=20_000 if counts else 5000, num_chains=2, counts=counts)
+    method = (
+        bl.mixed_membership.Gibbs(num_samples=20_000, num_chains=2)
+        if counts
+        else bl.Gibbs(num_samples=5000, num_chains=2)
+    )
     tree = bl.fit(1, lda.model, EXAMPLE, method, progress=False)
     assert ("z" in tree["posterior"]) != counts
     q = tree["posterior"]["shares"].values
@@ -149,7 +153,7 @@ def test_structure_written_as_documents_has_the_same_posterior() -> None:
         y[document, 0, :length] = EXAMPLE["word"][EXAMPLE["document"] == document]
     sizes = {"num_individuals": 3, "num_alleles": np.array([3]), "num_populations": 2, "ploidy": int(lengths.max())}
     same = {name: EXAMPLE[name] for name in ("alpha", "concentration")}
-    method = bl.MeanField(counts=True, num_starts=5, tolerance=1e-9)
+    method = bl.mixed_membership.MeanField(num_starts=5, tolerance=1e-9)
     bounds = [
         bl.fit(2, model, data, method, progress=False).attrs["elbo"]
         for model, data in ((lda.model, EXAMPLE), (structure_admixture.model, {**sizes, **same, "y": y}))
@@ -179,7 +183,7 @@ def test_a_maximum_in_the_softmax_basis() -> None:
     data = documents(simulated_documents(20, 30, 15, 3, seed=4)["counts"]) | {"num_topics": 3}
     document, word = (data[name].cat.codes.to_numpy() for name in ("document", "word"))
     given = {"alpha": 0.3, "concentration": 0.6}
-    method = bl.MAP(num_steps=5000, counts=True, basis="softmax")
+    method = bl.mixed_membership.MAP(num_steps=5000, basis="softmax")
     tree = bl.fit(0, lda.model, data | given, method, progress=False)
     assert tree.attrs["converged"]
 
@@ -199,7 +203,7 @@ def test_a_maximum_in_the_softmax_basis() -> None:
 def test_concentrations_are_learned() -> None:
     truth = simulated_documents(150, 60, 100, 3, seed=1, alpha=0.3, concentration=0.2)
     data = documents(truth["counts"]) | {"num_topics": 3}
-    method = bl.Gibbs(300, 500, 1, counts=True)
+    method = bl.mixed_membership.Gibbs(300, 500, 1)
     free = {"alpha": None, "concentration": None}
     tree = bl.fit(0, lda.model, data | free, method, progress=False)
     for site, value in {"alpha": 0.3, "concentration": 0.2}.items():
@@ -212,7 +216,7 @@ def test_concentrations_are_learned() -> None:
 def test_topics_have_concentrations_of_their_own() -> None:
     truth = simulated_documents(150, 60, 100, 3, seed=1, alpha=0.3, concentration=0.2)
     data = documents(truth["counts"]) | {"num_topics": 3}
-    tree = bl.fit(0, lda_asymmetric.model, data, bl.Gibbs(300, 500, 1, counts=True), progress=False)
+    tree = bl.fit(0, lda_asymmetric.model, data, bl.mixed_membership.Gibbs(300, 500, 1), progress=False)
     own = tree["posterior"]["alpha"]
     assert (np.abs(own.mean(("chain", "draw")) - 0.3) < 5 * own.std(("chain", "draw"))).all()
 
@@ -225,7 +229,7 @@ def test_gibbs_is_calibrated_whatever_topics_are_called() -> None:
         "shared": lambda values: (values["shares"] @ values["shares"].T)[np.triu_indices(3, 1)],
         "words": lambda values: values["shares"] @ values["topics"],
     }
-    method = bl.Gibbs(100, 30, 1, thinning=30, counts=True)
+    method = bl.mixed_membership.Gibbs(100, 30, 1, thinning=30)
     tree = bl.sbc(3, lda.model, data, method, 1000, quantities=quantities, progress=False)
     for site in ("alpha", "concentration", "shared", "words"):
         ranks = tree["prior_sbc"][site].values[0].reshape(1000, -1)
@@ -237,7 +241,7 @@ def test_new_documents_have_shares_of_known_topics() -> None:
     topics = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]])
     data = {"document": np.array([0, 0]), "num_documents": 1, "num_words": 3, "num_topics": 2, "alpha": 0.5}
     data |= {"topics": topics, "word": np.array([0, 2])}
-    tree = bl.fit(4, lda.model, data, bl.Gibbs(num_samples=20_000, num_chains=2, counts=True), progress=False)
+    tree = bl.fit(4, lda.model, data, bl.mixed_membership.Gibbs(num_samples=20_000, num_chains=2), progress=False)
     weight, mean = 0.0, 0.0
     for first, second in product(range(2), repeat=2):
         number = np.bincount([first, second], minlength=2)
@@ -256,7 +260,7 @@ def test_batches_come_close_to_all_data(tokens: bool) -> None:
     else:
         data = genotypes(simulated_genotypes(31, 60, 2, seed=3, fst=0.2)["y"]) | {"num_populations": 2}
     lecture, site = (lda, "shares") if tokens else (structure_admixture, "ancestry")
-    method = bl.MeanField(counts=True, num_starts=1, num_samples=100)
+    method = bl.mixed_membership.MeanField(num_starts=1, num_samples=100)
     whole = bl.fit(1, lecture.model, data, method, progress=False)
     tree = bl.fit(1, lecture.model, data, replace(method, batches=4, num_steps=400), progress=False)
     assert -30 < tree.attrs["elbo"] - whole.attrs["elbo"] < 0.01
@@ -265,17 +269,9 @@ def test_batches_come_close_to_all_data(tokens: bool) -> None:
     assert np.abs(means[0] - means[1]).max() < 0.1
 
 
-@pytest.mark.parametrize(
-    ("method", "words"),
-    [
-        (bl.MeanField(batches=4), "batches is 4, more than the 3 individuals"),
-        (bl.MeanField(batches=2, counts=False), "batches are of origins that are counted"),
-    ],
-    ids=["many", "not counted"],
-)
-def test_batches_are_refused(method: bl.MeanField, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        bl.fit(0, lda.model, EXAMPLE, method, progress=False)
+def test_more_batches_than_documents_are_refused() -> None:
+    with pytest.raises(ValueError, match="batches is 4, more than the 3 individuals"):
+        bl.fit(0, lda.model, EXAMPLE, bl.mixed_membership.MeanField(batches=4), progress=False)
 
 
 EIGHT_DEVICES = """
@@ -283,7 +279,7 @@ import jax
 import numpy as np
 import bayeslab as bl
 from bayeslab.membership.devices import devices_of
-from bayeslab.membership.found import membership_to_count
+from bayeslab.membership.found import membership, over_devices
 from bayeslab.membership.data import counted
 from bayeslab.membership.layout import layout
 from bayeslab.models import lda
@@ -294,8 +290,8 @@ rng = np.random.default_rng(0)
 bound = bl.bind(lda.model, lda.data())
 q, p = rng.dirichlet(np.ones(2), 30), rng.dirichlet(np.ones(20), (2, 1))
 key, drawn, expected = np.array([1, 2], np.uint32), [], []
-for counts in (True, jax.make_mesh((8,), ("individual",))):
-    found = membership_to_count(bound, counts)
+one = membership(bound)
+for found in (one, over_devices(one, bound, jax.make_mesh((8,), ("individual",)))):
     data = jax.jit(counted, static_argnums=0)(found, bound).packed
     passes = layout(found.shape)
     drawn.append(jax.jit(passes.drawn, static_argnums=4)(key, q, p, data, found.shape))
@@ -310,9 +306,9 @@ import numpy as np
 import bayeslab as bl
 from bayeslab.models import lda
 
-counts = jax.make_mesh((8,), ("individual",))
-tree = bl.fit(0, lda.model, lda.data(), bl.Gibbs(100, 100, 1, counts=counts), progress=False)
-alone = bl.fit(0, lda.model, lda.data(), bl.Gibbs(100, 100, 1, counts=True), progress=False)
+mesh = jax.make_mesh((8,), ("individual",))
+tree = bl.fit(0, lda.model, lda.data(), bl.mixed_membership.Gibbs(100, 100, 1, mesh=mesh), progress=False)
+alone = bl.fit(0, lda.model, lda.data(), bl.mixed_membership.Gibbs(100, 100, 1), progress=False)
 one, two = (np.sort(each["posterior"]["shares"].mean(("chain", "draw")), axis=-1) for each in (tree, alone))
 assert np.abs(one - two).mean() < 0.05
 """
@@ -353,5 +349,5 @@ def test_wrong_tokens_are_refused(case: str) -> None:
 
 
 def test_one_topic() -> None:
-    tree = bl.fit(0, lda.model, EXAMPLE | {"num_topics": 1}, bl.Gibbs(5, 5, 1, counts=True), progress=False)
+    tree = bl.fit(0, lda.model, EXAMPLE | {"num_topics": 1}, bl.mixed_membership.Gibbs(5, 5, 1), progress=False)
     np.testing.assert_array_equal(tree["posterior"]["shares"], 1.0)

@@ -127,7 +127,7 @@ def shared_ancestry(data: dict[str, Any]) -> Array:
 
 
 def test_gibbs_with_counts_is_the_posterior() -> None:
-    method = bl.Gibbs(num_samples=20_000, num_chains=2, counts=True)
+    method = bl.mixed_membership.Gibbs(num_samples=20_000, num_chains=2)
     tree = bl.fit(1, structure_admixture.model, EXAMPLE, method, progress=False)
     assert "z" not in tree["posterior"]
     q = tree["posterior"]["ancestry"].values
@@ -149,10 +149,10 @@ def test_the_log_joint_is_that_of_origins_drawn_with_it() -> None:
             2,
             structure_admixture.model,
             EXAMPLE,
-            bl.Gibbs(num_samples=8000, num_chains=2, counts=counts),
+            gibbs(num_samples=8000, num_chains=2),
             progress=False,
         )
-        for counts in (True, False)
+        for gibbs in (bl.mixed_membership.Gibbs, bl.Gibbs)
     ]
     lp = [tree["sample_stats"]["lp"] for tree in both]
     error = np.hypot(*(float(azs.mcse(one.to_dataset(), method="mean")["lp"]) for one in lp))
@@ -171,7 +171,7 @@ def test_hyperparameters_are_drawn_with_counts() -> None:
     )
     log_evidence = np.array([logsumexp(rest + log_dirichlet_multinomial(kinds, alpha).sum(1)) for alpha in alphas])
     weight = np.exp(log_evidence - log_evidence.max())
-    method = bl.Gibbs(num_samples=5000, counts=True)
+    method = bl.mixed_membership.Gibbs(num_samples=5000)
     tree = bl.fit(3, structure_admixture.model, EXAMPLE | {"alpha": None}, method, progress=False)
     found = tree["posterior"].to_dataset()[["alpha"]]
     error = float(azs.mcse(found, method="mean")["alpha"])
@@ -183,7 +183,7 @@ def test_new_individuals_have_their_ancestry_at_known_frequencies() -> None:
     rng = np.random.default_rng(4)
     p, y = rng.dirichlet(np.ones(2), (2, 4)), rng.integers(0, 2, (2, 4, 2))
     data = {"num_individuals": 2, "num_alleles": np.full(4, 2), "num_populations": 2, "frequencies": p, "y": y}
-    method = bl.Gibbs(num_samples=10_000, num_chains=2, counts=True)
+    method = bl.mixed_membership.Gibbs(num_samples=10_000, num_chains=2)
     tree = bl.fit(1, structure_admixture.model, data, method, progress=False)
     assert list(tree["posterior"].data_vars) == ["ancestry"]
     error = azs.mcse(tree["posterior"].to_dataset(), method="mean")["ancestry"].values
@@ -208,7 +208,7 @@ def test_a_concentration_far_below_one_is_that_of_quadrature() -> None:
     counts = np.tile([20.0, 0.0, 0.0], (len(alpha), 1))
     each = (gammaln(alpha[:, None] + counts) - gammaln(alpha)[:, None]).sum(1)
     log_p = 60 * (each + gammaln(3 * alpha) - gammaln(3 * alpha + 20)) + np.log(alpha)
-    method = bl.Gibbs(num_warmup=300, num_samples=4000, num_chains=1, counts=True)
+    method = bl.mixed_membership.Gibbs(num_warmup=300, num_samples=4000, num_chains=1)
     tree = bl.fit(1, structure_admixture.model, sizes | {"frequencies": p, "y": y}, method, progress=False)
     found = tree["posterior"].to_dataset()[["alpha"]]
     assert abs(found["alpha"].mean() - alpha @ softmax(log_p)) < 4.5 * azs.mcse(found, method="mean")["alpha"]
@@ -219,18 +219,18 @@ def test_hyperparameters_are_calibrated() -> None:
     """Ranks of alpha, which has no labels, are uniform; origins have no draws, so they have no ranks."""
     sizes = {"num_individuals": 6, "num_alleles": np.array([2, 3, 2, 2]), "num_populations": 2, "alpha": None}
     data = sizes | {"y": np.zeros((6, 4, 2), int)}
-    method = bl.Gibbs(num_warmup=100, num_samples=99, thinning=10, num_chains=1, counts=True)
+    method = bl.mixed_membership.Gibbs(num_warmup=100, num_samples=99, thinning=10, num_chains=1)
     ranks = bl.sbc(1, structure_admixture.model, data, method, num_simulations=1000, progress=False)["prior_sbc"]
     assert "z" not in ranks
     assert kstest(ranks["alpha"].values.ravel(), "uniform").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("method", [pytest.param(one, marks=pytest.mark.slow) for one in (bl.MAP, bl.EM)])
-def test_the_maximum_is_that_of_the_engine(method: Any) -> None:
+@pytest.mark.parametrize("method", [pytest.param(one, marks=pytest.mark.slow) for one in ("MAP", "EM")])
+def test_the_maximum_is_that_of_the_engine(method: str) -> None:
     data = structure_admixture.data() | {"alpha": 1.5, "concentration": 1.2}
     trees = [
-        bl.fit(0, structure_admixture.model, data, method(num_starts=2, counts=counts), progress=False)
-        for counts in (True, False)
+        bl.fit(0, structure_admixture.model, data, getattr(methods, method)(num_starts=2), progress=False)
+        for methods in (bl.mixed_membership, bl)
     ]
     lp = [float(tree["sample_stats"]["lp"].squeeze()) for tree in trees]
     assert lp[0] > lp[1] - 0.1
@@ -240,7 +240,7 @@ def test_the_maximum_is_that_of_the_engine(method: Any) -> None:
 def test_from_the_maximum_nothing_is_gained() -> None:
     """By EM in double precision, on few genotypes of populations that are close."""
     data = {**genotypes(simulated_genotypes(30, 60, 3, seed=3, fst=0.05, missing=0.1)["y"]), "num_populations": 3}
-    tree = bl.fit(0, structure_admixture.model, data, bl.MAP(counts=True), progress=False)
+    tree = bl.fit(0, structure_admixture.model, data, bl.mixed_membership.MAP(), progress=False)
     q, p = (tree["posterior"][name].values[0, 0].astype(float) for name in ("ancestry", "frequencies"))
     counts = np.stack([(data["y"].values == j).sum(2) for j in range(2)], -1)
     reached = []
@@ -256,17 +256,15 @@ def test_from_the_maximum_nothing_is_gained() -> None:
 def test_the_bound_is_that_of_the_engine() -> None:
     data = structure_admixture.data()
     bounds = [
-        bl.fit(0, structure_admixture.model, data, bl.MeanField(counts=counts, num_starts=2), progress=False).attrs[
-            "elbo"
-        ]
-        for counts in (True, False)
+        bl.fit(0, structure_admixture.model, data, methods.MeanField(num_starts=2), progress=False).attrs["elbo"]
+        for methods in (bl.mixed_membership, bl)
     ]
     np.testing.assert_allclose(bounds[0], bounds[1], atol=0.1)
 
 
 def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
-    method = bl.Gibbs(num_samples=200, num_chains=2, counts=True)
+    method = bl.mixed_membership.Gibbs(num_samples=200, num_chains=2)
     whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     monkeypatch.setattr("bayeslab.methods.membership_point.KEPT", 0)
     tree = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
@@ -282,7 +280,7 @@ def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_draws_go_on() -> None:
-    short, long = (bl.Gibbs(num_samples=n, num_chains=2, counts=True) for n in (15, 30))
+    short, long = (bl.mixed_membership.Gibbs(num_samples=n, num_chains=2) for n in (15, 30))
     half = bl.fit(7, structure_admixture.model, EXAMPLE, short, progress=False)
     whole = bl.fit(7, structure_admixture.model, EXAMPLE, long, progress=False)
     twice = bl.fit(7, structure_admixture.model, EXAMPLE, short, previous=half, progress=False)
@@ -291,7 +289,11 @@ def test_draws_go_on() -> None:
 
 def test_one_population_and_one_individual() -> None:
     tree = bl.fit(
-        0, structure_admixture.model, EXAMPLE | {"num_populations": 1}, bl.Gibbs(10, 20, 1, counts=True), progress=False
+        0,
+        structure_admixture.model,
+        EXAMPLE | {"num_populations": 1},
+        bl.mixed_membership.Gibbs(10, 20, 1),
+        progress=False,
     )
     np.testing.assert_array_equal(tree["posterior"]["ancestry"], 1.0)
     one = {
@@ -300,7 +302,7 @@ def test_one_population_and_one_individual() -> None:
         "num_populations": 1,
         "y": np.array([[[0, 1], [1, 1]]]),
     }
-    assert bl.fit(0, structure_admixture.model, one, bl.MAP(counts=True), progress=False)["posterior"]
+    assert bl.fit(0, structure_admixture.model, one, bl.mixed_membership.MAP(), progress=False)["posterior"]
 
 
 def wrong_origins(num_individuals: int, num_loci: int, num_populations: int) -> None:
@@ -344,9 +346,10 @@ import numpy as np
 import bayeslab as bl
 from bayeslab.models import structure_admixture as lecture
 
+gibbs = bl.mixed_membership.Gibbs
 draws = [
-    bl.fit(0, lecture.model, lecture.example(), bl.Gibbs(3, 5, 2, counts=counts), progress=False)["posterior"]
-    for counts in (True, jax.make_mesh((8,), ("individual",)))
+    bl.fit(0, lecture.model, lecture.example(), gibbs(3, 5, 2, mesh=mesh), progress=False)["posterior"]
+    for mesh in (None, jax.make_mesh((8,), ("individual",)))
 ]
 for site in ("ancestry", "frequencies"):
     np.testing.assert_array_equal(*(draw[site] for draw in draws))
@@ -363,8 +366,8 @@ def test_draws_are_the_same_on_eight_devices(script: str) -> None:
 
 def test_a_mesh_without_individuals_is_refused() -> None:
     mesh = jax.make_mesh((1,), ("chain",))
-    with pytest.raises(ValueError, match=r"counts is a mesh with axes \['chain'\]; expected one named 'individual'"):
-        bl.fit(0, structure_admixture.model, EXAMPLE, bl.Gibbs(counts=mesh), progress=False)
+    with pytest.raises(ValueError, match=r"mesh has axes \['chain'\]; expected one named 'individual'"):
+        bl.fit(0, structure_admixture.model, EXAMPLE, bl.mixed_membership.Gibbs(mesh=mesh), progress=False)
 
 
 WRONG = {
@@ -379,8 +382,8 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_other_programs_are_refused(case: str) -> None:
     model, data = WRONG[case]
-    with pytest.raises(ValueError, match=r"origins cannot be kept as counts: .*; leave counts out"):
-        bl.fit(0, model, data, bl.Gibbs(counts=True), progress=False)
+    with pytest.raises(ValueError, match=r"origins cannot be kept as counts: .*; use bl.Gibbs\(\)"):
+        bl.fit(0, model, data, bl.mixed_membership.Gibbs(), progress=False)
 
 
 def test_the_names_of_sites_do_not_matter() -> None:
@@ -391,10 +394,10 @@ def test_the_names_of_sites_do_not_matter() -> None:
 
 
 def test_a_density_without_maximum_is_refused() -> None:
-    for method in (bl.MAP(counts=True), bl.EM(counts=True)):
+    for method in (bl.mixed_membership.MAP(), bl.mixed_membership.EM()):
         with pytest.raises(ValueError, match=r"site 'ancestry' has a concentration of 0.7: below 1"):
             bl.fit(0, structure_admixture.model, EXAMPLE, method, progress=False)
         with pytest.raises(ValueError, match=r"with \['alpha'\] latent the density has no maximum"):
             bl.fit(0, structure_admixture.model, EXAMPLE | {"alpha": None}, method, progress=False)
     with pytest.raises(ValueError, match=r"sites \['alpha'\] have no factor in closed form"):
-        bl.fit(0, structure_admixture.model, EXAMPLE | {"alpha": None}, bl.MeanField(counts=True), progress=False)
+        bl.fit(0, structure_admixture.model, EXAMPLE | {"alpha": None}, bl.mixed_membership.MeanField(), progress=False)

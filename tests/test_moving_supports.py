@@ -13,6 +13,7 @@ from numpyro.infer import HMC, BarkerMH
 
 import bayeslab as bl
 from bayeslab import kernels, unconstrained
+from bayeslab.analysis import Analysis
 from bayeslab.models import gp_regression_unknown_kernel
 from bayeslab.program import precision
 
@@ -70,7 +71,7 @@ def test_a_conjugate_site_that_moves_coordinates_joins_their_block() -> None:
     """The amplitude goes to NUTS with the process; the shift keeps its conditional."""
     model, data = PROGRAMS["classifier"]
     with precision():
-        sampler = bl.Gibbs().plan(bl.bind(model, data))
+        sampler = bl.Gibbs().plan(Analysis(bl.bind(model, data)))
     assert [rule.site for block in sampler.blocks for rule in block] == ["shift"]
     assert sorted(sampler.rest) == ["amplitude", "f"]
     method = bl.Gibbs(num_warmup=300, num_samples=1000, num_chains=4, thinning=2)
@@ -115,6 +116,6 @@ def test_other_sites_of_mixed_membership_follow_their_bounds() -> None:
             numpyro.sample("word", dist.Categorical(topics[z]))
 
     data = {"document": np.array([0, 0, 0, 1, 1, 1, 1, 2, 2]), "word": np.array([0, 0, 1, 2, 2, 2, 1, 0, 2])}
-    method = bl.Gibbs(num_samples=500, counts=True)
+    method = bl.mixed_membership.Gibbs(num_samples=500)
     posterior = bl.fit(0, mixed, data, method, progress=False)["posterior"]
     assert (posterior["log_alpha"] < posterior["top"]).all()

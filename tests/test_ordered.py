@@ -10,8 +10,8 @@ import pytest
 from zoo import CASES
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.distributions.ordered import Ordered, ordered, plain
-from bayeslab.draws import prepared
 from bayeslab.program import precision
 
 
@@ -41,8 +41,8 @@ METHODS: list[Any] = [bl.Exact(5), bl.Gibbs(num_samples=5), bl.MeanField(num_sta
 def test_no_state_holds_a_distribution_as_it_is(method: Any) -> None:
     with precision():
         bound = bl.bind(CASES["normal_precision"].program, CASES["normal_precision"].data)
-        sampler = method.plan(bound)
-        data = jax.eval_shape(lambda bound: prepared(sampler, bound), bound)
+        sampler = method.plan(Analysis(bound))
+        data = jax.eval_shape(sampler.prepare, bound)
         state = jax.eval_shape(sampler.start, jax.ShapeDtypeStruct((2,), np.uint32), data)
     found = jax.tree.leaves(state, is_leaf=lambda leaf: isinstance(leaf, dist.Distribution))
     assert not [leaf for leaf in found if isinstance(leaf, dist.Distribution)]

@@ -17,13 +17,13 @@ from bayeslab.populations import Means, hide_genotypes, log_densities, means, sc
 
 Array = np.ndarray[Any, Any]
 DIMS = {"ancestry": ["individual", "population"], "frequencies": ["population", "locus", "allele"]}
-FIELD = bl.MeanField(num_starts=1, num_samples=50, tolerance=0.1, counts=True)
+FIELD = bl.mixed_membership.MeanField(num_starts=1, num_samples=50, tolerance=0.1)
 MODEL = Masked(structure_admixture.model)
 """What the fits of a choice compile, so that others compile nothing."""
 METHODS = {
     "MeanField": FIELD,
-    "MAP": bl.MAP(counts=True),
-    "Gibbs": bl.Gibbs(num_warmup=1, num_samples=5, num_chains=2, counts=True),
+    "MAP": bl.mixed_membership.MAP(),
+    "Gibbs": bl.mixed_membership.Gibbs(num_warmup=1, num_samples=5, num_chains=2),
 }
 
 
@@ -299,7 +299,7 @@ WRONG_STARTS = {
     ),
     "sums": (FIELD, {"ancestry": np.ones((5, 2))}, "start of site 'ancestry' has rows that are no probabilities"),
     "negative": (FIELD, {"ancestry": np.tile([2.0, -1.0], (5, 1))}, "has rows that are no probabilities"),
-    "several": (bl.MeanField(num_starts=2, counts=True), {}, "MeanField has 2 starts of its own; beside start"),
+    "several": (bl.mixed_membership.MeanField(num_starts=2), {}, "MeanField has 2 starts of its own; beside start"),
     "other method": (bl.NUTS(), {}, "NUTS finds its own start for this program; leave start out"),
 }
 
@@ -309,7 +309,7 @@ def test_wrong_starts(name: str) -> None:
     method, changes, words = WRONG_STARTS[name]
     data = genotypes(np.random.default_rng(9).integers(0, 2, (5, 6, 2))) | {"num_populations": 2}
     if "alpha" in changes:
-        data, method = data | {"alpha": None}, bl.Gibbs(1, 1, 1, counts=True)
+        data, method = data | {"alpha": None}, bl.mixed_membership.Gibbs(1, 1, 1)
     whole = some(0, num_populations=2, loci=6, alleles=2)._asdict() | changes
     start = {site: value for site, value in whole.items() if value is not None}
     with pytest.raises(ValueError, match=words) as caught:

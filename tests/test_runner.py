@@ -14,6 +14,7 @@ from compilations import counted_compilations
 
 import bayeslab as bl
 from bayeslab import bind, fit
+from bayeslab.analysis import Analysis
 from bayeslab.continuation import saved_state
 from bayeslab.executables import Compiled
 from bayeslab.methods.mcmc import MCMC
@@ -56,14 +57,14 @@ def test_numbers_of_draws_and_chains_compile_nothing() -> None:
 def run(method: Any = SHORT, **more: Any) -> Run:
     with precision():
         bound = bind(linear_regression.model, linear_regression.example())
-        return drive(raw_key(6), method, method.plan(bound), bound, **more)
+        return drive(raw_key(6), method, method.plan(Analysis(bound)), bound, **more)
 
 
 def test_the_runner_and_one_compiled_chain_make_the_same_draws() -> None:
     with precision():
         bound = bind(linear_regression.model, linear_regression.example())
         method = bl.NUTS(num_warmup=20, num_samples=10, num_chains=1, thinning=2)
-        sampler, key = method.plan(bound), raw_key(6)
+        sampler, key = method.plan(Analysis(bound)), raw_key(6)
         driven = drive(key, method, sampler, bound).draws.samples["w"][0]
         chain = jax.random.split(key, 1)[0]
         mapped = jax.jit(lambda key: whole_chain(key, method, sampler, bound))(chain).samples["w"]
@@ -187,7 +188,7 @@ def test_an_optimiser_goes_on_with_its_steps() -> None:
 
 def test_only_the_same_fit_is_continued() -> None:
     tree = fit(0, normal_gamma.model, DATA, SHORT, progress=False)
-    other = MCMC(SHORT.plan(bind(normal_gamma.model, DATA)).build, 100, 100, 2)
+    other = MCMC(SHORT.plan(Analysis(bind(normal_gamma.model, DATA))).build, 100, 100, 2)
     for method, data, words in (
         (other, DATA, "previous was made by NUTS"),
         (SHORT, DATA | {"y": DATA["y"] + 1.0}, "previous is of other data"),

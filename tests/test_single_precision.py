@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import (
     LECTURES,
@@ -19,7 +20,7 @@ from bayeslab.models import (
     local_level,
     structure_admixture,
 )
-from bayeslab.plan import planned
+from bayeslab.plan import default_method
 from bayeslab.program import precision
 
 LONG = ("normal_wishart", "markov_chain")
@@ -63,7 +64,7 @@ def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
     """
     data = lecture.example()
     with precision():
-        method = planned(bl.bind(lecture.model, data))
+        method = default_method(Analysis(bl.bind(lecture.model, data)))
     small = {"num_warmup": 20, "num_samples": 30, "num_chains": 1} if not isinstance(method, bl.Exact) else {}
     tree = bl.fit(0, lecture.model, data, type(method)(**small), dtype=jnp.float32, progress=False)
     with precision():
@@ -75,16 +76,18 @@ def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [bl.MeanField, bl.MAP])
-def test_counts_of_origins_lose_little(method: Any) -> None:
+@pytest.mark.parametrize("method", ["MeanField", "MAP"])
+def test_counts_of_origins_lose_little(method: str) -> None:
     """Bounds and maxima of counts, in single precision, and of the program as it is written, in double precision."""
     y = simulated_genotypes(30, 60, 2, seed=1, fst=0.05)["y"]
     data = genotypes(y) | {"num_populations": 2, "alpha": 2.0, "concentration": 2.0}
     found = [
-        bl.fit(0, structure_admixture.model, data, method(counts=counts, num_starts=3), progress=False)["sample_stats"]
-        for counts in (True, False)
+        bl.fit(0, structure_admixture.model, data, getattr(methods, method)(num_starts=3), progress=False)[
+            "sample_stats"
+        ]
+        for methods in (bl.mixed_membership, bl)
     ]
-    name = "lp" if method is bl.MAP else "evidence_bound"
+    name = "lp" if method == "MAP" else "evidence_bound"
     counted, written = (float(stats[name].mean()) for stats in found)
     assert counted != written
     assert far(counted, written) < 1e-6

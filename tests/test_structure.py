@@ -11,6 +11,7 @@ import xarray as xr
 from scipy.special import gammaln
 
 import bayeslab as bl
+from bayeslab.analysis import Analysis
 from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import structure, structure_admixture, structure_correlated
 
@@ -100,7 +101,7 @@ def test_a_single_population_is_the_closed_form() -> None:
 def test_hyperparameters_are_drawn_by_nuts(lecture: Any) -> None:
     """What has no conditional in closed form is a block of NUTS inside Gibbs."""
     data = lecture.example() | {"alpha": None}
-    plan = bl.Gibbs().plan(bl.bind(lecture.model, data))
+    plan = bl.Gibbs().plan(Analysis(bl.bind(lecture.model, data)))
     free = {"alpha"} if lecture is structure_admixture else {"alpha", "ancestral", "drift"}
     assert set(plan.rest) == free
 

@@ -30,7 +30,7 @@ FEW: dict[str, Any] = {
 
 
 def test_few_genotypes_have_the_posterior_of_enumeration() -> None:
-    method = bl.Gibbs(num_warmup=500, num_samples=20_000, num_chains=2, counts=True)
+    method = bl.mixed_membership.Gibbs(num_warmup=500, num_samples=20_000, num_chains=2)
     tree = bl.fit(1, structure_admixture.model, FEW, method, progress=False)
     assert {"accepted", "accepted_loci"} <= set(tree["sample_stats"].data_vars)
     q = tree["posterior"]["ancestry"].values
@@ -50,7 +50,7 @@ def test_the_log_joint_is_that_of_every_draw(alpha: float) -> None:
         p = rng.dirichlet(np.full(3, 5.0), 60) @ rng.uniform(0.3, 0.7, (3, 300))
     y = np.where(rng.random((60, 300, 2)) < 0.1, np.nan, rng.random((60, 300, 2)) < p[..., None])
     data = genotypes(y) | {"num_populations": 3, "alpha": alpha}
-    tree = bl.fit(0, structure_admixture.model, data, bl.Gibbs(130, 150, 1, counts=True), progress=False)
+    tree = bl.fit(0, structure_admixture.model, data, bl.mixed_membership.Gibbs(130, 150, 1), progress=False)
     q, p = (tree["posterior"][name].values[0].astype(float) for name in ("ancestry", "frequencies"))
     counts = np.stack([(data["y"].values == j).sum(2) for j in range(2)], -1)
     mean = np.einsum("dik,dklj->dilj", q, p)
@@ -76,7 +76,7 @@ def test_what_has_no_labels_is_calibrated(alpha: float | None) -> None:
     """Ranks of the ancestry that individuals share, of frequencies and of alpha, in data that come from the prior."""
     sizes = {"num_individuals": 8, "num_alleles": np.full(12, 2), "num_populations": 2, "alpha": alpha}
     data = sizes | {"y": np.zeros((8, 12, 2), int)}
-    method = bl.Gibbs(num_warmup=100, num_samples=99, thinning=10, num_chains=1, counts=True)
+    method = bl.mixed_membership.Gibbs(num_warmup=100, num_samples=99, thinning=10, num_chains=1)
     quantities = {"shared": shared, "apart": apart}
     of = {"num_simulations": 1000, "quantities": quantities, "progress": False}
     ranks = bl.sbc(1, structure_admixture.model, data, method, **of)["prior_sbc"]
@@ -94,8 +94,8 @@ from bayeslab.models import structure_admixture
 data = genotypes(simulated_genotypes(42, 90, 3, seed=1, missing=0.1)["y"]) | {"num_populations": 3}
 method = {"num_warmup": 4, "num_samples": 12, "num_chains": 5}
 fits = [
-    bl.fit(0, structure_admixture.model, data, bl.Gibbs(**method, counts=counts), progress=False)
-    for counts in (True, jax.make_mesh((8,), ("individual",)))
+    bl.fit(0, structure_admixture.model, data, bl.mixed_membership.Gibbs(**method, mesh=mesh), progress=False)
+    for mesh in (None, jax.make_mesh((8,), ("individual",)))
 ]
 for site in ("ancestry", "frequencies"):
     one, eight = (fit["posterior"][site].values for fit in fits)

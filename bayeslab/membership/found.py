@@ -33,8 +33,6 @@ from bayeslab.sweep import somewhere
 from bayeslab.terms import terms
 
 FAMILIES = ("Dirichlet", "PaddedDirichlet")
-MANY = 2000
-"""Origins from which on they are kept as counts."""
 EACH = 100_000
 """Origins up to which a program is proven with each population everywhere."""
 TOLERANCE = 1e-4
@@ -218,33 +216,12 @@ def _difference(found: Array, expected: Array) -> Array:
     return jnp.where(jnp.isnan(gap), jnp.inf, gap).max()
 
 
-def membership_to_count(bound: Bound, wanted: bool | Mesh | None) -> Membership | None:
-    """The sites of a program whose origins a method will keep as counts, or None where it will not.
-
-    wanted: by default where there are more than MANY origins; or the devices that individuals are spread over. Raises
-    ValueError with the reason where it is wanted and the program has none, and for a mesh without their axis.
-    """
-    if isinstance(wanted, Mesh):
-        if AXIS not in wanted.axis_names:
-            raise ValueError(f"counts is a mesh with axes {list(wanted.axis_names)}; expected one named '{AXIS}'")
-        found = membership_to_count(bound, True)
-        assert found is not None
-        return found._replace(shape=_spread(found, bound, wanted))
-    discrete = [bound.sites[name] for name in bound.latent if bound.sites[name].is_discrete]
-    if wanted is False or (wanted is None and sum(np.prod(site.shape) for site in discrete) <= MANY):
-        return None
-    try:
-        return membership(bound)
-    except ValueError as reason:
-        if wanted:
-            raise ValueError(f"origins cannot be kept as counts: {reason}; leave counts out") from None
-        return None
-
-
-def _spread(found: Membership, bound: Bound, mesh: Mesh) -> Shape | Tokens:
-    """The shape, with individuals on the devices of a mesh."""
+def over_devices(found: Membership, bound: Bound, mesh: Mesh) -> Membership:
+    """The same with individuals on the devices of a mesh; raises ValueError for a mesh without their axis."""
+    if AXIS not in mesh.axis_names:
+        raise ValueError(f"mesh has axes {list(mesh.axis_names)}; expected one named '{AXIS}'")
     shape = found.shape._replace(devices=devices_of(mesh))
     if isinstance(shape, Tokens):
         device = np.asarray(jax.jit(partial(individuals_of, found))(bound)) // shape.part.individuals
-        return shape._replace(held=int(np.bincount(device).max()))
-    return shape
+        shape = shape._replace(held=int(np.bincount(device).max()))
+    return found._replace(shape=shape)

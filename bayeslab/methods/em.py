@@ -9,26 +9,23 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh
 from numpyro.distributions import biject_to
 
 from bayeslab import unconstrained
+from bayeslab.analysis import Analysis
 from bayeslab.collapse import Marginal, most_probable
 from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
 from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
 from bayeslab.likely import widened
-from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
-from bayeslab.methods.membership_point import membership_point
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
 from bayeslab.points import points
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import scattered
 from bayeslab.terms import Term, reaching, terms, total
 from bayeslab.watch import Conditionals, conditionals
@@ -49,15 +46,11 @@ class EM:
     It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; the best is the result, group `history` has all.
-    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
-    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    2,000. Steps are then Newton's.
     """
 
     num_steps: int = 1000
     num_starts: int = 10
     collapse: tuple[str, ...] = ()
-    counts: bool | Mesh | None = None
 
     num_samples = 1
     num_chains = 1
@@ -71,11 +64,9 @@ class EM:
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> Sampler:
-        if (membership := membership_to_count(bound, self.counts)) is not None and not membership.known:
-            return best_of(membership_point(membership, bound, "sites"), self.num_starts, "log_joint")
-        found = {one.site: one for one in find_all(bound.plain)}
-        left = continuous(bound, self, found)
+    def plan(self, analysis: Analysis) -> Sampler:
+        bound, found = analysis.bound, {one.site: one for one in analysis.plain.findings}
+        left = continuous(analysis, self)
         if not isinstance(left.transform, Marginal):
             raise ValueError(
                 "EM takes expectations over discrete sites, and the program has none; name continuous ones, "
@@ -88,14 +79,14 @@ class EM:
                 raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use MAP()")
         closed = [r for n in left.latent if (r := found[n].rule) is not None and _has_mode(r, plain)]
         rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
-        groups = groups_for_starts(plain, list(found.values()), self.num_starts)
-        sampler = EMSampler(expect, tuple(closed), rest, rules_of(found.values()), groups, structure(left))
+        groups = groups_for_starts(analysis.plain, self.num_starts)
+        sampler = EMSampler(expect, tuple(closed), rest, analysis.plain.rules, groups, structure(left))
         _require_exact(expect, plain)
         return recovering(best_of(sampler, self.num_starts, "log_joint"), left, bound, most_probable)
 
 
 @dataclass(frozen=True)
-class EMSampler:
+class EMSampler(Sampler):
     """expect: sites that are averaged over, in the order of their elimination. closed: sites with a mode.
 
     rest: sites without. alone: rules of all sites that have one given all others.
@@ -107,6 +98,12 @@ class EMSampler:
     alone: tuple[Rule, ...]
     groups: Groups
     structure: Any
+
+    prepares = True
+
+    @property
+    def statistics(self) -> Groups:
+        return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
         return conditionals(bound, [self.expect, *((rule,) for rule in self.closed)])

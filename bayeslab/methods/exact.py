@@ -7,15 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.compress import Groups, compressible, pieces, summarised
+from bayeslab.analysis import Analysis
+from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.distributions.ordered import Ordered
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import Rule, conditional, stages
 from bayeslab.law import beyond_rounding
 from bayeslab.methods.settings import require_positive
-from bayeslab.order import order
 from bayeslab.program import Bound, Values, structure
-from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import completed, computed
 from bayeslab.watch import Conditionals, conditionals
 
@@ -37,7 +36,8 @@ class Exact:
     def __post_init__(self) -> None:
         require_positive(self, "num_samples")
 
-    def plan(self, bound: Bound) -> "ExactSampler":
+    def plan(self, analysis: Analysis) -> "ExactSampler":
+        bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
         for name in bound.latent:
@@ -45,13 +45,12 @@ class Exact:
                 raise ValueError(
                     f"site '{name}' has an improper prior, so the data have no evidence; use Gibbs() or NUTS()"
                 )
-        found = find_all(bound)
+        alone = analysis.rules
         try:
-            rules = order(bound, bound.latent, found)
+            rules = analysis.order(bound.latent)
         except ValueError as reasons:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
-        alone = rules_of(found)
-        return ExactSampler(rules, alone, compressible(bound, found), structure(bound))
+        return ExactSampler(rules, alone, analysis.groups, structure(bound))
 
 
 class Remaining(NamedTuple):
@@ -67,13 +66,19 @@ class Remaining(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ExactSampler:
+class ExactSampler(Sampler):
     """rules: in the order of elimination. alone: of every site given all others, where terms are compressed."""
 
     rules: tuple[Rule, ...]
     alone: tuple[Rule, ...]
     groups: Groups
     structure: Any
+
+    warmup_draws = independent = prepares = True
+
+    @property
+    def statistics(self) -> Groups:
+        return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
         return conditionals(bound, [self.rules])
@@ -92,8 +97,6 @@ class ExactSampler:
     def advance(self, state: Remaining, data: Bound) -> tuple[Remaining, Draws]:
         draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, data, state.made, 1))
         return state._replace(made=state.made + 1), draw
-
-    adapt = advance
 
     def batch(self, state: Remaining, data: Bound, index: Array, size: int) -> Draws:
         """Independent draws, all at once: those of the site eliminated last, and for each of them of the others."""

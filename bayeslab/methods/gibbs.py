@@ -8,21 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
-from jax.sharding import Mesh
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.compress import Group, Groups, compressible, pieces, summarised
-from bayeslab.draws import Draws, State
+from bayeslab.analysis import Analysis
+from bayeslab.compress import Group, Groups, pieces, summarised
+from bayeslab.draws import Draws, Sampler, State
 from bayeslab.elimination import Rule
-from bayeslab.membership.found import membership_to_count
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
-from bayeslab.methods.membership_gibbs import MembershipGibbs
-from bayeslab.methods.membership_point import keeps_components
 from bayeslab.methods.settings import require_blocks, require_count, require_positive
-from bayeslab.order import Block, blocked, joint_blocks, order
+from bayeslab.order import Block, blocked
 from bayeslab.program import Bound, Values, evaluate, structure
-from bayeslab.proof import find_all, rules_of
 from bayeslab.sweep import computed, somewhere, sweep
 from bayeslab.terms import terms, total
 from bayeslab.watch import Conditionals, conditionals
@@ -42,9 +38,6 @@ class Gibbs:
     modes.
     thinning: keep one draw in so many.
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
-    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
-    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    2,000. Chains then start near a maximum of the likelihood, and ancestry is drawn with origins summed out as well.
     """
 
     num_warmup: int = 200
@@ -52,28 +45,25 @@ class Gibbs:
     num_chains: int = 4
     thinning: int = 1
     joint: tuple[tuple[str, ...], ...] = ()
-    counts: bool | Mesh | None = None
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
         require_blocks(self, "joint")
 
-    def plan(self, bound: Bound) -> "SweepSampler | BlockSampler | MembershipGibbs":
+    def plan(self, analysis: Analysis) -> "SweepSampler | BlockSampler":
+        bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        if (membership := membership_to_count(bound, self.counts)) is not None:
-            return MembershipGibbs(membership, structure(bound), self.num_warmup, keeps_components(membership))
-        found = find_all(bound)
-        rest = [one for one in found if one.rule is None]
+        rest = [one for one in analysis.findings if one.rule is None]
         for one in rest:
             if bound.sites[one.site].is_discrete:
                 raise ValueError(f"site '{one.site}' is discrete and cannot be enumerated: {one.reason}")
-        rules = rules_of(found)
+        rules = analysis.rules
         if not rules:
             reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in rest)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
-        joint = joint_blocks(self.joint, bound, found)
+        joint = analysis.joint_blocks(self.joint)
         if rest:
             left, moved = _with_movers(bound, rules, [one.site for one in rest])
             if not left or {rule.site for block in joint for rule in block} & set(moved):
@@ -81,14 +71,14 @@ class Gibbs:
                     f"{moved} have to be moved together, since coordinates of one depend on others; use NUTS()"
                 )
             return BlockSampler(blocked(joint, left), tuple(moved), structure(bound), self.num_warmup)
-        groups = compressible(bound, found)
+        groups = analysis.groups
         asked = {rule.site for block in joint for rule in block}
         for group in (group for group in groups if isinstance(group, Group)):
             sites = [rule.site for rule in group.rules]
             scalar = all(bound.sites[rule.site].event_dim == 0 and not rule.coupled for rule in group.rules)
             if len(sites) > 1 and scalar and asked.isdisjoint(sites):
                 with suppress(ValueError):
-                    joint.append(order(bound, sites, found))
+                    joint.append(analysis.order(sites))
         blocks = blocked(joint, rules)
         blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.site].is_discrete for rule in block)))
         return SweepSampler(blocks, rules, groups, structure(bound))
@@ -116,13 +106,19 @@ class Sweep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SweepSampler:
+class SweepSampler(Sampler):
     """Every site has a conditional. rules: of every site given all others, in program order."""
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
     groups: Groups
     structure: Any
+
+    warmup_draws = prepares = True
+
+    @property
+    def statistics(self) -> Groups:
+        return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
         return conditionals(bound, self.blocks)
@@ -158,17 +154,17 @@ class SweepSampler:
         values = {name: known[name] for name in state.values}
         return Sweep(values, key), Draws(values | computed(bound, values), {"lp": log_p})
 
-    adapt = advance
-
 
 @dataclass(frozen=True)
-class BlockSampler:
+class BlockSampler(Sampler):
     """One block of conditionals, one of NUTS, composed by `numpyro.infer.Gibbs`."""
 
     blocks: tuple[Block, ...]
     rest: tuple[str, ...]
     structure: Any
     num_warmup: int
+
+    warmup_draws = True
 
     def conditionals(self, bound: Bound) -> Conditionals:
         return conditionals(bound, self.blocks)
@@ -188,8 +184,6 @@ class BlockSampler:
         latent = {name: values[name] for name in bound.latent}
         log_p = total(terms(bound).terms, bound, latent)
         return state, Draws(values, kernel_stats(state.block_states[1]) | {"lp": log_p})
-
-    adapt = advance
 
     @property
     def _mine(self) -> list[str]:

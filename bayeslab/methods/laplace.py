@@ -8,13 +8,11 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh
 
 from bayeslab import unconstrained
+from bayeslab.analysis import Analysis
 from bayeslab.collapse import most_probable
 from bayeslab.draws import Draws, Sampler
-from bayeslab.membership.found import membership_to_count
-from bayeslab.methods.membership_point import membership_point
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_names, require_positive
 from bayeslab.methods.starts import best_of
@@ -23,7 +21,6 @@ from bayeslab.optimum import tolerance, verdict
 from bayeslab.program import Bound, Values
 from bayeslab.unconstrained import flat_log_posterior
 
-BASES = "sites", "softmax"
 EVALUATIONS = 200
 """Of the log joint until L-BFGS has converged, roughly."""
 
@@ -39,20 +36,11 @@ class MAP:
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
     have their most probable values given these.
     num_starts: random starts, run together; the best is the result, group `history` has all.
-    basis: of a program of mixed membership whose origins are counts, "sites", or "softmax" for the maximum of the
-    density of the logarithms that all its probabilities are the softmax of (D. MacKay 1998, "Choice of basis for
-    Laplace approximation"). It has one for every positive concentration, at (n + a) / sum of (n + a) in place of
-    (n + a - 1) / sum of (n + a - 1), n counts and a concentrations; `lp` is the log joint of the sites there.
-    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
-    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    2,000. Steps are then Newton's.
     """
 
     num_steps: int = 1000
     num_starts: int = 1
     collapse: tuple[str, ...] = ()
-    counts: bool | Mesh | None = None
-    basis: str = "sites"
 
     num_samples = 1
     num_chains = 1
@@ -61,24 +49,16 @@ class MAP:
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")
         require_names(self, "collapse")
-        if self.basis not in BASES:
-            raise ValueError(f"basis of MAP must be one of {list(BASES)}, not {self.basis!r}")
 
     @property
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> Sampler:
-        if (found := membership_to_count(bound, self.counts)) is not None and not found.known:
-            return best_of(membership_point(found, bound, self.basis), self.num_starts, "log_joint")
-        if self.basis != "sites":
-            raise ValueError(
-                f"basis '{self.basis}' is of programs of mixed membership whose origins are counts (counts=True)"
-            )
-        left = continuous(bound, self)
-        summary = summary_of(left, EVALUATIONS * self.num_starts)
+    def plan(self, analysis: Analysis) -> Sampler:
+        left = continuous(analysis, self)
+        summary = summary_of(left, analysis, EVALUATIONS * self.num_starts)
         sampler = best_of(PointSampler(summary.structure(left)), self.num_starts, "log_joint")
-        return recovering(summary.around(sampler), left, bound, most_probable)
+        return recovering(summary.around(sampler), left, analysis.bound, most_probable)
 
 
 @dataclass(frozen=True)
@@ -106,10 +86,10 @@ class Laplace:
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> Sampler:
-        left = continuous(bound, self)
-        summary = summary_of(left, EVALUATIONS + self.num_samples)
-        return recovering(summary.around(LaplaceSampler(summary.structure(left))), left, bound)
+    def plan(self, analysis: Analysis) -> Sampler:
+        left = continuous(analysis, self)
+        summary = summary_of(left, analysis, EVALUATIONS + self.num_samples)
+        return recovering(summary.around(LaplaceSampler(summary.structure(left))), left, analysis.bound)
 
 
 class Climb(NamedTuple):
@@ -124,7 +104,7 @@ class Climb(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PointSampler:
+class PointSampler(Sampler):
     """structure: of the Bound, because the optimiser is compiled for it."""
 
     structure: Any
@@ -155,7 +135,7 @@ class Fitted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LaplaceSampler:
+class LaplaceSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> Fitted:

@@ -14,6 +14,7 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
+from bayeslab.analysis import Analysis
 from bayeslab.draws import Draws, Sampler, State
 from bayeslab.methods.recovering import continuous, recovering
 from bayeslab.methods.settings import require_count, require_names, require_positive
@@ -46,8 +47,8 @@ class MCMC:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
 
-    def plan(self, bound: Bound) -> "KernelSampler":
-        return KernelSampler(self.kernel, structure(bound), self.num_warmup)
+    def plan(self, analysis: Analysis) -> "KernelSampler":
+        return KernelSampler(self.kernel, structure(analysis.bound), self.num_warmup)
 
 
 @dataclass(frozen=True)
@@ -81,14 +82,14 @@ class NUTS:
         if not 0 < self.target_accept_prob < 1:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
-    def plan(self, bound: Bound) -> Sampler:
-        left = continuous(bound, self)
+    def plan(self, analysis: Analysis) -> Sampler:
+        left = continuous(analysis, self)
         dense = dense_pays(left, left.latent) if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
         steps = self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * STEPS_A_DRAW
-        summary = summary_of(left, steps, self.statistics)
+        summary = summary_of(left, analysis, steps, self.statistics)
         sampler = KernelSampler(kernel, summary.structure(left), self.num_warmup)
-        return recovering(summary.around(sampler), left, bound)
+        return recovering(summary.around(sampler), left, analysis.bound)
 
 
 def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
@@ -143,7 +144,7 @@ def _kinetic(mass: Array, momentum: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class KernelSampler:
+class KernelSampler(Sampler):
     """A NumPyro kernel as a sampler.
 
     build: hashable, equal for equal kernels.
@@ -153,6 +154,8 @@ class KernelSampler:
     build: Callable[[Callable[..., Any]], MCMCKernel]
     structure: Any
     num_warmup: int
+
+    warmup_draws = True
 
     def start(self, key: Array, bound: Any) -> State:
         return self.build(evaluate).init(key, self.num_warmup, None, (bound,), {})
@@ -166,8 +169,6 @@ class KernelSampler:
         if bound.moving:  # kernels keep the coordinates of their start, unless they see that a bound is not a number
             return state, Draws(constrained(bound, position), stats)
         return state, Draws(kernel.postprocess_fn((bound,), {})(position), stats)
-
-    adapt = advance
 
     def _ready(self, bound: Any) -> MCMCKernel:
         """A kernel that has seen an `init` on this Bound: some keep its arrays, not only its structure, in closures.

@@ -10,25 +10,22 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jax.sharding import Mesh
 from numpyro.distributions import biject_to
 
+from bayeslab.analysis import Analysis
 from bayeslab.compress import Groups, pieces, summarised
 from bayeslab.distributions.ordered import ordered, plain
 from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
 from bayeslab.expectation import has_expectations, made_of_prior, mean_prior, require_linear, stored, structured
 from bayeslab.likely import widened
-from bayeslab.membership.found import Membership, membership_to_count
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
-from bayeslab.methods.membership_batches import membership_batches
-from bayeslab.methods.membership_mean_field import membership_mean_field
 from bayeslab.methods.minibatches import BatchSampler, Subsample, batch_of, subsamples
 from bayeslab.methods.settings import require_blocks, require_positive
 from bayeslab.methods.starts import best_of
 from bayeslab.methods.summarising import groups_for_starts
-from bayeslab.order import Block, blocked, joint_blocks
+from bayeslab.order import Block, blocked
 from bayeslab.points import Point, points
 from bayeslab.program import Bound, Values, structure, unwrapped
 from bayeslab.proof import Found, find_all, rules_of
@@ -52,11 +49,6 @@ class MeanField:
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
     There are num_steps of them, the result has the sites that batches share, and its bound is an average over half as
     many other batches, with its standard error (`bayeslab.methods.minibatches`).
-    counts: keep the origins of a program of mixed membership as counts (`bayeslab.membership`): True, False, or a mesh
-    with an axis "individual", over whose devices individuals are spread; by default where origins are more than
-    2,000.
-    batches: parts that the individuals of such a program are split into, one of which is a step: more than 1 where a
-    pass over all data is long. There are num_steps of them, and the bound at the end is that of all data.
     """
 
     num_steps: int = 2000
@@ -64,14 +56,12 @@ class MeanField:
     num_starts: int = 10
     tolerance: float = 1e-6
     joint: tuple[tuple[str, ...], ...] = ()
-    counts: bool | Mesh | None = None
-    batches: int = 1
 
     num_chains = 1
     thinning = 1
 
     def __post_init__(self) -> None:
-        require_positive(self, "num_steps", "num_samples", "num_starts", "batches")
+        require_positive(self, "num_steps", "num_samples", "num_starts")
         require_blocks(self, "joint")
         if not self.tolerance > 0:
             raise ValueError(f"tolerance of MeanField must be positive, but is {self.tolerance}")
@@ -80,38 +70,28 @@ class MeanField:
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> Sampler:
+    def plan(self, analysis: Analysis) -> Sampler:
+        bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        membership = membership_to_count(bound, True if self.batches > 1 and self.counts is None else self.counts)
-        if membership is not None and not membership.known:
-            return best_of(self._of_counts(membership, bound), self.num_starts, "elbo")
-        if self.batches > 1:
-            raise ValueError("batches are of origins that are counted, with latent components; leave them out")
         if plates := subsamples(bound):
             return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")
-        found = find_all(bound)
-        rules = _averaged(found, bound)
+        rules = _averaged(analysis.findings, bound)
         for name in (name for block in self.joint for name in block):
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
         for rule in (rule for block in self.joint for rule in rules if rule.site in block):
             if made_of_prior(rule, terms(bound).priors[rule.site]):
                 raise ValueError(f"joint names site '{rule.site}', whose factor is a {rule.family} and nothing larger")
-        blocks = blocked(joint_blocks(self.joint, bound, found), rules)
+        blocks = blocked(analysis.joint_blocks(self.joint), rules)
         largest = max(blocks, key=lambda block: sum(prod(bound.sites[rule.site].shape) for rule in block))
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         # averages over sites with structure come first, those over the parameters of their priors afterwards
         blocks = tuple(sorted(blocks, key=lambda block: not structured(block[0], terms(bound).priors[block[0].site])))
-        groups = groups_for_starts(bound, found, self.num_starts)
+        groups = groups_for_starts(analysis, self.num_starts)
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
         return best_of(sampler, self.num_starts, "elbo")
-
-    def _of_counts(self, found: Membership, bound: Bound) -> Sampler:
-        if self.batches > 1:
-            return membership_batches(found, bound, self.batches, self.num_steps)
-        return membership_mean_field(found, bound, self.tolerance)
 
     def _of_batches(self, bound: Bound, plates: tuple[Subsample, ...]) -> BatchSampler:
         if self.joint:
@@ -170,7 +150,7 @@ class Climb(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FactorSampler:
+class FactorSampler(Sampler):
     """rules: of every site given all others."""
 
     blocks: tuple[Block, ...]
@@ -178,6 +158,12 @@ class FactorSampler:
     groups: Groups
     tolerance: float
     structure: Any
+
+    prepares = True
+
+    @property
+    def statistics(self) -> Groups:
+        return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
         return conditionals(bound, [(rule,) for rule in self.rules])

@@ -12,7 +12,7 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.distributions.ordered import ordered, plain
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.elimination import Rule
 from bayeslab.expectation import mean_prior, stored, structured
 from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
@@ -98,7 +98,7 @@ class Progress(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BatchSampler:
+class BatchSampler(Sampler):
     """Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055).
 
     A step draws a batch, finds the factors of its own sites, and moves the factor of every shared site a part of the

@@ -1,16 +1,16 @@
 """Sites that a method cannot draw, or was asked not to, integrated out before it and drawn back after it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 
+from bayeslab.analysis import Analysis
 from bayeslab.collapse import Marginal, marginal, recovered
-from bayeslab.draws import Draws, Sampler, State, conditionals_of, draws_while_adapting, ended, prepared
+from bayeslab.draws import Draws, Sampler, State, Wrapper
 from bayeslab.program import Bound, Values
-from bayeslab.proof import Found
 from bayeslab.sweep import computed
 from bayeslab.watch import Conditionals, conditionals
 
@@ -18,20 +18,18 @@ Pick = Callable[[Array, Bound, Values], Values]
 """(key, a program with sites integrated out, values of its other sites) -> values of all."""
 
 
-def continuous(bound: Bound, method: Any, found: Mapping[str, Found] | None = None) -> Bound:
+def continuous(analysis: Analysis, method: Any) -> Bound:
     """The program with its discrete sites integrated out, and those that `method.collapse` names.
-
-    found: the rules of all sites, where they are known already.
 
     Raises ValueError where that cannot be done, and where no latent site is left.
     """
-    name = type(method).__name__
+    name, bound = type(method).__name__, analysis.bound
     if not bound.latent:
         raise ValueError("every site of the program is observed: there is nothing to infer")
-    left = marginal(bound, method.collapse, found)
+    left = marginal(bound, method.collapse, analysis.plain)
     discrete = [name for name in left.latent if left.sites[name].is_discrete]
     try:
-        left = marginal(left, discrete, found)
+        left = marginal(left, discrete, analysis.plain)
     except ValueError as reasons:
         listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
         raise ValueError(f"{name} needs continuous sites, but {listed} cannot be summed over: {reasons}") from None
@@ -61,29 +59,33 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recovering:
+class Recovering(Wrapper):
     """A sampler of a collapsed program; it draws the eliminated sites after every draw of the others.
 
     sites: those that a draw has in the end.
     """
 
-    inner: Sampler
     transform: Marginal
     sites: tuple[str, ...]
     pick: Pick
 
+    prepares = True
+
     def conditionals(self, bound: Bound) -> Conditionals:
-        inner = conditionals_of(self.inner, bound)
+        inner = self.inner.conditionals(bound)
         return tuple(dict.fromkeys((*conditionals(bound, [self.transform.rules]), *inner)))
 
     def prepare(self, bound: Bound) -> Both:
         left = replace(bound.plain, transform=self.transform)
-        inner = prepared(self.inner, left)
+        inner = self.inner.prepare(left)
         return Both(inner if isinstance(inner, Bound) else left, inner)
 
     def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept | None, str] | None:
-        found = ended(self.inner, state.inner, data.inner, samples)
+        found = self.inner.ended(state.inner, data.inner, samples)
         return found if found is None or found[0] is None else (state._replace(inner=found[0]), found[1])
+
+    def moments(self, state: Kept, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        return self.inner.moments(state.inner, bound)
 
     def start(self, key: Array, data: Both) -> Kept:
         key, now = jax.random.split(key)
@@ -96,10 +98,6 @@ class Recovering:
         samples = latent | computed(data.bound.plain, latent)
         return Kept(inner, key), draws._replace(samples={name: samples[name] for name in self.sites if name in samples})
 
-    @property
-    def adapt(self) -> Callable[[Kept, Both], tuple[Kept, Draws]]:
-        return self.advance if draws_while_adapting(self.inner) else self._adapt
-
-    def _adapt(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+    def adapt(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
         inner, draws = self.inner.adapt(state.inner, data.inner)
         return state._replace(inner=inner), draws

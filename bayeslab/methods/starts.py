@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.draws import Draws, Sampler, State, conditionals_of, ended, prepared
+from bayeslab.draws import Draws, Sampler, State, Wrapper
 from bayeslab.program import Bound
 
 
@@ -21,42 +21,25 @@ class Starts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class BestOf:
+class BestOf(Wrapper):
     """An optimiser from `number` starts, all compiled as one; draws are made where the objective ended highest.
 
     The history has an axis of starts.
     objective: its name in the history.
     """
 
-    inner: Sampler
     number: int
     objective: str
 
-    def prepare(self, bound: Bound) -> Any:
-        return prepared(self.inner, bound)
-
-    @property
-    def compiler_options(self) -> Any:
-        return getattr(self.inner, "compiler_options", ())
-
-    @property
-    def spreads(self) -> bool:
-        return getattr(self.inner, "spreads", False)
-
-    def conditionals(self, bound: Bound) -> Any:
-        return conditionals_of(self.inner, bound)
-
     def moments(self, state: Starts, bound: Bound) -> dict[str, Any]:
         """Of the best start of every chain."""
-        if not hasattr(self.inner, "moments"):
-            return {}
         best = np.argmax(state.objective, axis=1)
         return self.inner.moments(jax.tree.map(lambda leaf: leaf[np.arange(len(best)), best], state.inner), bound)
 
     def ended(self, state: Starts, data: Any, samples: dict[str, Any]) -> tuple[Starts | None, str] | None:
         """Of the best start."""
         best = np.argmax(state.objective)
-        found = ended(self.inner, jax.tree.map(lambda leaf: leaf[best], state.inner), data, samples)
+        found = self.inner.ended(jax.tree.map(lambda leaf: leaf[best], state.inner), data, samples)
         if found is None or found[0] is None:
             return found
         inner = jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[best].set(new), state.inner, found[0])

@@ -10,8 +10,9 @@ from jax import Array
 from numpyro.handlers import seed
 from numpyro.infer.util import log_density
 
+from bayeslab.analysis import Analysis
 from bayeslab.bind import signature
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.methods.settings import require_positive
 from bayeslab.program import Bound, Program
 
@@ -37,7 +38,8 @@ class Stated:
         if not callable(self.posterior):
             raise TypeError("Stated needs the posterior as a program, for example Stated(normal_gamma.posterior)")
 
-    def plan(self, bound: Bound) -> "StatedSampler":
+    def plan(self, analysis: Analysis) -> "StatedSampler":
+        bound = analysis.bound
         values = bound.inputs | bound.observed
         if unknown := [name for name in signature(self.posterior).parameters if name not in values]:
             raise ValueError(f"the posterior asks for {unknown}, which the model does not have; it has {list(values)}")
@@ -52,8 +54,10 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class StatedSampler:
+class StatedSampler(Sampler):
     posterior: Program
+
+    warmup_draws = True
 
     def start(self, key: Array, bound: Bound) -> Array:
         return key
@@ -65,8 +69,6 @@ class StatedSampler:
         log_p, run = log_density(bound.program, (), {}, latent)
         computed = {name: site["value"] for name, site in run.items() if site["type"] == "deterministic"}
         return key, Draws(latent | computed, {"lp": log_p, "log_q": log_q, "log_evidence": log_p - log_q})
-
-    adapt = advance
 
     def _program(self, bound: Bound) -> Any:
         values = bound.inputs | bound.observed

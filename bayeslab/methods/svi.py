@@ -20,6 +20,7 @@ from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
 
 from bayeslab import unconstrained
+from bayeslab.analysis import Analysis
 from bayeslab.bind import signature
 from bayeslab.draws import Draws, Sampler
 from bayeslab.methods.recovering import continuous, recovering
@@ -107,8 +108,8 @@ class SVI:
     def num_warmup(self) -> int:
         return self.num_steps
 
-    def plan(self, bound: Bound) -> Sampler:
-        left = continuous(bound, self)
+    def plan(self, analysis: Analysis) -> Sampler:
+        left = continuous(analysis, self)
         guide = _recorded(self.guide)
         if isinstance(guide, Automatic):
             size = sum(prod(shape) for _, shape in unconstrained.shapes(left))
@@ -120,10 +121,10 @@ class SVI:
         else:
             _refuse_other_sites(guide, left)
         optimizer = self.optimizer or adam(getattr(guide, "learning_rate", 0.02))
-        summary = summary_of(left, STEPS * self.num_particles)
+        summary = summary_of(left, analysis, STEPS * self.num_particles)
         sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, summary.structure(left))
         _engine(sampler)
-        return recovering(summary.around(sampler), left, bound)
+        return recovering(summary.around(sampler), left, analysis.bound)
 
 
 class GuideState(NamedTuple):
@@ -134,7 +135,7 @@ class GuideState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GuideSampler:
+class GuideSampler(Sampler):
     """A guide and the optimisation of its parameters."""
 
     guide: Any

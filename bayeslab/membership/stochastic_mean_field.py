@@ -7,17 +7,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.membership.alleles import Shape
 from bayeslab.membership.closest import exp_mean_logs, minus_divergence
 from bayeslab.membership.data import Counted, Priors, priors
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
+from bayeslab.membership.mean_field import dirichlet_moments, require_no_others
 from bayeslab.membership.parts import counted_parts, in_parts, of_individuals, shape_of_part, start_of_parts
+from bayeslab.membership.point import WIDE, keeps_components
 from bayeslab.membership.tokens import Tokens
-from bayeslab.methods.membership_mean_field import dirichlet_moments, require_no_others
-from bayeslab.methods.membership_point import WIDE, keeps_components
 from bayeslab.methods.minibatches import rate_of
 from bayeslab.program import Bound, structure
 
@@ -52,7 +52,7 @@ def membership_batches(found: Membership, bound: Bound, batches: int, num_steps:
 
 
 @dataclass(frozen=True)
-class MembershipBatches:
+class MembershipBatches(Sampler):
     """Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055).
 
     found: the sites. structure: of the Bound. part: the shape of a batch. keeps: components in every draw.
@@ -66,6 +66,7 @@ class MembershipBatches:
     keeps: bool
 
     compiler_options = WIDE
+    prepares = True
 
     def prepare(self, bound: Bound) -> Counted:
         return counted_parts(self.found, bound, self.part, self.batches)

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.membership.ascent import Climb, climb, climbed, joined, split
 from bayeslab.membership.closest import Closest
 from bayeslab.membership.data import Counted, Priors, counted, priors
 from bayeslab.membership.dirichlet import dirichlet
 from bayeslab.membership.found import Membership
 from bayeslab.membership.likeliest import Likeliest
-from bayeslab.methods.membership_point import WIDE, keeps_components
+from bayeslab.membership.point import WIDE, keeps_components
 from bayeslab.program import Bound, Values, structure
 
 
@@ -45,7 +45,7 @@ def dirichlet_moments(concentration: Array, real: Array, table: tuple[int, ...])
 
 
 @dataclass(frozen=True)
-class MembershipMeanField:
+class MembershipMeanField(Sampler):
     """found: the sites. structure: of the Bound. keeps: components in every draw."""
 
     found: Membership
@@ -54,10 +54,11 @@ class MembershipMeanField:
     keeps: bool
 
     compiler_options = WIDE
+    prepares = True
 
     @property
-    def spreads(self) -> bool:
-        return self.found.shape.devices.number > 1
+    def num_devices(self) -> int:
+        return self.found.shape.devices.number
 
     def prepare(self, bound: Bound) -> Counted:
         return counted(self.found, bound)
@@ -69,10 +70,10 @@ class MembershipMeanField:
         return self._around(*best, key, data)
 
     @property
-    def needed(self) -> tuple[str, ...]:
+    def start_sites(self) -> tuple[str, ...]:
         return self.found.probabilities
 
-    def started(self, key: Array, data: Counted, values: Values) -> Settled:
+    def start_at(self, key: Array, data: Counted, values: Values) -> Settled:
         """The factors that follow from these values."""
         likeliest = Likeliest(data.packed, self.found.shape, self._prior(data))
         near = likeliest.inside(joined(*self.found.values(values)))

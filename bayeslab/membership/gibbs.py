@@ -12,7 +12,7 @@ import numpyro
 from jax import Array
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.membership.alleles import Counts, Shape
 from bayeslab.membership.ascent import joined, split
 from bayeslab.membership.blocks import Origins, drawn_given, drawn_in_blocks
@@ -21,11 +21,11 @@ from bayeslab.membership.dirichlet import dirichlet, log_density_of_counts
 from bayeslab.membership.found import Membership
 from bayeslab.membership.layout import layout
 from bayeslab.membership.likeliest import Likeliest, log_powers
+from bayeslab.membership.point import WIDE
 from bayeslab.membership.summed_sweep import ANCHOR, Due, Summed, first_summed, jumped, summed_sweep
 from bayeslab.membership.tokens import Tokens
 from bayeslab.membership.watched import require_likelihood, require_no_falls
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
-from bayeslab.methods.membership_point import WIDE
 from bayeslab.program import Bound, Values
 from bayeslab.sweep import somewhere
 from bayeslab.terms import terms
@@ -88,7 +88,7 @@ class Others:
 
 
 @dataclass(frozen=True)
-class MembershipGibbs:
+class MembershipGibbs(Sampler):
     """found: the sites. structure: of the Bound. keeps: components in every draw."""
 
     found: Membership
@@ -97,6 +97,7 @@ class MembershipGibbs:
     keeps: bool
 
     compiler_options = WIDE
+    warmup_draws = prepares = True
 
     @property
     def turn(self) -> int:
@@ -107,8 +108,8 @@ class MembershipGibbs:
         return TURN_WITH_OTHERS if self.found.others else TURN
 
     @property
-    def spreads(self) -> bool:
-        return self.found.shape.devices.number > 1
+    def num_devices(self) -> int:
+        return self.found.shape.devices.number
 
     def prepare(self, bound: Bound) -> Counted:
         return counted_in_blocks(self.found, bound)
@@ -123,10 +124,10 @@ class MembershipGibbs:
         return self._at(*self._likeliest(keys[0], data).near_top(keys[1]), keys[2], keys[3], data)
 
     @property
-    def needed(self) -> tuple[str, ...]:
+    def start_sites(self) -> tuple[str, ...]:
         return (self.found.weights,) if self.found.known else self.found.probabilities
 
-    def started(self, key: Array, data: Counted, values: Values) -> Sweep:
+    def start_at(self, key: Array, data: Counted, values: Values) -> Sweep:
         keys, found = jax.random.split(key, 4), self.found
         if found.known:
             values = values | {found.components: data.bound.observed[found.components]}
@@ -246,8 +247,6 @@ class MembershipGibbs:
             return layout(shape).drawn(key, state.weights, state.components, data.packed, shape), None
         origins = drawn_in_blocks(key, state.weights, *prior[:2], data.blocks, state.origins, shape)
         return origins.counts, origins
-
-    adapt = advance
 
     def moments(self, state: Sweep, bound: Bound) -> dict[str, tuple[Any, Any]]:
         """Means and standard deviations (chain, *site) of sites that are not kept in every draw."""

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.draws import Draws
+from bayeslab.draws import Draws, Sampler
 from bayeslab.membership.ascent import Climb, climb, climbed, joined, split
 from bayeslab.membership.data import Counted, Priors, counted, log_prior, priors
 from bayeslab.membership.found import Membership
@@ -46,7 +46,7 @@ def keeps_components(found: Membership) -> bool:
 
 
 @dataclass(frozen=True)
-class MembershipPoint:
+class MembershipPoint(Sampler):
     """found: the sites. structure: of the Bound. basis: see `MAP`."""
 
     found: Membership
@@ -54,10 +54,11 @@ class MembershipPoint:
     basis: str
 
     compiler_options = WIDE
+    prepares = True
 
     @property
-    def spreads(self) -> bool:
-        return self.found.shape.devices.number > 1
+    def num_devices(self) -> int:
+        return self.found.shape.devices.number
 
     def prepare(self, bound: Bound) -> Counted:
         return counted(self.found, bound)
@@ -71,10 +72,10 @@ class MembershipPoint:
         return climb(self._density(data).start(key))
 
     @property
-    def needed(self) -> tuple[str, ...]:
+    def start_sites(self) -> tuple[str, ...]:
         return self.found.probabilities
 
-    def started(self, key: Array, data: Counted, values: Values) -> Climb:
+    def start_at(self, key: Array, data: Counted, values: Values) -> Climb:
         return climb(self._density(data).inside(joined(*self.found.values(values))))
 
     def adapt(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
