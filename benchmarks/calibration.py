@@ -20,7 +20,6 @@ import numpy as np
 from xarray import DataTree
 
 import bayeslab as bl
-from bayeslab.analysis import Analysis
 from bayeslab.models import (
     dirichlet_multinomial,
     gp_regression,
@@ -37,8 +36,9 @@ from bayeslab.models import (
     structure,
     structure_admixture,
 )
-from bayeslab.plots_calibration import plot_calibration
-from bayeslab.program import precision
+from bayeslab.plots import plot_calibration
+from bayeslab.programs.program import precision
+from bayeslab.transforms.analysis import Analysis
 
 DOCS = Path(__file__).parents[1] / "docs"
 KEPT = DOCS / "calibration.json"

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 
 import bayeslab as bl
-from bayeslab.analysis import Analysis
-from bayeslab.demonstration import first_line
 from bayeslab.models import LECTURES
-from bayeslab.plan import default_method
-from bayeslab.program import precision
+from bayeslab.planning import default_method
+from bayeslab.programs.program import precision
+from bayeslab.reports.demonstration import first_line
+from bayeslab.transforms.analysis import Analysis
 
 PAGE = Path(__file__).parents[1] / "docs" / "catalogue.md"
 METHODS = (bl.Exact(), bl.Gibbs(), bl.NUTS(), bl.MeanField(), bl.SVI(), bl.Laplace(), bl.MAP(), bl.EM())

@@ -51,9 +51,9 @@ def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer
 def driven(program: Callable[..., None], data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
     """What `bl.fit` does between its checks and the DataTree."""
     import bayeslab as bl
-    from bayeslab.analysis import Analysis
-    from bayeslab.program import precision
-    from bayeslab.runner import drive
+    from bayeslab.programs.program import precision
+    from bayeslab.sampling.runner import drive
+    from bayeslab.transforms.analysis import Analysis
 
     with precision(np.float64):
         bound = bl.bind(program, data)

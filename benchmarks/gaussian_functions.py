@@ -11,8 +11,8 @@ import numpyro.distributions as dist
 
 import bayeslab as bl
 from bayeslab import kernels
-from bayeslab.distributions import GaussianProcess
-from bayeslab.solvers import Dense, StateSpace
+from bayeslab.gaussian_processes import GaussianProcess
+from bayeslab.gaussian_processes.solvers import Dense, StateSpace
 
 Cases = dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]
 """Name -> a log marginal likelihood, and its arguments."""

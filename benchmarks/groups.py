@@ -15,10 +15,10 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayeslab as bl
-from bayeslab.analysis import Analysis
-from bayeslab.program import Bound, precision
-from bayeslab.proof import find_all
-from bayeslab.runner import drive
+from bayeslab.programs.program import Bound, precision
+from bayeslab.sampling.runner import drive
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.verification.findings import find_all
 
 ROWS = 20
 

@@ -37,10 +37,10 @@ def starter(y):
     import jax
 
     import bayeslab as bl
-    from bayeslab.analysis import Analysis
     from bayeslab.models import multivariate_gaussian_mixture
-    from bayeslab.program import precision
-    from bayeslab.runner import drive
+    from bayeslab.programs.program import precision
+    from bayeslab.sampling.runner import drive
+    from bayeslab.transforms.analysis import Analysis
 
     data = {"num_rows": len(y), "num_components": 4, "mu0": np.zeros(2), "scale": np.eye(2), "n0": 5.0, "y": y}
     method = bl.MeanField(num_starts=STARTS, joint=(("precision", "mu"),))

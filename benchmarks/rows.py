@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import bayeslab as bl
-from bayeslab.analysis import Analysis
 from bayeslab.models import gaussian_hmm, linear_regression, multivariate_gaussian_mixture
-from bayeslab.program import precision
+from bayeslab.programs.program import precision
+from bayeslab.transforms.analysis import Analysis
 
 
 def normal(rows: int, *columns: int) -> np.ndarray:

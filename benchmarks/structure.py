@@ -49,7 +49,7 @@ def main() -> None:
 
 def sweep(asked: argparse.Namespace) -> None:
     """Nanoseconds of CPU per allele copy of a whole sweep, the mean of those without origins and the one with them."""
-    from bayeslab.membership.gibbs import TURN
+    from bayeslab.mixed_membership.samplers.gibbs import TURN
 
     cases = {name: _one_sweep(*case, TURN) for name, case in SWEEPS.items()}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
@@ -68,11 +68,11 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     import jax
 
     import bayeslab as bl
-    from bayeslab.analysis import Analysis
-    from bayeslab.membership.methods import Gibbs
+    from bayeslab.mixed_membership.methods import Gibbs
     from bayeslab.models import structure_admixture
-    from bayeslab.program import precision, structure
-    from bayeslab.runner import compiled
+    from bayeslab.programs.program import precision, structure
+    from bayeslab.sampling.runner import compiled
+    from bayeslab.transforms.analysis import Analysis
 
     rng = np.random.default_rng(0)
     y = rng.integers(0, alleles, (individuals, loci, 2)).astype(np.uint8)

@@ -47,7 +47,7 @@ def bayeslab_runner(y: np.ndarray) -> Callable[[int], Answer]:
 def bayeslab_sweeps(y: np.ndarray) -> Callable[[int], Answer]:
     """The sampler without the runner: no draw but mu is kept, and the log density is not computed."""
     import bayeslab as bl
-    from bayeslab.analysis import Analysis
+    from bayeslab.transforms.analysis import Analysis
 
     numpyro.enable_x64()
     bound = bl.bind(mixture, {"num_rows": len(y), "y": y})

@@ -255,10 +255,10 @@ class Maximum:
         import jax
 
         import bayeslab as bl
-        from bayeslab.membership.found import membership
-        from bayeslab.membership.point import membership_point
+        from bayeslab.mixed_membership.recognition import membership
+        from bayeslab.mixed_membership.samplers.point import membership_point
         from bayeslab.models import lda
-        from bayeslab.program import precision
+        from bayeslab.programs.program import precision
 
         with precision():
             bound = bl.bind(lda.model, data)
@@ -276,7 +276,7 @@ class Maximum:
     def advance(self, steps: int) -> None:
         import jax
 
-        from bayeslab.program import precision
+        from bayeslab.programs.program import precision
 
         with precision():
             for _ in range(steps):
@@ -284,7 +284,7 @@ class Maximum:
             jax.block_until_ready(self.state)
 
     def predicted(self, held: dict[str, Any]) -> np.ndarray:
-        from bayeslab.membership.ascent import split
+        from bayeslab.mixed_membership.ascent import split
 
         share, topics = map(np.asarray, split(self.state.at, self.found.shape))
         return (share[held["document"]] * topics[:, 0, held["word"]].T).sum(1)
@@ -297,11 +297,11 @@ class Chain:
         import jax
 
         import bayeslab as bl
-        from bayeslab.analysis import Analysis
-        from bayeslab.membership.methods import Gibbs
+        from bayeslab.mixed_membership.methods import Gibbs
         from bayeslab.models import lda
-        from bayeslab.program import precision, structure
-        from bayeslab.runner import compiled
+        from bayeslab.programs.program import precision, structure
+        from bayeslab.sampling.runner import compiled
+        from bayeslab.transforms.analysis import Analysis
 
         with precision():
             bound = bl.bind(lda.model, data)
@@ -316,7 +316,7 @@ class Chain:
     def advance(self, sweeps: int) -> None:
         import jax
 
-        from bayeslab.program import precision
+        from bayeslab.programs.program import precision
 
         with precision():
             once = self.code.advance(np.int32(sweeps), np.int32(1), self.state, self.data)

@@ -1,6 +1,6 @@
 """The lecture models, one module each: `model`, the stated `posterior` and `evidence`, `example`, `data`."""
 
-from . import (
+from bayeslab.models import (
     beta_binomial,
     diagonal_gaussian_hmm,
     dirichlet_multinomial,

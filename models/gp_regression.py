@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from bayeslab import kernels
-from bayeslab.distributions import GaussianProcess
+from bayeslab.gaussian_processes import GaussianProcess
 
 
 def model(x: Array, kernel: Any, sigma: Array | float = 0.1, mu: Array | float = 0.0) -> None:

@@ -20,7 +20,7 @@ import numpyro.distributions as dist
 from jax import Array
 
 from bayeslab import kernels
-from bayeslab.distributions import GaussianProcess
+from bayeslab.gaussian_processes import GaussianProcess
 
 
 def model(x: Array, a: float = 1.0, b: float = 1.0, c: float = 1.0) -> None:

@@ -18,7 +18,6 @@ from xarray import DataTree
 
 import bayeslab as bl
 from bayeslab import bind, fit
-from bayeslab.bind import signature
 from bayeslab.methods.stated import Stated
 from bayeslab.models import (
     LECTURES,
@@ -30,7 +29,8 @@ from bayeslab.models import (
     normal_known_mean,
     normal_known_variance,
 )
-from bayeslab.program import Data, precision
+from bayeslab.programs.binding import signature
+from bayeslab.programs.program import Data, precision
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
 every_lecture = pytest.mark.parametrize("lecture", STATED, ids=lambda m: m.__name__.rpartition(".")[2])

@@ -11,14 +11,22 @@ import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import xarray as xr
-from hostile import FORMS, GAPS, anything, counts, fingerprint, lawful, line, refused, shares, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bayeslab as bl
-from bayeslab.datasets import documents, genotypes, motif_data, new_rows, original_scale, regression_data, sequences
+from bayeslab.datasets import (
+    documents,
+    genotypes,
+    motif_data,
+    new_rows,
+    original_scale,
+    regression_data,
+    sequences,
+)
 from bayeslab.models import gp_regression
-from bayeslab.program import Bound, precision
+from bayeslab.programs.program import Bound, precision
+from hostile import FORMS, GAPS, anything, counts, fingerprint, lawful, line, refused, shares, table
 
 quick = settings(deadline=None, derandomize=True, max_examples=150)
 NUMBERS = st.lists(st.integers(0, 100), min_size=1, max_size=4)
@@ -151,7 +159,7 @@ def test_wrong_data_are_refused_by_every_verb(case: str, fitted: xr.DataTree) ->
         lambda program, data: bl.predict(0, program, data, fitted),
         lambda program, data: bl.recover(0, program, data, fitted),
         lambda program, data: bl.process_at(program, data, fitted, {}),
-        lambda program, data: bl.smoothed_states(program, data, fitted),
+        lambda program, data: bl.states.smoothed_states(program, data, fitted),
     )
     before = fingerprint(data)
     for verb in verbs:
@@ -237,7 +245,7 @@ def test_what_is_no_result_is_refused(verb: str) -> None:
     lambda tree: bl.process_at(gp_regression.model, gp_regression.example(), tree, {}),
     lambda tree: bl.calibration_verdict(tree),
     lambda tree: bl.modes(tree, {"mu": "component"}),
-    lambda tree: bl.filtered_states(line, DATA, tree),
+    lambda tree: bl.states.filtered_states(line, DATA, tree),
     lambda tree: bl.fit(0, line, DATA, METHOD, previous=tree, progress=False),
     lambda tree: bl.sbc(0, line, DATA, METHOD, given=tree, progress=False),
     lambda tree: original_scale(tree, regression_data(FRAME, "yield")),

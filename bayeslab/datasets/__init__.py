@@ -1,19 +1,19 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
-from .documents import documents, simulated_documents
-from .filtering import filter_genotypes
-from .genotype_files import read_genotypes
-from .genotypes import genotypes, simulated_genotypes
-from .motifs import motif_data, rox1_sites
-from .plink import read_plink
-from .regression import new_rows, original_scale, regression_data
-from .scales import scaled_prior
-from .sequences import dishonest_casino, sequences
-from .series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
-from .state_space import nile, simulated_track
-from .structure_text import read_structure
-from .tables import diabetes, half_moons, iris_setosa, mendel_peas, portland_houses, portland_inputs
-from .vcf import read_vcf
+from bayeslab.datasets.document_data import documents, simulated_documents
+from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
+from bayeslab.datasets.genetics.filters import filter_genotypes
+from bayeslab.datasets.genetics.plink import read_plink
+from bayeslab.datasets.genetics.read import read_genotypes
+from bayeslab.datasets.genetics.structure_text import read_structure
+from bayeslab.datasets.genetics.vcf import read_vcf
+from bayeslab.datasets.motifs import motif_data, rox1_sites
+from bayeslab.datasets.regression import new_rows, original_scale, regression_data
+from bayeslab.datasets.scales import scaled_prior
+from bayeslab.datasets.sequence_data import dishonest_casino, sequences
+from bayeslab.datasets.series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
+from bayeslab.datasets.state_space import nile, simulated_track
+from bayeslab.datasets.tables import diabetes, half_moons, iris_setosa, mendel_peas, portland_houses, portland_inputs
 
 __all__ = [
     "co2_mauna_loa",

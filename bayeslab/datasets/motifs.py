@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .arguments import labels
+from bayeslab.datasets.arguments import labels
 
 LETTERS = "ACTG"  # in the order of the lecture
 

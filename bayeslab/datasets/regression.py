@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from .arguments import require_flags
+from bayeslab.datasets.arguments import require_flags
 
 
 def regression_data(

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayeslab.entries import numbers
+from bayeslab.programs.data import numbers
 
 SPREAD = 0.5
 """The rate of a Gamma prior of precisions, in variances of the data: a group has a third to all of their spread."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from .arguments import sizes, whole
+from bayeslab.datasets.arguments import sizes, whole
 
 
 def nile() -> xr.DataArray:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from .arguments import LARGEST, number, sizes, whole
+from bayeslab.datasets.arguments import LARGEST, number, sizes, whole
 
 
 def diabetes() -> pd.DataFrame:

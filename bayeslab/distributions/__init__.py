@@ -2,11 +2,10 @@
 
 from bayeslab.distributions.enumerated import Enumerated
 from bayeslab.distributions.gamma import Beta, Dirichlet, Gamma, InverseGamma, Wishart, WishartCholesky
-from bayeslab.distributions.gaussian_process import GaussianProcess
 from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
-from bayeslab.distributions.markov_chain import MarkovChain
-from bayeslab.distributions.markov_rows import ProductEvidence
+from bayeslab.distributions.markov.chain import MarkovChain
+from bayeslab.distributions.markov.log_likelihoods import ProductEvidence
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "Dirichlet",
     "Enumerated",
     "Gamma",
-    "GaussianProcess",
     "InverseGamma",
     "JointNormal",
     "LinearGaussianChain",

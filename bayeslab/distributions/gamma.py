@@ -14,8 +14,8 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from bayeslab.distributions.places import first_places
-from bayeslab.distributions.random_bits import uniforms
+from bayeslab.distributions.set_bits import first_places
+from bayeslab.distributions.threefry import uniforms
 
 MANY = 1024
 """Elements from which on those that were not accepted are collected before they are proposed again."""

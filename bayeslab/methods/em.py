@@ -11,24 +11,24 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from bayeslab import unconstrained
-from bayeslab.analysis import Analysis
-from bayeslab.collapse import Marginal, most_probable
-from bayeslab.compress import Groups, pieces, summarised
-from bayeslab.draws import Draws, Sampler
-from bayeslab.elimination import NORMAL, Rule, conditional, family_of, mode, stages
-from bayeslab.expectation import averaged, density, has_expectations, require_linear, stored
-from bayeslab.likely import widened
+from bayeslab.elimination.conditional import NORMAL, Rule, conditional, family_of, mode, stages
+from bayeslab.elimination.sweep import scattered
+from bayeslab.elimination.terms import Term, reaching, terms, total
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
-from bayeslab.methods.recovering import continuous, recovering
-from bayeslab.methods.settings import require_names, require_positive
-from bayeslab.methods.starts import best_of
-from bayeslab.methods.summarising import groups_for_starts
-from bayeslab.points import points
-from bayeslab.program import Bound, Values, structure
-from bayeslab.sweep import scattered
-from bayeslab.terms import Term, reaching, terms, total
-from bayeslab.watch import Conditionals, conditionals
+from bayeslab.methods.setting_checks import require_names, require_positive
+from bayeslab.methods.wrappers.collapsed import continuous, recovering
+from bayeslab.methods.wrappers.compressed import groups_for_starts
+from bayeslab.methods.wrappers.multistart import best_of
+from bayeslab.programs import unconstrained
+from bayeslab.programs.program import Bound, Values, structure
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.collapse import Marginal, most_probable
+from bayeslab.transforms.draw_checks import Conditionals, conditionals
+from bayeslab.transforms.expectation import averaged, density, has_expectations, require_linear, stored
+from bayeslab.transforms.tables import Groups, pieces, summarised
+from bayeslab.verification.likely_points import widened
+from bayeslab.verification.probe_points import points
 
 INNER = 5
 """Quasi-Newton steps for sites without a mode in closed form, in every step of EM."""

@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.analysis import Analysis
-from bayeslab.compress import Groups, pieces, summarised
-from bayeslab.distributions.ordered import Ordered
-from bayeslab.draws import Draws, Sampler
-from bayeslab.elimination import Rule, conditional, stages
-from bayeslab.law import beyond_rounding
-from bayeslab.methods.settings import require_positive
-from bayeslab.program import Bound, Values, structure
-from bayeslab.sweep import completed, computed
-from bayeslab.watch import Conditionals, conditionals
+from bayeslab.elimination.conditional import Rule, conditional, stages
+from bayeslab.elimination.sweep import completed, computed
+from bayeslab.methods.setting_checks import require_positive
+from bayeslab.programs.program import Bound, Values, structure
+from bayeslab.programs.pytrees import Ordered
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.draw_checks import Conditionals, conditionals
+from bayeslab.transforms.tables import Groups, pieces, summarised
+from bayeslab.verification.identity import beyond_rounding
 
 
 @dataclass(frozen=True)

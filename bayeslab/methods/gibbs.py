@@ -11,17 +11,17 @@ from jax import Array
 from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
-from bayeslab.analysis import Analysis
-from bayeslab.compress import Group, Groups, pieces, summarised
-from bayeslab.draws import Draws, Sampler, State
-from bayeslab.elimination import Rule
+from bayeslab.elimination.conditional import Block, Rule
+from bayeslab.elimination.sweep import computed, somewhere, sweep
+from bayeslab.elimination.terms import terms, total
 from bayeslab.methods.mcmc import block_kernel, kernel_stats
-from bayeslab.methods.settings import require_blocks, require_count, require_positive
-from bayeslab.order import Block, blocked
-from bayeslab.program import Bound, Values, evaluate, structure
-from bayeslab.sweep import computed, somewhere, sweep
-from bayeslab.terms import terms, total
-from bayeslab.watch import Conditionals, conditionals
+from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
+from bayeslab.programs.program import Bound, Values, evaluate, structure
+from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.draw_checks import Conditionals, conditionals
+from bayeslab.transforms.tables import Group, Groups, pieces, summarised
+from bayeslab.verification.ordering import blocked
 
 TRIALS, TRIAL_SWEEPS = 4, 10
 """Short chains to choose a start from. Without them 13 of 60 chains of a hidden Markov model stayed in a poor mode."""

@@ -9,17 +9,17 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from bayeslab import unconstrained
-from bayeslab.analysis import Analysis
-from bayeslab.collapse import most_probable
-from bayeslab.draws import Draws, Sampler
-from bayeslab.methods.recovering import continuous, recovering
-from bayeslab.methods.settings import require_names, require_positive
-from bayeslab.methods.starts import best_of
-from bayeslab.methods.summarising import summary_of
-from bayeslab.optimum import tolerance, verdict
-from bayeslab.program import Bound, Values
-from bayeslab.unconstrained import flat_log_posterior
+from bayeslab.methods.setting_checks import require_names, require_positive
+from bayeslab.methods.wrappers.collapsed import continuous, recovering
+from bayeslab.methods.wrappers.compressed import summary_of
+from bayeslab.methods.wrappers.multistart import best_of
+from bayeslab.programs import unconstrained
+from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.unconstrained import flat_log_posterior
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.collapse import most_probable
+from bayeslab.verification.optimum import tolerance, verdict
 
 EVALUATIONS = 200
 """Of the log joint until L-BFGS has converged, roughly."""

@@ -14,13 +14,13 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
-from bayeslab.analysis import Analysis
-from bayeslab.draws import Draws, Sampler, State
-from bayeslab.methods.recovering import continuous, recovering
-from bayeslab.methods.settings import require_count, require_names, require_positive
-from bayeslab.methods.summarising import summary_of
-from bayeslab.program import Bound, Values, evaluate, structure
-from bayeslab.unconstrained import constrained
+from bayeslab.methods.setting_checks import require_count, require_names, require_positive
+from bayeslab.methods.wrappers.collapsed import continuous, recovering
+from bayeslab.methods.wrappers.compressed import summary_of
+from bayeslab.programs.program import Bound, Values, evaluate, structure
+from bayeslab.programs.unconstrained import constrained
+from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.transforms.analysis import Analysis
 
 STEPS_A_DRAW = 15
 """Gradients, roughly."""
@@ -60,8 +60,8 @@ class NUTS:
     dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
-    statistics: compute with sufficient statistics in place of rows (`bayeslab.compress`), True or False; by default
-    where there are any and the fit is long enough to pay for the seconds that it takes to find them.
+    statistics: compute with sufficient statistics in place of rows (`bayeslab.transforms.compress`), True or False; by
+    default where there are any and the fit is long enough to pay for the seconds that it takes to find them.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     """
 

@@ -12,26 +12,33 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from bayeslab.analysis import Analysis
-from bayeslab.compress import Groups, pieces, summarised
-from bayeslab.distributions.ordered import ordered, plain
-from bayeslab.draws import Draws, Sampler
-from bayeslab.elimination import ENUMERATED, Rule, conditional, stages
-from bayeslab.expectation import has_expectations, made_of_prior, mean_prior, require_linear, stored, structured
-from bayeslab.likely import widened
+from bayeslab.elimination.conditional import ENUMERATED, Block, Rule, conditional, stages
+from bayeslab.elimination.sweep import computed, scattered
+from bayeslab.elimination.terms import Prior, terms, total
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
-from bayeslab.methods.factors import Factors, expected, factor, joined, middles, only
-from bayeslab.methods.minibatches import BatchSampler, Subsample, batch_of, subsamples
-from bayeslab.methods.settings import require_blocks, require_positive
-from bayeslab.methods.starts import best_of
-from bayeslab.methods.summarising import groups_for_starts
-from bayeslab.order import Block, blocked
-from bayeslab.points import Point, points
-from bayeslab.program import Bound, Values, structure, unwrapped
-from bayeslab.proof import Found, find_all, rules_of
-from bayeslab.sweep import computed, scattered
-from bayeslab.terms import Prior, terms, total
-from bayeslab.watch import Conditionals, conditionals
+from bayeslab.methods.mean_field_factors import Factors, expected, factor, joined, middles, only
+from bayeslab.methods.setting_checks import require_blocks, require_positive
+from bayeslab.methods.stochastic_mean_field import BatchSampler, Subsample, batch_of, subsamples
+from bayeslab.methods.wrappers.compressed import groups_for_starts
+from bayeslab.methods.wrappers.multistart import best_of
+from bayeslab.programs.program import Bound, Values, structure, unwrapped
+from bayeslab.programs.pytrees import ordered, plain
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.draw_checks import Conditionals, conditionals
+from bayeslab.transforms.expectation import (
+    has_expectations,
+    made_of_prior,
+    mean_prior,
+    require_linear,
+    stored,
+    structured,
+)
+from bayeslab.transforms.tables import Groups, pieces, summarised
+from bayeslab.verification.findings import Found, find_all, rules_of
+from bayeslab.verification.likely_points import widened
+from bayeslab.verification.ordering import blocked
+from bayeslab.verification.probe_points import Point, points
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class MeanField:
     num_starts: random starts, run together; draws are of the one with the largest bound, group `history` has all.
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
     There are num_steps of them, the result has the sites that batches share, and its bound is an average over half as
-    many other batches, with its standard error (`bayeslab.methods.minibatches`).
+    many other batches, with its standard error (`bayeslab.methods.stochastic_mean_field`).
     """
 
     num_steps: int = 2000

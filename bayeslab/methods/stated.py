@@ -10,11 +10,11 @@ from jax import Array
 from numpyro.handlers import seed
 from numpyro.infer.util import log_density
 
-from bayeslab.analysis import Analysis
-from bayeslab.bind import signature
-from bayeslab.draws import Draws, Sampler
-from bayeslab.methods.settings import require_positive
-from bayeslab.program import Bound, Program
+from bayeslab.methods.setting_checks import require_positive
+from bayeslab.programs.binding import signature
+from bayeslab.programs.program import Bound, Program
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,15 @@ from numpyro.handlers import seed, substitute
 from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
 
-from bayeslab import unconstrained
-from bayeslab.analysis import Analysis
-from bayeslab.bind import signature
-from bayeslab.draws import Draws, Sampler
-from bayeslab.methods.recovering import continuous, recovering
-from bayeslab.methods.settings import require_names, require_positive
-from bayeslab.methods.summarising import summary_of
-from bayeslab.optimum import JUMPS, jumps
-from bayeslab.program import Bound, Values, blueprint, evaluate, unwrapped
+from bayeslab.methods.setting_checks import require_names, require_positive
+from bayeslab.methods.wrappers.collapsed import continuous, recovering
+from bayeslab.methods.wrappers.compressed import summary_of
+from bayeslab.programs import unconstrained
+from bayeslab.programs.binding import signature
+from bayeslab.programs.program import Bound, Values, blueprint, evaluate, unwrapped
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.verification.optimum import JUMPS, jumps
 
 STEPS = 5000
 """Of the optimiser until it has converged, roughly."""

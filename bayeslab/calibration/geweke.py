@@ -1,0 +1,132 @@
+"""Geweke's test of a Gibbs sampler: does a sweep leave the joint distribution of parameters and data alone?
+
+There are two ways to draw from p(z, y): z from its prior; and a chain that takes a sweep from z to z' given y, and new
+data y' from p(y | z'). If the sweep has the invariant distribution p(z | y) for all y, both have the same distribution
+of z (Geweke 2004, doi:10.1198/016214504000001132). Unlike simulation-based calibration this needs no chain that
+converges on every data set, and errors of single sweeps add up until they are seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from jax import Array
+from scipy.special import ndtr
+
+from bayeslab.calibration.sbc import refuse_mixed_data
+from bayeslab.methods.gibbs import Gibbs
+from bayeslab.mixed_membership import methods as mixed_membership
+from bayeslab.planning import plan
+from bayeslab.prediction.prior_draws import require_joint_draws
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import read
+from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
+from bayeslab.results.datatree import to_datatree
+from bayeslab.results.parameters import stacked_parameters
+from bayeslab.sampling.executables import strong
+from bayeslab.sampling.protocols import State
+from bayeslab.transforms.analysis import Analysis
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset
+
+SAMPLE = ["chain", "draw"]
+LEVEL = 0.01
+
+
+def joint_distribution_test(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    method: Gibbs | mixed_membership.Gibbs,
+    level: float = LEVEL,
+) -> Dataset:
+    """Where the draws of the chain lie among draws of the prior, one row a scalar parameter.
+
+    data: fixes the inputs and says which sites are observed; their values are simulated.
+    method: numbers of draws, of sweeps between them (thinning) and of chains; warm-up forgets where chains began.
+    level: the probability that a right sampler fails somewhere.
+    place (parameter,): the mean of the draws' places in the distribution function of the prior, 0.5 if all is right.
+    spread (parameter,): their mean squared distance from the middle, over that of the prior's own, 1 if all is right.
+    place_z, spread_z (parameter,): by how many standard errors they are off. ess (parameter,): of the chains.
+    attrs: p_value of the largest of them (Bonferroni), and passes (1 or 0).
+    Raises TypeError for another method, ValueError for programs without a proper prior or without observed sites.
+    """
+    from xarray import Dataset
+
+    if not isinstance(method, Gibbs | mixed_membership.Gibbs):
+        raise TypeError(f"joint_distribution_test needs Gibbs(), whose sweeps suit any data, not {method!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be a probability between 0 and 1, got {level}")
+    with precision():
+        bound = bind(model, data)
+        refuse_mixed_data(bound)
+        require_joint_draws(bound, "joint_distribution_test")
+        prior, chain = _draws(raw_key(key), method, bound)
+        tree = to_datatree({"prior": prior, "posterior": chain}, bound, read(data))
+    own, found = _places(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
+    table = Dataset({"ess": found.azstats.ess(method="bulk")})
+    for name, reference, values in (("place", own, found), ("spread", (own - 0.5) ** 2, (found - 0.5) ** 2)):
+        mean, expected = values.mean(SAMPLE), reference.mean(SAMPLE)
+        error = np.hypot(values.azstats.mcse(method="mean"), reference.std(SAMPLE) / np.sqrt(reference[..., 0].size))
+        table[name] = mean if name == "place" else mean / expected
+        table[f"{name}_z"] = (mean - expected) / error
+    z = np.abs([table["place_z"].values, table["spread_z"].values])
+    p_value = min(1.0, float(2 * ndtr(-z.max()) * z.size))
+    return table.assign_attrs(p_value=p_value, passes=int(p_value > level), level=level)
+
+
+def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> tuple[Values, Values]:
+    """Draws (chain, draw, *site) of the latent sites: from the prior, and of chains of sweeps and new data."""
+    sampler, latent = plan(Analysis(bound), method).sampler, bound.latent
+
+    def simulated(key: Array, bound: Bound, values: Values) -> tuple[Bound, Values]:
+        drawn = {name: site["value"] for name, site in bound.prior_draw(key, values=values).items()}
+        return replace(bound, observed={name: drawn[name] for name in bound.observed}), drawn
+
+    def sweep(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
+        state, draws = sampler.advance(carry[0], sampler.prepare(carry[1]))
+        kept = {name: draws.samples[name] for name in latent if name in draws.samples}
+        return (strong(state), simulated(key, carry[1], kept)[0]), kept
+
+    def draw(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
+        carry, kept = jax.lax.scan(sweep, carry, jax.random.split(key, method.thinning))
+        return carry, {name: values[-1] for name, values in kept.items()}
+
+    def chain(key: Array, bound: Bound) -> Values:
+        keys = jax.random.split(key, 4)
+        here, _ = simulated(keys[0], bound, {})
+        carry = (strong(sampler.start(keys[1], sampler.prepare(here))), here)
+        carry, _ = jax.lax.scan(sweep, carry, jax.random.split(keys[2], method.num_warmup))
+        return jax.lax.scan(draw, carry, jax.random.split(keys[3], method.num_samples))[1]
+
+    @jax.jit
+    def both(keys: Array, bound: Bound) -> tuple[Values, Values]:
+        found = jax.lax.map(lambda key: chain(key, bound), keys[0])
+        own = jax.lax.map(lambda key: simulated(key, bound, {})[1], keys[1])
+        return {name: own[name] for name in found}, found
+
+    drawn = method.num_chains * method.num_samples
+    keys = jax.random.split(key)
+    prior, found = jax.device_get(
+        both((jax.random.split(keys[0], method.num_chains), jax.random.split(keys[1], drawn)), bound)
+    )
+    return {name: value[None] for name, value in prior.items()}, found
+
+
+def _places(prior: Dataset, chain: Dataset) -> tuple[DataArray, DataArray]:
+    """Of every draw in the distribution function of the prior's draws, ties in the middle, (chain, draw, parameter)."""
+    own, found = (stacked_parameters(each).astype(float) for each in (prior, chain))
+    varies = (own.max(SAMPLE) > own.min(SAMPLE)).values
+    own, found = own[..., varies], found[..., varies]
+    ordered = np.sort(own.values.reshape(-1, own.sizes["parameter"]), axis=0)
+
+    def place(draws: DataArray) -> DataArray:
+        columns = zip(ordered.T, np.moveaxis(draws.values, 2, 0), strict=True)
+        sides = ([np.searchsorted(column, values, side) for side in ("left", "right")] for column, values in columns)
+        return draws.copy(data=np.stack([sum(both) / (2 * len(ordered)) for both in sides], axis=-1))
+
+    return place(own), place(found)

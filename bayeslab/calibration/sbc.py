@@ -1,0 +1,209 @@
+"""Simulation-based calibration of an inference method on a model.
+
+Draw z ~ p(z), then y ~ p(y | z), then L posterior draws given y. If the method is right,
+the rank of z among them is uniform (Talts et al. 2018, arXiv:1804.06788).
+"""
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.elimination.terms import terms, total
+from bayeslab.planning import plan
+from bayeslab.prediction.prior_draws import require_joint_draws
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import read
+from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
+from bayeslab.programs.tracing.provenance import flow
+from bayeslab.results.datatree import posterior_of, same_data, to_datatree
+from bayeslab.sampling.progress import bar
+from bayeslab.sampling.protocols import Method
+from bayeslab.sampling.runner import whole_chain
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.draw_checks import require_identity
+from bayeslab.transforms.replication import again, replicated
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+BATCH = 10
+AT_ONCE = 64
+"""Draws of which the log densities are computed together."""
+EXCESS = "excess of the identity"
+"""Of exact draws: looked at, not ranked."""
+
+
+def sbc(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    method: Method,
+    num_simulations: int = 200,
+    *,
+    quantities: Mapping[str, Callable[[Values], Array]] | None = None,
+    given: "DataTree | None" = None,
+    progress: bool = True,
+) -> "DataTree":
+    """Rank every latent value among the draws of `method` for the data it generated; log joint and likelihood as well.
+
+    The log joint density and the log likelihood depend on the data: a posterior that ignores some of them, or all, as
+    the prior does, has uniform ranks of every latent site, but not of these (Modrák et al. 2023, arXiv:2211.02383).
+    They are left out where a site or a quantity has their name, or where draws lack a site.
+
+    data: fixes the inputs and says which sites are observed, and which of their entries are missing; their values
+    are simulated.
+    method: its draws should be nearly independent, so thin a Markov chain. One chain is run for a simulation.
+    quantities: functions of one draw, of the values of latent and observed sites by name, that are ranked as well: what
+        does not depend on the order of components, for example.
+    given: a result for these data. True values are then its draws in place of the prior's, and the method gets the
+        data and a simulated copy of them: is the posterior right near these data, of which a vague prior knows
+        nothing (Säilynoja, Schmitt, Bürkner and Vehtari 2025, arXiv:2502.03279)? The result has to be right, and its
+        draws nearly independent: `Exact`, or a long chain. In a quantity, observed sites have their simulated values.
+    Returns a DataTree with group prior_sbc: ranks scaled to (0, 1), ties broken at random, for `az.plot_ecdf_pit`.
+    Interrupted from the keyboard it returns the simulations that are finished.
+    Raises ValueError for a program with an improper prior (but not with `given`), without an observed site, or whose
+    observed values also reach it as an argument, so that simulated values would not.
+    """
+    if not hasattr(method, "plan"):
+        raise TypeError(f"method must be a method such as Gibbs() or NUTS(), not {method!r}")
+    if not isinstance(num_simulations, int | np.integer) or num_simulations < 1:
+        raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
+    further = dict(quantities or {})
+    with precision():
+        bound = bind(model, data)
+        refuse_mixed_data(bound)
+        if taken := [name for name in further if name in bound.sites]:
+            raise ValueError(f"quantities are named {taken}, as sites of the program are; give them other names")
+        simulated = {name: name for name in bound.observed}  # by the names that quantities use
+        truths: Values = {}
+        if given is None:
+            require_joint_draws(bound, "sbc")
+        else:
+            truths = _spread(given, bound, num_simulations)
+            simulated = {name: again(name) for name in simulated}
+            bound = replicated(model, data, bound)
+        method, sampler = plan(Analysis(bound), method)
+        densities = _densities(bound, further)
+
+        def pit(key: Array, truth: Values, bound: Bound) -> Values:
+            key_prior, key_run, key_tie = jax.random.split(key, 3)
+            truth = {name: site["value"] for name, site in bound.prior_draw(key_prior, values=truth).items()}
+            new = {name: truth[name] for name in simulated.values()}
+            now = replace(bound, observed=bound.observed | new)
+            draws, stats, _ = whole_chain(key_run, method, sampler, now)
+            kept = [name for name in bound.latent if name in draws]  # sites that are counted only have no draws
+            true, drawn = {name: truth[name] for name in kept}, {name: draws[name] for name in kept}
+            seen = {name: new[copy] for name, copy in simulated.items()}
+            for name, quantity in further.items():
+                true[name] = jnp.asarray(quantity({n: truth[n] for n in kept} | seen))
+                drawn[name] = jax.vmap(lambda one: jnp.asarray(quantity(one | seen)))({n: draws[n] for n in kept})  # noqa: B023
+            if len(kept) == len(bound.latent):
+                for name, density in densities.items():
+                    of_data = partial(density, now)
+                    true[name] = of_data({n: truth[n] for n in kept})
+                    drawn[name] = jax.lax.map(of_data, {n: draws[n] for n in kept}, batch_size=AT_ONCE)
+            ties = jax.random.split(key_tie, len(true))
+            ranks = {name: _rank(tie, true[name], drawn[name]) for name, tie in zip(true, ties, strict=True)}
+            return ranks | {EXCESS: stats["excess"].max()} if "excess" in stats else ranks
+
+        keys = np.asarray(jax.random.split(raw_key(key), num_simulations))
+        count = min(BATCH, num_simulations)
+        code = (
+            jax.jit(lambda keys, truths, bound: jax.lax.map(lambda each: pit(each[0], each[1], bound), (keys, truths)))
+            .lower(keys[:count], {name: value[:count] for name, value in truths.items()}, bound)
+            .compile()
+        )
+        with bar("sbc", progress) as report:
+            parts = _in_batches(code, keys, truths, bound, count, report)
+        values = {name: np.concatenate([part[name] for part in parts])[None] for name in parts[0]}
+        require_identity(values.pop(EXCESS, np.zeros(0)))
+        tree = to_datatree({"prior_sbc": values}, bound, read(data))
+    tree.attrs = {
+        "method": type(method).__name__,
+        "num_simulations": len(next(iter(values.values()))[0]),
+        "num_draws": method.num_samples,
+        "given_data": int(given is not None),
+    }
+    return tree
+
+
+def _densities(bound: Bound, taken: Collection[str]) -> dict[str, Callable[[Bound, Values], Array]]:
+    """Functions of data and of all latent sites that are ranked beside these: of the program as it is sampled."""
+
+    def log_likelihood(bound: Bound, latent: Values) -> Array:
+        return total([term for term in terms(bound).terms if term.name in bound.observed], bound, latent)
+
+    found = {"log_joint": Bound.log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
+    return {name: density for name, density in found.items() if name not in bound.sites and name not in taken}
+
+
+def _rank(key: Array, truth: Array, draws: Array) -> Array:
+    """Rank of the truth among the draws, ties and the gap broken at random: uniform on (0, 1)."""
+    below, equal = (draws < truth).sum(0), (draws == truth).sum(0)
+    return (below + jax.random.uniform(key, jnp.shape(truth)) * (equal + 1)) / (len(draws) + 1)
+
+
+def _spread(given: "DataTree", bound: Bound, number: int) -> Values:
+    """So many draws (draw, *site) of all latent sites, spread evenly over those of a result."""
+    posterior = posterior_of(given, "sbc (given)")
+    if not same_data(given, bound):
+        raise ValueError("given must be a result of fit() for these data, but is of other data")
+    if lost := [name for name in bound.latent if name not in posterior]:
+        raise ValueError(f"given has no draws of {lost}; if they were integrated out, recover() draws them")
+    flat = {name: posterior[name].values for name in bound.latent}
+    flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in flat.items()}
+    if (there := len(next(iter(flat.values())))) < number:
+        raise ValueError(f"given has {there} draws, fewer than the {number} simulations; fit with more num_samples")
+    return {name: values[np.linspace(0, there - 1, number).astype(int)] for name, values in flat.items()}
+
+
+def _in_batches(
+    code: Any, keys: np.ndarray, truths: Values, bound: Bound, count: int, report: Any
+) -> list[dict[str, np.ndarray]]:
+    """Results of all keys, a batch a thread; what is finished when the keyboard interrupts."""
+    starts = [min(first, len(keys) - count) for first in range(0, len(keys), count)]
+
+    def run(place: int) -> dict[str, np.ndarray]:
+        new = place * count - starts[place]  # the last batch overlaps the one before
+        mine = slice(starts[place], starts[place] + count)
+        with precision():
+            found = code(keys[mine], {name: value[mine] for name, value in truths.items()}, bound)
+            return {name: np.asarray(value)[new:] for name, value in found.items()}
+
+    finished: dict[int, dict[str, np.ndarray]] = {}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {pool.submit(run, place): place for place in range(len(starts))}
+        try:
+            for future in as_completed(running):
+                finished[running[future]] = future.result()
+                if report is not None:
+                    report(min(len(finished) * count, len(keys)), len(keys), {})
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            if not finished:
+                raise
+    return [finished[place] for place in sorted(finished)]
+
+
+def refuse_mixed_data(bound: Bound) -> None:
+    """Raises ValueError where nothing is observed, or where observed values reach the program as arguments as well."""
+    if not bound.observed:
+        raise ValueError(f"data give no value to any sample site of {list(bound.sites)}, so nothing is observed")
+    shapes = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
+    found = flow(bound, shapes)
+    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
+    for fact in found.of("written"):
+        for name in fact.reached_by("argument"):
+            if name in used:
+                raise ValueError(
+                    f"argument '{name}' gives site '{fact.site}' its value and reaches the program another way as "
+                    "well, so data simulated for the site would not; calibrate a program that draws it instead"
+                )

@@ -1,0 +1,105 @@
+"""From the columns of a CSV file to the data of a model, for the command line."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from bayeslab.programs.binding import bind, nearest, signature
+from bayeslab.programs.program import precision
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def read_table(path: Path) -> "DataFrame":
+    """The table of a CSV file; a first column without a name labels the rows.
+
+    Raises OSError for a file that is not there, ValueError for one that is no table or has no rows.
+    """
+    import pandas
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file '{path}'")
+    try:
+        frame = pandas.read_csv(path)
+    except ValueError as error:
+        raise ValueError(f"cannot read '{path}' as CSV: {error}") from error
+    if frame.empty:
+        raise ValueError(f"'{path}' has no rows")
+    if frame.columns[0] == "Unnamed: 0":
+        frame = frame.set_index("Unnamed: 0").rename_axis(None)
+    return frame
+
+
+def model_data(
+    lecture: ModuleType, frame: "DataFrame", target: str | None, columns: Mapping[str, str], values: Mapping[str, str]
+) -> dict[str, Any]:
+    """The data of a lecture model: columns named like its arguments and sites, or mapped to them.
+
+    target: the response of a regression, on all columns that are not mapped.
+    columns: for an argument or a site its column, or its columns separated by commas.
+    values: for an argument a number or a list, as text. `num_rows` is counted.
+    Raises ValueError for what names nothing.
+    """
+    with precision():
+        sites = list(bind(lecture.model, lecture.example()).sites)
+    known = [*signature(lecture.model).parameters, *sites]
+    for name in [*columns, *values]:
+        if name not in known:
+            hint = nearest(name, known)
+            raise ValueError(f"{_name(lecture)} has no argument or site '{name}'.{hint} It has {known}")
+    mapped = {name: _columns(frame, text) for name, text in columns.items()}
+    given = {name: _value(name, text) for name, text in values.items()}
+    if "x" in known and "x" not in mapped:
+        rest = frame.drop(columns=[column for table in mapped.values() for column in _names(table)])
+        return _regression(rest, target) | mapped | given
+    if target is not None:
+        raise ValueError(f"a target is for regressions; {_name(lecture)} takes {known}: map columns to those")
+    same = {str(name): frame[name] for name in frame.columns if name in known and name not in mapped}
+    if not mapped | same:
+        raise ValueError(
+            f"no column is named like one of {known}; map one with --column NAME=COLUMN; "
+            f"the columns are {list(frame.columns)}"
+        )
+    sizes = {"num_rows": len(frame)} if "num_rows" in known else {}
+    return sizes | same | mapped | given
+
+
+def _regression(frame: "DataFrame", target: str | None) -> dict[str, Any]:
+    from bayeslab.datasets import regression_data
+
+    if target is None:
+        raise ValueError(f"name the response with --target COLUMN; the columns are {list(frame.columns)}")
+    table = regression_data(frame, target)
+    return {"x": table["x"], "y": table["y"]}
+
+
+def _columns(frame: "DataFrame", text: str) -> Any:
+    """One column as a Series, or several numeric ones as a table."""
+    names = [text] if text in frame.columns else text.split(",")
+    for name in names:
+        if name not in frame.columns:
+            columns = list(map(str, frame.columns))
+            raise ValueError(f"there is no column '{name}'.{nearest(name, columns)} The columns are {columns}")
+    if len(names) == 1:
+        return frame[names[0]]
+    if wrong := [name for name in names if frame[name].dtype.kind not in "iuf"]:
+        raise ValueError(f"column '{wrong[0]}' does not hold numbers; columns that form a table must")
+    return frame[names].rename_axis(columns=None)
+
+
+def _names(table: Any) -> list[str]:
+    return [table.name] if table.ndim == 1 else list(table.columns)
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise ValueError(f"'{name}' takes a number or a list of numbers such as [1, 2], not '{text}'") from None
+
+
+def _name(lecture: ModuleType) -> str:
+    return f"model '{lecture.__name__.rpartition('.')[2]}'"

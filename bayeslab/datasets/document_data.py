@@ -1,0 +1,245 @@
+"""Documents as the data of a topic model, and documents simulated from one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from bayeslab.datasets.arguments import ROOM, positive, shown, sizes, whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LONG = ("document", "word", "count")
+
+
+def documents(
+    source: Any, words: Sequence[Hashable] | None = None, names: Sequence[Hashable] | None = None
+) -> dict[str, Any]:
+    """The data of a topic model: document and word (token,), labelled, num_documents and num_words.
+
+    source: a matrix of counts (document, word), of SciPy, NumPy, pandas or xarray; or lists of words, one a document,
+    or a mapping from names to them; or a DataFrame with columns document and word, and count where it has one.
+    words: the vocabulary in order: of the columns of a matrix; otherwise all that may be used, and by default what is.
+    names: of the documents in order; by default those of the source, or numbers.
+    Documents without a word and words that nowhere occur are kept. Raises ValueError for counts that are no whole
+    numbers from 0, for a word outside of the vocabulary or missing, for a name that two documents or words have, and
+    for a corpus without any word, and says where; TypeError for what is no document.
+    """
+    import pandas as pd
+
+    if isinstance(source, pd.DataFrame) and {"document", "word"} <= set(source.columns):
+        table = _from_table(source, words, names)
+    elif _is_matrix(source):
+        table = _from_matrix(source, words, names)
+    else:
+        table = _from_lists(source, words, names)
+    document, word, count = table
+    if not count.any():
+        raise ValueError("the documents have no word.")
+    if (total := count.sum(dtype=float)) > ROOM:
+        raise ValueError(f"the documents have {total:g} words in all; expected counts that memory can hold.")
+    tokens = pd.RangeIndex(count.sum(), name="token")
+    repeated = {"document": document.repeat(count), "word": word.repeat(count)}
+    columns = {name: pd.Series(codes, tokens, name=name) for name, codes in repeated.items()}
+    return {**columns, "num_documents": len(document.categories), "num_words": len(word.categories)}
+
+
+def simulated_documents(
+    num_documents: int,
+    num_tokens: int,
+    num_words: int,
+    num_topics: int,
+    *,
+    seed: int = 0,
+    alpha: float = 0.1,
+    concentration: float = 0.1,
+) -> xr.Dataset:
+    """Simulated counts (document, word), with the topics (topic, word) and the shares (document, topic) behind them.
+
+    num_tokens: of every document. alpha, concentration: of the Dirichlet distributions of shares and topics.
+    Raises ValueError for numbers below 1, concentrations that are not positive and seeds below 0, TypeError for what is
+    no number.
+    """
+    num_documents, num_words, num_topics = sizes(
+        num_documents=num_documents, num_words=num_words, num_topics=num_topics
+    )
+    (num_tokens,) = sizes(num_tokens=num_tokens)
+    alpha, concentration = positive("alpha", alpha), positive("concentration", concentration)
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    topics = rng.dirichlet(np.full(num_words, concentration), num_topics)
+    shares = rng.dirichlet(np.full(num_topics, alpha), num_documents)
+    probabilities = shares @ topics
+    counts = rng.multinomial(num_tokens, probabilities / probabilities.sum(1, keepdims=True))
+    return xr.Dataset(
+        {
+            "counts": (("document", "word"), counts),
+            "topics": (("topic", "word"), topics),
+            "shares": (("document", "topic"), shares),
+        }
+    )
+
+
+Table = tuple["pd.Categorical", "pd.Categorical", np.ndarray]
+"""Documents, words, and how often."""
+
+
+def _is_matrix(source: Any) -> bool:
+    return hasattr(source, "tocoo") or (hasattr(source, "shape") and len(source.shape) == 2)
+
+
+def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    import pandas as pd
+    from scipy.sparse import coo_array
+
+    if isinstance(source, xr.DataArray) and (source.dims[0] == "word" or source.dims[1] == "document"):
+        raise ValueError(f"the matrix has dimensions {shown(source.dims)}; expected (document, word), so transpose it")
+    rows, columns = _axes(source)
+    values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"the matrix of counts holds {values.dtype}; expected whole numbers from 0")
+    if np.ma.isMaskedArray(source) and np.ma.getmaskarray(source).any():
+        raise ValueError("the matrix of counts has masked entries; expected whole numbers from 0")
+    matrix = coo_array(values.astype(float if values.dtype.kind == "f" else values.dtype.newbyteorder("=")))
+    size = dict(zip(("documents", "words"), matrix.shape, strict=True))
+    labels = []
+    for (axis, length), named, found in zip(size.items(), (names, words), (rows, columns), strict=True):
+        given = None if named is None else _index(named, axis)
+        if given is not None and len(given) != length:
+            other = next(number for name, number in size.items() if name != axis)
+            hint = "; is it transposed?" if len(given) == other else ""
+            raise ValueError(
+                f"the matrix has shape {matrix.shape}, with {length} {axis}, but {len(given)} are named{hint}"
+            )
+        labels.append(_index(range(length) if found is None else found, axis) if given is None else given)
+    document, word = (pd.Categorical.from_codes(code, index) for code, index in zip(matrix.coords, labels, strict=True))
+    order = np.lexsort((matrix.col, matrix.row))
+    return document[order], word[order], _counts(matrix.data[order], document[order], word[order])
+
+
+def _axes(source: Any) -> tuple[Any, Any]:
+    """Names of rows and columns, where a matrix has them."""
+    if isinstance(source, xr.DataArray):
+        found = [source.indexes.get(dim) for dim in source.dims]
+        return found[0], found[1]
+    return getattr(source, "index", None), getattr(source, "columns", None)
+
+
+def _from_table(source: pd.DataFrame, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    if source.columns.has_duplicates:
+        raise ValueError(f"the table has column {source.columns[source.columns.duplicated()][0]!r} twice")
+    if more := set(source.columns) - set(LONG):
+        raise ValueError(f"the table has columns {sorted(map(str, more))}; expected {', '.join(LONG)} and no others")
+    for column in ("document", "word"):
+        if source[column].isna().any():
+            row = source.index[source[column].isna()][0]
+            raise ValueError(f"{column} is missing in row {row!r} of the table")
+    count = source["count"].to_numpy() if "count" in source else np.ones(len(source), int)
+    document, word = _coded(source["document"], names, "document"), _coded(source["word"], words, "word")
+    order = np.argsort(document.codes, kind="stable")
+    return document[order], word[order], _counts(count[order], document[order], word[order])
+
+
+def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+    if isinstance(source, str) or not isinstance(source, Sequence | Mapping):
+        raise TypeError(
+            f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
+        )
+    if names is not None and isinstance(source, Mapping):
+        first = next(iter(source), None)
+        raise ValueError(f"the documents are named by the mapping, as {first!r}; leave names out")
+    given = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
+    each = {name: _words(name, document) for name, document in given.items()}
+    import pandas as pd
+
+    tokens = pd.Series([word for document in each.values() for word in document], dtype=object)
+    lengths = [len(document) for document in each.values()]
+    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), _index(list(each), "documents"))
+    if (missing := tokens.isna().to_numpy()).any():
+        raise ValueError(f"document {_shown(document[missing][0])} has a missing word; leave it out")
+    return document, _coded(tokens, words, "word", document), np.ones(len(tokens), int)
+
+
+def _words(name: Hashable, document: Any) -> list[Any]:
+    """Of one document."""
+    if isinstance(document, str):
+        raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
+    try:
+        return list(document)
+    except TypeError:
+        raise TypeError(f"document {name!r} is a {type(document).__name__}; expected a list of its words") from None
+
+
+def _named(source: Sequence[Any], names: Sequence[Hashable] | None) -> Sequence[Hashable]:
+    if names is None:
+        return range(len(source))
+    if len(found := _index(names, "documents")) != len(source):
+        raise ValueError(f"there are {len(source)} documents, but {len(found)} are named")
+    return list(found)
+
+
+def _index(names: Any, what: str) -> pd.Index:
+    """Names of documents or words, each of them once."""
+    import pandas as pd
+
+    try:
+        if isinstance(names, str | Mapping | Set):
+            raise TypeError
+        found = pd.Index(list(names), tupleize_cols=False)
+        hash(tuple(found))
+    except (TypeError, NotImplementedError):
+        raise TypeError(f"names of {what} must be text or numbers in a list, but are {type(names).__name__}") from None
+    twice = found[found.duplicated()]
+    if len(twice):
+        raise ValueError(f"two {what} are named {_shown(twice[0])}; rename one")
+    if found.isna().any():
+        raise ValueError(f"names of {what} have a missing one; give all")
+    return found
+
+
+def _coded(
+    column: pd.Series, allowed: Sequence[Hashable] | None, what: str, document: pd.Categorical | None = None
+) -> pd.Categorical:
+    """As categories: those allowed, or those that it has; else all that occur, in order."""
+    import pandas as pd
+
+    if isinstance(column.dtype, np.dtype):
+        column = column.astype(column.dtype.newbyteorder("="))
+    categories = None if allowed is None else _index(allowed, f"{what}s")
+    try:
+        if categories is None:
+            return pd.Categorical(column)
+        codes = categories.get_indexer(pd.Index(column, tupleize_cols=False))
+    except TypeError:
+        raise TypeError(f"a {what} must be text or a number, but one is neither") from None
+    unknown = np.flatnonzero(codes < 0)
+    if unknown.size:
+        where = "" if document is None else f" of document {_shown(document[unknown[0]])}"
+        raise ValueError(
+            f"{what} {_shown(column.iloc[unknown[0]])}{where} is not among the {len(categories)} that may be used, "
+            f"as are {unknown.size} in all; leave them out"
+        )
+    return pd.Categorical.from_codes(codes, categories)
+
+
+def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
+    """As integers; raises ValueError for what is none, or negative."""
+    if count.dtype.kind not in "biuf":
+        raise ValueError(f"counts of words hold {count.dtype}; expected whole numbers from 0")
+    with np.errstate(invalid="ignore"):
+        wrong = np.flatnonzero(~((count >= 0) & (count == np.floor(count)) & (count < 2**53)))
+    if wrong.size:
+        first = wrong[0]
+        raise ValueError(
+            f"the count of word {_shown(word[first])} in document {_shown(document[first])} is {count[first]}; "
+            "expected whole numbers from 0"
+        )
+    return count.astype(int)
+
+
+def _shown(label: Any) -> str:
+    """As it was written: text in quotes, a number plain."""
+    return repr(label.item() if isinstance(label, np.generic) else label)

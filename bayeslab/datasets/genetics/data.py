@@ -1,0 +1,135 @@
+"""Genotypes as the data of a model of populations, and genotypes simulated from one."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bayeslab.datasets.arguments import LARGEST, number, positive, sizes, whole
+from bayeslab.programs.data import FILL, MISSING, array_of, numbers
+
+TINY = 1e-300
+"""A sum of numbers from a gamma distribution of so small a shape that floats do not hold them."""
+
+
+def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
+    """The data of a model of populations: num_individuals, num_alleles (locus,), ploidy and y.
+
+    y: (individual, locus, copy), alleles counted from 0 at every locus; NaN or masked where a copy was not read, or
+        integers with the attribute _FillValue, as `read_plink` and the other readers of files return them.
+    num_alleles: (locus,); by default up to the largest allele that is there.
+    Loci where all that was read is one allele say nothing of populations: they are dropped, with a warning that counts
+    them. y comes back as small integers, -1 where a copy was not read, and says so in that attribute.
+    Raises ValueError for another shape or order of axes, for an allele that is no integer from 0 to its number less
+    one, and for an individual without any data, and says where.
+    """
+    if isinstance(y, xr.Dataset) and "y" not in y:
+        raise ValueError(f"the Dataset has no variable y, only {sorted(map(str, y.data_vars))}.")
+    given = y["y"] if isinstance(y, xr.Dataset) else y
+    codes, seen = _codes(given)
+    array = given if isinstance(given, xr.DataArray) else xr.DataArray(codes)
+    names = dict(zip(array.dims, ("individual", "locus", "copy"), strict=True))
+    for dim, wanted in names.items():
+        if dim != wanted and wanted in (*array.dims, *array.coords):
+            raise ValueError(f"y has {wanted} elsewhere and dimension {dim} in its place; transpose it, or rename one.")
+    empty = np.flatnonzero(~seen.any((1, 2)))
+    if empty.size:
+        name = array[array.dims[0]].values[empty[0]]
+        raise ValueError(f"individual {name.item()!r} has no data: all of its copies are missing.")
+    largest = codes.max((0, 2))
+    alleles = largest.astype(int) + 1 if num_alleles is None else array_of(num_alleles, "num_alleles")
+    if alleles.shape != largest.shape:
+        raise ValueError(f"num_alleles has shape {alleles.shape}, but y has {len(largest)} loci.")
+    if alleles.dtype.kind not in "iu":
+        raise TypeError(f"num_alleles holds {alleles.dtype}, where whole numbers are expected.")
+    if (largest >= alleles).any():
+        _refuse(codes >= alleles[:, None], codes, "which num_alleles does not allow at this locus")
+    varies = largest > np.where(seen, codes, largest[:, None]).min((0, 2))
+    if not varies.any():
+        raise ValueError("no locus has two alleles, so there is nothing to tell populations by.")
+    if not varies.all():
+        warnings.warn(f"{(~varies).sum()} of {varies.size} loci have a single allele and are dropped.", stacklevel=2)
+        codes, alleles = codes[:, varies], alleles[varies]
+    found = array[:, varies].copy(data=codes).rename(names)
+    found = found.assign_coords({dim: found[dim] for dim in found.dims})  # numbers, where there are no names
+    found.attrs[FILL] = MISSING
+    return {"num_individuals": found.shape[0], "num_alleles": alleles, "ploidy": found.shape[2], "y": found}
+
+
+def simulated_genotypes(
+    num_individuals: int,
+    num_loci: int,
+    num_populations: int,
+    *,
+    seed: int = 0,
+    fst: float = 0.1,
+    admixture: float | None = 0.5,
+    num_alleles: int = 2,
+    ploidy: int = 2,
+    missing: float = 0.0,
+) -> xr.Dataset:
+    """Simulated genotypes y (individual, locus, copy), with the frequencies (population, locus, allele) and the
+    ancestry (individual, population) behind them.
+
+    fst: how far populations have drifted from the one that they come from: frequencies are Dirichlet about its own,
+        with concentration (1 - fst) / fst (D. Balding and R. Nichols 1995, Genetica 96:3).
+    admixture: of the Dirichlet that shares come from; None for individuals of one population each, in equal numbers.
+    missing: the share of copies that were not read, NaN in y.
+    Raises ValueError for numbers below 1, a single allele, shares outside of their range and seeds below 0, TypeError
+    for what is no number.
+    """
+    num_alleles = whole("num_alleles", num_alleles, 2)
+    num_individuals, num_loci, num_populations, ploidy, _ = sizes(
+        num_individuals=num_individuals, num_loci=num_loci, num_populations=num_populations, ploidy=ploidy,
+        num_alleles=num_alleles,
+    )  # fmt: skip
+    fst = number("fst", fst, "a number above 0 and below 1", lambda share: 0 < share < 1)
+    missing = number("missing", missing, "a number from 0, below 1", lambda share: 0 <= share < 1)
+    admixture = None if admixture is None else positive("admixture", admixture)
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    origin = rng.uniform(0.05, 0.95, (num_loci, num_alleles))
+    origin /= origin.sum(-1, keepdims=True)
+    concentration = np.tile(origin * min((1 - fst) / fst, LARGEST), (num_populations, 1, 1))
+    drifted = rng.gamma(concentration)
+    fixed = drifted.sum(-1) < TINY  # with fst near 1 one allele is left, as likely as it is frequent in the origin
+    race = rng.exponential(1 / concentration[fixed])
+    drifted[fixed] = race == race.min(-1, keepdims=True)
+    frequencies = drifted / drifted.sum(-1, keepdims=True)
+    if admixture is None:
+        ancestry = (np.arange(num_individuals)[:, None] % num_populations == np.arange(num_populations)).astype(float)
+    else:
+        ancestry = rng.dirichlet(np.full(num_populations, admixture), num_individuals)
+    below = np.cumsum(np.einsum("ik,klj->ilj", ancestry, frequencies), -1)[:, :, None]
+    y = (rng.random((num_individuals, num_loci, ploidy, 1)) * below[..., -1:] > below[..., :-1]).sum(-1)
+    y = np.where(rng.random(y.shape) < missing, np.nan, y)
+    return xr.Dataset(
+        {
+            "y": (("individual", "locus", "copy"), y),
+            "frequencies": (("population", "locus", "allele"), frequencies),
+            "ancestry": (("individual", "population"), ancestry),
+        }
+    )
+
+
+def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Alleles as small integers, MISSING where none was read, and where one was."""
+    values, seen = numbers(y)
+    if values.ndim != 3 or not values.size:
+        raise ValueError(f"y has shape {values.shape}; expected (individual, locus, copy), none of them empty.")
+    if values.dtype.kind not in "iufb":
+        raise TypeError(f"y holds {values.dtype}, where numbers of alleles are expected.")
+    whole = np.where(seen, values, 0)
+    wrong = (whole < 0) | (whole != np.floor(whole)) | (whole >= 2**53)
+    _refuse(wrong, whole, "which is no allele; they count from 0")
+    codes = whole.astype(np.min_scalar_type(-1 - int(whole.max())))
+    codes[~seen] = MISSING
+    return codes, seen
+
+
+def _refuse(wrong: np.ndarray, values: np.ndarray, why: str) -> None:
+    """Raise ValueError that names the first wrong copy."""
+    for individual, locus, copy in np.argwhere(wrong)[:1]:
+        found = f"{values[individual, locus, copy]:g} for individual {individual} at locus {locus}, copy {copy}"
+        raise ValueError(f"y is {found}, {why}.")

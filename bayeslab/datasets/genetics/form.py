@@ -1,0 +1,142 @@
+"""The form that readers of genotype files return, and what they have in common."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from pandas.api.types import infer_dtype
+
+from bayeslab.datasets.arguments import labels, shown
+from bayeslab.programs.data import FILL, MISSING
+
+MANY = 127
+"""Loci with more alleles than this need integers of two bytes."""
+
+
+def genotype_dataset(
+    path: Path,
+    y: np.ndarray,
+    alleles: Sequence[Sequence[str]],
+    coords: Mapping[str, tuple[str, Any]],
+    counts: Mapping[str, int] | None = None,
+) -> xr.Dataset:
+    """Genotypes y (individual, locus, copy) as a Dataset, with the names of alleles (locus, allele).
+
+    alleles: of every locus; padded with "". coords: name -> (dimension, values), `individual` and `locus` among them.
+    counts: of what the reader left out or found, for the attributes.
+    """
+    names = np.full((len(alleles), max(map(len, alleles), default=0)), "", object)
+    for locus, known in enumerate(alleles):
+        names[locus, : len(known)] = known
+    partly = [(read.any(1) & ~read.all(1)).sum() for read in (y[i] != MISSING for i in range(len(y)))]
+    return xr.Dataset(
+        {"y": (("individual", "locus", "copy"), y, {FILL: MISSING}), "alleles": (("locus", "allele"), names)},
+        {name: (dim, _column(values)) for name, (dim, values) in coords.items()},
+        {
+            "source": path.name,
+            "individuals_read": y.shape[0],
+            "loci_read": y.shape[1],
+            "loci_not_biallelic": sum(len(known) != 2 for known in alleles),
+            "copies_missing": int(sum(np.count_nonzero(one == MISSING) for one in y)),
+            "genotypes_partly_missing": int(sum(partly)),
+            **(counts or {}),
+        },
+    )
+
+
+def check_form(dataset: xr.Dataset, source: str) -> None:
+    """Raise ValueError where a Dataset has not the form that the readers return; source says which one it is."""
+    if not isinstance(dataset, xr.Dataset):
+        raise TypeError(f"{source} is {shown(dataset)}; expected a Dataset of xarray, as read_genotypes gives it.")
+    wanted = {"y": ("individual", "locus", "copy"), "alleles": ("locus", "allele")}
+    wanted |= {"individual": ("individual",), "locus": ("locus",)}
+    wanted |= {name: ("locus",) for name in ("chromosome", "position") if name in dataset.variables}
+    for name, dims in wanted.items():
+        found = dataset[name].dims if name in dataset.variables else None
+        if found != dims:
+            what = "no variable" if found is None else f"dimensions ({', '.join(map(str, found))}) of"
+            raise ValueError(f"{source} has {what} {name}; expected {name} ({', '.join(dims)}).")
+    y = dataset["y"]
+    fill = y.attrs.get(FILL)
+    if y.dtype.kind != "i" or not isinstance(fill, int | float | np.number) or fill != MISSING:
+        raise ValueError(
+            f"{source} has y of {y.dtype}; expected integers with the attribute {FILL} = {MISSING}, as read_genotypes "
+            "gives them, or xarray with mask_and_scale=False."
+        )
+    if not y.size:
+        raise ValueError(f"{source} has y of shape {y.shape}; expected individuals, loci and copies.")
+    for dim in ("individual", "locus"):
+        names = labels(f"an element of {dim} of {source}", dataset[dim].values.tolist())
+        refuse_repeated(names, f"{source} has {dim}", lambda position: f"position {position}")
+    if infer_dtype(dataset["alleles"].values.ravel(), skipna=False) not in ("string", "empty"):
+        raise ValueError(f"{source} has alleles of {dataset['alleles'].dtype}; expected their names as text.")
+    if "position" in dataset.variables and dataset["position"].dtype.kind not in "iu":
+        raise ValueError(f"{source} has position of {dataset['position'].dtype}; expected integers.")
+    named = (dataset["alleles"].values != "").sum(1)
+    wrong = np.flatnonzero((y.values.max((0, 2)) >= named) | (y.values.min((0, 2)) < MISSING))
+    if wrong.size:
+        locus = wrong[0]
+        raise ValueError(
+            f"{source} has a number at locus {dataset['locus'].values[locus]!s} that stands for no allele; expected "
+            f"{MISSING} to {named[locus] - 1}, as {named[locus]} alleles are named."
+        )
+
+
+def existing(path: Path, why: str = "") -> Path:
+    """The path of a file that is there; raises FileNotFoundError otherwise."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}{why}.")
+    return path
+
+
+def counted(number: int, what: str) -> str:
+    """As in "1 column" and "2 columns"."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def columns_of_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The number and the columns of every line that is not blank; columns are set apart by spaces or tabs.
+
+    Raises ValueError for bytes that are no text.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                columns = line.decode("utf-8-sig" if number == 1 else "utf-8").split()
+            except UnicodeDecodeError:
+                raise ValueError(f"line {number} of {path} is no text in UTF-8.") from None
+            if b"\0" in line:
+                raise ValueError(f"line {number} of {path} has a byte of zero; expected text.")
+            if columns:
+                yield number, columns
+
+
+def locus_names(
+    names: Sequence[str], chromosomes: Sequence[str], positions: Sequence[int], alleles: Sequence[Sequence[str]]
+) -> list[str]:
+    """A name for every locus: its own, or chromosome:position in place of ".".
+
+    Those that are not unique become chromosome:position:allele:allele.
+    """
+    places = [f"{chromosome}:{position}" for chromosome, position in zip(chromosomes, positions, strict=True)]
+    found = [place if name == "." else name for name, place in zip(names, places, strict=True)]
+    times = Counter(found)
+    each = zip(found, places, alleles, strict=True)
+    return [name if times[name] == 1 else ":".join((place, *known)) for name, place, known in each]
+
+
+def refuse_repeated(names: Sequence[str], what: str, place: Callable[[int], str]) -> None:
+    """Raise ValueError where a name occurs twice; place says where in the file the one at a position is."""
+    first: dict[str, int] = {}
+    for position, name in enumerate(names):
+        if first.setdefault(name, position) != position:
+            raise ValueError(f"{what} {name!r} twice, at {place(first[name])} and {place(position)}; expected it once.")
+
+
+def _column(values: Any) -> np.ndarray:
+    """Text as objects: arrays of one width would take that of the longest name for each."""
+    array = np.asarray(values)
+    return array.astype(object) if array.dtype.kind in "US" else array

@@ -1,0 +1,283 @@
+"""Genotypes from the text files of the program STRUCTURE."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import batched, chain, islice
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from bayeslab.datasets.arguments import as_path, require_flags, whole
+from bayeslab.datasets.genetics.form import (
+    MANY,
+    columns_of_lines,
+    counted,
+    existing,
+    genotype_dataset,
+    refuse_repeated,
+)
+from bayeslab.programs.data import MISSING
+
+Line = tuple[int, list[str]]
+"""Its number and its columns."""
+
+INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+LENGTH = 10
+"""Where all other alleles are at least this, they are lengths, and 0 is none."""
+
+
+WIDEST = 2**20
+"""How many copies or columns an option may ask for."""
+
+
+class Layout(NamedTuple):
+    """The columns before the alleles, how many lines an individual has, and how many columns a locus."""
+
+    leading: tuple[str, ...]
+    lines: int
+    copies: int
+
+    def width(self, num_loci: int) -> int:
+        return len(self.leading) + num_loci * self.copies
+
+
+def read_structure(
+    path: str | PathLike[str],
+    ploidy: int = 2,
+    *,
+    one_row: bool = False,
+    missing: int = -9,
+    num_loci: int | None = None,
+    marker_names: bool | None = None,
+    recessive_alleles: bool = False,
+    map_distances: bool = False,
+    phase_rows: bool = False,
+    labels: bool = True,
+    populations: bool = False,
+    population_flags: bool = False,
+    locations: bool = False,
+    phenotypes: bool = False,
+    extra_columns: int = 0,
+) -> xr.Dataset:
+    """Genotypes y (individual, locus, copy) from the text format of STRUCTURE (J. Pritchard et al. 2010, manual 2.3).
+
+    Alleles are integers; at each locus y counts them from 0 in ascending order, and `alleles` has them as text.
+
+    ploidy: how many lines an individual has, one below the other; or, with one_row (ONEROWPERIND), how many columns a
+        locus has, side by side.
+    missing: the integer for a copy that was not read (MISSING).
+    num_loci: NUMLOCI; it can be left out where the loci are named.
+    marker_names: whether the first line names the loci (MARKERNAMES), and nothing else; None finds out where that is
+        certain. Without names loci are numbered from 1.
+    recessive_alleles, map_distances: whether lines of those come next (RECESSIVEALLELES, MAPDISTANCES); they become
+        coordinates recessive_allele and map_distance, and y has the alleles as they are in the file.
+    phase_rows: whether a line of phases follows each individual (PHASEINFO); it is passed over.
+    labels, populations, population_flags, locations, phenotypes, extra_columns: which columns precede the alleles, in
+        this order (LABEL, POPDATA, POPFLAG, LOCDATA, PHENOTYPE, EXTRACOLS); extra ones are passed over. Without labels
+        individuals are numbered from 1.
+    Raises FileNotFoundError, and ValueError that names the line where the file is not as these options say, or where
+    they leave open what it says: a wrong reading would look like genotypes; TypeError for an option of another type.
+    """
+    ploidy, extra_columns = whole("ploidy", ploidy, most=WIDEST), whole("extra_columns", extra_columns, most=WIDEST)
+    num_loci = None if num_loci is None else whole("num_loci", num_loci, most=2**31)
+    if ploidy < 1 or extra_columns < 0 or (num_loci is not None and num_loci < 1):
+        raise ValueError(
+            "ploidy and num_loci are at least 1, and extra_columns at least 0, but they are "
+            f"{ploidy}, {num_loci} and {extra_columns}."
+        )
+    missing = whole("missing", missing)
+    require_flags(
+        one_row=one_row, recessive_alleles=recessive_alleles, map_distances=map_distances, phase_rows=phase_rows,
+        labels=labels, populations=populations, population_flags=population_flags, locations=locations,
+        phenotypes=phenotypes, marker_names=marker_names is not None and marker_names,
+    )  # fmt: skip
+    path = existing(as_path(path))
+    there = {
+        "individual": labels,
+        "population": populations,
+        "population_flag": population_flags,
+        "location": locations,
+        "phenotype": phenotypes,
+    }
+    leading = (*(name for name in there if there[name]), *("extra",) * extra_columns)
+    layout = Layout(leading, 1 if one_row else ploidy, ploidy if one_row else 1)
+
+    lines = columns_of_lines(path)
+    above = recessive_alleles + map_distances
+    head = list(islice(lines, above + 2))
+    if not head:
+        raise ValueError(f"{path} is empty.")
+    if marker_names is None:
+        marker_names = _names_markers(path, head, above, layout, phase_rows)
+    if num_loci is None:
+        num_loci = _num_loci(path, head, above, layout, marker_names)
+    headings = {"locus": marker_names, "recessive_allele": recessive_alleles, "map_distance": map_distances}
+    kinds = [kind for kind in headings if headings[kind]]
+    loci = _headings(path, dict(zip(kinds, head, strict=False)), num_loci)
+
+    body = chain(head[len(kinds) :], lines)
+    rows = list(_individuals(path, body, layout, num_loci, missing, phase_rows))
+    if not rows:
+        raise ValueError(f"{path} has no individual below its {counted(len(kinds), 'heading')}.")
+    firsts, leaders, alleles = zip(*rows, strict=True)
+    individuals = _leading_coords(path, layout.leading, leaders, firsts)
+    y, names = _recoded(path, np.stack(alleles), missing, loci["locus"])
+    coords = {name: ("individual", values) for name, values in individuals.items()}
+    coords |= {name: ("locus", values) for name, values in loci.items()}
+    return genotype_dataset(path, y, names, coords)
+
+
+def _names_markers(path: Path, head: list[Line], above: int, layout: Layout, phase_rows: bool) -> bool:
+    """Whether the first line names the loci: it has fewer columns than an individual, and not only numbers."""
+    if phase_rows:
+        raise ValueError(f"{path} has phase_rows, so say with marker_names whether its first line names the loci.")
+    if len(head) < above + 2:
+        return False
+    alike = len(head[above][1]) == len(head[above + 1][1])
+    if alike and layout.width(1) > 1:
+        return False
+    number, first = head[0]
+    beyond = first[len(layout.leading) :] or first
+    if any(not INTEGER.fullmatch(name) for name in beyond):
+        return True
+    raise ValueError(
+        f"line {number} of {path} may name the loci or may be of an individual; pass marker_names=True or "
+        "marker_names=False."
+    )
+
+
+def _num_loci(path: Path, head: list[Line], above: int, layout: Layout, named: bool) -> int:
+    """As many as are named; without names nothing tells the columns of loci from others."""
+    if named:
+        return len(head[0][1])
+    number, columns = head[min(above, len(head) - 1)]
+    size, rest = divmod(len(columns) - len(layout.leading), layout.copies)
+    number_given = "num_loci" if rest or size < 1 else f"num_loci={size}"
+    raise ValueError(
+        f"{path} has no line with a name for each locus and nothing else, so nothing tells its alleles from other "
+        f"columns: pass {number_given} if {len(layout.leading)} of the {counted(len(columns), 'column')} of line "
+        f"{number} precede the alleles, or say which do."
+    )
+
+
+def _headings(path: Path, lines: dict[str, Line], num_loci: int) -> dict[str, Sequence[Any]]:
+    """What the lines above the individuals say of each locus."""
+    for number, columns in lines.values():
+        if len(columns) != num_loci:
+            width = counted(len(columns), "column")
+            raise ValueError(f"line {number} of {path} has {width}; expected {num_loci}, one for each locus.")
+    found: dict[str, Sequence[Any]] = {"locus": [str(locus + 1) for locus in range(num_loci)]}
+    found |= {name: columns for name, (_, columns) in lines.items()}
+    refuse_repeated(found["locus"], f"{path} has locus", lambda locus: f"column {locus + 1}")
+    if "map_distance" in lines:
+        number, columns = lines["map_distance"]
+        try:
+            found["map_distance"] = list(map(float, columns))
+        except ValueError as error:
+            raise ValueError(f"line {number} of {path} has distances that are no numbers ({error}).") from None
+    return found
+
+
+def _individuals(
+    path: Path, body: Iterable[Line], layout: Layout, num_loci: int, missing: int, phase_rows: bool
+) -> Iterator[tuple[int, list[str], np.ndarray]]:
+    """The first line of each, its columns before the alleles, and its alleles (locus, copy) as they are in the file."""
+    size, width = len(layout.leading), layout.width(num_loci)
+    kept = sum(name != "extra" for name in layout.leading)
+    for lines in batched(body, layout.lines + phase_rows):
+        first, columns = lines[0]
+        rows = lines[: layout.lines]
+        for number, row in rows:
+            if len(row) != width:
+                raise ValueError(_wrong_width(path, number, len(row), layout, num_loci))
+            if row[:kept] != columns[:kept]:
+                raise ValueError(
+                    f"line {number} of {path} begins with {' '.join(row[:kept])!r}, line {first} with "
+                    f"{' '.join(columns[:kept])!r}; expected the same in the {layout.lines} lines of an individual."
+                )
+        if len(lines) < layout.lines + phase_rows:
+            expected = counted(layout.lines + phase_rows, "line")
+            raise ValueError(f"{path} ends after {len(lines)} of the {expected} of the individual of line {first}.")
+        if phase_rows:
+            _check_phases(path, lines[-1], num_loci)
+        alleles = np.array([_alleles(path, number, row, size, missing) for number, row in rows], np.int32)
+        yield first, columns[:kept], alleles.reshape(-1, num_loci, layout.copies).swapaxes(0, 1).reshape(num_loci, -1)
+
+
+def _wrong_width(path: Path, number: int, found: int, layout: Layout, num_loci: int) -> str:
+    """The sentence for a line with another number of columns, with the option that it fits if there is one."""
+    before, expected = len(layout.leading), layout.width(num_loci)
+    ploidy = layout.lines * layout.copies
+    if found == before + num_loci * (ploidy if layout.copies == 1 else 1):
+        way_out = f"one_row={layout.copies == 1} fits"
+    elif found > expected:
+        way_out = "populations, population_flags, locations, phenotypes and extra_columns say what precedes the alleles"
+    else:
+        way_out = "the line is cut off, or labels=False or another ploidy fits"
+    return (
+        f"line {number} of {path} has {counted(found, 'column')}; expected {expected}, {before} before the alleles and "
+        f"{layout.copies} for each of the {num_loci} loci; {way_out}."
+    )
+
+
+def _alleles(path: Path, number: int, row: list[str], start: int, missing: int) -> np.ndarray:
+    try:
+        found = np.array(list(map(int, row[start:])), np.int32)
+    except (ValueError, OverflowError):
+        found = None
+    wrong = found is None or "_" in "".join(row[start:]) or (np.abs(found) >= 10**9).any()
+    if found is not None and not wrong and not ((found < 0) & (found != missing)).any():
+        return found
+    for column, text in enumerate(row[start:], start + 1):
+        where = f"line {number} of {path} has {text!r} in column {column}"
+        if not INTEGER.fullmatch(text):
+            raise ValueError(f"{where}; expected an integer of at most 9 digits as allele.")
+        if int(text) < 0 and int(text) != missing:
+            raise ValueError(f"{where}, and no allele is negative; pass missing={text} if it was not read.")
+    raise AssertionError("one of the columns is wrong.")
+
+
+def _check_phases(path: Path, line: Line, num_loci: int) -> None:
+    number, columns = line
+    try:
+        right = len(columns) == num_loci and all(0 <= float(phase) <= 1 for phase in columns)
+    except ValueError:
+        right = False
+    if not right:
+        raise ValueError(f"line {number} of {path} has no phases; expected {num_loci} numbers from 0 to 1.")
+
+
+def _leading_coords(
+    path: Path, leading: Sequence[str], leaders: Sequence[Sequence[str]], firsts: Sequence[int]
+) -> dict[str, Sequence[Any]]:
+    """Coordinates of individuals."""
+    columns: dict[str, Sequence[Any]] = {"individual": [str(one + 1) for one in range(len(leaders))]}
+    columns |= dict(zip(leading, zip(*leaders, strict=True), strict=False))
+    for name in columns.keys() - {"individual"}:
+        for text, first in zip(columns[name], firsts, strict=True):
+            if not INTEGER.fullmatch(text) or (name == "population_flag" and text not in ("0", "1")):
+                expected = "0 or 1" if name == "population_flag" else "an integer"
+                raise ValueError(f"line {first} of {path} has {text!r} as {name}; expected {expected}.")
+    for name in columns.keys() & {"population_flag", "phenotype"}:
+        columns[name] = list(map(int, columns[name]))
+    refuse_repeated(columns["individual"], f"{path} has individual", lambda one: f"line {firsts[one]}")
+    return columns
+
+
+def _recoded(path: Path, raw: np.ndarray, missing: int, loci: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
+    """Alleles counted from 0 at each locus, and what they are."""
+    known = [np.unique(raw[:, locus]) for locus in range(len(loci))]
+    known = [values[values != missing] for values in known]
+    y = np.empty(raw.shape, np.int16 if max(map(len, known)) > MANY else np.int8)
+    for locus, values in enumerate(known):
+        if len(values) > 1 and values[0] == 0 and values[1] >= LENGTH:
+            raise ValueError(
+                f"locus {loci[locus]!r} of {path} has the allele 0 beside {values[1]}; pass missing=0 if it was not "
+                "read, else number its alleles from 1."
+            )
+        here = raw[:, locus]
+        y[:, locus] = np.where(here == missing, MISSING, np.searchsorted(values, here))
+    return y, [list(map(str, values.tolist())) for values in known]

@@ -1,0 +1,237 @@
+"""Genotypes from VCF and BCF."""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
+from itertools import batched
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from bayeslab.datasets.arguments import as_path, require_flags
+from bayeslab.datasets.genetics.form import MANY, counted, existing, genotype_dataset, locus_names, refuse_repeated
+from bayeslab.programs.data import MISSING
+
+BLOCK = 2**21
+"""How many genotypes are held before they enter the matrix."""
+
+GZIP = b"\x1f\x8b"
+END_OF_BGZF = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+FIXED = b"#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT".split()
+ZEROS = bytes.maketrans(b"123456789", b"000000000")
+LARGE = re.compile(rb"(?:^|\t)[^\t:]*[0-9]{5}")
+
+
+class Site(NamedTuple):
+    """What a line says of its site; passed is False where FILTER names filters."""
+
+    chromosome: str
+    position: int
+    name: str
+    alleles: tuple[str, ...]
+    passed: bool
+
+
+class Contents(NamedTuple):
+    """How many records a file has, and how many lines precede them; None in BCF, which has no lines."""
+
+    records: int
+    lines_before: int | None
+
+    def place(self, record: int) -> str:
+        return f"record {record + 1}" if self.lines_before is None else f"line {self.lines_before + record + 1}"
+
+
+def read_vcf(path: str | PathLike[str], *, passed_only: bool = False) -> xr.Dataset:
+    """Genotypes y (individual, locus, copy) from a .vcf, .vcf.gz or .bcf: 0 is the reference, 1 the first alternative.
+
+    passed_only: leave out sites that failed a filter, that is have neither PASS nor "." as FILTER. As in PLINK and
+        bcftools, by default all are read. attrs["loci_not_passed"] counts them in any case.
+    Sites with several alternatives, and with none, are kept. A call keeps the copies that were read; one with fewer
+    copies than others, such as of X in males, has -1 in place of those it lacks. Loci without an id are
+    chromosome:position, and names that repeat become chromosome:position:reference:alternative.
+    Raises FileNotFoundError, ImportError without cyvcf2, and ValueError that names the line for a file that is damaged,
+    cut off or no VCF, for a site without genotypes and for names that cannot be told apart.
+    """
+    require_flags(passed_only=passed_only)
+    path = existing(as_path(path))
+    contents = _contents(path)
+    file = _opened(path)
+    samples = list(file.samples)
+    y = np.full((len(samples), contents.records, 1), MISSING, np.int8)
+    every: list[Site] = []
+    read = 0
+    for block in batched(_records(path, file, contents), max(1, BLOCK // len(samples))):
+        every += [site for site, _ in block]
+        kept = [(site, codes) for site, codes in block if site.passed or not passed_only]
+        if kept:
+            y = _with_room(y, kept)
+            y[:, read : read + len(kept)] = _together([codes for _, codes in kept], y.shape[2])
+            read += len(kept)
+    numbers = [number for number, site in enumerate(every) if site.passed or not passed_only]
+    if not numbers:
+        raise ValueError(f"{path} has no site that passed its filters; {len(every)} failed one.")
+    sites = [every[number] for number in numbers]
+    chromosomes, positions, names, alleles, _ = zip(*sites, strict=True)
+    loci = locus_names(names, chromosomes, positions, alleles)
+    refuse_repeated(loci, f"{path} has locus", lambda locus: contents.place(numbers[locus]))
+    coords = {
+        "individual": ("individual", samples),
+        "locus": ("locus", loci),
+        "chromosome": ("locus", chromosomes),
+        "position": ("locus", positions),
+    }
+    failed = sum(not site.passed for site in every)
+    counts = {"loci_not_passed": failed, "removed_loci_not_passed": len(every) - len(sites)}
+    return genotype_dataset(path, y[:, : len(sites)], alleles, coords, {"loci_read": len(every), **counts})
+
+
+def _contents(path: Path) -> Contents:
+    """Reads the file once, as htslib accepts what is cut off or has no genotypes."""
+    with path.open("rb") as file:
+        start = file.read(len(END_OF_BGZF))
+        file.seek(-min(path.stat().st_size, len(END_OF_BGZF)), 2)
+        end = file.read()
+    if not start:
+        raise ValueError(f"{path} is empty; expected ##fileformat=VCF in line 1.")
+    try:
+        with (gzip.open if start.startswith(GZIP) else open)(path, "rb") as opened:
+            stream = BufferedReader(opened)
+            contents = (_binary if stream.peek(3).startswith(b"BCF") else _text)(path, stream)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is cut off or damaged: its compressed data cannot be read ({error}).") from error
+    if start.startswith(GZIP) and start[12:14] == b"BC" and end != END_OF_BGZF:
+        raise ValueError(f"{path} is cut off: it lacks the empty block that ends a file compressed by bgzip.")
+    if not contents.records:
+        raise ValueError(f"{path} has no variants.")
+    return contents
+
+
+def _text(path: Path, stream: BinaryIO) -> Contents:
+    number, line = 1, stream.readline()
+    if not line.startswith(b"##fileformat=VCF"):
+        raise ValueError(f"{path} does not begin with ##fileformat=VCF in line 1, so it is no VCF.")
+    while line.startswith(b"##"):
+        number, line = number + 1, stream.readline()
+    header = line.rstrip(b"\r\n").split(b"\t")
+    if header[:8] != FIXED[:8]:
+        raise ValueError(f"line {number} of {path} begins with {_shown(line)}; expected #CHROM and the fixed columns.")
+    if header[8:9] != FIXED[8:] or len(header) == 9:
+        raise ValueError(f"line {number} of {path} names no individuals: the file has sites without genotypes.")
+    names = _utf8(path, number, line).rstrip("\r\n").split("\t")[9:]
+    refuse_repeated(names, f"{path} has individual", lambda one: f"column {one + 10} of line {number}")
+    before = last = number
+    for last, line in enumerate(stream, before + 1):
+        _check_line(path, last, line, len(header))
+    return Contents(last - before, before)
+
+
+def _check_line(path: Path, number: int, line: bytes, width: int) -> None:
+    where = f"line {number} of {path}"
+    columns = line.rstrip(b"\r\n").split(b"\t", 9)
+    if (found := line.count(b"\t") + 1) != width:
+        raise ValueError(
+            f"{where} has {counted(found, 'column')} set apart by tabs; expected {width} as in the header."
+        )
+    if not all(columns[:9]):
+        raise ValueError(f"{where} has nothing as {FIXED[columns.index(b'')].decode()}.")
+    _utf8(path, number, b"\t".join(columns[:9]))
+    if not (columns[1].isdigit() and len(columns[1]) < 19):
+        raise ValueError(f"{where} has position {_shown(columns[1])}; expected an integer.")
+    if columns[8].split(b":")[0] != b"GT":
+        raise ValueError(f"{where} has no genotypes: FORMAT is {_shown(columns[8])}; expected GT first.")
+    if b"00000" in columns[9].translate(ZEROS) and LARGE.search(columns[9]):  # cyvcf2 keeps 16 bits of an allele
+        raise ValueError(f"{where} has an allele of five digits; expected the number of one of its alleles.")
+    if not line.endswith(b"\n"):
+        raise ValueError(f"{where} does not end in a line break: the file is cut off.")
+
+
+def _binary(path: Path, stream: BinaryIO) -> Contents:
+    """Of BCF: a header of text, and records that begin with the lengths of their two parts."""
+    if stream.read(4) != b"BCF\2":
+        raise ValueError(f"{path} is no BCF of version 2.")
+    whole = len(start := stream.read(5)) == 5 and _skipped(stream, int.from_bytes(start[1:], "little"))
+    records = 0
+    while whole and (start := stream.read(8)):
+        size = int.from_bytes(start[:4], "little") + int.from_bytes(start[4:], "little")
+        whole = len(start) == 8 and _skipped(stream, size)
+        records += 1
+    if not whole:
+        raise ValueError(f"{path} is cut off in {f'record {records}' if records else 'its header'}.")
+    return Contents(records, None)
+
+
+def _skipped(stream: BinaryIO, size: int) -> bool:
+    """Whether that many bytes were there; a damaged length may ask for more than there is memory for."""
+    while size and (chunk := stream.read(min(size, BLOCK))):
+        size -= len(chunk)
+    return not size
+
+
+def _opened(path: Path) -> Any:
+    try:
+        from cyvcf2 import VCF
+    except ImportError as error:
+        raise ImportError("reading VCF needs the package cyvcf2: pip install 'bayeslab[genetics]'.") from error
+    try:
+        file = VCF(path)
+        samples = file.samples
+    except Exception as error:  # of no narrower type, here and below
+        raise ValueError(f"{path} has a header that htslib cannot read ({error}).") from error
+    if not samples:
+        raise ValueError(f"{path} names no individuals: it has sites without genotypes.")
+    return file
+
+
+def _records(path: Path, file: Any, contents: Contents) -> Iterator[tuple[Site, np.ndarray]]:
+    """Sites and their alleles (individual, copy), negative where none was read."""
+    variants = iter(file)
+    for record in range(contents.records):
+        where = f"{contents.place(record)} of {path}"
+        try:
+            variant = next(variants)
+            codes = variant.genotype.array()[:, :-1]  # the last column is the phase
+            alleles = (variant.REF, *variant.ALT)
+            name = variant.ID or "."
+            site = Site(variant.CHROM, variant.POS, name, alleles, variant.FILTER is None)
+        except Exception as error:
+            raise ValueError(f"{where} has genotypes that htslib cannot read ({error}).") from error
+        if codes.max() >= len(alleles) or codes.min() < -2:
+            raise ValueError(f"{where} has an allele beyond the {len(alleles)} that it names.")
+        yield site, np.maximum(codes, MISSING)
+
+
+def _with_room(y: np.ndarray, kept: Sequence[tuple[Site, np.ndarray]]) -> np.ndarray:
+    """With as many copies and bytes as these records need."""
+    ploidy = max(codes.shape[1] for _, codes in kept)
+    if max(len(site.alleles) for site, _ in kept) > MANY:
+        y = y.astype(np.int16, copy=False)
+    if ploidy <= y.shape[2]:
+        return y
+    wider = np.full((*y.shape[:2], ploidy), MISSING, y.dtype)
+    wider[:, :, : y.shape[2]] = y
+    return wider
+
+
+def _together(codes: Sequence[np.ndarray], ploidy: int) -> np.ndarray:
+    """(individual, locus, copy), with MISSING in place of copies that a locus lacks."""
+    block = np.full((len(codes), len(codes[0]), ploidy), MISSING, np.int16)
+    for locus, one in enumerate(codes):
+        block[locus, :, : one.shape[1]] = one
+    return block.swapaxes(0, 1)
+
+
+def _utf8(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"line {number} of {path} is no text in UTF-8.") from None
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:40].decode(errors="replace"))

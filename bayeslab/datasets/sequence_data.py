@@ -1,0 +1,120 @@
+"""Sequences of unequal lengths as the data of a hidden Markov model, and sequences simulated from one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bayeslab.datasets.arguments import labels, shown, sizes, whole
+from bayeslab.programs.data import numbers
+
+LOADED = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
+
+
+def sequences(arrays: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict[str, Any]:
+    """The data of a model of sequences: num_sequences, num_steps, lengths (sequence,) and y, padded to one length.
+
+    arrays: sequences (step,) or (step, feature), by name or in order; numbers, NaN or masked where they are missing.
+    y (sequence, step[, feature]) is labelled, and NaN where an entry is missing, as after the end of each sequence.
+    Raises ValueError for no sequence, an empty one, unequal numbers of features and what is infinite, TypeError for no
+    numbers.
+    """
+    is_array = isinstance(arrays, np.ndarray) and arrays.ndim > 0
+    if not (is_array or isinstance(arrays, Mapping | Sequence)) or isinstance(arrays, str | bytes):
+        raise TypeError(f"sequences are arrays by name or in a list, not {type(arrays).__name__}.")
+    named = dict(arrays) if isinstance(arrays, Mapping) else dict(enumerate(arrays))
+    if not named:
+        raise ValueError("there is no sequence: give at least one.")
+    each = {name: _one(name, values) for name, values in named.items()}
+    first, features = next((name, values.shape[1:]) for name, values in each.items())
+    for name, values in each.items():
+        if values.shape[1:] != features:
+            raise ValueError(
+                f"sequence {name!r} has {_features(values.shape[1:])}, but {first!r} has {_features(features)}."
+            )
+
+    lengths = np.array([len(values) for values in each.values()])
+    y = np.ma.masked_all((len(each), int(lengths.max()), *features), np.result_type(*each.values()))
+    for place, values in enumerate(each.values()):
+        y[place, : len(values)] = values
+    filled = np.ma.filled(y.astype(float), np.nan) if np.ma.is_masked(y) else y.data
+    dims = ["sequence", "step", "feature"][: y.ndim]
+    axes = {"sequence": labels("a sequence", each), "step": np.arange(y.shape[1])}
+    return {
+        "num_sequences": len(each),
+        "num_steps": y.shape[1],
+        "lengths": xr.DataArray(lengths, dims="sequence"),
+        "y": xr.DataArray(filled, axes, dims),
+    }
+
+
+def dishonest_casino(
+    num_steps: int,
+    num_sequences: int = 1,
+    *,
+    seed: int = 0,
+    stay: tuple[float, float] = (0.95, 0.9),
+    loaded: Sequence[float] = LOADED,
+) -> xr.Dataset:
+    """Simulated throws y (sequence, step), 0 for one to 5 for six, of a fair die (state 0) or a loaded one (state z).
+
+    stay: probabilities that the fair and the loaded die are kept for the next throw; the fair one is the first.
+    loaded: probabilities of the faces of the loaded die.
+    R. Durbin, S. Eddy, A. Krogh and G. Mitchison (1998), Biological Sequence Analysis, section 3.2.
+    Raises ValueError for numbers below 1, probabilities that are none and seeds below 0, TypeError for no integers.
+    """
+    num_steps, num_sequences = whole("num_steps", num_steps), whole("num_sequences", num_sequences)
+    if num_steps < 1 or num_sequences < 1:
+        raise ValueError(
+            f"there must be a sequence and a step, but num_sequences is {num_sequences} and num_steps {num_steps}."
+        )
+    sizes(num_sequences=num_sequences, num_steps=num_steps)
+    faces = np.array([np.full(6, 1 / 6), _probabilities("loaded", loaded, 6)])
+    if not np.isclose(faces[1].sum(), 1):
+        raise ValueError(f"loaded is {shown(loaded)}; expected probabilities of six faces that sum to one.")
+    fair, other = _probabilities("stay", stay, 2)
+    moves = np.array([[fair, 1 - fair], [1 - other, other]])
+    rng = np.random.default_rng(whole("seed", seed, 0))
+    z = np.zeros((num_sequences, num_steps), int)
+    for step in range(1, num_steps):
+        z[:, step] = rng.random(num_sequences) < moves[z[:, step - 1], 1]
+    below = faces.cumsum(1)[z]
+    y = (rng.random((*z.shape, 1)) * below[..., -1:] >= below).sum(-1)
+    axes = {"sequence": np.arange(num_sequences), "step": np.arange(num_steps)}
+    return xr.Dataset({"z": (("sequence", "step"), z), "y": (("sequence", "step"), y)}, coords=axes)
+
+
+def _one(name: Any, values: ArrayLike) -> np.ma.MaskedArray:
+    """A sequence with what is missing masked."""
+    try:
+        found = np.ma.array(values)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"sequence {name!r} is a {type(values).__name__}, where an array of numbers is expected."
+        ) from None
+    if found.dtype.kind not in "iufb":
+        raise TypeError(f"sequence {name!r} holds {found.dtype}, where numbers are expected.")
+    if found.ndim not in (1, 2):
+        raise ValueError(f"sequence {name!r} has shape {found.shape}; expected (step,) or (step, feature).")
+    if found.size == 0:
+        raise ValueError(f"sequence {name!r} is empty: leave it out.")
+    if found.dtype.kind != "f":
+        return found
+    if np.isinf(found.compressed()).any():
+        raise ValueError(
+            f"sequence {name!r} has a number that is infinite; expected finite ones, and NaN where missing."
+        )
+    return np.ma.masked_invalid(found)
+
+
+def _probabilities(name: str, values: Any, length: int) -> np.ndarray:
+    found, present = numbers(values, name)
+    if found.dtype.kind not in "iuf" or found.shape != (length,) or not (present & (found >= 0) & (found <= 1)).all():
+        raise ValueError(f"{name} is {shown(values)}; expected {length} probabilities.")
+    return found.astype(float)
+
+
+def _features(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} features" if shape else "no axis of features"

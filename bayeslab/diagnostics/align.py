@@ -1,0 +1,324 @@
+"""Label switching: every draw of a mixture gets the same order of components.
+
+The posterior of a mixture does not change when its components change places, so draws of "component
+1" may belong to different clusters. Each draw is permuted to be nearest to a reference, the mean of
+the permuted draws, until no permutation changes (Stephens 2000, doi:10.1111/1467-9868.00265, with
+independent Normal features; the assignment itself is the Hungarian algorithm).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.results.datatree import posterior_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from xarray import DataArray, Dataset, DataTree
+
+    Dims = str | Sequence[str]
+    Array = NDArray[Any]
+    Permutations = NDArray[Any]
+
+SAMPLE = ("chain", "draw")
+MAX_ROUNDS = 50
+MEANS = {"posterior_mean", "posterior_sd"}
+
+
+def align(
+    tree: DataTree,
+    site_dims: Mapping[str, Dims],
+    labels: Sequence[str] = (),
+    reference: DataTree | None = None,
+    order_by: str | None = None,
+) -> DataTree:
+    """The tree with the components of every draw in one order; the input stays as it is.
+
+    site_dims: the dimension over components of each site to permute, {"mu": "component"}; a
+        transition matrix has two, {"a": ("state", "state_")}. All sites share one permutation.
+    labels: integer sites whose values are components, such as the allocations of a mixture.
+    reference: a tree whose order is kept, for trees that will be compared. Labels of its other dimensions, such as the
+        names of individuals, may be in another order; where one of the two trees has plain numbers they do not count.
+    order_by: a site with one number for each component, whose posterior means then increase, in place of a reference.
+    Groups posterior_mean and posterior_sd, which have one value a chain, follow most draws of it.
+    The group alignment holds permutation (chain, draw, component): the old place of each component.
+    Raises ValueError for an unknown site or dimension, for dimensions of different sizes, for labels that are no
+    components or are those of components, and for a reference with other dimensions or labels; for order_by with a
+    reference, or of a site that gives no order; for sites with values that are not finite. Raises TypeError for what is
+    no tree, and for site_dims and labels of another form.
+    """
+    from xarray import DataArray, DataTree
+
+    posterior = _posterior(tree)
+    dims = _checked_dims(site_dims)
+    size = _number_of_components(posterior, dims)
+    _check_labels(posterior, labels, size, {name for names in dims.values() for name in names})
+    _check_order_by(posterior, dims, order_by, reference)
+    like = None if reference is None else _turned(_posterior(reference), posterior, dims)
+
+    parts = _features(posterior, dims)
+    order = _match(parts, _best_draw(tree))
+    if like is not None:
+        order = _in_order_of(np.concatenate(_features(like, dims), axis=2), np.concatenate(parts, axis=2), order)
+    if order_by is not None:
+        mean = np.take_along_axis(_rows(posterior[order_by], *dims[order_by])[..., 0], order, axis=1).mean(0)
+        order = order[:, np.argsort(mean, kind="stable")]
+
+    component = next(iter(dims.values()))[0]
+    permutation = DataArray(
+        order.reshape(*(posterior.sizes[dim] for dim in SAMPLE), size),
+        dims=(*SAMPLE, component),
+        coords={dim: posterior[dim] for dim in (*SAMPLE, component) if dim in posterior.coords},
+        name="permutation",
+    )
+    moved = {site: _permuted(posterior[site], dims[site], permutation.values) for site in dims}
+    renamed = {site: _relabelled(posterior[site], permutation.values) for site in labels}
+    aligned = tree.copy()
+    aligned["posterior"].dataset = posterior.assign(moved | renamed)
+    for group in MEANS & aligned.children.keys():
+        aligned[group].dataset = _means_permuted(aligned[group].to_dataset(), dims, component, permutation.values)
+    settings = {"site_dims": json.dumps(dims), "labels": json.dumps(list(labels))}
+    aligned["alignment"] = DataTree(permutation.to_dataset().assign_attrs(settings))
+    return aligned
+
+
+def _match(parts: Sequence[Array], best: int) -> Permutations:
+    """Permutations (draw, component) that bring features (draw, component, feature) together. parts: of every site.
+
+    They begin near one draw, as the draws are, which is the order already where no components changed places, and where
+    each site alone leads. What ends closest together is taken: many features that vary, as moves between states, can
+    hide the one that decides.
+    """
+    features = np.concatenate(parts, axis=2)
+    as_they_are = np.tile(np.arange(features.shape[1]), (len(features), 1))
+    alone = [_settled(part, _near(part, best)) for part in parts] if len(parts) > 1 else []
+    ends = [_settled(features, order) for order in (_near(features, best), as_they_are, *alone)]
+    scale = _spread(features.reshape(-1, features.shape[2]))
+    return min(ends, key=lambda order: round(_looseness(features / scale, order), 6))
+
+
+def _near(features: Array, best: int) -> Permutations:
+    """The permutations nearest to one draw."""
+    scale = _spread(features.reshape(-1, features.shape[2]))
+    return _nearest(features / scale, features[best] / scale)
+
+
+def _settled(features: Array, order: Permutations) -> Permutations:
+    """The permutations nearest to their own mean."""
+    for _ in range(MAX_ROUNDS):
+        moved = np.take_along_axis(features, order[..., None], axis=1)
+        centre = moved.mean(0)
+        scale = _spread((moved - centre).reshape(-1, features.shape[2]))
+        previous, order = order, _nearest(features / scale, centre / scale)
+        if np.array_equal(previous, order):
+            break
+    return order
+
+
+def _looseness(features: Array, order: Permutations) -> float:
+    """What Stephens's algorithm makes small: minus the log likelihood of Normal features, for every draw."""
+    moved = np.take_along_axis(features, order[..., None], axis=1)
+    variance = ((moved - moved.mean(0)) ** 2).mean((0, 1))
+    return float(np.log(variance + np.finfo(float).eps).sum() / 2)
+
+
+def _nearest(features: Array, centre: Array) -> Permutations:
+    """For every draw, the permutation of its components with the least sum of squared distances."""
+    from scipy.optimize import linear_sum_assignment
+
+    similarity = np.einsum("kf,sjf->skj", centre, features)  # a permutation keeps the sum of squares
+    return np.stack([linear_sum_assignment(gain, maximize=True)[1] for gain in similarity])
+
+
+def _in_order_of(target: Array, features: Array, order: Permutations) -> Permutations:
+    """The permutations followed by the one that brings their mean nearest to the mean of target."""
+    moved = np.take_along_axis(features, order[..., None], axis=1)
+    scale = _spread(np.concatenate([x.reshape(-1, x.shape[2]) for x in (moved, target)]))
+    return order[:, _nearest(moved.mean(0, keepdims=True) / scale, target.mean(0) / scale)[0]]
+
+
+def _spread(features: Array) -> Array:
+    """Standard deviation of each feature, one where it never varies."""
+    sd = features.std(0)
+    return np.where(sd > np.finfo(float).eps * np.abs(features).max(0), sd, 1.0)
+
+
+def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> list[Array]:
+    """What tells components apart, (draw, component, feature) of every site."""
+    read: dict[int, Callable[..., Array]] = {1: _rows, 2: _square}
+    return [read[len(names)](posterior[site], *names).astype(float) for site, names in dims.items()]
+
+
+def _rows(values: DataArray, dim: str) -> Array:
+    """All values of a component, side by side: (draw, component, feature)."""
+    stacked = values.transpose(*SAMPLE, dim, ...).values
+    return stacked.reshape(stacked.shape[0] * stacked.shape[1], stacked.shape[2], -1)
+
+
+def _square(values: DataArray, dim: str, other: str) -> Array:
+    """What does not depend on the order of the others: the diagonal, and sorted rows and columns."""
+    stacked = values.transpose(*SAMPLE, ..., dim, other).values
+    matrices = stacked.reshape(stacked.shape[0] * stacked.shape[1], -1, *stacked.shape[-2:])
+    diagonal = np.diagonal(matrices, axis1=2, axis2=3)[..., None]
+    rows, columns = np.sort(matrices, axis=3), np.sort(np.swapaxes(matrices, 2, 3), axis=3)
+    features = np.moveaxis(np.concatenate([diagonal, rows, columns], axis=3), 1, 2)
+    return features.reshape(*features.shape[:2], -1)
+
+
+def _permuted(values: DataArray, dims: tuple[str, ...], order: Permutations) -> DataArray:
+    """The site with its components in the new order; labels of the dimension stay in place."""
+    for dim in dims:
+        moved = values.transpose(*SAMPLE, dim, ...)
+        index = order.reshape(*order.shape, *[1] * (moved.ndim - 3))
+        moved = moved.copy(data=np.take_along_axis(moved.values, index, axis=2))
+        values = moved.transpose(*values.dims)
+    return values
+
+
+def _means_permuted(
+    means: Dataset, dims: Mapping[str, tuple[str, ...]], component: str, order: Permutations
+) -> Dataset:
+    """Every variable with components, in the order that most draws of a chain have."""
+    moved = {}
+    usual = np.stack([_most_common(each) for each in order])[:, None]
+    for name, values in means.data_vars.items():
+        axes = dims.get(str(name), (component,) if component in values.dims else ())
+        if axes:
+            moved[name] = _permuted(values.expand_dims("draw", 1), axes, usual).squeeze("draw")
+    return means.assign(moved)
+
+
+def _most_common(order: Permutations) -> Array:
+    """Of the rows."""
+    rows, counts = np.unique(order, axis=0, return_counts=True)
+    return rows[counts.argmax()]
+
+
+def _relabelled(values: DataArray, order: Permutations) -> DataArray:
+    """The integer site with every old component replaced by its new place."""
+    flat = values.transpose(*SAMPLE, ...)
+    places = np.argsort(order, axis=2)
+    numbers = flat.values.reshape(*places.shape[:2], -1)
+    new = np.take_along_axis(places, numbers.astype(int), axis=2).astype(values.dtype)
+    return flat.copy(data=new.reshape(flat.shape)).transpose(*values.dims)
+
+
+def _best_draw(tree: DataTree) -> int:
+    """The position of the draw with the highest log joint, the first where none is recorded."""
+    if "sample_stats" not in tree.children or "lp" not in tree["sample_stats"]:
+        return 0
+    if set(tree["sample_stats"]["lp"].dims) != set(SAMPLE):
+        return 0
+    lp = tree["sample_stats"]["lp"].transpose(*SAMPLE).values.ravel()
+    return int(np.argmax(np.where(np.isnan(lp), -np.inf, lp)))
+
+
+def _posterior(tree: DataTree) -> Dataset:
+    posterior_of(tree, "align")
+    return tree["posterior"].to_dataset()
+
+
+def _checked_dims(site_dims: Any) -> dict[str, tuple[str, ...]]:
+    """The dimensions of every site."""
+    if not isinstance(site_dims, Mapping):
+        raise TypeError(f"site_dims maps sites to dimensions, as {{'mu': 'component'}}, but is {site_dims!r}.")
+    for site, dims in site_dims.items():
+        if not isinstance(dims, str | list | tuple) or not all(isinstance(dim, str) for dim in dims):
+            raise TypeError(f"site_dims has {dims!r} for site {site!r}, where names of its dimensions are expected.")
+    return {site: (dims,) if isinstance(dims, str) else tuple(dims) for site, dims in site_dims.items()}
+
+
+def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> int:
+    """The common size of the dimensions to permute."""
+    if not dims:
+        raise ValueError("align needs at least one site and its dimension over components.")
+    for site, names in dims.items():
+        _check_site(posterior, site)
+        if posterior[site].dtype.kind not in "fiub" or not np.isfinite(posterior[site]).all():
+            raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")
+        there = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE]
+        for name in names:
+            if name not in there:
+                raise ValueError(f"Site {site!r} has no dimension {name!r}, only {there}.")
+        if len(names) not in (1, 2) or len(set(names)) < len(names):
+            raise ValueError(f"Site {site!r} needs one or two different dimensions, got {list(names)}.")
+    sizes = {f"{site}[{dim}]": posterior.sizes[dim] for site, names in dims.items() for dim in names}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"All dimensions over components must have one size, got {sizes}.")
+    return next(iter(sizes.values()))
+
+
+def _turned(reference: Dataset, posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Dataset:
+    """The reference with the axes and the positions of the tree."""
+    _number_of_components(reference, dims)
+    components = {name for names in dims.values() for name in names}
+    for site in dims:
+        own, other = ({dim: each.sizes[dim] for dim in each.dims if dim not in SAMPLE}
+                      for each in (posterior[site], reference[site]))  # fmt: skip
+        if own != other:
+            raise ValueError(f"Site {site!r} has dimensions {own}, but {other} in the reference.")
+        for dim in own.keys() - components:
+            reference = reference.isel({dim: _places(str(dim), posterior, reference)})
+        reference = reference.assign({site: reference[site].transpose(*posterior[site].dims)})
+    return reference
+
+
+def _places(dim: str, posterior: Dataset, reference: Dataset) -> Array:
+    """Where the reference has the labels of the tree."""
+    as_they_are = np.arange(posterior.sizes[dim])
+    if dim not in posterior.indexes or dim not in reference.indexes:
+        return as_they_are
+    own, other = posterior.indexes[dim], reference.indexes[dim]
+    if own.equals(other):
+        return as_they_are
+    if other.is_unique and own.is_unique and (places := other.get_indexer(own)).min() >= 0:
+        return places
+    if any(np.array_equal(labels, as_they_are) for labels in (own, other)):
+        return as_they_are
+    missing = own.difference(other, sort=False)
+    what = f"has no {missing[0]!r}" if len(missing) else "repeats some labels"
+    raise ValueError(f"Dimension {dim!r} of the reference {what}; expected the labels of the tree, in any order.")
+
+
+def _check_labels(posterior: Dataset, labels: Sequence[str], size: int, components: Set[str]) -> None:
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise TypeError(f"labels are a list of sites, as ['z'], not {labels!r}.")
+    for site in labels:
+        _check_site(posterior, site)
+        values = posterior[site]
+        if values.dtype.kind not in "iu":
+            raise ValueError(f"Labels must be integers, but site {site!r} is {values.dtype}.")
+        if taken := components & set(map(str, values.dims)):
+            raise ValueError(
+                f"Site {site!r} of labels has the dimension {min(taken)!r} of components; expected labels of other "
+                "things, such as rows."
+            )
+        if values.size and not 0 <= values.min() <= values.max() < size:
+            span = f"{int(values.min())} to {int(values.max())}"
+            raise ValueError(f"Labels of {size} components are 0 to {size - 1}, site {site!r} has {span}.")
+
+
+def _check_order_by(
+    posterior: Dataset, dims: Mapping[str, tuple[str, ...]], site: str | None, reference: DataTree | None
+) -> None:
+    if site is None:
+        return
+    if reference is not None:
+        raise ValueError("align takes the order of a reference or that of order_by, not both.")
+    if site not in dims:
+        raise ValueError(f"order_by names {site!r}, which is not among the sites to permute, {list(dims)}.")
+    if set(posterior[site].dims) != {*SAMPLE, dims[site][0]}:
+        raise ValueError(
+            f"order_by needs one number for each component, but {site!r} has {list(posterior[site].dims)}."
+        )
+
+
+def _check_site(posterior: Dataset, site: str) -> None:
+    if site not in posterior.data_vars:
+        raise ValueError(f"The posterior has no site {site!r}, only {sorted(map(str, posterior.data_vars))}.")
+    if not set(SAMPLE) <= set(posterior[site].dims):
+        raise ValueError(f"Site {site!r} has dimensions {list(posterior[site].dims)}, but draws have chain and draw.")

@@ -1,0 +1,199 @@
+"""What is wrong with a result and what to do about it, in a few lines, or nothing at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.diagnostics.compare import k_hat
+from bayeslab.results.datatree import posterior_of
+from bayeslab.results.parameters import stacked_parameters
+from bayeslab.verification.optimum import OUT_OF_STEPS
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset, DataTree
+
+SAMPLE = ["chain", "draw"]
+MAX_LINES = 5
+MAX_R_HAT = 1.01  # Vehtari et al. (2021), doi:10.1214/20-BA1221
+MIN_ESS_PER_CHAIN = 100  # the same
+MAX_K_HAT = 0.7  # Vehtari et al. (2024), arXiv:1507.02646
+MIN_SPREAD = 0.1  # of log ratios; ratios within a tenth of each other are as good as equal
+MIN_EFFICIENCY = 0.05  # of an approximation: 1 / (1 + variance of its importance weights, with mean 1)
+MIN_BFMI = 0.3  # Betancourt (2016), arXiv:1604.00695
+
+
+def diagnose(tree: DataTree) -> str:
+    """What is wrong and what to do next, worst first, at most five lines; empty if all is well.
+
+    Looks for draws that are no numbers, frozen chains, an optimisation that did not converge,
+    chains that disagree (R-hat), divergences, an approximation that misses part of the posterior
+    (k-hat, importance weights), too few effective draws, trajectories cut short, slow exploration of energies (BFMI),
+    and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Raises
+    ValueError for a tree without numbers in its posterior, TypeError for what is no tree.
+    """
+    posterior = posterior_of(tree, "diagnose")
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+    return "\n".join([*_problems(tree, posterior, stats)][:MAX_LINES])
+
+
+def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
+    """All complaints, worst first."""
+    draws = _numeric(posterior)
+    unusable = (draws.isnull() | (abs(draws) == np.inf)).any(SAMPLE)
+    if unusable.any():
+        name = draws["parameter"].values[unusable.values][0]
+        yield (f"Not finite: {name} is NaN or infinite in some draws ({_count(unusable)} in all); "
+               "check the data and the supports, and compute in float64.")  # fmt: skip
+    frozen = _frozen(draws, stats, any(values.dtype.kind == "f" for values in posterior.data_vars.values()))
+    if frozen:
+        yield f"Frozen: {frozen}, so its draws say nothing; fit again with another key or a longer warm-up."
+    if tree.attrs.get("converged", True) in (False, 0):
+        yield f"Not converged: {tree.attrs.get('why_not_converged', OUT_OF_STEPS)}."
+    yield from _disagreement(draws)
+    yield from _share(
+        stats,
+        ["diverging"],
+        "Divergences: {}; regions of high curvature are missed: raise target_accept_prob, "
+        "or reparameterise (non-centred scales).",
+    )
+    yield from _tail(tree)
+    yield from _few_draws(draws)
+    yield from _share(
+        stats,
+        ["reached_max_tree_depth", "reached_max_treedepth"],
+        "Tree depth: {} at the maximum; trajectories are cut short: raise max_tree_depth, or rescale the parameters.",
+    )
+    yield from _energy(stats)
+    if told := tree.attrs.get("prior_conflict"):
+        yield f"Prior: {told}."
+
+
+def _numeric(posterior: Dataset) -> DataArray:
+    """Every continuous number that is drawn, (chain, draw, parameter); integers where there is nothing else.
+
+    Labels have no place to move to when groups lie far apart, and R-hat is not made for them.
+    """
+    kinds = {name: values.dtype.kind for name, values in posterior.data_vars.items()}
+    names = [name for name, kind in kinds.items() if kind == "f"] or [n for n, kind in kinds.items() if kind in "iu"]
+    if not names:
+        raise ValueError(f"The posterior has no numeric site, only {sorted(map(str, posterior.data_vars))}.")
+    return stacked_parameters(posterior[names]).astype(float)
+
+
+def _frozen(draws: DataArray, stats: Any, continuous: bool) -> str:
+    """Which chains did not move, empty if all did, or if the draws are labels that are the same in all chains."""
+    if draws.sizes["draw"] == 1:
+        return ""
+    still = (draws.max("draw") == draws.min("draw")) & ~_fixed(draws)
+    stuck = still.any("parameter").values
+    if continuous and bool(_fixed(draws).all()):  # a label may be certain
+        stuck = np.ones(draws.sizes["chain"], bool)
+    if "acceptance_rate" in stats:  # one in every draw is what Gibbs steps report
+        rate = stats["acceptance_rate"]
+        first = rate.isel(draw=0)
+        stuck = stuck | (((rate == first) & (first != 1)) | rate.isnull()).all("draw").values
+    if not stuck.any():
+        return ""
+    where = draws["chain"].values[stuck]
+    names = draws["parameter"].values[still.any("chain").values]
+    name = f" in {names[0]}" if len(names) == 1 else ""
+    return f"chain {', '.join(map(str, where))} did not move{name}"
+
+
+def _fixed(draws: DataArray) -> DataArray:
+    """Parameters that have one value in all draws of all chains, as the zeros of a triangular matrix do."""
+    return draws.max(SAMPLE) == draws.min(SAMPLE)
+
+
+def _disagreement(draws: DataArray) -> Iterator[str]:
+    if draws.sizes["chain"] == 1 or draws.sizes["draw"] < 4:
+        return
+    with np.errstate(all="ignore"):
+        r_hat = draws.azstats.rhat().where(~_fixed(draws))
+    bad = r_hat > MAX_R_HAT
+    if bad.any():
+        name, value = _worst(r_hat)
+        yield (f"Chains disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for "
+               f"{_count(bad)}; warm up longer, look at az.plot_rank, and align components "
+               "that switch labels.")  # fmt: skip
+
+
+def _few_draws(draws: DataArray) -> Iterator[str]:
+    if draws.sizes["chain"] * draws.sizes["draw"] == 1 or draws.sizes["draw"] < 4:
+        return
+    needed = MIN_ESS_PER_CHAIN * draws.sizes["chain"]
+    with np.errstate(all="ignore"):
+        sizes = [draws.azstats.ess(method=method).where(~_fixed(draws)) for method in ("bulk", "tail")]
+    ess = np.fmin(*sizes)
+    few = ess < needed
+    if few.any():
+        name, value = _worst(-ess)
+        yield (f"Few draws: {-value:.0f} effective ones for {name}, below {needed} for {_count(few)}; "
+               "raise num_samples, or continue with previous=tree.")  # fmt: skip
+
+
+def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
+    """A complaint about the draws at which a statistic is true."""
+    for name in names:
+        if name in stats and (bad := int((stats[name] > 0).sum())):
+            total = stats[name].size
+            yield line.format(f"{bad:,} of {total:,} draws ({bad / total:.2g})")
+
+
+def _tail(tree: DataTree) -> Iterator[str]:
+    """A heavy tail of importance ratios, unless the ratios hardly differ: then the tail weighs nothing."""
+    k = tree.attrs["k_hat"] if "k_hat" in tree.attrs else k_hat(tree)[0]
+    if k > MAX_K_HAT and ratios_differ(tree):
+        yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
+               "take a richer guide, or NUTS.")  # fmt: skip
+    elif (share := efficiency(tree)) < MIN_EFFICIENCY:
+        yield (f"Approximation: by importance weights one of its draws is worth {share:.2g} of the posterior, which is "
+               "far narrower; take a richer guide, or NUTS.")  # fmt: skip
+
+
+def efficiency(tree: DataTree) -> float:
+    """The share of draws that an approximation is worth by its importance weights; NaN without any.
+
+    k-hat says whether the weights have a finite variance, and not how large it is: they are bounded where the
+    approximation is wider than the posterior, however much.
+    """
+    ratios = _log_ratios(tree)
+    if ratios is None or ratios.size < MIN_ESS_PER_CHAIN:
+        return np.nan
+    weights = np.exp(ratios - np.max(ratios))
+    return float(np.mean(weights) ** 2 / np.mean(weights**2))
+
+
+def ratios_differ(tree: DataTree) -> bool:
+    """Whether log p - log q differs between draws by so much that its tail weighs anything."""
+    ratios = _log_ratios(tree)
+    return ratios is None or float(ratios.std()) > MIN_SPREAD
+
+
+def _log_ratios(tree: DataTree) -> np.ndarray[Any, Any] | None:
+    """log p - log q at the draws of an approximation, None without them."""
+    stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+    return (stats["lp"] - stats["log_q"]).values if "lp" in stats and "log_q" in stats else None
+
+
+def _energy(stats: Any) -> Iterator[str]:
+    if "energy" not in stats or stats["energy"].sizes["draw"] < 4:
+        return
+    with np.errstate(all="ignore"):
+        bfmi = stats["energy"].azstats.bfmi()
+    if (bfmi < MIN_BFMI).any():
+        yield (f"Energy: BFMI is {float(bfmi.min()):.2f}, below {MIN_BFMI}, so tails are explored slowly; "
+               "reparameterise heavy tails and hierarchical scales.")  # fmt: skip
+
+
+def _worst(values: DataArray) -> tuple[str, float]:
+    """The parameter with the largest value, and that value."""
+    position = int(np.argmax(values.fillna(-np.inf).values))
+    return str(values["parameter"].values[position]), float(values[position])
+
+
+def _count(bad: DataArray) -> str:
+    return f"{int(bad.sum())} of {bad.size} parameters"

@@ -1,0 +1,79 @@
+"""Prior-data conflict: a site whose posterior is where its prior hardly is, as of data in other units than the prior.
+
+M. Evans and H. Moshonov (2006), Checking for prior-data conflict.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution
+
+from bayeslab.elimination.terms import Prior, terms
+from bayeslab.programs.program import Bound, unwrapped
+from bayeslab.programs.tracing.compilation import evaluated
+
+IMPROBABLE = 1e-8
+"""Of a value, or one farther out: 5.7 standard deviations of a Normal."""
+
+FAMILIES = {
+    "Beta": ("beta", lambda d: (d.concentration1, d.concentration0)),
+    "Cauchy": ("cauchy", lambda d: (d.loc, d.scale)),
+    "Exponential": ("expon", lambda d: (0.0, 1 / d.rate)),
+    "Gamma": ("gamma", lambda d: (d.concentration, 0.0, 1 / d.rate)),
+    "HalfCauchy": ("halfcauchy", lambda d: (0.0, d.scale)),
+    "HalfNormal": ("halfnorm", lambda d: (0.0, d.scale)),
+    "InverseGamma": ("invgamma", lambda d: (d.concentration, 0.0, d.rate)),
+    "Laplace": ("laplace", lambda d: (d.loc, d.scale)),
+    "LogNormal": ("lognorm", lambda d: (d.scale, 0.0, np.exp(d.loc))),
+    "Logistic": ("logistic", lambda d: (d.loc, d.scale)),
+    "Normal": ("norm", lambda d: (d.loc, d.scale)),
+    "StudentT": ("t", lambda d: (d.df, d.loc, d.scale)),
+}
+"""Distributions whose tails SciPy has: its name and its arguments, of which the last two are place and scale."""
+
+
+def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
+    """In words, the site whose posterior mean is least probable under its prior, or nothing.
+
+    draws: (chain, draw, *site). Looked at are sites of families with known tails whose priors depend on no other site.
+    """
+    bound = bound.plain
+    looked = [
+        prior
+        for name, prior in terms(bound).priors.items()
+        if name in draws and not prior.depends and not prior.discrete and prior.kind.__name__ in FAMILIES
+    ]
+    drawn = evaluated([_prior(prior) for prior in looked], bound)
+    found = [_least(prior.name, fn, draws[prior.name]) for prior, fn in zip(looked, drawn, strict=True)]
+    least, name, value = min(found, default=(0.0, "", 0.0))
+    if least >= np.log(IMPROBABLE):
+        return ""
+    return (
+        f"{name} is near {value:.3g}, and its prior has a probability of {np.exp(max(least, -700)):.0e} there and "
+        "beyond; if prior and data are on different scales, standardise the data or give the prior their scale"
+    )
+
+
+def _least(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[float, str, float]:
+    """The log probability of the mean of that element which is least probable, or one farther out; its name; itself."""
+    from scipy import stats
+
+    mean = np.asarray(drawn, float).mean((0, 1))
+    lone = unwrapped(prior)
+    family, arguments = FAMILIES[type(lone).__name__]
+    with np.errstate(all="ignore"):
+        known = getattr(stats, family)(*arguments(lone))
+        tail = np.log(2) + np.minimum(known.logcdf(mean), known.logsf(mean))
+    if tail.shape != mean.shape or not np.isfinite(mean).all() or np.isnan(tail).any() or not tail.size:
+        return 0.0, "", 0.0
+    place = np.unravel_index(np.argmin(tail), tail.shape)
+    label = f"{name}[{', '.join(map(str, place))}]" if place else name
+    return float(tail[place]), label, float(mean[place])
+
+
+@lru_cache(maxsize=256)
+def _prior(prior: Prior) -> Callable[[Any], Distribution]:
+    return lambda bound: prior.distribution(bound, {})

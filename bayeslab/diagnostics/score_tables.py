@@ -1,0 +1,27 @@
+"""Tables of log scores: differences from the best, with standard errors."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from xarray import Dataset
+
+
+def with_differences(table: "Dataset", name: str, parts: Any = slice(None)) -> "Dataset":
+    """A table of scores with difference and difference_se from the best one, paired by part of the data.
+
+    table: a row for every value of `name`, with log_score, and log_density (name, part). parts: those that were scored.
+    attrs["best"] is the value with the largest score.
+    """
+    best = int(np.argmax(table["log_score"].values))
+    with np.errstate(invalid="ignore"):  # both minus infinity
+        gaps = (table["log_density"] - table["log_density"][best]).values[:, parts]
+        errors = [standard_error(gap) for gap in gaps]
+    differences = {"difference": (name, gaps.sum(1)), "difference_se": (name, errors)}
+    return table.assign(differences).assign_attrs(best=table[name].values[best].item())
+
+
+def standard_error(scores: np.ndarray) -> float:
+    """Of a sum of independent scores."""
+    return float(np.sqrt(len(scores)) * np.std(scores, ddof=1))

@@ -1,0 +1,41 @@
+"""Numbers with exponents of their own: brought into range, added, turned into logarithms."""
+
+from functools import reduce
+from math import log
+
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.distributions.markov.lanes import (
+    FARTHEST,
+)
+from bayeslab.distributions.markov.sequential import power_of_two
+
+
+def safe(x: Array) -> Array:
+    """Whether a number that began near 1 is far from the end of the range, so that others beside it kept theirs."""
+    return x > 2.0 ** (-60 if x.dtype == jnp.float32 else -700)
+
+
+def near(exponent: Array) -> Array:
+    return jnp.abs(exponent) < FARTHEST
+
+
+def largest_entry(x: Array) -> Array:
+    """Of the states, one after the other."""
+    return reduce(jnp.maximum, x[1:], x[0])
+
+
+def sum_of_states(x: Array) -> Array:
+    """Over the states, one after the other."""
+    return sum((x[k] for k in range(1, len(x))), x[0])
+
+
+def ranged(x: Array, exponent: Array) -> tuple[Array, Array]:
+    """x 2^exponent (K, lane) over 2^top, and top, the largest exponent of those that are not zero."""
+    top = largest_entry(jnp.where(x > 0, exponent, jnp.iinfo(jnp.int32).min // 2))
+    return x * power_of_two(exponent - top, x.dtype), top
+
+
+def log_of(x: Array, exponent: Array) -> Array:
+    return jnp.log(x) + exponent.astype(x.dtype) * log(2)

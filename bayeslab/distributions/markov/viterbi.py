@@ -1,0 +1,120 @@
+"""The most probable path of a Markov chain in lanes (`markov_lanes`), where sums become maxima (Viterbi 1967).
+
+Four passes: what a block does to the log probability of the best path so far; those with which blocks begin; inside of
+all blocks at once the best state before every state, and the state before the block; and back along them.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayeslab.distributions.markov.blocked import picked
+from bayeslab.distributions.markov.lanes import Lanes, Tile, barrier, joined, tiled
+from bayeslab.distributions.markov.log_likelihoods import UNROLLED
+
+
+def best_path(lanes: Lanes) -> Array:
+    """(*batch, T). lanes: of logs of probabilities."""
+    initial, blocks = lanes.initial, lanes.blocks
+    number, states = initial.shape
+    start = initial.T
+    if blocks > 1:
+        start = _entering(initial, _transfers(lanes, blocks))
+    last, origin, pointers = _inside(lanes, start)
+    ends = _ends(last.reshape(states, number, blocks), origin.reshape(states, number, blocks))
+    return lanes.unpadded(_back(lanes, ends.reshape(-1), pointers))
+
+
+def _transfers(lanes: Lanes, blocks: int) -> Array:
+    """The log probability of the best path through a block, from the state before it to its last, (block, N, K, K)."""
+    states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
+
+    def run(tile: Tile) -> Array:
+        def chunk(place: Array, matrix: Array) -> Array:
+            evidence, moves = tile.at(place), tile.moves(place)
+            for u in range(UNROLLED):
+                ways = matrix[:, 0, None] + tile.transition[0]
+                for k in range(1, states):
+                    ways = jnp.maximum(ways, matrix[:, k, None] + tile.transition[k])
+                matrix = barrier(jnp.where(moves[u], ways, matrix) + evidence[u])
+            return matrix - _finite(matrix.max((0, 1)))
+
+        one = jnp.where(jnp.eye(states, dtype=bool), jnp.zeros((), dtype), -jnp.inf)
+        start = jnp.broadcast_to(one[..., None], (states, states, tile.width))
+        return lax.fori_loop(0, tile.number, chunk, start)
+
+    return joined(tiled(run, lanes)).reshape(states, states, -1, blocks).transpose(3, 2, 0, 1)
+
+
+def _entering(initial: Array, matrix: Array) -> Array:
+    """The log probabilities with which every lane begins, (K, lane)."""
+
+    def step(best: Array, matrix: Array) -> tuple[Array, Array]:
+        new = (best[:, :, None] + matrix).max(1)
+        return new - _finite(new.max(-1, keepdims=True)), best
+
+    entering = lax.scan(step, initial, matrix)[1]
+    return entering.transpose(2, 1, 0).reshape(initial.shape[-1], -1)
+
+
+def _inside(lanes: Lanes, start: Array) -> tuple[Array, Array, Array]:
+    """Log probabilities at the end of every lane (K, lane), the state before the lane that each of its last states
+    comes from (K, lane), and the best state before every state, (tile, chunk, step, K, lane)."""
+    states = lanes.initial.shape[-1]
+
+    def run(tile: Tile, start: Array) -> tuple[Array, Array, Array]:
+        stay = jnp.broadcast_to(jnp.arange(states, dtype=jnp.int32)[:, None], (states, tile.width))
+
+        def chunk(carry: tuple[Array, Array], place: Array) -> tuple[Any, Array]:
+            best, origin = carry
+            evidence, moves = tile.at(place), tile.moves(place)
+            found = []
+            for u in range(UNROLLED):
+                ways, pointer = best[0] + tile.transition[0], jnp.zeros_like(stay)
+                for k in range(1, states):
+                    way = best[k] + tile.transition[k]
+                    pointer = jnp.where(way > ways, k, pointer)
+                    ways = jnp.maximum(ways, way)
+                pointer = jnp.where(moves[u], pointer, stay)
+                best = barrier(jnp.where(moves[u], ways, best) + evidence[u])
+                origin = barrier(picked(origin, pointer))
+                found.append(pointer.astype(jnp.int8))
+            return (best - _finite(best.max(0)), origin), jnp.stack(found)
+
+        (best, origin), pointers = lax.scan(chunk, (start, stay), jnp.arange(tile.number))
+        return best, origin, pointers
+
+    best, origin, pointers = tiled(run, lanes, start)
+    return joined(best), joined(origin), pointers
+
+
+def _ends(last: Array, origin: Array) -> Array:
+    """The last state of every block on the best path, (N, block)."""
+
+    def step(state: Array, origin: Array) -> tuple[Array, Array]:
+        return jnp.take_along_axis(origin, state[None], 0)[0], state
+
+    final = jnp.argmax(last[..., -1], 0).astype(origin.dtype)
+    return lax.scan(step, final, jnp.moveaxis(origin, -1, 0), reverse=True)[1].T
+
+
+def _back(lanes: Lanes, ends: Array, pointers: Array) -> Array:
+    """The states of every lane, (lane, step)."""
+    width = pointers.shape[-1]
+
+    def run(at: tuple[Array, Array]) -> Array:
+        def chunk(state: Array, pointer: Array) -> tuple[Array, Array]:
+            path = []
+            for u in reversed(range(UNROLLED)):
+                path.append(state)
+                state = barrier(picked(pointer[u].astype(jnp.int32), state))
+            return state, jnp.stack(path[::-1])
+
+        return lax.scan(chunk, *at, reverse=True)[1].reshape(-1, width).T
+
+    return lax.map(run, (ends.reshape(-1, width), pointers)).reshape(lanes.moving.shape[-1], -1)
+
+
+def _finite(x: Array) -> Array:
+    return jnp.where(jnp.isfinite(x), x, 0.0)

@@ -1,0 +1,85 @@
+"""What a family of conditionals knows, and how one is made from two scalar statistics."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+
+from bayeslab.distributions.markov.log_likelihoods import Evidence
+
+Eta = Any
+
+
+Function = Callable[[Array], Array]
+
+
+class Local(NamedTuple):
+    """What the log joint says of one site, as functions of its value (*batch, *event).
+
+    density: the prior and all children, scalar.
+    likelihood: the children alone, added up at the elements of the site that they belong to, of the shape of the site.
+    known: what else children say, of all values of a discrete site (*batch, *event, K); a product is all they say.
+    """
+
+    density: Function
+    likelihood: Function
+    known: Evidence | None = None
+
+
+Read = Callable[[Local, Array, Distribution], Eta]
+
+
+class Family(NamedTuple):
+    """read: (what the log joint says of the site, a value to look around, the prior) -> coefficients.
+
+    build: (coefficients, the prior) -> the conditional.
+    priors: distributions whose sites have this family as their conditional, those apart that name it themselves.
+    statistics: value -> what the coefficients multiply, in the same tree and shapes; None where they are too many.
+    mode: conditional -> its mode. points: conditional -> a few values whose mean statistics are the expected ones, see
+    `bayeslab.elimination.cubature`. EM and MeanField need these; a discrete family has instead
+    expected: (prior, conditional) -> the mean of the log density of the prior; its conditionals have `marginals()`.
+    evidence: (coefficients, the prior) -> the log of the integral of the prior times its children, where the family has
+    a way of its own.
+    linear: from the prior to what its log density is linear in, numbers of any tree, and back.
+    """
+
+    name: str
+    read: Read
+    build: Callable[[Eta, Distribution], Distribution]
+    priors: tuple[type[Distribution], ...] = ()
+    statistics: Callable[[Array], Eta] | None = None
+    mode: Callable[[Any], Array] | None = None
+    points: Callable[[Any], Array] | None = None
+    expected: Callable[[Any, Any], Array] | None = None
+    linear: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
+    evidence: Callable[[Eta, Any], Array] | None = None
+
+
+def two(
+    name: str,
+    statistics: Callable[[Array], tuple[Array, Array]],
+    build: Callable[[Eta, Distribution], Distribution],
+    priors: tuple[type[Distribution], ...] = (),
+    mode: Callable[[Any], Array] | None = None,
+    points: Callable[[Any], Array] | None = None,
+) -> Family:
+    """A family with two scalar statistics: their coefficients are read from gradients at two points."""
+
+    def read(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+        transform = biject_to(prior.support)
+        x, y = transform(transform.inv(at) - 0.4), transform(transform.inv(at) + 0.5)
+        gx, gy = gradients_at(local.density, x, y)
+        ones = jnp.ones_like(x)
+        (ax, bx), (ay, by) = (jax.jvp(statistics, (at,), (ones,))[1] for at in (x, y))
+        determinant = ax * by - bx * ay
+        return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
+
+    return Family(name, read, build, priors, statistics, mode, points)
+
+
+def gradients_at(density: Function, x: Array, y: Array) -> Array:
+    """Gradients at two points, from one piece of compiled code."""
+    return jax.lax.map(jax.grad(density), jnp.stack([x, y]))

@@ -1,0 +1,83 @@
+"""Conditionals of positive definite matrices: how their coefficients are read, and what they build."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution
+
+from bayeslab.elimination.family import Local, Read, gradients_at
+
+
+def symmetric(matrix: Array) -> Array:
+    return (matrix + matrix.mT) / 2
+
+
+def log_determinant(matrix: Array) -> Array:
+    """Of positive definite matrices."""
+    return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
+
+
+def read_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+    """g(X) = a log|X| - tr(B X): gradients at two multiples of a matrix."""
+    size, low, high = at.shape[-1], 0.7, 1.6
+    inverse = symmetric(jnp.linalg.inv(at))
+    gx, gy = map(symmetric, gradients_at(local.density, low * at, high * at))
+    a = jnp.trace(at @ (gx - gy), axis1=-2, axis2=-1) / (size * (1 / low - 1 / high))
+    return a, a[..., None, None] * inverse / low - gx
+
+
+def read_inverse_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+    """g(X) = -c log|X| - tr(P X^-1): X dg/dX X = -c X + P."""
+    size, inverse = at.shape[-1], jnp.linalg.inv(at)
+    low, high = 0.7 * at, 1.6 * at
+    gx, gy = map(symmetric, gradients_at(local.density, low, high))
+    mx, my = low @ gx @ low, high @ gy @ high
+    c = jnp.trace(inverse @ (mx - my), axis1=-2, axis2=-1) / (size * 0.9)
+    return c, mx + c[..., None, None] * low
+
+
+def of_cholesky(read: Read) -> Read:
+    """The same for a density of the Cholesky factor L of X = L L', without the Jacobian of L -> X."""
+
+    def of_cholesky(local: Local, at: Array, prior: Distribution) -> Any:
+        size = at.shape[-1]
+        powers = jnp.arange(size, 0, -1)
+
+        def of_matrix(x: Array) -> Array:
+            factor = jnp.linalg.cholesky(x)
+            logs = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1))
+            return local.density(factor) - (powers * logs).sum()
+
+        return read(local._replace(density=of_matrix), at @ at.mT, prior)
+
+    return of_cholesky
+
+
+def wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+    a, b = eta
+    return kind(2 * a + b.shape[-1] + 1, rate_matrix=2 * symmetric(b))
+
+
+def inverse_wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+    c, p = eta
+    return kind(2 * c - p.shape[-1] - 1, scale_matrix=2 * symmetric(p))
+
+
+def wishart_mode(q: Any) -> Array:
+    excess = jnp.maximum(q.concentration - q.event_shape[-1] - 1, TINY)
+    return excess[..., None, None] * q.scale_matrix
+
+
+def inverse_wishart_mode(q: Any) -> Array:
+    return q.scale_matrix / (q.concentration + q.event_shape[-1] + 1)[..., None, None]
+
+
+def wishart_cholesky_mode(q: Any) -> Array:
+    """Of the factor itself: by Bartlett's decomposition the maximum is diagonal but for the scale."""
+    powers = jnp.maximum(q.concentration[..., None] - 1 - jnp.arange(q.event_shape[-1]), TINY)
+    return q.scale_tril * jnp.sqrt(powers)[..., None, :]
+
+
+TINY = 1e-100
+"""In place of zero, where a mode is at the end of a support."""

@@ -1,0 +1,66 @@
+"""Running a program with some terms of its log joint replaced by others."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+from numpyro.distributions import biject_to
+from numpyro.primitives import Messenger
+
+from bayeslab.elimination.terms import Term, terms
+from bayeslab.programs.program import Bound, is_random, of_elements
+
+
+def run_with(new: Collection[Term], bound: Bound, tables: Mapping[str, Any], gone: Collection[str] = ()) -> Any:
+    """Run a program so that its log joint is the sum of `new`: these are terms of the program or become factors.
+
+    Sites whose density is not among them stay, with a masked density, so that names and shapes survive.
+    tables: what the new terms look for among the values besides sites.
+    gone: latent sites on which the new terms do not depend; they disappear, with what is computed from them.
+    """
+    known = terms(bound)
+    names = {term.name for term in new}
+    computed = {name for name, reached in known.computed.items() if not reached.isdisjoint(gone)}
+    run = _Without({term.name for term in known.terms} - names, set(gone), computed)
+    with run:
+        result = bound.program()
+    old = {term.name for term in known.terms}
+    for term in new:
+        if term.name not in old:
+            numpyro.factor(term.name, term.density(bound, run.values | dict(tables)))
+    return result
+
+
+class _Without(Messenger):
+    """Masks the densities of some sites, hides others from everybody else, and keeps the values of all."""
+
+    def __init__(self, masked: set[str], gone: set[str], computed: set[str]):
+        self.masked, self.gone, self.computed = masked, gone, computed
+        self.values: dict[str, Any] = {}
+        super().__init__(None)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "deterministic" and msg["name"] in self.computed:
+            msg["stop"] = True
+        if msg["type"] != "sample":
+            return
+        if msg["name"] in self.gone:
+            msg["value"], msg["stop"] = _any_value(msg["fn"]), True
+        elif msg["name"] in self.masked and not is_random(msg):
+            msg["stop"] = True
+        elif msg["name"] in self.masked:
+            msg["fn"] = msg["fn"].mask(False)
+
+    def postprocess_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample":
+            self.values[msg["name"]] = msg["value"]
+
+
+def _any_value(fn: Any) -> Any:
+    """A value inside the support, on which nothing depends but the shapes of what follows."""
+    support = fn.support
+    if not support.is_discrete:
+        transform = biject_to(support)
+        return transform(jnp.zeros(transform.inverse_shape(fn.shape())))
+    return jnp.full(fn.shape(), getattr(of_elements(support), "lower_bound", 0), int)

@@ -1,0 +1,143 @@
+"""Points of a program: somewhere feasible, a sweep of Gibbs further, somewhere likely."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+from numpyro.handlers import seed, substitute, trace
+
+from bayeslab.distributions import JointNormal
+from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Block, Rule, conditional, stages, typical
+from bayeslab.elimination.terms import Term, terms
+from bayeslab.programs.program import Bound, Values, feasible, unwrapped
+
+SWEEPS = 5
+STARTING_SWEEPS = 2
+
+
+def sweep(key: Array, blocks: Sequence[Block], of: tuple[Term, ...], bound: Bound, values: Values) -> Values:
+    """One draw of every block, each given the newest values of all others."""
+    for block, now in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
+        values, _ = completed(now, block, of, bound, values)
+    return values
+
+
+def completed(
+    key: Array, block: Block, of: tuple[Term, ...], bound: Bound, values: Values
+) -> tuple[Values, dict[str, Distribution]]:
+    """One draw of a block given all others, the site that was eliminated last first; what each was drawn from.
+
+    of: the terms before the first elimination. values: old values of the block, where there are any, say where to look.
+    """
+    values, drawn_from = dict(values), {}
+    keys = jax.random.split(key, len(block))
+    for rule, stage, now in zip(block[::-1], stages(block, of)[::-1], keys, strict=True):
+        site = bound.sites[rule.site]
+        q = conditional(rule, stage, bound, values, near=values.get(rule.site)).distribution
+        values[rule.site] = q.sample(now).reshape(site.shape).astype(site.dtype)
+        drawn_from[rule.site] = q
+    return values, drawn_from
+
+
+def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -> Values:
+    """Likely values: a few times the middle of every conditional, or a draw where the middle is not known."""
+    of = terms(bound).terms
+
+    def step(values: Values, key: Array) -> tuple[Values, None]:
+        values = dict(values)
+        for rule, now in zip(rules, jax.random.split(key, len(rules)), strict=True):
+            old = values[rule.site]
+            q = conditional(rule, of, bound, values, near=old).distribution
+            values[rule.site] = _middle(now, q, old).reshape(old.shape).astype(old.dtype)
+        return values, None
+
+    return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
+
+
+def scattered(
+    key: Array, rules: tuple[Rule, ...], of: tuple[Term, ...], bound: Bound, tables: dict[str, Any]
+) -> Values:
+    """A random start for optimisers, about as far from others as the posterior is wide.
+
+    From anywhere two sweeps on, in which Normal and discrete sites are drawn and the others take the middle of their
+    conditional. Compiling random numbers would take longer than most optimisations, so there is one call for all.
+    of, tables: the terms of the log joint, and what they look for among the values.
+    """
+    priors = terms(bound).priors
+    sizes = [prod(prior.shape) for prior in priors.values()]
+    keys = jax.random.split(key)
+    uniform = jax.random.uniform(keys[0], (1 + STARTING_SWEEPS, sum(sizes)), minval=1e-6, maxval=1 - 1e-6)
+
+    def shaped(row: Array) -> Values:
+        parts = jnp.split(row, np.cumsum(sizes)[:-1])
+        return {name: part.reshape(priors[name].shape) for name, part in zip(priors, parts, strict=True)}
+
+    def step(values: Values, row: Array) -> tuple[Values, None]:
+        values, noise = dict(values), shaped(row)
+        for rule in rules:
+            old = values[rule.site]
+            q = conditional(rule, of, bound, values | tables, near=old).distribution
+            new = _at(rule, q, noise[rule.site], keys[1], old)
+            values[rule.site] = new.reshape(old.shape).astype(old.dtype)
+        return values, None
+
+    return jax.lax.scan(step, _anywhere(shaped(uniform[0]), bound), uniform[1:])[0]
+
+
+def _anywhere(noise: Values, bound: Bound) -> Values:
+    """A point inside all supports, from standard uniform numbers."""
+    values: Values = {}
+    for name, prior in terms(bound).priors.items():
+        site = bound.sites[name]
+        fn = prior.distribution(bound, values)
+        if prior.discrete:
+            inner = unwrapped(fn)
+            choices = prior.choices if prior.choices is not None else np.arange(getattr(inner, "num_states", 2))
+            values[name] = jnp.asarray(choices)[(noise[name] * len(choices)).astype(int)].astype(site.dtype)
+        else:
+            transform = biject_to(fn.support)
+            free = prod(transform.inverse_shape(prior.shape))
+            position = 2 * jnp.resize(noise[name].ravel(), free) - 1
+            value = transform(position.reshape(transform.inverse_shape(prior.shape)))
+            values[name] = value.reshape(prior.shape).astype(site.dtype)
+    return values
+
+
+def _at(rule: Rule, q: Distribution, noise: Array, key: Array, old: Array) -> Array:
+    if rule.family == NORMAL:
+        normal = jax.scipy.special.ndtri(noise)
+        return q.from_noise(normal.reshape(q.loc.shape)) if isinstance(q, JointNormal) else q.mean + q.scale * normal
+    if rule.family == ENUMERATED:
+        inner = unwrapped(q)
+        return inner.from_uniform(noise.reshape(inner.batch_shape))
+    return _middle(key, q, old)
+
+
+def _middle(key: Array, q: Distribution, old: Array) -> Array:
+    match q:
+        case dist.Normal() | JointNormal() | dist.Beta() | dist.Dirichlet():
+            return q.mean
+        case dist.Gamma() | dist.InverseGamma() | dist.Wishart() | dist.InverseWishart():
+            return typical(q, old)
+        case _:
+            return q.sample(key)
+
+
+def somewhere(key: Array, bound: Bound) -> Values:
+    """A point inside all supports."""
+    sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
+    return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
+
+
+def computed(bound: Bound, values: Values) -> Values:
+    """Values of deterministic sites."""
+    if not any(site.role == "deterministic" for site in bound.sites.values()):
+        return {}
+    sites = trace(substitute(seed(bound.program, jax.random.PRNGKey(0)), data=values)).get_trace()
+    return {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}

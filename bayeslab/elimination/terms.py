@@ -1,0 +1,302 @@
+"""The log joint of a program as a sum of terms, one a site, sliced from a single trace.
+
+Planning looks at every latent site with its children. Tracing the program for each of them would cost time that grows
+with the square of the number of sites; here it is traced once, and a term is the part of the trace that leads to it.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
+from numpyro.distributions import Distribution, ExpandedDistribution, Independent, MaskedDistribution
+from numpyro.handlers import block, seed, substitute, trace
+from numpyro.ops.provenance import track_deps_jaxpr
+
+from bayeslab.distributions.markov.log_likelihoods import Evidence, ProductEvidence, Rows
+from bayeslab.programs.program import Bound, Plate, Values, blueprint, structure, unwrapped
+from bayeslab.programs.tracing.analyticity import Kink, Path
+from bayeslab.programs.tracing.analyticity import reached as reached_by
+from bayeslab.programs.tracing.branches import branches
+from bayeslab.programs.tracing.compilation import pruned
+
+Slice = Callable[..., list[Array]]
+
+
+class Choices(NamedTuple):
+    """A term at every choice of a discrete site that it is elementwise in, for less than one choice after the other.
+
+    statistics: (bound, values) -> (choice, ..., *batch), the same for many elements, with so many axes of a batch.
+    spread: (bound, values, statistics) -> the density at every choice, of the shape of the site and the choices. It is
+    linear in the statistics, so what is averaged over other sites is the statistics.
+    laid: values -> the rows that statistics (choice, column) are multiplied with, where a chain takes them laid out.
+    """
+
+    site: str
+    statistics: Callable[[Bound, Values], Array]
+    spread: Callable[[Bound, Values, Array], Array]
+    batch_ndim: int
+    laid: Callable[[Values], Rows | None] = lambda values: None
+
+    def density(self, bound: Bound, values: Values) -> Array:
+        return self.spread(bound, values, self.statistics(bound, values))
+
+    def evidence(self, bound: Bound, values: Values) -> Evidence:
+        """The same, not written out where that is not needed."""
+        rows = self.laid(values)
+        return self.density(bound, values) if rows is None else ProductEvidence(rows, self.statistics(bound, values))
+
+    def mean(self, bound: Bound, values: Values, known: Any) -> Array:
+        """The term averaged over the site, (*batch): probabilities of all elements are added up before all else.
+
+        known: the probabilities of choices (*site, K), or of a site that is a path, its distribution.
+        """
+        statistics = self.statistics(bound, values)
+        weights = None if isinstance(known, Array) or self.laid(values) is None else known.expected_rows()
+        if weights is None:
+            probs = known if isinstance(known, Array) else known.marginals()
+            [weights] = jax.linear_transpose(partial(self.spread, bound, values), statistics)(probs)
+        weights = weights.sum(tuple(range(weights.ndim - statistics.ndim)))
+        each = jnp.where(weights == 0, 0.0, weights * statistics)
+        return each.sum(tuple(range(each.ndim - self.batch_ndim)))
+
+
+class Term(NamedTuple):
+    """A part of the log joint.
+
+    name: of the site whose density it is, or what it is the evidence of.
+    depends: the latent sites that reach it.
+    density: (bound, values) -> an array whose sum is the term: the batch of the site, then the parts of its events
+    that are independent.
+    batch_ndim: how many axes are the batch; None for all.
+    cost: numbers that its computation reads and writes, roughly.
+    reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
+    know it without differentiation.
+    holds: sites whose densities are in it, where it is more than that of the site it is named after.
+    kinks: operations that lead to it and are not analytic in latent sites, see `Terms.kinks`.
+    """
+
+    name: str
+    depends: frozenset[str]
+    density: Callable[[Bound, Values], Array]
+    batch_ndim: int | None
+    cost: int = 0
+    reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
+    holds: frozenset[str] = frozenset()
+    choices: Choices | None = None
+    kinks: frozenset[Path] = frozenset()
+
+
+class Prior(NamedTuple):
+    """A latent site as the program draws it.
+
+    kind: the type of its distribution, without what plates and masks add.
+    depends: the latent sites that reach its parameters.
+    distribution: (bound, values) -> the NumPyro distribution.
+    choices: the values of a site with finitely many, (K,); None where there are more, or they are not known in advance.
+    num_labels: how many values its elements have, where these are 0, 1, ...; those of a path are not independent.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    event_dim: int
+    plates: tuple[Plate, ...]
+    kind: type[Distribution]
+    depends: frozenset[str]
+    distribution: Callable[[Bound, Values], Distribution]
+    choices: np.ndarray | None
+    discrete: bool
+    num_labels: int | None = None
+
+
+class Terms(NamedTuple):
+    """priors: of the latent sites in program order. terms: of all sites, observed ones and factors included.
+
+    computed: for every deterministic site the latent sites that reach it.
+    kinks: the operations of the program that are not analytic in a continuous latent site that reaches them.
+    branches: (some of these, bound, values) -> which branch each takes, arrays.
+    """
+
+    priors: dict[str, Prior]
+    terms: tuple[Term, ...]
+    computed: dict[str, frozenset[str]]
+    kinks: dict[Path, Kink]
+    branches: Callable[[Sequence[Kink], Bound, Values], list[Array]]
+
+
+def terms(bound: Bound) -> Terms:
+    """The terms of a program, with everything that depends on its structure alone."""
+    return terms_of(structure(bound))
+
+
+@lru_cache(maxsize=64)
+def terms_of(shapes: tuple) -> Terms:
+    """The terms of a program of one structure."""
+    bound = blueprint(shapes)
+    latent = {n: jax.ShapeDtypeStruct(bound.sites[n].shape, bound.sites[n].dtype) for n in bound.latent}
+    records: dict[str, dict[str, Any]] = {}
+    batch: dict[str, int] = {}
+
+    def run(bound: Bound, latent: Values) -> tuple[dict[str, Array], dict[str, list[Any]], dict[str, Any]]:
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), data=latent)
+        sites = trace(model).get_trace()
+        densities, parameters = {}, {}
+        computed = {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
+        for name, site in sites.items():
+            if site["type"] != "sample":
+                continue
+            densities[name] = _density(site)
+            batch[name] = len(site["fn"].batch_shape)
+            if name in latent:
+                leaves, tree = jax.tree.flatten(site["fn"])
+                parameters[name] = leaves
+                choices = _choices(site["fn"])
+                shared = choices is not None and site["scale"] is None and _is_repeated(site["fn"])
+                records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": choices, "shared": shared}
+                records[name]["labels"] = _num_labels(unwrapped(site["fn"]), choices)
+        return densities, parameters, computed
+
+    with jax.enable_x64(shapes[0]), block():
+        traced, shape = jax.make_jaxpr(run, return_shape=True)(bound, latent)
+    outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
+    unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
+    reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
+    reached = [names & _used(traced, place, latent) for place, names in enumerate(reached)]
+    real = [(name,) if jnp.issubdtype(latent[name].dtype, jnp.floating) else () for name in sorted(latent)]
+    ways, kinks = reached_by(traced, [*(() for _ in unreached), *real])
+    priors = {}
+    for name in bound.latent:
+        places, site, record = outputs[1][name], bound.sites[name], records[name]
+        depends = frozenset().union(*(reached[place] for place in places))
+        rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
+        shaped = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
+        priors[name] = Prior(*shaped, record["choices"], site.is_discrete, record["labels"])
+    found = []
+    for name, place in outputs[0].items():
+        slice_, cost = _slice(traced, [place], latent)
+        shared = name in records and records[name]["shared"]
+        choices = _prior_choices(priors[name], batch[name]) if shared else None
+        about = (name, reached[place], _one(slice_), batch[name], cost)
+        found.append(Term(*about, choices=choices, kinks=ways[place].kinks))
+    computed = {
+        name: frozenset().union(*(reached[place] for place in jax.tree.leaves(places)))
+        for name, places in outputs[2].items()
+    }
+
+    def taken(of: Sequence[Kink], bound: Bound, values: Values) -> list[Array]:
+        given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
+        return branches(traced, of, jax.tree.leaves((bound, given)))
+
+    return Terms(priors, tuple(found), computed, kinks, taken)
+
+
+def reaching(of: Sequence[Term], site: str) -> frozenset[str]:
+    """The other sites of the terms that a site reaches."""
+    return frozenset().union(*(term.depends for term in of if site in term.depends)) - {site}
+
+
+def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:
+    """The sum of some terms, scalar."""
+    return sum((term.density(bound, values).sum() for term in of), jnp.zeros(()))
+
+
+def _is_repeated(fn: Distribution) -> bool:
+    """Whether a distribution is another one repeated in plates, and nothing else."""
+    return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
+
+
+def _prior_choices(prior: Prior, batch_ndim: int) -> Choices:
+    """The log probability of every choice, computed once for all elements that share it."""
+    assert prior.choices is not None
+    choices = prior.choices.reshape(-1, *(1,) * batch_ndim)
+
+    def statistics(bound: Bound, values: Values) -> Array:
+        lone = prior.distribution(bound, values).base_dist
+        found = lone.log_prob(choices.reshape(-1, *(1,) * len(lone.batch_shape)))
+        return found.reshape(len(choices), *(1,) * (choices.ndim - found.ndim), *found.shape[1:])
+
+    def spread(bound: Bound, values: Values, statistics: Array) -> Array:
+        return jnp.broadcast_to(jnp.moveaxis(statistics, 0, -1), (*prior.shape, len(choices)))
+
+    return Choices(prior.name, statistics, spread, batch_ndim)
+
+
+def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:
+    """The latent sites that an output needs: a carry of a scan that only passes by is none."""
+    wanted = [other == place for other in range(len(traced.jaxpr.outvars))]
+    used = dce_jaxpr(traced.jaxpr, wanted)[1][-len(latent) :] if latent else []
+    return frozenset(name for name, needed in zip(sorted(latent), used, strict=True) if needed)
+
+
+def _one(slice_: Slice) -> Callable[[Bound, Values], Array]:
+    return lambda bound, values: slice_(bound, values)[0]
+
+
+def _distribution(slice_: Slice, tree: Any) -> Callable[[Bound, Values], Distribution]:
+    return lambda bound, values: jax.tree.unflatten(tree, slice_(bound, values))
+
+
+def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]) -> tuple[Slice, int]:
+    """Some outputs of a trace as a function of the same inputs, without the equations they do not need; its cost.
+
+    Latent sites that do not reach them need no value.
+    """
+    part, _ = pruned(traced, places)
+    run = jaxpr_as_fun(part)
+
+    def sliced(bound: Bound, values: Values) -> list[Array]:
+        given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
+        return run(*jax.tree.leaves((bound, given)))
+
+    return sliced, sum(max(_size(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)
+
+
+def _size(variable: Any) -> int:
+    return int(np.prod(getattr(variable.aval, "shape", ())))
+
+
+def _density(site: dict[str, Any]) -> Array:
+    """log p(value) of every element, elements of events apart where they are independent, times the scale."""
+    density = pointwise(site["fn"], site["value"])
+    scale = site["scale"]
+    if scale is None:
+        return density
+    extra = density.ndim - len(site["fn"].batch_shape)
+    return density * jnp.reshape(scale, jnp.shape(scale) + (1,) * extra if jnp.ndim(scale) else ())
+
+
+def pointwise(fn: Distribution, value: Array) -> Array:
+    """The log density before `to_event` sums it."""
+    if isinstance(fn, Independent):
+        return pointwise(fn.base_dist, value)
+    if isinstance(fn, MaskedDistribution) and not isinstance(fn._mask, bool):
+        density = pointwise(fn.base_dist, value)
+        mask = jnp.reshape(fn._mask, fn._mask.shape + (1,) * (density.ndim - fn._mask.ndim))
+        return jnp.where(mask, density, 0.0)
+    if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, Independent):
+        inner = fn.base_dist
+        spread = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
+        return pointwise(spread, value)
+    return jnp.asarray(fn.log_prob(value))
+
+
+def _num_labels(fn: Distribution, choices: np.ndarray | None) -> int | None:
+    if choices is None:
+        return getattr(fn, "num_states", None)
+    return len(choices) if choices.tolist() == [*range(len(choices))] else None
+
+
+def _choices(fn: Distribution) -> np.ndarray | None:
+    if not fn.support.is_discrete or not fn.has_enumerate_support:
+        return None
+    try:
+        with jax.ensure_compile_time_eval():
+            values = unwrapped(fn).enumerate_support(expand=False)
+    except (NotImplementedError, jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
+        return None
+    return None if isinstance(values, jax.core.Tracer) else np.asarray(values).reshape(-1)

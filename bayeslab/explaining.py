@@ -1,0 +1,194 @@
+"""explain(): what a program is and what the data make of it, as text and as HTML."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bayeslab.elimination.terms import terms
+from bayeslab.gaussian_processes.distribution import solver_of
+from bayeslab.mixed_membership.methods import membership_at_size
+from bayeslab.mixed_membership.recognition import Membership
+from bayeslab.planning import plan
+from bayeslab.programs.binding import bind
+from bayeslab.programs.program import Bound, Data, Frozen, Program, Site, Slot, name_of, precision, unwrapped
+from bayeslab.sampling.protocols import Sampler
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.collapse import eliminated
+from bayeslab.verification.findings import Found
+from bayeslab.verification.probe_points import points
+
+COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
+PROCESS = "GaussianProcess"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A table, one row a site in program order, and notes. Printed as text; notebooks show it as HTML."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        table = [COLUMNS, *self.rows]
+        widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table]
+        rule = "  ".join("-" * width for width in widths)
+        return "\n".join([self.title, "", lines[0], rule, *lines[1:], *(["", *self.notes] if self.notes else [])])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def row(cells: tuple[str, ...], tag: str) -> str:
+            style = "text-align:left;padding:2px 12px 2px 0"
+            return "<tr>" + "".join(f'<{tag} style="{style}">{escape(c)}</{tag}>' for c in cells) + "</tr>"
+
+        head, body = row(COLUMNS, "th"), "".join(row(r, "td") for r in self.rows)
+        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes)
+        return f"<div><b>{escape(self.title)}</b><table>{head}{body}</table>{notes}</div>"
+
+
+def explain(model: Program, data: Data) -> Explanation:
+    """The sites of `model` as `data` bind it, and how each will be handled; nothing is fitted.
+
+    conditional: the family of p(site | all other sites), found by differentiation, or why there is none. law: how far
+    log joint minus log conditional is from a constant, relative to its terms; 1e-8 is the most that passes.
+    Raises what `bind` raises.
+    """
+    with precision():
+        analysis = Analysis(bind(model, data))
+        bound = analysis.bound
+        module = (getattr(model, "__module__", None) or "").rpartition(".")[2]
+        table = tuple(tuple(row) for row in rows(analysis))
+        return Explanation(f"{module}.{name_of(model)}({_inputs(bound)})", table, tuple(_notes(analysis)))
+
+
+def _inputs(bound: Bound) -> str:
+    """Arguments as the program sees them: arrays by shape, numbers and settings by value."""
+
+    def shown(leaf: Any) -> str:
+        if isinstance(leaf, Frozen):
+            return f"array {leaf.value.shape}" if isinstance(leaf.value, np.ndarray) else type(leaf.value).__name__
+        if not isinstance(leaf, Slot):
+            return repr(leaf) if isinstance(leaf, int | str | bool) else getattr(leaf, "__name__", type(leaf).__name__)
+        value = bound.arrays[leaf.entry]
+        return f"{float(value):g}" if value.ndim == 0 else f"array {value.shape}"
+
+    return ", ".join(f"{a.name}={', '.join(map(shown, a.leaves)) or None}" for a in bound.settings)
+
+
+def _notes(analysis: Analysis) -> list[str]:
+    bound = analysis.bound
+    frozen = [
+        argument.name
+        for argument in bound.settings
+        if any(isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) for leaf in argument.leaves)
+    ]
+    notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
+    notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
+    notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
+    notes += [f"site '{rule.site}' is integrated out: {rule.family}" for rule in eliminated(bound)]
+    if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
+        try:
+            method, sampler = plan(analysis)
+        except ValueError as error:
+            notes.append(f"no method applies: {error}")
+        else:
+            notes.append(f"without a method, fit uses {type(method).__name__}")
+            notes += _replaced_rows(sampler, bound)
+    return notes
+
+
+def _replaced_rows(sampler: Sampler, bound: Bound) -> list[str]:
+    """What the sampler has in place of the rows of observed sites."""
+    notes = []
+    for group in sampler.statistics:
+        rows = ", ".join(f"'{name}'" for name in group.terms if name in bound.observed)
+        if rows:
+            notes.append(f"{group.described(bound, terms(bound).priors)} replace the rows of {rows}")
+    return notes
+
+
+class Row(NamedTuple):
+    """One site, as text.
+
+    shape: from the outermost dimension inwards, plates with their names.
+    conditional: given all other sites. law: the residual of its proof.
+    """
+
+    site: str
+    role: str
+    distribution: str
+    support: str
+    shape: str
+    children: str
+    conditional: str
+    law: str
+
+
+def rows(analysis: Analysis) -> list[Row]:
+    """One row a site, in program order."""
+    bound = analysis.bound
+    if (membership := membership_at_size(analysis)) is not None:
+        return [_row_of_counts(site, bound, membership) for site in bound.sites.values()]
+    try:
+        found = {one.site: one for one in analysis.findings}
+    except ValueError:  # the program cannot be taken apart
+        found = {}
+    return [_row(site, bound, found.get(site.name)) for site in bound.sites.values()]
+
+
+def _row_of_counts(site: Site, bound: Bound, membership: Membership) -> Row:
+    """Of a program of mixed membership at size: the proof is one for all."""
+    weights, components, origins, observed = membership[:4]
+    how = {
+        weights: (origins, f"{site.family}, from counts of '{origins}'"),
+        components: (observed, f"{site.family}, from counts of '{origins}'"),
+        origins: (observed, "enumerated; counted, not kept"),
+        observed: ("", ""),
+    }
+    return Row(*_about(site, bound), *how.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), "")
+
+
+def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
+    role = site.role
+    if site.name in bound.present:
+        present = np.asarray(bound.present[site.name])
+        role = f"observed, {int((~present).sum())} of {present.size} missing"
+    if role == "factor":
+        return site.name, role, "", "", " x ".join(map(str, site.shape[:-1]))
+    return site.name, role, site.family, site.support, _shape(site)
+
+
+def _row(site: Site, bound: Bound, found: Found | None) -> Row:
+    how = _about(site, bound)
+    if found is None:
+        return Row(*how, "", "", "")
+    children = ", ".join(found.children)
+    if found.rule is None:
+        return Row(*how, children, f"not in closed form: {found.reason}", _number(found.residual))
+    joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
+    by = f", {_solver(bound, site.name)}" if found.rule.family == PROCESS else ""
+    return Row(*how, children, found.rule.family + joint + by, _number(found.residual))
+
+
+def _solver(bound: Bound, site: str) -> str:
+    """How a Gaussian process is computed with, in words."""
+    process = unwrapped(terms(bound).priors[site].distribution(*points(bound)[1]))
+    name = type(solver_of(process.kernel, process.x, process.solver)).__name__
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
+
+
+def _shape(site: Site) -> str:
+    names = {len(site.shape) - site.event_dim + plate.dim: plate.name for plate in site.plates}
+    return " x ".join(f"{names[axis]} {size}" if axis in names else str(size) for axis, size in enumerate(site.shape))
+
+
+def _sizes(site: Site, axes: tuple[int, ...]) -> str:
+    return " x ".join(str(site.shape[axis]) for axis in axes)
+
+
+def _number(residual: float) -> str:
+    return "" if np.isnan(residual) else f"{residual:.0e}"

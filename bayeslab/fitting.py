@@ -1,0 +1,277 @@
+"""fit(): bind the data, plan, drive the sampler, return a DataTree."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike
+from numpyro.handlers import seed, substitute, trace
+
+from bayeslab.diagnostics.pareto_tail import pareto_tail
+from bayeslab.diagnostics.prior_conflict import conflict
+from bayeslab.elimination.terms import terms
+from bayeslab.planning import plan
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import Entry, read
+from bayeslab.programs.program import Bound, Data, Program, feasible, name_of, precision, raw_key
+from bayeslab.results.datatree import constant_data, observed_data, provenance, to_datatree
+from bayeslab.sampling.checkpoints import checkpointed, read_checkpoint
+from bayeslab.sampling.continuation import joined, saved_state, settings, unsaved_state
+from bayeslab.sampling.initial_values import start_values
+from bayeslab.sampling.progress import Report, bar
+from bayeslab.sampling.protocols import Method, Sampler
+from bayeslab.sampling.runner import Run, drive
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.draw_checks import require_identity, watch
+from bayeslab.verification.propriety import refuse_improper
+from bayeslab.verification.undefined import undefined
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def fit(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    method: Method | None = None,
+    *,
+    previous: "DataTree | None" = None,
+    start: Mapping[str, ArrayLike] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool = True,
+    dtype: Any = jnp.float64,
+) -> "DataTree":
+    """Draw from p(latent | observed) with `method`.
+
+    method: by default the one that `explain` names: Exact where every site can be eliminated, else Gibbs where a site
+    is discrete, else NUTS.
+
+    data: arguments of `model` by name and values of observed sites by site name; NaN in those is a missing entry.
+    previous: a result of the same model, data and method, also from a file, to go on from: the result has its
+    draws and `method.num_samples` more, the same ones that an uninterrupted run makes. Optimisers go on with their
+    optimisation and draw anew.
+    start: values of sites that all chains begin with, in place of a start of the method's own; for methods that keep
+    origins as counts (`bayeslab.mixed_membership.methods`), of weights and components.
+    checkpoint: a netCDF file that gets the draws about every minute. The same call after the process was killed goes
+    on from it and ends with the draws of an uninterrupted run; once it is complete the call returns what it holds.
+    progress: show a progress bar.
+    dtype: compute in jnp.float64 or jnp.float32, whatever JAX is set to.
+    Returns a DataTree with groups posterior, sample_stats, observed_data, constant_data, sampler_state and, for
+    optimisers, history; settings, seconds and versions are in its attrs.
+    Interrupted from the keyboard it returns the draws that all chains have, and `attrs["interrupted"]` is 1.
+    Raises ValueError or TypeError, with one sentence, for bad data and where the method does not apply.
+    """
+    if previous is not None and (start is not None or checkpoint is not None):
+        other = "start" if start is not None else "checkpoint"
+        raise ValueError(f"previous goes on from where it stopped; give that or {other}, not both")
+    if not hasattr(method, "plan") and method is not None:
+        raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
+    with precision(dtype):
+        bound = bind(model, data)
+        entries = read(data)
+        _refuse_nothing_observed(bound)
+        refuse_improper(bound, entries)
+        random = raw_key(key)
+        method, sampler = plan(Analysis(bound), method)
+        values = None if start is None else start_values(method, sampler, bound, start)
+        portion = _Portions(model, random, method, sampler, bound, entries, values)
+        with bar(type(method).__name__, progress) as report:
+            if checkpoint is None:
+                return portion(method.num_samples, previous, report)
+            path, there = Path(checkpoint), portion.there(Path(checkpoint))
+            whole = not sampler.warmup_draws
+
+            def part(number: int, tree: "DataTree | None") -> "DataTree":
+                return portion(number, tree, None if report is None or whole else _of_all(report, method, number, tree))
+
+            return checkpointed(path, method, there, whole, part)
+
+
+class _Portions(NamedTuple):
+    """Results of some more draws after an earlier result. values: what chains start with."""
+
+    model: Program
+    key: Array
+    method: Method
+    sampler: Sampler
+    bound: Bound
+    entries: dict[str, Entry]
+    values: dict[str, np.ndarray] | None
+
+    def there(self, path: Path) -> "DataTree | None":
+        """What a file holds, if it is of this fit."""
+        tree = read_checkpoint(path, _title(self.model), _words(self.key))
+        if tree is not None:
+            unsaved_state(tree, self.method, self.sampler, self.bound)
+        return tree
+
+    def __call__(self, number: int, previous: "DataTree | None", report: Report | None) -> "DataTree":
+        method, sampler, bound = self.method, self.sampler, self.bound
+        if number != method.num_samples:
+            method = replace(method, num_samples=number)  # type: ignore[type-var]
+        state = None if previous is None else unsaved_state(previous, method, sampler, bound)
+        run = drive(self.key, method, sampler, bound, previous=state, start=self.values, report=report)
+        run, verdict = _at_the_end(self.key, method, sampler, bound, run)
+        _refuse_impossible(run, bound)
+        _watched(sampler, bound, run)
+        groups: dict[str, Mapping[str, Array | np.ndarray]] = {
+            "posterior": run.draws.samples,
+            "sample_stats": run.draws.stats,
+            "history": run.history,
+            "observed_data": observed_data(bound),
+            "constant_data": constant_data(bound),
+            "sampler_state": saved_state(run.state),
+        }
+        moments = sampler.moments(run.state, bound)
+        groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
+        groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
+        tree = to_datatree(groups, bound, self.entries)
+        tree.attrs = _attributes(self.model, method, self.key, run) | verdict
+        if number > 1 and (told := conflict(bound, run.draws.samples)):  # a point estimate may be at an end
+            tree.attrs["prior_conflict"] = told
+        return tree if previous is None else joined(previous, tree, sampler)
+
+
+def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run: Run) -> tuple[Run, dict[str, Any]]:
+    """The run, and whether an optimisation ended at a maximum, where the sampler can tell.
+
+    Draws are made again where the maximum is a little beside the end. Raises ValueError where the sampler refuses.
+    """
+    state = jax.tree.map(lambda leaf: leaf[0], run.state)
+    if run.interrupted or not run.history:
+        return run, {}
+    samples = {name: values[0] for name, values in run.draws.samples.items()}
+    if (found := sampler.ended(state, run.data, samples)) is None:
+        return run, {}
+    moved, why = found
+    if moved is not None:
+        again = drive(key, method, sampler, bound, previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], moved))
+        run = run._replace(draws=again.draws, state=again.state)
+    return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})
+
+
+def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
+    """Raises FalseConditional where what the draws rest on does not hold at them."""
+    if "excess" in run.draws.stats:
+        require_identity(run.draws.stats.pop("excess"))
+    sampler.watched(bound, run.draws)
+    watch(bound, sampler.conditionals, run.draws.samples, run.data)
+
+
+def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:
+    """Reports of one portion as those of the whole fit."""
+    before = 0 if tree is None else tree["posterior"].sizes["draw"]
+
+    def told(done: int, total: int, news: dict[str, float]) -> None:
+        tracks = total // (method.num_warmup + number)
+        report(done + tracks * before, tracks * (method.num_warmup + method.num_samples), news)
+
+    return told
+
+
+def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
+    """Settings, clock and summary of a run, as text and numbers that files can hold."""
+    attributes: dict[str, Any] = {
+        "model": _title(model),
+        "method": type(method).__name__,
+        "settings": settings(method),
+        "key": _words(key),
+        "compile_seconds": run.compile_seconds,
+        "sampling_seconds": run.sampling_seconds,
+        "interrupted": int(run.interrupted),
+    }
+    stats = run.draws.stats
+    if "n_steps" in stats:
+        attributes["num_gradients"] = int(stats["n_steps"].sum()) * method.thinning
+    if "log_evidence" in stats:
+        attributes["log_evidence"] = float(stats["log_evidence"].mean())
+    elif "log_q" in stats:
+        attributes |= _approximation(np.asarray(stats["lp"]), np.asarray(stats["log_q"]))
+    if "evidence_bound" in stats:
+        error = float(np.mean(stats.get("evidence_bound_se", 0.0)))
+        attributes |= {"elbo": float(stats["evidence_bound"].mean()), "elbo_se": error}
+    if "converged" in run.history:
+        attributes |= _convergence(run.history)
+    return attributes | provenance()
+
+
+def _title(model: Program) -> str:
+    return f"{getattr(model, '__module__', None) or ''}.{name_of(model)}"
+
+
+def _words(key: Array) -> str:
+    return " ".join(str(int(word)) for word in np.asarray(key))
+
+
+def _convergence(history: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Whether every optimisation has ended; of many starts, which was the best, and whether that one has."""
+    converged = np.nanmax(history["converged"], axis=1)
+    if converged.ndim == 1:
+        return {"converged": int(np.all(converged))}
+    [values] = [history[name][0] for name in ("elbo", "log_joint") if name in history]
+    best = int(np.argmax(np.nanmax(np.where(np.isfinite(values), values, -np.inf), axis=0)))
+    return {"best_start": best, "converged": int(converged[0, best])}
+
+
+def _approximation(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
+    """Evidence lower bound of an approximation, its standard error, and k-hat of its importance ratios."""
+    ratios = (log_p - log_q).reshape(-1)
+    error = float(ratios.std(ddof=1) / np.sqrt(ratios.size)) if ratios.size > 1 else np.nan
+    return {"elbo": float(ratios.mean()), "elbo_se": error, "k_hat": pareto_tail(ratios, float(abs(log_p).max()))[0]}
+
+
+def _refuse_nothing_observed(bound: Bound) -> None:
+    roles = {site.role for site in bound.plain.sites.values()}
+    if not roles & {"observed", "factor"}:
+        raise ValueError(
+            f"data give no value to any sample site, so there is nothing to learn from; the sites are "
+            f"{list(bound.sites)}; simulate() draws from the prior"
+        )
+
+
+def _refuse_impossible(run: Run, bound: Bound) -> None:
+    """Impossible data come back from compiled code as a frozen 'posterior': refuse it, and name the site."""
+    for name in ("elbo", "log_joint"):
+        if name in run.history:
+            before = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
+            well = np.isfinite(run.history[name][:, 0]) | before
+            if not well.reshape(len(well), -1).any(-1).all():
+                _blame(bound)
+    if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
+        _blame(bound)
+    if "diverging" in run.draws.stats and np.all(run.draws.stats["diverging"]):
+        _refuse_undefined(bound, run.draws.samples)
+
+
+def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
+    """Raise where a density has a derivative that is not a number, so that no gradient leads anywhere."""
+    plain = bound.plain
+    if all(name in draws for name in plain.latent):
+        values = {name: jnp.asarray(draws[name][0, -1]) for name in plain.latent}
+        sites = [name for name in plain.latent if not plain.sites[name].is_discrete]
+        if (told := undefined(terms(plain).terms, sites, (plain, values))) is not None:
+            raise ValueError(f"{told}, so gradients lead nowhere; look at the values there, or leave them out")
+
+
+def _blame(bound: Bound) -> None:
+    """Raise for the sites whose density is zero or undefined wherever one looks."""
+
+    def densities(key: Array) -> dict[str, Array]:
+        model = substitute(seed(bound.program, key), substitute_fn=feasible)
+        sites = trace(model).get_trace()
+        return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
+
+    found = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
+    guilty = [name for name, values in found.items() if not np.isfinite(values).any()]
+    where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
+    raise ValueError(
+        f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "
+        "model or its numbers overflow; look at the values, the priors and the units"
+    )

@@ -1,0 +1,126 @@
+"""A process by finitely many functions: g = Phi u + sqrt(d) e, with u and e standard Normal.
+
+Everything takes time of n r^2 for n rows and r functions: the posterior of u has the precision matrix
+A = I + Phi' (W / E) Phi, where W is the precision of the evidence and E = 1 + W d, all but Phi diagonal.
+"""
+
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from bayeslab.gaussian_processes.cholesky import whitener
+from bayeslab.gaussian_processes.moments import Moments
+
+
+class Functions(Protocol):
+    """What the process is a random combination of; a pytree."""
+
+    def at(self, x: Array) -> tuple[Array, Array]:
+        """Their values (row, r) at x, and the variance d (row,) of the process that they leave out, positive."""
+        ...
+
+
+class LowRank(NamedTuple):
+    """basis: Phi (row, r). remainder: d (row,), positive. functions: give both at new inputs.
+
+    What the basis leaves out is independent from row to row, and at new inputs, whatever they are.
+    """
+
+    basis: Array
+    remainder: Array
+    functions: Functions
+
+    def draw(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        weights = Weights(jnp.zeros_like(self.basis[0]), jnp.eye(self.basis.shape[1], dtype=self.basis.dtype))
+        return _draws(key, weights, self.basis, self.remainder, shape)
+
+    def log_density(self, value: Array) -> Array:
+        weights = self._weights(1 / self.remainder, value / self.remainder)
+        missed = value - self.basis @ weights.mean
+        distance = (missed**2 / self.remainder).sum() + weights.mean @ weights.mean
+        return weights.log_scale() - (distance + jnp.log(2 * jnp.pi * self.remainder).sum()) / 2
+
+    def log_mass(self, precision: Array, linear: Array) -> Array:
+        """-(z' B^-1 z + log|B|) / 2 with w the root of the precision, z = linear / w and B = I + w (Phi Phi' + d) w.
+
+        The first is the least over u of |E^-1/2 (z - w Phi u)|^2 + |u|^2, where rounding of u hardly matters.
+        """
+        own = self._own(precision)
+        weights = self._posterior(precision, linear)
+        missed = linear - precision * (self.basis @ weights.mean)
+        known = precision > 0
+        distance = jnp.where(known, missed**2 / (own * jnp.where(known, precision, 1.0)), 0.0).sum()
+        return weights.log_scale() - (distance + weights.mean @ weights.mean + jnp.log(own).sum()) / 2
+
+    def moments(self, precision: Array, linear: Array) -> Moments:
+        own = self._own(precision)
+        mean, variance = self._posterior(precision, linear).moments(self.basis)
+        return Moments((mean + self.remainder * linear) / own, variance / own**2 + self.remainder / own)
+
+    def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
+        own = self._own(precision)
+        weights = self._posterior(precision, linear)
+        basis, remainder = self.basis / own[:, None], self.remainder / own
+        return _draws(key, weights, basis, remainder, shape) + remainder * linear
+
+    def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
+        basis, remainder = self.functions.at(new)
+        mean, variance = self._posterior(precision, linear).moments(basis)
+        return Moments(mean, variance + remainder)
+
+    def draws_at(self, key: Array, precision: Array, linear: Array, new: Array, shape: tuple[int, ...] = ()) -> Array:
+        return _draws(key, self._posterior(precision, linear), *self.functions.at(new), shape)
+
+    def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
+        basis, remainder = self.functions.at(new)
+        spread = basis @ self._posterior(precision, linear).whitener.T
+        return spread @ spread.T + jnp.diag(remainder)
+
+    def _own(self, precision: Array) -> Array:
+        return 1 + precision * self.remainder
+
+    def _posterior(self, precision: Array, linear: Array) -> "Weights":
+        own = self._own(precision)
+        return self._weights(precision / own, linear / own)
+
+    def _weights(self, precision: Array, linear: Array) -> "Weights":
+        """Of u given exp(linear' Phi u - (Phi u)' precision (Phi u) / 2)."""
+        met = jnp.eye(self.basis.shape[1], dtype=self.basis.dtype) + (self.basis * precision[:, None]).T @ self.basis
+        white = whitener(met)
+        return Weights(white.T @ (white @ (self.basis.T @ linear)), white)
+
+
+class Weights(NamedTuple):
+    """u ~ N(mean, whitener' whitener). mean: (r,). whitener: (r, r), lower triangular."""
+
+    mean: Array
+    whitener: Array
+
+    def log_scale(self) -> Array:
+        """Half of the log determinant of the covariance matrix."""
+        return jnp.log(jnp.diagonal(self.whitener)).sum()
+
+    def moments(self, basis: Array) -> Moments:
+        """Of Phi u."""
+        return Moments(basis @ self.mean, ((basis @ self.whitener.T) ** 2).sum(1))
+
+
+def _draws(key: Array, weights: Weights, basis: Array, remainder: Array, shape: tuple[int, ...]) -> Array:
+    """Of Phi u + sqrt(d) e."""
+    first, second = jax.random.split(key)
+    drawn = weights.mean + jax.random.normal(first, (*shape, basis.shape[1]), basis.dtype) @ weights.whitener
+    noise = jax.random.normal(second, (*shape, len(basis)), basis.dtype)
+    return drawn @ basis.T + jnp.sqrt(remainder) * noise
+
+
+def least_remainder(variance: Array) -> Array:
+    """The least d beside a prior variance: relative to it 1.5e-8, the root of eps (3.5e-4 in single precision)."""
+    return float(jnp.finfo(variance.dtype).eps) ** 0.5 * variance
+
+
+def floats(x: ArrayLike) -> Array:
+    """Inputs as numbers that can be divided, of their own precision."""
+    return jnp.asarray(x, jnp.result_type(x, float))

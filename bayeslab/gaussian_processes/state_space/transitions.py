@@ -1,0 +1,197 @@
+"""How the state of a quasiseparable kernel moves from one input to the next.
+
+The noise of a step is never a difference of nearly equal covariances: inputs may be much closer than the length scale.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from math import factorial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from tinygp.kernels import quasisep
+
+from bayeslab.gaussian_processes.state_space.kalman import Motion
+from bayeslab.gaussian_processes.state_space.kernels import Stretched
+from bayeslab.gaussian_processes.state_space.small_matrices import (
+    Matrix,
+    added_matrix,
+    block_diagonal,
+    full,
+    kronecker,
+    lower,
+    sandwich,
+    scaled_matrix,
+    times,
+)
+
+NODES, NEAR, TERMS = 5, 0.25, 16
+"""Of the quadrature over steps shorter than NEAR, and of a series: both exact to rounding."""
+
+
+def motion(kernel: Any, steps: tuple[Array, Array]) -> Motion:
+    """Of the states from inputs (row,) to those that follow them."""
+    before, after = steps
+    return _MOTIONS.get(type(kernel), _general)(kernel, before, after)
+
+
+def _exponential(kernel: quasisep.Exp, before: Array, after: Array) -> Motion:
+    step = (after - before) / kernel.scale
+    return Motion((kernel.sigma,), ((jnp.ones(()),),), ((jnp.exp(-step),),), ((-jnp.expm1(-2 * step),),))
+
+
+def _matern32(kernel: quasisep.Matern32, before: Array, after: Array) -> Motion:
+    """The state is the value and its derivative, in units of scale / sqrt(3)."""
+    u = np.sqrt(3) * (after - before) / kernel.scale
+    decay, one = jnp.exp(-u), jnp.ones(())
+    left = decay * u
+    matrix = ((decay + left, left), (-left, decay - left))
+    first = _gamma_below(3, 2 * u)
+    noise = ((first,), (2 * left * left, first + 4 * left * decay))
+    return Motion((kernel.sigma, None), ((one,), (None, one)), matrix, noise)
+
+
+def _matern52(kernel: quasisep.Matern52, before: Array, after: Array) -> Motion:
+    """The state is the value and two derivatives, in units of scale / sqrt(5).
+
+    The noise is 16 / 3 times the integral of the products of r = (s^2 / 2, s - s^2 / 2, 1 - 2 s + s^2 / 2) exp(-s).
+    """
+    u = np.sqrt(5) * (after - before) / kernel.scale
+    decay, one = jnp.exp(-u), jnp.ones(())
+    square, third = u * u / 2, jnp.full((), 1 / 3)
+    one_response, other_response = square * decay, (u - square) * decay
+    matrix = (
+        ((1 + u + square) * decay, (u + u * u) * decay, one_response),
+        (-one_response, (1 + u - 2 * square) * decay, other_response),
+        ((square - u) * decay, (2 * square - 3 * u) * decay, (1 - 2 * u + square) * decay),
+    )
+    first = _gamma_below(5, 2 * u)
+    second = first / 3 + 16 / 9 * (1 - u / 4) * u**3 * decay**2
+    last = first + 16 / 3 * u * (1 - u + u * u) * decay**2
+    noise = (
+        (first,),
+        (8 / 3 * one_response**2, second),
+        (16 / 3 * one_response * other_response - second, 8 / 3 * other_response**2, last),
+    )
+    start = ((one,), (None, third), (-third, None, one))
+    return Motion((kernel.sigma, None, None), start, matrix, noise)
+
+
+def _carma(kernel: quasisep.CARMA, before: Array, after: Array) -> Motion:
+    """The state is the value of the autoregression and its derivatives, in units of the fastest root.
+
+    tinygp's own state has no covariance where some of its parts count negatively.
+    """
+    roots, order = kernel.arroots, np.arange(len(kernel.arroots))
+    unit = jnp.max(jnp.abs(roots))
+    between = (roots[:, None] - roots) * (roots[:, None].conj() + roots)
+    weights = -1 / (2 * roots.real * jnp.where(order[:, None] == order, 1.0, between).prod(0))
+    powers = (roots / unit) ** order[:, None]
+    inverse = jnp.linalg.inv(powers)
+    start = ((powers * weights) @ (powers * (-1.0) ** order[:, None]).T).real
+    beta = kernel.sigma * kernel.beta * unit ** order[: len(kernel.beta)]
+
+    def moved(before: Array, after: Array) -> Array:
+        return ((powers * jnp.exp(roots * (after - before))) @ inverse).real
+
+    found = _integrated(((powers * roots) @ inverse).real, start, moved, before, after)
+    return found._replace(observed=(*beta, *(None,) * (len(roots) - len(beta))))
+
+
+def _general(kernel: quasisep.Quasisep, before: Array, after: Array) -> Motion:
+    start, design = kernel.stationary_covariance(), kernel.design_matrix()
+
+    def moved(before: Array, after: Array) -> Array:
+        return kernel.transition_matrix(before, after).T
+
+    observed = jax.vmap(kernel.observation_model)(before)
+    return _integrated(design, start, moved, before, after)._replace(observed=tuple(observed.T))
+
+
+def _first_seen(kernel: quasisep.SHO | quasisep.Cosine, before: Array, after: Array) -> Motion:
+    return _general(kernel, before, after)._replace(observed=(kernel.sigma, None))
+
+
+def _integrated(design: Array, start: Array, moved: Callable, before: Array, after: Array) -> Motion:
+    """The noise of a short step is an integral of what is added at its moments, that of a long one a difference."""
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    places, weights = np.append(nodes, 1.0), np.append(weights, 0.0)
+    span = after - before
+    moments = before + (places[:, None] + 1) / 2 * span
+    left = _entries(jax.vmap(jax.vmap(moved), (None, 0))(before, moments))
+    matrix = jax.tree.map(lambda entry: entry[-1], left)
+    added, whole = lower(_entries(-(design @ start + start @ design.T))), lower(_entries(start))
+    scale = jnp.sqrt(jnp.diagonal(start))
+    near = jnp.linalg.norm(design * scale / scale[:, None]) * span < NEAR
+
+    def chosen(rate: Array, whole: Array, kept: Array) -> Array:
+        return jnp.where(near, (weights @ rate) / 2 * span, whole - kept)
+
+    noise = jax.tree.map(chosen, sandwich(left, added), whole, sandwich(matrix, whole))
+    return Motion((), whole, matrix, noise)
+
+
+def _sum(kernel: quasisep.Sum, before: Array, after: Array) -> Motion:
+    one, other = motion(kernel.kernel1, (before, after)), motion(kernel.kernel2, (before, after))
+    pairs = ((one.start, other.start), (one.noise, other.noise))
+    start, noise = (lower(block_diagonal(full(first), full(second))) for first, second in pairs)
+    return Motion((*one.observed, *other.observed), start, block_diagonal(one.matrix, other.matrix), noise)
+
+
+def _product(kernel: quasisep.Product, before: Array, after: Array) -> Motion:
+    one, other = motion(kernel.kernel1, (before, after)), motion(kernel.kernel2, (before, after))
+    kept = sandwich(other.matrix, other.start)
+    noise = added_matrix(kronecker(full(one.start), full(other.noise)), kronecker(full(one.noise), full(kept)))
+    observed = tuple(times(a, b) for a in one.observed for b in other.observed)
+    start = lower(kronecker(full(one.start), full(other.start)))
+    return Motion(observed, start, kronecker(one.matrix, other.matrix), lower(noise))
+
+
+def _scale(kernel: quasisep.Scale, before: Array, after: Array) -> Motion:
+    found = motion(kernel.kernel, (before, after))
+    start, noise = (scaled_matrix(matrix, kernel.scale) for matrix in (found.start, found.noise))
+    return found._replace(start=start, noise=noise)
+
+
+def _stretched(kernel: Stretched, before: Array, after: Array) -> Motion:
+    return motion(kernel.kernel, (kernel.factor * before, kernel.factor * after))
+
+
+def _entries(matrices: Array) -> Matrix:
+    places = range(matrices.shape[-1])
+    return tuple(tuple(matrices[..., row, column] for column in places) for row in places)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _gamma_below(count: int, v: Array) -> Array:
+    """The probability that a Gamma(count, 1) variable is below v: by its series where it is small."""
+    low, series, sums = jnp.minimum(v, 1.0), jnp.ones_like(v), jnp.ones_like(v)
+    for power in range(TERMS, 0, -1):
+        series = 1.0 + series * low / (count + power)
+    for power in range(count - 1, 0, -1):
+        sums = 1.0 + sums * v / power
+    decay = jnp.exp(-v)
+    return jnp.where(v < 1, decay * series * v**count / factorial(count), 1 - decay * sums)
+
+
+@_gamma_below.defjvp
+def _gamma_below_jvp(count: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (v,), (change,) = primals, tangents
+    return _gamma_below(count, v), v ** (count - 1) * jnp.exp(-v) / factorial(count - 1) * change
+
+
+_MOTIONS: dict[type, Callable[[Any, Array, Array], Motion]] = {
+    quasisep.Exp: _exponential,
+    quasisep.Matern32: _matern32,
+    quasisep.Matern52: _matern52,
+    quasisep.SHO: _first_seen,
+    quasisep.Cosine: _first_seen,
+    quasisep.CARMA: _carma,
+    quasisep.Sum: _sum,
+    quasisep.Product: _product,
+    quasisep.Scale: _scale,
+    Stretched: _stretched,
+}

@@ -1,0 +1,293 @@
+"""Mean field from batches of the subsampled plates of a program: natural-gradient steps on what all elements share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.sweep import computed, scattered
+from bayeslab.elimination.terms import Term, terms, total
+from bayeslab.methods.mean_field_factors import Factors, expected, factor, joined, middles, only
+from bayeslab.programs.program import Bound, Values, blueprint, feasible, structure
+from bayeslab.programs.pytrees import ordered, plain
+from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.transforms.expectation import mean_prior, stored, structured
+
+INNER = 20
+"""Sweeps over the sites of a batch, where there are several."""
+
+
+class Subsample(NamedTuple):
+    """A plate with `size` elements, of which the program draws `batch`."""
+
+    plate: str
+    size: int
+    batch: int
+
+
+def subsamples(bound: Bound) -> tuple[Subsample, ...]:
+    """The plates that the program subsamples."""
+    return _subsamples(structure(bound.plain))
+
+
+@lru_cache(maxsize=64)
+def _subsamples(shapes: tuple) -> tuple[Subsample, ...]:
+    bound = blueprint(shapes)
+    found: dict[str, tuple[int, int]] = {}
+
+    def run(bound: Bound) -> None:
+        source = bound.source
+        model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+        trace(model).get_trace(**bound.inputs)
+        found.update(source.asked)
+
+    with jax.enable_x64(shapes[0]):
+        jax.eval_shape(run, bound)
+    return tuple(Subsample(name, *sizes) for name, sizes in found.items())
+
+
+def batch_of(bound: Bound, indices: Mapping[str, Array]) -> Bound:
+    """The program with some elements of its subsampled plates, each of which counts once."""
+
+    def chosen(name: str, value: Array) -> Array:
+        site = bound.sites[name]
+        for plate in site.plates:
+            if plate.name in indices:
+                value = jnp.take(value, indices[plate.name], len(site.shape) - site.event_dim + plate.dim)
+        return value
+
+    observed = {name: chosen(name, value) for name, value in bound.observed.items()}
+    present = {name: chosen(name, value) for name, value in bound.present.items()}
+    return replace(bound, observed=observed, present=present, batches=dict(indices))
+
+
+class Average(NamedTuple):
+    """Of noisy values. squares: the sum of their squared deviations."""
+
+    mean: Array
+    squares: Array
+    number: Array
+
+    def with_value(self, value: Array) -> "Average":
+        """Welford (1962), doi:10.1080/00401706.1962.10490022."""
+        number = self.number + 1
+        mean = self.mean + (value - self.mean) / number
+        return Average(mean, self.squares + (value - self.mean) * (value - mean), number)
+
+    @property
+    def standard_error(self) -> Array:
+        return jnp.sqrt(self.squares / (self.number - 1) / self.number)
+
+
+class Progress(NamedTuple):
+    """factors: of the shared sites. elbo: an average over the batches that they are made from. last: the bound of the
+    last factors, from other batches; of none before the first draw."""
+
+    factors: Factors
+    elbo: Array
+    last: Average
+    step: Array
+    key: Array
+
+
+@dataclass(frozen=True)
+class BatchSampler(Sampler):
+    """Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055).
+
+    A step draws a batch, finds the factors of its own sites, and moves the factor of every shared site a part of the
+    way to the conditional that the whole data would give if they were like the batch.
+    shared, own: rules of the sites outside and inside of the subsampled plates.
+    num_steps: in the first half, steps are long enough to get there; in the second, their average is taken.
+    The bound of the last factors is an average over half as many batches of its own: those before had a part in what
+    the factors are, and in which of several starts is best.
+    """
+
+    shared: tuple[Rule, ...]
+    own: tuple[Rule, ...]
+    plates: tuple[Subsample, ...]
+    num_steps: int
+    structure: Any
+
+    def start(self, key: Array, bound: Bound) -> Progress:
+        key, first, second = jax.random.split(key, 3)
+        small = self._drawn(first, bound)
+        of, values = terms(small).terms, scattered(second, (*self.shared, *self.own), terms(small).terms, small, {})
+        known = self._known(of, small, values, (*self.shared, *self.own))
+        factors = [self._factor(rule, of, small, known, values, counted=True) for rule in self.shared]
+        zero = jnp.zeros((), factors[0].entropy.dtype)
+        return Progress(ordered(joined(_alone(self.shared), factors)), zero, _of_none(zero), jnp.array(0), key)
+
+    def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
+        key, now = jax.random.split(state.key)
+        rate = rate_of(state.step, self.num_steps)
+        small = self._drawn(now, bound)
+        of = terms(small).terms
+        factors: Factors = plain(state.factors)
+        known, noisy = self._bounded(factors, of, small)
+        elbo = state.elbo + jnp.where(state.step == 0, 1.0, rate) * (noisy - state.elbo)
+        found = []
+        for rule in self.shared:
+            before = {"rate": rate, "before": factors.last}
+            near = middles((rule,), factors)
+            found.append(self._factor(rule, of, small, known | before, near, counted=True, blended=True))
+            known |= found[-1].known
+        new = ordered(joined(_alone(self.shared), found))
+        return Progress(new, elbo, _of_none(elbo), state.step + 1, key), Draws({}, {}, {"elbo": elbo})
+
+    def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
+        key, fresh, *keys = jax.random.split(state.key, 2 + len(self.shared))
+        factors: Factors = plain(state.factors)
+        last = self._last(fresh, factors, state.last, bound)
+        values: Values = {}
+        for rule, now in zip(self.shared, keys, strict=True):
+            site = bound.sites[rule.site]
+            values[rule.site] = factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
+        stats = {"evidence_bound": last.mean, "evidence_bound_se": last.standard_error}
+        drawn = values if self.own else values | computed(bound, values)
+        return state._replace(last=last, key=key), Draws(drawn, stats)
+
+    def _last(self, key: Array, factors: Factors, found: Average, bound: Bound) -> Average:
+        """The bound of factors from fresh batches, if it was not found before."""
+        enough = max(2, self.num_steps // 2)
+
+        def step(found: Average) -> Average:
+            small = self._drawn(jax.random.fold_in(key, found.number), bound)
+            return found.with_value(self._bounded(factors, terms(small).terms, small)[1])
+
+        return jax.lax.while_loop(lambda found: found.number < enough, step, found)
+
+    def _bounded(self, factors: Factors, of: tuple[Term, ...], small: Bound) -> tuple[dict[str, Any], Array]:
+        """What is known of all sites of a batch, and the bound if all rows were like it."""
+        known, entropies = self._completed(of, small, dict(factors.known))
+        averaged = self._counted(expected((), self._blocks(small), of), small)
+        return known, total(averaged, small, known) + factors.entropies.sum() + entropies
+
+    def _drawn(self, key: Array, bound: Bound) -> Bound:
+        """A batch, drawn with replacement."""
+        keys = jax.random.split(key, len(self.plates))
+        drawn = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, self.plates, strict=True))
+        indices = {plate.plate: chosen for plate, chosen in zip(self.plates, drawn, strict=True)}
+        return batch_of(bound, indices)
+
+    def _known(self, of: tuple[Term, ...], small: Bound, values: Values, rules: tuple[Rule, ...]) -> dict[str, Any]:
+        """What averages need of sites that have one value."""
+
+        def found(values: Values) -> dict[str, Any]:
+            made = [factor((rule,), of, small, values, values) for rule in rules]
+            return {name: value for one in made for name, value in one.known.items()}
+
+        shapes = jax.eval_shape(found, values)
+        return {stored(rule.site): only(rule, of, small, values, shapes[stored(rule.site)]) for rule in rules}
+
+    def _completed(self, of: tuple[Term, ...], small: Bound, known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
+        """The factors of the sites of a batch added to what is known of the shared ones; the entropy of all rows."""
+        if not self.own:
+            return known, jnp.zeros(())
+
+        def sweep(known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
+            entropy = jnp.zeros(())
+            for rule in self.own:
+                found = self._factor(rule, of, small, known, {})
+                known = known | found.known
+                entropy += self._times(rule.site, small) * found.entropy
+            return known, entropy
+
+        if len(self.own) > 1:
+            for place, rule in enumerate(self.own):  # what is said of a site without those that come after it
+                later = {other.site for other in self.own[place + 1 :]}
+                alone = tuple(term for term in of if term.depends.isdisjoint(later))
+                known = known | self._factor(rule, alone, small, known, {}).known
+            known = jax.lax.fori_loop(0, INNER - 1, lambda _, known: sweep(known)[0], known)
+        return sweep(known)
+
+    def _factor(
+        self,
+        rule: Rule,
+        of: tuple[Term, ...],
+        small: Bound,
+        values: dict[str, Any],
+        near: Values,
+        counted: bool = False,
+        blended: bool = False,
+    ) -> Any:
+        """counted: what a batch says stands for all rows."""
+        blocks = self._blocks(small)
+        others = [block for block in blocks if block != (rule,)]
+        mine = expected((rule,), blocks, of)
+        if counted:
+            mine = self._counted(mine, small)
+        drawn = mean_prior(rule, terms(small).priors[rule.site], others, small, values)
+        return factor((rule,), _blended(mine, rule.site) if blended else mine, small, values, near, drawn)
+
+    def _counted(self, of: tuple[Term, ...], small: Bound) -> tuple[Term, ...]:
+        return _counted(of, tuple(self._times(term.name, small) for term in of))
+
+    def _times(self, site: str, small: Bound) -> float:
+        """How often what is drawn of a site stands for what there is."""
+        sizes = {p.plate: p.size / p.batch for p in self.plates}
+        return prod(sizes.get(plate.name, 1.0) for plate in small.sites[site].plates)
+
+    def _blocks(self, small: Bound) -> tuple[tuple[Rule], ...]:
+        """Averages over sites with structure come first, those over the parameters of their priors afterwards."""
+        priors = terms(small).priors
+        rules = sorted((*self.shared, *self.own), key=lambda rule: not structured(rule, priors[rule.site]))
+        return _alone(tuple(rules))
+
+
+def rate_of(step: Array, num_steps: int) -> Array:
+    """How far a step goes; the sum of all grows without end, that of their squares does not."""
+    half = num_steps / 2
+    return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
+
+
+def _of_none(like: Array) -> Average:
+    return Average(jnp.zeros_like(like), jnp.zeros_like(like), jnp.array(0))
+
+
+def _alone(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
+    return tuple((rule,) for rule in rules)
+
+
+@lru_cache(maxsize=256)
+def _counted(of: tuple[Term, ...], times: tuple[float, ...]) -> tuple[Term, ...]:
+    """Terms, each so many times."""
+
+    def counted(term: Term, times: float) -> Term:
+        choices = term.choices
+        if choices is not None:
+            choices = choices._replace(statistics=partial(_product, times, choices.statistics))
+        return term._replace(density=partial(_product, times, term.density), choices=choices, reader=None)
+
+    return tuple(counted(*pair) if pair[1] != 1 else pair[0] for pair in zip(of, times, strict=True))
+
+
+def _product(times: float, function: Any, bound: Bound, values: Values) -> Array:
+    return times * function(bound, values)
+
+
+@lru_cache(maxsize=256)
+def _blended(of: tuple[Term, ...], site: str) -> tuple[Term, ...]:
+    """Terms of a site at the rate that the values have, and the rest of the factor before.
+
+    Other terms are left out: they say nothing about the site.
+    """
+
+    def part(term: Term) -> Term:
+        def density(bound: Bound, values: Values) -> Array:
+            return values["rate"] * term.density(bound, values)
+
+        return term._replace(density=density, choices=None, reader=None)
+
+    def rest(bound: Bound, values: Values) -> Array:
+        before: Any = values["before"]
+        return (1 - values["rate"]) * before[site].log_prob(values[site])
+
+    mine = tuple(part(term) for term in of if site in term.depends)
+    return (*mine, Term(f"factor of {site} before", frozenset({site}), rest, None))

@@ -1,0 +1,103 @@
+"""Sites that a method cannot draw, or was asked not to, integrated out before it and drawn back after it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+
+from bayeslab.elimination.sweep import computed
+from bayeslab.programs.program import Bound, Values
+from bayeslab.sampling.protocols import Draws, Sampler, State, Wrapper
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.collapse import Marginal, marginal, recovered
+from bayeslab.transforms.draw_checks import Conditionals, conditionals
+
+Pick = Callable[[Array, Bound, Values], Values]
+"""(key, a program with sites integrated out, values of its other sites) -> values of all."""
+
+
+def continuous(analysis: Analysis, method: Any) -> Bound:
+    """The program with its discrete sites integrated out, and those that `method.collapse` names.
+
+    Raises ValueError where that cannot be done, and where no latent site is left.
+    """
+    name, bound = type(method).__name__, analysis.bound
+    if not bound.latent:
+        raise ValueError("every site of the program is observed: there is nothing to infer")
+    left = marginal(bound, method.collapse, analysis.plain)
+    discrete = [name for name in left.latent if left.sites[name].is_discrete]
+    try:
+        left = marginal(left, discrete, analysis.plain)
+    except ValueError as reasons:
+        listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
+        raise ValueError(f"{name} needs continuous sites, but {listed} cannot be summed over: {reasons}") from None
+    if not left.latent:
+        raise ValueError(f"{name} has no site left to draw once {list(bound.latent)} are integrated out; use Exact()")
+    return left
+
+
+def recovering(sampler: Sampler, left: Bound, bound: Bound, pick: Pick = recovered) -> Sampler:
+    """A sampler of `left`, which `continuous` made of `bound`, as a sampler of all sites of `bound`."""
+    if left.transform == bound.transform:
+        return sampler
+    assert isinstance(left.transform, Marginal)
+    return Recovering(sampler, left.transform, tuple(bound.sites), pick)
+
+
+class Both(NamedTuple):
+    """bound: with sites integrated out. inner: what the sampler of it is given."""
+
+    bound: Bound
+    inner: Any
+
+
+class Kept(NamedTuple):
+    inner: State
+    key: Array
+
+
+@dataclass(frozen=True)
+class Recovering(Wrapper):
+    """A sampler of a collapsed program; it draws the eliminated sites after every draw of the others.
+
+    sites: those that a draw has in the end.
+    """
+
+    transform: Marginal
+    sites: tuple[str, ...]
+    pick: Pick
+
+    prepares = True
+
+    def conditionals(self, bound: Bound) -> Conditionals:
+        inner = self.inner.conditionals(bound)
+        return tuple(dict.fromkeys((*conditionals(bound, [self.transform.rules]), *inner)))
+
+    def prepare(self, bound: Bound) -> Both:
+        left = replace(bound.plain, transform=self.transform)
+        inner = self.inner.prepare(left)
+        return Both(inner if isinstance(inner, Bound) else left, inner)
+
+    def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept | None, str] | None:
+        found = self.inner.ended(state.inner, data.inner, samples)
+        return found if found is None or found[0] is None else (state._replace(inner=found[0]), found[1])
+
+    def moments(self, state: Kept, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        return self.inner.moments(state.inner, bound)
+
+    def start(self, key: Array, data: Both) -> Kept:
+        key, now = jax.random.split(key)
+        return Kept(self.inner.start(now, data.inner), key)
+
+    def advance(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+        key, now = jax.random.split(state.key)
+        inner, draws = self.inner.advance(state.inner, data.inner)
+        latent = self.pick(now, data.bound, {name: draws.samples[name] for name in data.bound.latent})
+        samples = latent | computed(data.bound.plain, latent)
+        return Kept(inner, key), draws._replace(samples={name: samples[name] for name in self.sites if name in samples})
+
+    def adapt(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+        inner, draws = self.inner.adapt(state.inner, data.inner)
+        return state._replace(inner=inner), draws

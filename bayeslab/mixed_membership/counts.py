@@ -1,0 +1,22 @@
+"""Counts of origins, and sums in an order that does not depend on how they are laid out."""
+
+from collections.abc import Iterable
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+from jax import Array
+
+LANES = 64
+
+
+class Counts(NamedTuple):
+    """Of origins: of individuals (individual, population), and of what they show (population, locus, allele)."""
+
+    individuals: Array
+    alleles: Array
+
+
+def added(terms: Iterable[Array]) -> Array:
+    """The sum over the first axis, in its order, written out: loops over what is left are vectorised."""
+    return reduce(add, terms)

@@ -1,0 +1,83 @@
+"""Pairs of a document and a word of it, and the counts of topics that one side expects given the other.
+
+A token of document i that shows word j comes from topic k with a probability proportional to q_ik p_kj, so documents
+expect q_ik times the sum over their words of n_ij p_kj / sum_l q_il p_lj, and words expect the same with sides changed.
+Documents, or words, that have about as many pairs are lanes of vectors, whose pairs follow each other.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bayeslab.mixed_membership.tokens.topic_counts import INSIDE, TINY, with_one_more
+
+LANES = 8
+UNROLLED = 4
+"""Pairs that are taken together."""
+
+
+class Pairs(NamedTuple):
+    """Pairs in the order of the documents, or of the words; `other` is what each has of the other side.
+
+    other, number: (pair,), of tokens. entry: (row, lane), one behind the last where there is none. first, many: where
+    the pairs of an entry begin and how many there are, (row, lane).
+    """
+
+    other: Array
+    number: Array
+    entry: Array
+    first: Array
+    many: Array
+
+
+def pairs_of(document: Array, word: Array, documents: int, words: int) -> tuple[Pairs, Pairs]:
+    """Of documents and of words. document, word: of tokens, one behind the last for those that pad."""
+    order = jnp.argsort(document)
+    order = order[jnp.argsort(word[order])]
+    document, word = document[order], word[order]
+    new = (document[1:] != document[:-1]) | (word[1:] != word[:-1])
+    place = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(new, dtype=jnp.int32)])
+    number = jnp.zeros(place.shape, jnp.float32).at[place].add(1.0)
+    blank = jnp.zeros(place.shape, jnp.int32)
+    document, word = (
+        (blank + behind).at[place].set(one.astype(jnp.int32)) for one, behind in ((document, documents), (word, words))
+    )
+    order = jnp.argsort(document)
+    of_documents = _pairs(document[order], word[order], number[order], documents)
+    return of_documents, _pairs(word, document, number, words)
+
+
+def _pairs(mine: Array, other: Array, number: Array, entries: int) -> Pairs:
+    many = jnp.zeros(entries + 1, jnp.int32).at[mine].add(1)
+    first = jnp.cumsum(many, dtype=jnp.int32) - many
+    longest = jnp.argsort(-many[:-1])
+    entry = jnp.pad(longest, (0, -entries % LANES), constant_values=entries).reshape(-1, LANES)
+    return Pairs(other, number, entry, first[entry], jnp.where(entry < entries, many[entry], 0))
+
+
+def expected(mine: Array, others: Array, pairs: Pairs) -> Array:
+    """Counts that the entries of one side expect. mine: (entry, topic), others: of the other side."""
+    own = lax.optimization_barrier(with_one_more(mine)[pairs.entry])
+    table = with_one_more(others)
+
+    def row(at: Array, counts: Array) -> Array:
+        share, first, many = own[at], pairs.first[at], pairs.many[at]
+
+        def chunk(step: Array, sums: Array) -> Array:
+            inside = step * UNROLLED + jnp.arange(UNROLLED, dtype=jnp.int32)[:, None]
+            place = jnp.minimum(first + inside, len(pairs.other) - 1)
+            other = pairs.other.at[place].get(mode=INSIDE)
+            number = jnp.where(inside < many, pairs.number.at[place].get(mode=INSIDE), 0.0)
+            other, number = lax.optimization_barrier((other, number))
+            found = lax.optimization_barrier(table.at[other].get(mode=INSIDE))
+            ratio = lax.optimization_barrier(number / jnp.maximum((found * share).sum(-1), TINY))
+            for which in range(UNROLLED):
+                sums = sums + ratio[which][:, None] * found[which]
+            return sums
+
+        sums = lax.fori_loop(0, -(-many.max() // UNROLLED), chunk, jnp.zeros_like(share))
+        return counts.at[at].set(sums * share)
+
+    counts = lax.fori_loop(0, len(pairs.entry), row, jnp.zeros_like(own))
+    return jnp.zeros((len(mine) + 1, mine.shape[1]), counts.dtype).at[pairs.entry].set(counts)[:-1]

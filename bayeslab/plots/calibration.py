@@ -1,0 +1,56 @@
+"""The figure of a calibration: distribution functions of the ranks, in the band of right methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.calibration.rank_uniformity import LEVEL, ranks_of, simultaneous_band, varying
+from bayeslab.plots.style import COLOURS, GREY
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from xarray import DataTree
+
+COLUMNS = 3
+
+
+def plot_calibration(
+    checks: DataTree, var_names: Sequence[str] | None = None, level: float = LEVEL, max_panels: int = 9
+) -> NDArray[Any]:
+    """Distribution function of the ranks minus theirs if all is right, one panel a site, one line an element.
+
+    checks: of `sbc`. level: the probability that a line of a right method leaves the band of its panel somewhere.
+    A line above zero on the left says that draws are too high; an S that falls on the right that they are too narrow.
+    Returns the axes (panel,). Raises ValueError for names that have no ranks, and where none vary.
+    """
+    from matplotlib import pyplot
+
+    found = {name: values[:, varying(values)] for name, values in ranks_of(checks, var_names).items()}
+    ranks = {name: values for name, values in found.items() if values.size}
+    if not ranks:
+        raise ValueError("plot_calibration got no ranks that vary, so there is nothing to draw.")
+    shown = list(ranks)[:max_panels]
+    columns = min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    _, axes = pyplot.subplots(
+        rows, columns, figsize=(3 * columns, 2.3 * rows), layout="constrained", sharex=True, squeeze=False
+    )
+    for axis, name in zip(axes.ravel(), shown, strict=False):
+        number, elements = ranks[name].shape
+        times = np.arange(1, number) / number
+        low, high = simultaneous_band(number, level / elements)
+        axis.fill_between(times, low / number - times, high / number - times, color=GREY, linewidth=0)
+        for column in ranks[name].T:
+            counts = np.searchsorted(np.sort(column), times, side="right")
+            axis.plot(times, counts / number - times, color=COLOURS[0], linewidth=1, alpha=max(0.3, 1 / elements))
+        axis.set_title(name, fontsize="medium")
+        axis.locator_params(nbins=4)
+        axis.spines[["right", "top"]].set_visible(False)
+    for axis in axes.ravel()[len(shown) :]:
+        axis.remove()
+    axes[0, 0].set_ylabel("share of ranks below\nminus expected")
+    axes[-1, 0].set_xlabel("rank")
+    return axes.ravel()[: len(shown)]

@@ -1,0 +1,237 @@
+"""Figures of population structure: Datasets in, matplotlib Axes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.plots.style import COLOURS, new_figure
+from bayeslab.plots.topics import HATCHES, _short
+from bayeslab.populations.ancestry import group_labels, match_populations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+    from xarray import Dataset
+
+    Array = NDArray[Any]
+
+ORDERS = ("groups", "ancestry", "given")
+FEW = 40
+"""Individuals up to which each has its name below and its interval as a line; of more, lines connect the ends."""
+LETTER, LINE = 0.075, 0.14
+"""Inches that a letter and a line of small text take."""
+WIDE = 11.0
+"""Inches of a figure of many individuals."""
+
+
+def plot_ancestry(
+    summaries: Dataset | Mapping[int, Dataset],
+    groups: Sequence[str] | None = None,
+    order: str = "groups",
+    intervals: bool = False,
+    axes: Sequence[Axes] | None = None,
+    colours: Mapping[int, Array] | None = None,
+) -> Array:
+    """Mean ancestry as stacked bars, a column an individual, a row of the figure for every number of populations K.
+
+    summaries: from `ancestry_summary`, or several by K, whose colours are those of `match_populations`. Columns have
+        one order in all rows, that of the largest K.
+    groups: the label of every individual (individual,), such as where it was sampled, in order of first appearance.
+        Names that find no room are left out, and the figure says so.
+    order: "groups" puts individuals of a group together, in order of their share of its largest population; "ancestry",
+        and so does "groups" without any, puts those together whose largest share is of the same population, in order of
+        this share; "given" leaves them as they are.
+    intervals: mark that of the largest share of every individual, which is then at the bottom of its bar.
+    colours: numbers (population,) by K, for a figure of some K beside another of more; by default as said above.
+    Up to 40 individuals have their names below, and groups are above. Returns the axes (K,).
+    Raises ValueError for groups of another length, an unknown order or one that takes groups apart, for summaries that
+    `match_populations` refuses, and for too few axes.
+    """
+    from xarray import Dataset
+
+    by_number = {summaries.sizes.get("population", 0): summaries} if isinstance(summaries, Dataset) else summaries
+    colours = match_populations(by_number) if colours is None else colours
+    numbers = sorted(by_number)
+    largest = by_number[numbers[-1]]
+    labels = group_labels(largest, groups)
+    columns = _columns(_mean(largest), labels, order)
+    found = None if labels is None else _runs(labels[columns], order)
+    names = [_short(name) for name in largest["individual"].values[columns]] if len(columns) <= FEW else []
+    panels = panel_grid(len(numbers), names, found) if axes is None else np.asarray(axes, dtype=object).ravel()
+    if len(panels) < len(numbers):
+        raise ValueError(f"There are {len(numbers)} numbers of populations but only {len(panels)} axes.")
+    panels = panels[: len(numbers)]
+    for axis, number in zip(panels, numbers, strict=True):
+        _bars(axis, by_number[number].isel(individual=columns), colours[number], intervals)
+        axis.set(xlim=(0, len(columns)), ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1], ylabel=f"K = {number}")
+        axis.tick_params(labelsize="small")
+        axis.spines[:].set_visible(False)
+        if found is not None:
+            axis.vlines(np.cumsum(found[1])[:-1], 0, 1, color="black", linewidth=1.0)
+    notes = _label_columns(panels, names, found, len(columns))
+    if intervals:
+        notes.append(f"lines: {largest.attrs['probability']:.0%} intervals of the largest shares")
+    panels[-1].set_xlabel("\n".join(notes), fontsize="small")
+    if axes is None and len(numbers) == 1 and numbers[0] > 1:
+        legend(panels[0], largest, colours[numbers[0]])
+    return panels
+
+
+def plot_divergence(
+    divergence: Dataset, measure: str = "distance", colours: Sequence[int] | None = None, ax: Axes | None = None
+) -> Axes:
+    """A measure of divergence for every two populations, with its sd where known, each in its colour on the diagonal.
+
+    divergence: from `divergence`; its expected heterozygosity is in the labels of the rows.
+    measure: "distance" or "fst". colours: numbers (population,) from `match_populations`; by default 0, 1, ... as in
+        `plot_ancestry` of one summary.
+    Raises ValueError for another measure, and for colours of another number.
+    """
+    from matplotlib.patches import Rectangle
+
+    names = {"distance": "net nucleotide distance", "fst": "$F_{ST}$"}
+    if measure not in names:
+        raise ValueError(f"measure is {measure!r}; expected one of {list(names)}.")
+    mean, sd = (divergence[name].values for name in (measure, f"{measure}_sd"))
+    size = len(mean)
+    numbers = range(size) if colours is None else colours
+    if len(numbers) != size:
+        raise ValueError(f"There are {len(numbers)} colours for {size} populations.")
+    apart = ~np.eye(size, dtype=bool)
+    top = max(float(mean[apart].max(initial=0.0)), np.finfo(float).tiny)
+    ax = new_figure(max(3.8, 1.9 + 0.72 * size), max(2.8, 1.2 + 0.5 * size)).subplots() if ax is None else ax
+    ax.imshow(np.where(apart, mean, np.nan), cmap="Greys", vmin=0, vmax=2.5 * top, aspect="auto")
+    for i, j in np.argwhere(apart):
+        spread = f"\n± {sd[i, j]:.3f}" if sd[i, j] > 0 else ""
+        ax.text(j, i, f"{mean[i, j]:.3f}{spread}", ha="center", va="center", fontsize="small")
+    for place, number in enumerate(numbers):
+        ax.add_patch(Rectangle((place - 0.5, place - 0.5), 1, 1, linewidth=0, **_look(number)))
+    labels = [_short(name) for name in divergence["population"].values]
+    heterozygosity = divergence["heterozygosity"].values
+    ax.set_xticks(range(size), labels)
+    ax.set_yticks(range(size), [f"{name} ({h:.2f})" for name, h in zip(labels, heterozygosity, strict=True)])
+    ax.set(xlabel="population", ylabel="population\n(expected heterozygosity)")
+    ax.set_title(names[measure], fontsize="medium")
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    return ax
+
+
+def _look(number: int) -> dict[str, Any]:
+    """Colour and hatch of a population."""
+    hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
+    return {"facecolor": COLOURS[number % len(COLOURS)], "hatch": hatch, "edgecolor": "white"}
+
+
+def _mean(summary: Dataset) -> Array:
+    return summary["mean"].transpose("individual", "population").values
+
+
+def _columns(mean: Array, labels: Array | None, order: str) -> Array:
+    """The individuals in the order of the figure."""
+    if order not in ORDERS:
+        raise ValueError(f"order is {order!r}; expected one of {list(ORDERS)}.")
+    if order == "given":
+        return np.arange(len(mean))
+    if order == "ancestry" or labels is None:
+        return np.lexsort((-mean.max(1), mean.argmax(1)))
+    columns = []
+    for label in dict.fromkeys(labels):
+        members = np.flatnonzero(labels == label)
+        share = mean[members, mean[members].sum(0).argmax()]
+        columns.append(members[np.argsort(-share, kind="stable")])
+    return np.concatenate(columns)
+
+
+def _runs(labels: Array, order: str) -> tuple[Array, Array]:
+    """The names of groups and how many individuals each has, as they follow each other."""
+    starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
+    names, number = np.unique(labels[starts], return_counts=True)
+    if (number > 1).any():
+        apart = str(names[number.argmax()])
+        raise ValueError(
+            f"order {order!r} takes the individuals of group {apart!r} apart; take order 'groups', or no groups."
+        )
+    return labels[starts], np.diff(np.append(starts, len(labels)))
+
+
+def _bars(axis: Axes, summary: Dataset, colours: Array, intervals: bool) -> None:
+    """Every population as one patch of steps over all individuals, from the ground up, behind those below it.
+
+    With intervals the largest shares come first, as patches in front.
+    """
+    height = np.empty_like(_mean(summary))
+    height[:, colours] = _mean(summary)  # in order of colours
+    edges, largest = np.arange(len(height) + 1), height.argmax(1)
+    ground = np.where(intervals & (largest[:, None] == np.arange(height.shape[1])), height, 0)
+    tops = ground.sum(1, keepdims=True) + np.cumsum(height - ground, axis=1)
+    for layer in (tops, ground)[: 1 + intervals]:
+        for number in reversed(range(len(colours))):
+            axis.stairs(layer[:, number], edges, fill=True, linewidth=0, **_look(number))
+    if intervals:
+        mine = colours == largest[:, None]
+        low, high = (summary[name].transpose("individual", "population").values[mine] for name in ("low", "high"))
+        _mark(axis, low, high)
+
+
+def _mark(axis: Axes, low: Array, high: Array) -> None:
+    """Intervals (individual,), in what can be seen on any colour, black too."""
+    edges = np.arange(len(low) + 1)
+    if len(low) > FEW:
+        for ends in (low, high):
+            axis.stairs(ends, edges, baseline=None, color="white", linewidth=0.6)
+        return
+    for colour, width in (("white", 2.2), ("0.1", 1.1)):
+        axis.vlines(edges[:-1] + 0.5, low, high, color=colour, linewidth=width)
+
+
+def _label_columns(panels: Array, names: Sequence[str], found: tuple[Array, Array] | None, number: int) -> list[str]:
+    """Names of individuals and of groups at the axes; what a reader should know besides."""
+    lowest = panels[-1]
+    inches = lowest.bbox.width / lowest.figure.dpi / number
+    if names:
+        upright = LETTER * max(map(len, names)) > 0.8 * inches
+        lowest.set_xticks(np.arange(number) + 0.5, names, rotation=90 if upright else 0)
+        lowest.tick_params(axis="x", length=0)
+    if found is None:
+        return [] if names else [f"{number:,} individuals"]
+    return _name_groups(panels[0].secondary_xaxis("top") if names else lowest, *found, inches)
+
+
+def _name_groups(axis: Any, groups: Array, sizes: Array, inches: float) -> list[str]:
+    """Names at the middle of their groups, upright where they need it, without those that still find no room.
+
+    inches: the width of an individual.
+    """
+    names, middle = [_short(name) for name in groups], np.cumsum(sizes) - sizes / 2
+    widths = LETTER * np.array([len(name) + 1 for name in names])
+    upright = (np.diff(middle) * inches < (widths[1:] + widths[:-1]) / 2).any()
+    shown: list[int] = []
+    for place in np.argsort(-sizes, kind="stable"):
+        if not upright or (abs(middle[shown] - middle[place]) * inches >= LINE).all():
+            shown.append(place)
+    axis.set_xticks(middle[shown], [names[place] for place in shown], rotation=90 if upright else 0)
+    axis.tick_params(axis="x", length=0, labelsize="small")
+    return [f"names of {len(shown)} of {len(names)} groups"] if len(shown) < len(names) else []
+
+
+def panel_grid(rows: int, names: Sequence[str], found: tuple[Array, Array] | None) -> Array:
+    """One axes below the other, with room for labels."""
+    width = max(4.0, 1.2 + 0.3 * len(names)) if names else WIDE
+    labels = [*names, *(found[0] if found is not None else [])]
+    room = LETTER * min(28, max((len(str(label)) for label in labels), default=0))
+    height = (1.9 if rows == 1 else 0.95 * rows) + 0.5 + room
+    return new_figure(width, height).subplots(rows, 1, squeeze=False).ravel()
+
+
+def legend(axis: Axes, summary: Dataset, colours: Array) -> None:
+    from matplotlib.patches import Patch
+
+    names = [_short(name) for name in summary["population"].values]
+    entries = [Patch(label=name, **_look(number)) for number, name in zip(colours, names, strict=True)]
+    room = axis.figure.bbox.width / axis.figure.dpi / (0.55 + LETTER * max(map(len, names)))
+    columns = max(1, min(len(names), int(room)))
+    axis.figure.legend(handles=entries, loc="outside upper center", ncols=columns, frameon=False, fontsize="small")

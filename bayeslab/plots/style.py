@@ -1,0 +1,65 @@
+"""What all figures share: colours, line styles, and figures of a size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+# Okabe and Ito (2008), without yellow: told apart with any colour vision
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+
+
+GREY = "0.82"
+
+
+LINES = ("-", "--", ":", "-.")
+
+
+def line_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Colour and line of each method; lines differ too, for prints in black and white."""
+    return {name: (COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]) for i, name in enumerate(names)}
+
+
+def panel_grid(number: int) -> NDArray[Any]:
+    """A grid of axes, at most four side by side, without the unused ones."""
+    columns = min(4, number)
+    rows = -(-number // columns)
+    axes = new_figure(max(5.2, 2.6 * columns), 1.7 * rows + 0.5).subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes[number:]:
+        axis.remove()
+    return axes[:number]
+
+
+def two_axes(lines: float) -> NDArray[Any]:
+    return new_figure(8.0, 1.4 + 0.26 * lines).subplots(1, 2, sharey=True)
+
+
+def one_axis() -> Axes:
+    return new_figure(6.4, 3.6).subplots()
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of a size in inches whose parts make room for each other."""
+    from matplotlib import pyplot
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return pyplot.figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06))
+
+
+def legend(axes: NDArray[Any], above: bool) -> None:
+    """One legend for all axes: above the figure where it is ours, else inside the first axes."""
+    entries: dict[str, Any] = {}
+    for axis in axes:
+        handles, names = axis.get_legend_handles_labels()
+        entries |= {name: handle for name, handle in zip(names, handles, strict=True) if name not in entries}
+    place: dict[str, Any] = {"handles": list(entries.values()), "labels": list(entries), "frameon": False}
+    if above:
+        figure = axes[0].figure
+        figure.legend(loc="outside upper center", ncols=min(int(figure.get_figwidth() / 1.6), len(entries)), **place)
+    else:
+        axes[0].legend(fontsize="small", **place)

@@ -1,0 +1,14 @@
+"""Population structure, after a fit: ancestry, divergence, numbers of populations."""
+
+from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
+from bayeslab.populations.choice import choose_populations, evanno
+
+__all__ = [
+    "ancestry_summary",
+    "choose_populations",
+    "divergence",
+    "evanno",
+    "match_populations",
+    "q_table",
+    "write_q",
+]

@@ -1,0 +1,302 @@
+"""Ancestry of individuals and divergence of populations, after a fit of STRUCTURE.
+
+A result has ancestry (individual, population), as those of `structure_admixture` and `structure_correlated`, or origins
+z (individual,), as those of `structure`, and frequencies (population, locus, allele). Of many frequencies `fit` keeps
+means and standard deviations of every chain in place of draws. Populations have the order that `align` gives them by
+ancestry, the same in all functions here: a tree that was aligned before keeps its order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.diagnostics.align import align
+from bayeslab.results.saving import save_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+    from xarray import DataArray, Dataset, DataTree
+
+    Array = NDArray[Any]
+
+SAMPLE = ("chain", "draw")
+COLUMNS = ("mean", "sd", "low", "high")
+OTHERWISE = 0.1
+"""Share of all ancestry that may differ between a chain's own means and its aligned draws; more means that populations
+changed places within the chain."""
+
+
+def ancestry_summary(tree: DataTree, probability: float = 0.9) -> Dataset:
+    """The ancestry of every individual over all chains and draws: mean, sd, low and high (individual, population).
+
+    low, high: the ends of the equal-tailed interval of this probability, from the quantiles of the aligned draws.
+    Of origins z the mean is the posterior probability of each population, one number without an interval: sd is 0, low
+    and high are the mean. So it is with point estimates.
+    Raises ValueError for a tree with neither ancestry nor z, and for a probability outside of 0 to 1.
+    """
+    from xarray import Dataset
+
+    tails = _tails(probability)
+    draws, _ = _aligned(tree, _ancestry(tree))
+    values, of = draws.values, "ancestry" if "ancestry" in _group(tree, "posterior") else "origins"
+    if of == "origins":
+        values = values.mean((0, 1), keepdims=True)  # their spread would say nothing new
+    dims, columns = ("individual", "population"), _moments(values.reshape(-1, *values.shape[2:]), tails)
+    variables = {name: (dims, column) for name, column in zip(COLUMNS, columns, strict=True)}
+    coords = {dim: draws[dim].values for dim in dims}
+    return Dataset(variables, coords, {"of": of, "probability": probability})
+
+
+def match_populations(summaries: Mapping[int, Dataset]) -> dict[int, Array]:
+    """Colours for the populations (population,) of every K, numbers from 0, so that colours agree across K.
+
+    summaries: from `ancestry_summary`, by number of populations, of the same individuals.
+    The populations of the smallest K are numbered in their order. Those of every further K are paired with those of the
+    K before so that the ancestry they share, sum_i min(q_ik, q'_ik'), is largest (the Hungarian algorithm): of a
+    population that splits the larger part keeps the colour. What is left gets the first colours that are not in use.
+    Raises ValueError for no summaries, for a K that is not the number of populations, and for other individuals.
+    """
+    _check_summaries(summaries)
+    colours: dict[int, Array] = {}
+    before: Array = np.zeros((0, 0))
+    for number in sorted(summaries):
+        now = summaries[number]["mean"].transpose("individual", "population").values
+        if colours:
+            partners = _partners(before, now)
+            found = np.full(number, -1)
+            found[partners] = colours[len(partners)]
+            found[found < 0] = np.setdiff1d(np.arange(number), found)
+        else:
+            found = np.arange(number)
+        before, colours[number] = now, found
+    return colours
+
+
+def divergence(tree: DataTree, probability: float = 0.9) -> Dataset:
+    """How far apart the allele frequencies of populations are, as means over the posterior.
+
+    With J_kk' the mean over loci of sum_j p_klj p_k'lj, the probability that two copies, one of each, are alike:
+        heterozygosity (population,)      H_k = 1 - J_kk, expected within the population
+        distance (population, other)      (1 - J_kk') - (H_k + H_k') / 2, the net nucleotide distance (M. Nei and W.-H.
+                                          Li 1979, doi:10.1073/pnas.76.10.5269) that STRUCTURE prints
+        fst (population, other)           1 - (H_k + H_k') / 2 / (1 - J_kk'), a ratio of means over loci (R. Hudson, M.
+                                          Slatkin and W. Maddison 1992, doi:10.1093/genetics/132.2.583)
+    STRUCTURE takes the posterior means of the frequencies for p, which gives less: here their variance counts.
+    Each has its sd, low and high, as distance_sd. Where draws of frequencies are not kept these are NaN, with the
+    reason in their attrs; E[p^2] is then mean^2 + sd^2 of every chain, its populations in one order, and the mean over
+    chains goes into the formulas, which leaves out the posterior covariances of different populations.
+    attrs["computed"] says which it is.
+    Raises ValueError for a tree without frequencies, for frequencies that are not in the order of the ancestry, and
+    where they are not kept and populations changed places within a chain.
+    """
+    from xarray import Dataset
+
+    tails, kept = _tails(probability), "frequencies" in _group(tree, "posterior")
+    alike, names = _alike_of_draws(tree) if kept else _alike_of_means(tree)
+    pair = ("population", "other")
+    variables: dict[str, Any] = {}
+    for name, values in _measures(alike).items():
+        columns = _moments(values, tails)
+        dims = pair[: values.ndim - 1]
+        variables[name] = (dims, columns[0])
+        for part, column in zip(COLUMNS[1:], columns[1:], strict=True):
+            unknown = np.full_like(column, np.nan), {"reason": "draws of frequencies are not kept"}
+            variables[f"{name}_{part}"] = (dims, column) if kept else (dims, *unknown)
+    how = "draws of frequencies" if kept else "means and sd of frequencies, without covariances of populations"
+    return Dataset(variables, dict.fromkeys(pair, names), {"computed": f"from {how}", "probability": probability})
+
+
+def q_table(summary: Dataset, groups: Sequence[str] | None = None) -> DataFrame:
+    """One row for every individual and population: individual, group where given, population, mean, sd, low, high.
+
+    groups: the label of every individual (individual,), such as where it was sampled.
+    Raises ValueError for groups of another length.
+    """
+    from pandas import DataFrame
+
+    _check_summary(summary)
+    of = group_labels(summary, groups)
+    individuals, populations = summary.sizes["individual"], summary.sizes["population"]
+    columns: dict[str, Any] = {"individual": np.repeat(summary["individual"].values, populations)}
+    if of is not None:
+        columns["group"] = np.repeat(of, populations)
+    columns["population"] = np.tile(summary["population"].values, individuals)
+    for name in COLUMNS:
+        columns[name] = summary[name].transpose("individual", "population").values.ravel()
+    return DataFrame(columns)
+
+
+def write_q(summary: Dataset, path: Path | str) -> None:
+    """Write mean ancestry as a Q matrix, as ADMIXTURE does: a row an individual, a column a population, no header.
+
+    Numbers have six decimals and spaces between them. A file that was there is replaced once the new one is complete.
+    Raises OSError where no file of this name can be written.
+    """
+    _check_summary(summary)
+    mean = summary["mean"].transpose("individual", "population").values
+    rows = (" ".join(f"{share:.6f}" for share in row) for row in mean / mean.sum(1, keepdims=True))
+    save_text("".join(f"{row}\n" for row in rows), Path(path))
+
+
+def group_labels(summary: Dataset, groups: Sequence[str] | None) -> Array | None:
+    """The labels of groups (individual,) as text, None where there are none.
+
+    Raises ValueError for another number of them than there are individuals.
+    """
+    if groups is None:
+        return None
+    labels = np.asarray([str(label) for label in np.asarray(groups)])
+    if len(labels) != summary.sizes["individual"]:
+        raise ValueError(
+            f"groups has {len(labels)} labels; expected one for each of {summary.sizes['individual']} individuals."
+        )
+    return labels
+
+
+def _moments(draws: Array, tails: tuple[float, float]) -> tuple[Array, Array, Array, Array]:
+    """Mean, sd and the two quantiles over draws (draw, ...)."""
+    low, high = np.quantile(draws, tails, axis=0).astype(float)
+    return draws.mean(0, dtype=float), draws.std(0, dtype=float), low, high
+
+
+def _tails(probability: float) -> tuple[float, float]:
+    if not 0 < probability < 1:
+        raise ValueError(f"probability is {probability}; expected that of an interval, between 0 and 1.")
+    return (1 - probability) / 2, (1 + probability) / 2
+
+
+def _group(tree: DataTree, name: str) -> dict[Any, DataArray]:
+    return dict(tree[name].to_dataset().data_vars) if name in tree.children else {}
+
+
+def _ancestry(tree: DataTree) -> DataArray:
+    """(chain, draw, individual, population), in the order that it has; the origin of an individual is its all."""
+    posterior, dims = _group(tree, "posterior"), (*SAMPLE, "individual", "population")
+    if "ancestry" in posterior:
+        if set(posterior["ancestry"].dims) != set(dims):
+            raise ValueError(
+                f"Site 'ancestry' has dimensions {list(posterior['ancestry'].dims)}; expected {list(dims)}."
+            )
+        return posterior["ancestry"].transpose(*dims)
+    frequencies = _group(tree, "posterior_mean") | posterior
+    if "z" in posterior and set(posterior["z"].dims) == set(dims[:3]) and "frequencies" in frequencies:
+        populations = frequencies["frequencies"]["population"]
+        places = populations.copy(data=np.arange(populations.size))
+        return (posterior["z"] == places).astype(float).transpose(*dims)
+    raise ValueError(
+        f"The posterior has no ancestry and no origins z of individuals, only {sorted(map(str, posterior))}."
+    )
+
+
+def _aligned(tree: DataTree, values: DataArray) -> tuple[DataArray, Array]:
+    """Values with the populations of all draws in one order, and their old places (chain, draw, population)."""
+    from xarray import DataTree
+
+    groups = {"posterior": values.to_dataset(name="site")}
+    if "lp" in (stats := _group(tree, "sample_stats")):
+        groups["sample_stats"] = stats["lp"].to_dataset()
+    found = align(DataTree.from_dict(groups), {"site": "population"})
+    return found["posterior"].to_dataset()["site"], found["alignment"].to_dataset()["permutation"].values
+
+
+def _measures(alike: Array) -> dict[str, Array]:
+    """Heterozygosity (draw, population), distance and fst (draw, population, other)."""
+    within = 1 - np.diagonal(alike, axis1=1, axis2=2)
+    between, mean = 1 - alike, (within[:, :, None] + within[:, None]) / 2
+    ratio = np.divide(mean, between, out=np.ones_like(mean), where=between > 0)
+    return {"heterozygosity": within, "distance": between - mean, "fst": 1 - ratio}
+
+
+def _alike_of_draws(tree: DataTree) -> tuple[Array, Array]:
+    """J (draw, population, other) of every draw, and the names of populations."""
+    posterior = _group(tree, "posterior")
+    frequencies = posterior["frequencies"].transpose(*SAMPLE, "population", ...)
+    source = next((site for site in ("ancestry", "z") if site in posterior), "frequencies")
+    if (source in (moved := _moved(tree))) != ("frequencies" in moved):
+        raise ValueError(f"Only one of the sites '{source}' and 'frequencies' is aligned; align them together.")
+    values = frequencies if source == "frequencies" else _ancestry(tree)
+    order = _aligned(tree, values)[1].reshape(-1, frequencies.sizes["population"])
+    alike = np.empty((len(order), order.shape[1], order.shape[1]))
+    for place, table in enumerate(frequencies.values.reshape(len(order), *frequencies.shape[2:])):
+        p = table[order[place]].reshape(order.shape[1], -1).astype(float)
+        alike[place] = p @ p.T / frequencies.sizes["locus"]
+    return alike, frequencies["population"].values
+
+
+def _alike_of_means(tree: DataTree) -> tuple[Array, Array]:
+    """J (1, population, other), its mean over chains, and the names of populations."""
+    means, spreads = (_group(tree, f"posterior_{name}") for name in ("mean", "sd"))
+    if "frequencies" not in means:
+        sites = sorted(map(str, {**_group(tree, "posterior"), **means}))
+        raise ValueError(f"The result has no frequencies of populations, only {sites}.")
+    ancestry = _ancestry(tree)
+    places, alike = _places(tree, ancestry), []
+    mean, sd = (group["frequencies"].transpose("chain", "population", ...).values for group in (means, spreads))
+    for order, *moments in zip(places, mean, sd, strict=True):
+        p, spread = (each[order].reshape(len(order), -1).astype(float) for each in moments)
+        alike.append((p @ p.T + np.diag(np.square(spread).sum(1))) / means["frequencies"].sizes["locus"])
+    return np.mean(alike, axis=0, keepdims=True), ancestry["population"].values
+
+
+def _places(tree: DataTree, ancestry: DataArray) -> Array:
+    """Where the populations of the aligned draws are in the means of every chain (chain, population).
+
+    Means of frequencies have the order of those of ancestry, or of most draws of ancestry where it has none.
+    """
+    aligned, _ = _aligned(tree, ancestry)
+    means = _group(tree, "posterior_mean")
+    if "ancestry" in means:
+        own = means["ancestry"].transpose("chain", "individual", "population").values
+    else:
+        own = ancestry.values.mean(1, dtype=float)
+    places = []
+    for name, its, mine in zip(ancestry["chain"].values, aligned.values.mean(1, dtype=float), own, strict=True):
+        places.append(_partners(its, mine))
+        otherwise = 1 - np.minimum(its, mine[:, places[-1]]).sum() / len(its)
+        if otherwise > OTHERWISE:
+            raise ValueError(
+                f"Populations changed places within chain {name}, so the means of its frequencies are of none; "
+                "leave the chain out, or fit so few loci that draws of frequencies are kept."
+            )
+    return np.stack(places)
+
+
+def _moved(tree: DataTree) -> set[str]:
+    """The sites that `align` permuted."""
+    if "alignment" not in tree.children:
+        return set()
+    settings = tree["alignment"].to_dataset().attrs
+    return {*json.loads(settings["site_dims"]), *json.loads(settings["labels"])}
+
+
+def _partners(first: Array, second: Array) -> Array:
+    """For every column of the first one of the second, which has as many or more, so that they share most ancestry."""
+    from scipy.optimize import linear_sum_assignment
+
+    shared = np.array([np.minimum(column[:, None], second).sum(0) for column in first.T])
+    return linear_sum_assignment(shared, maximize=True)[1]
+
+
+def _check_summary(summary: Any) -> None:
+    if not set(COLUMNS) <= set(getattr(summary, "data_vars", ())):
+        raise ValueError(
+            f"expected a summary from ancestry_summary, got a {type(summary).__name__} without mean, sd, low and high."
+        )
+
+
+def _check_summaries(summaries: Mapping[int, Dataset]) -> None:
+    if not summaries:
+        raise ValueError("expected summaries by their number of populations, got none.")
+    first = summaries[min(summaries)]
+    for number, summary in summaries.items():
+        _check_summary(summary)
+        if summary.sizes["population"] != number:
+            raise ValueError(f"the summary of K = {number} has {summary.sizes['population']} populations.")
+        if not np.array_equal(summary["individual"].values, first["individual"].values):
+            raise ValueError(f"the summaries of K = {min(summaries)} and K = {number} have different individuals.")

@@ -1,0 +1,329 @@
+"""How many populations genotypes speak of: how well those that are hidden are predicted, for several numbers.
+
+A model has ancestry (individual, population) and frequencies (population, locus, allele), as `structure_admixture`
+does, and genotypes y (individual, locus, copy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, NDArray
+
+from bayeslab.diagnostics.score_tables import standard_error, with_differences
+from bayeslab.fitting import fit
+from bayeslab.mixed_membership.methods import MeanField, counterpart
+from bayeslab.programs.binding import parameters
+from bayeslab.programs.data import FILL, MISSING, numbers
+from bayeslab.programs.program import Data, Program, raw_key
+from bayeslab.sampling.protocols import Method
+from bayeslab.transforms.masked import Masked
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset, DataTree
+
+ARGUMENT = "num_populations"
+SITES = ("ancestry", "frequencies")
+BLOCK = 2**24
+"""Probabilities that are held at once."""
+STEPS = 200
+"""Of the default method. With more populations than the data have its climb is long, and no longer matters."""
+SMALLEST_DRIFT = 1e-3
+SPLIT_BY = 2**25
+"""Counts of alleles that a split looks at."""
+
+
+class Means(NamedTuple):
+    """Of one chain: ancestry (individual, population), frequencies (population, locus, allele)."""
+
+    ancestry: NDArray[Any]
+    frequencies: NDArray[Any]
+
+
+def choose_populations(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    values: Iterable[int],
+    method: Method | None = None,
+    share: float = 0.1,
+) -> Dataset:
+    """How well hidden genotypes are predicted with several numbers of populations, and the evidence bound of each.
+
+    Of the genotypes that were read a random share is hidden, the same ones for all; the program is fitted to the rest,
+    and the log predictive density of what they show, log of the mean of sum_k q_ik p_kl over draws, is added up.
+    Starts: one of the method's own, and for every further number the last fit with a population split off along the
+    leading direction of what that leaves unexplained. Of the two the one with the larger bound is kept. A method with
+    several starts of its own, or that does not count origins, has these alone.
+    values: range(1, 7), for example; best in ascending order. method: by default MeanField, whose scores were nearer to
+    those of Gibbs than those of a maximum of the likelihood, at a small part of the time.
+    Returns a Dataset with a row for every number: log_density (num_populations, individual), their sum log_score with
+    its standard error log_score_se, difference and difference_se from the best score, paired by individual, and
+    evidence_bound, of all data, NaN where the method has none; genotypes (individual,), how many were hidden.
+    attrs["best"] is the number with the largest score, attrs["smallest"] the smallest one that is behind it by no more
+    than the standard error of their difference. Standard errors take individuals for independent.
+    Raises ValueError for no value, for a program without num_populations, for data without y, for a share that is not
+    inside of 0 to 1, and where it hides genotypes of fewer than two individuals.
+    """
+    values = list(values)
+    if not values:
+        raise ValueError("choose_populations needs numbers of populations to choose from, got none")
+    random = raw_key(key)
+    hidden, rows, tree = hide_genotypes(random, model, data, share), [], None
+    for value in values:
+        row, tree = score_populations(random, model, data, value, hidden, method, None if tree is None else means(tree))
+        rows.append(row)
+    return comparison_of(rows)
+
+
+def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -> NDArray[Any]:
+    """Which genotypes (individual, locus) to hide: a share of those that were read, in which no locus and no individual
+    loses its last one."""
+    if ARGUMENT not in parameters(model):
+        raise ValueError(f"'{ARGUMENT}' is no argument of the program; these are {list(parameters(model))}")
+    if not 0 < share < 1:
+        raise ValueError(f"share is {share}; expected a share of genotypes to hide, between 0 and 1")
+    if "y" not in data:
+        raise ValueError(f"data have no entry 'y'; expected genotypes (individual, locus, copy) beside {list(data)}")
+    seen = (_codes(data["y"]) != MISSING).any(2)
+    hidden = seen & (np.random.default_rng(np.asarray(raw_key(key)).tolist()).random(seen.shape, np.float32) < share)
+    hidden &= (seen & ~hidden).any(0)
+    hidden &= (seen & ~hidden).any(1)[:, None]
+    if not hidden.any():
+        raise ValueError(f"a share of {share} of {seen.sum()} genotypes is none of them; expected some to hide")
+    if hidden.any(1).sum() == 1:
+        raise ValueError(
+            f"a share of {share} of {seen.sum()} genotypes hides those of one individual only; expected two or more, "
+            "from whose differences standard errors are found"
+        )
+    return hidden
+
+
+def score_populations(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    value: int,
+    hidden: NDArray[Any],
+    method: Method | None = None,
+    before: Means | None = None,
+) -> tuple[Dataset, DataTree]:
+    """The row of `choose_populations` for one number of populations, and the fit to all data.
+
+    before: means of the fit with one population less.
+    """
+    from xarray import Dataset
+
+    method = MeanField(num_steps=STEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
+    method = counterpart(method) or method
+    starts = isinstance(method, MeanField) and method.num_starts == 1
+    keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
+    masked, whole = Masked(model), dict(data) | {ARGUMENT: value}
+    y, gone = _codes(data["y"]), hidden[:, :, None]
+    shown = np.where(gone, MISSING, y)
+    rest = whole | {"y": _in_place_of(data["y"], shown)}
+    fits = [fit(keys[0], masked, rest, method, progress=False)]
+    bounded = "elbo" in fits[0].attrs
+    if starts and bounded and before is not None and len(before.frequencies) == value - 1:
+        start = split(before, shown)._asdict()
+        fits.append(fit(keys[1], masked, rest, method, start=start, progress=False))
+    best = max(fits, key=lambda tree: tree.attrs.get("elbo", 0.0))
+    tree, bound = best, np.nan
+    if bounded:
+        near = means(best)._asdict() if starts else None
+        tree = fit(keys[2], masked, whole, method, start=near, progress=False)
+        bound = tree.attrs["elbo"]
+    density = log_densities(np.where(gone, y, MISSING), draws_of(best))
+    ancestry = best["posterior"].to_dataset()["ancestry"]
+    row = Dataset(
+        {
+            "log_density": ("individual", density),
+            "genotypes": ("individual", hidden.sum(1)),
+            "log_score": density.sum(),
+            "log_score_se": standard_error(density[hidden.any(1)]),
+            "evidence_bound": bound,
+        },
+        {"individual": ancestry["individual"].values, ARGUMENT: value},
+        {"method": type(method).__name__},
+    )
+    return row, tree
+
+
+def comparison_of(rows: Sequence[Dataset]) -> Dataset:
+    """The table of `choose_populations`, of one row for every number."""
+    from xarray import concat
+
+    table = concat([row.drop_vars("genotypes") for row in rows], dim=ARGUMENT, combine_attrs="drop_conflicts")
+    table = with_differences(table, ARGUMENT, rows[0]["genotypes"].values > 0)
+    table["genotypes"] = rows[0]["genotypes"]
+    close = -table["difference"].values <= table["difference_se"].values
+    return table.assign_attrs(smallest=int(table[ARGUMENT].values[close].min()))
+
+
+def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:
+    """The log predictive density of every individual (individual,): of each copy by itself, averaged over draws.
+
+    y: (individual, locus, copy), negative where there is nothing to predict.
+    """
+    y, found = np.asarray(y), np.empty(len(np.asarray(y)))
+    rows = max(1, BLOCK // max(y[0].size, draws[0].frequencies[0].size))
+    for first in range(0, len(y), rows):
+        part = y[first : first + rows]
+        total = np.zeros(part.shape)
+        for ancestry, frequencies in draws:
+            shown = np.tensordot(ancestry[first : first + rows], frequencies, 1)  # (individual, locus, allele)
+            total += np.take_along_axis(shown, np.maximum(part, 0), 2)
+        logs = np.log(np.maximum(total / len(draws), np.finfo(float).tiny))
+        found[first : first + rows] = np.where(part >= 0, logs, 0.0).sum((1, 2))
+    return found
+
+
+def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
+    """Delta K of G. Evanno, S. Regnaut and J. Goudet (2005), Molecular Ecology 14:2611, for those who are asked for it.
+
+    y: genotypes (individual, locus, copy), negative where they were not read. trees: fits by their number of
+    populations, with several chains each, which are its runs.
+    Returns log_likelihood (num_populations, run), of the means of a chain, mean and sd over runs, and delta, the second
+    difference of the means over the sd: NaN for the first and the last number and where a neighbour is missing. It can
+    never pick the smallest number, so it cannot say that there is one population.
+    Raises ValueError for a fit with a single chain, for fits with different numbers of chains, for a key that is not
+    the number of populations of its fit, and for genotypes other than those of the fits.
+    """
+    from xarray import Dataset
+
+    chains = {value: _chains(trees[value]) for value in sorted(trees)}
+    runs = {value: len(each) for value, each in chains.items()}
+    if len(set(runs.values())) != 1 or min(runs.values()) < 2:
+        raise ValueError(f"the fits have {runs} chains; expected the same number for each, at least 2")
+    codes = _codes(y)
+    for value, [one, *_] in chains.items():
+        _check_fit(value, one, codes)
+    likelihood = np.array([[log_densities(codes, [one]).sum() for one in each] for each in chains.values()])
+    mean, sd, values = likelihood.mean(1), likelihood.std(1, ddof=1), np.array(list(chains))
+    delta = np.full(len(values), np.nan)
+    inner = np.flatnonzero((values[2:] == values[1:-1] + 1) & (values[1:-1] == values[:-2] + 1)) + 1
+    with np.errstate(divide="ignore"):
+        delta[inner] = np.abs(mean[inner + 1] - 2 * mean[inner] + mean[inner - 1]) / sd[inner]
+    rows = {"mean": (ARGUMENT, mean), "sd": (ARGUMENT, sd), "delta": (ARGUMENT, delta)}
+    return Dataset({"log_likelihood": ((ARGUMENT, "run"), likelihood), **rows}, {ARGUMENT: values})
+
+
+def split(before: Means, y: NDArray[Any]) -> Means:
+    """A start with one population more, which takes from all others what they explain least.
+
+    Individuals give their share of it by the leading left singular vector of the frequencies that they show less those
+    that are expected, in the direction in which few of them stand out.
+    y: (individual, locus, copy), negative where a copy was not read.
+    """
+    from sklearn.utils.extmath import randomized_svd
+
+    alleles, individuals = before.frequencies.shape[2], len(y)
+    few = np.random.default_rng(0).permutation(y.shape[1])[: max(1, SPLIT_BY // (individuals * alleles))]
+    rest = _unexplained(before.ancestry, before.frequencies[:, few], y[:, few])
+    direction = randomized_svd(rest.reshape(individuals, -1), 1, random_state=0)[0][:, 0]
+    direction = direction * (np.sign((direction**3).sum()) or 1.0)
+    scale = np.quantile(direction, 0.98)
+    given = 0.9 * np.clip(direction / (scale if scale > 0 else 1.0), 0.0, 1.0)
+    weight = given / max(given.sum(), np.finfo(float).tiny)
+    mean = np.tensordot(weight @ before.ancestry, before.frequencies, 1)
+    rows = max(1, BLOCK // before.frequencies[0].size)
+    for first in range(0, individuals, rows):
+        part = slice(first, first + rows)
+        rest = _unexplained(before.ancestry[part], before.frequencies, y[part])
+        mean = mean + np.tensordot(weight[part], rest, 1)
+    real = (before.frequencies > 0).any(0)
+    new = np.where(real, np.maximum(mean, 0.01), 0.0)
+    ancestry = np.concatenate([(1 - given)[:, None] * before.ancestry, given[:, None]], 1)
+    return Means(ancestry, np.concatenate([before.frequencies, new[None] / new.sum(-1)[None, :, None]]))
+
+
+def drift_from_all(data: Data, found: Means) -> dict[str, NDArray[Any]]:
+    """Values of ancestral (locus, allele) and drift (population,) for `structure_correlated`, by empirical Bayes.
+
+    ancestral: frequencies among all copies that were read, with half a copy of every allele more. drift: the mean
+    square of what populations differ from them by, less the sampling variance that copies of this ancestry leave, over
+    that of an allele drawn from them: Wright's F, at least SMALLEST_DRIFT.
+    data: y and num_alleles. found: means of a fit.
+    """
+    y, alleles = _codes(data["y"]), np.asarray(data["num_alleles"])
+    numbers = np.arange(found.frequencies.shape[2])
+    counts = np.stack([(y == allele).sum((0, 2)) for allele in numbers], -1) + 0.5 * (numbers < alleles[:, None])
+    ancestral = counts / counts.sum(-1, keepdims=True)
+    variance = (ancestral * (1 - ancestral)).mean()
+    copies = y.shape[2] * np.maximum((found.ancestry**2).sum(0), 1.0)
+    apart = ((found.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
+    return {"ancestral": ancestral, "drift": np.clip(apart, SMALLEST_DRIFT, 0.9)}
+
+
+def means(tree: DataTree, chain: int = 0) -> Means:
+    """Of a chain, in its own order of populations; rows sum to 1 in double precision."""
+    kept = [_mean_of(tree, site, chain) for site in SITES]
+    return Means(*(one / one.sum(-1, keepdims=True) for one in kept))
+
+
+def _mean_of(tree: DataTree, site: str, chain: int) -> NDArray[Any]:
+    posterior = tree["posterior"].to_dataset()
+    if "posterior_mean" in tree.children and site in (kept := tree["posterior_mean"].to_dataset()):
+        return kept[site].values[chain].astype(float)
+    if site not in posterior:
+        raise ValueError(f"the result has no site '{site}', only {sorted(map(str, posterior.data_vars))}")
+    return posterior[site].values[chain].mean(0, dtype=float)
+
+
+def _chains(tree: DataTree) -> list[Means]:
+    return [means(tree, chain) for chain in range(tree["posterior"].sizes["chain"])]
+
+
+def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
+    """Whether a fit has so many populations, and these individuals, loci and alleles."""
+    number, *loci_alleles = found.frequencies.shape
+    if number != value:
+        raise ValueError(f"the fit at {value} of trees has {number} populations; expected fits by that number")
+    own = {"individuals": len(found.ancestry), "loci": loci_alleles[0]}
+    given = {"individuals": y.shape[0], "loci": y.shape[1]}
+    if own != given:
+        raise ValueError(f"y has {given}, but the fit of {value} populations {own}; expected the genotypes of the fit")
+    if y.size and y.max() >= loci_alleles[1]:
+        raise ValueError(
+            f"y has allele {y.max()}, but the fit of {value} populations has alleles 0 to {loci_alleles[1] - 1}; "
+            "expected the genotypes of the fit"
+        )
+
+
+def draws_of(tree: DataTree) -> list[Means]:
+    """All of them; where draws of frequencies are not kept, each chain counts as one, that of its means."""
+    posterior = tree["posterior"].to_dataset()
+    if not all(site in posterior for site in SITES):
+        return _chains(tree)
+    flat = (posterior[site].values.reshape(-1, *posterior[site].shape[2:]) for site in SITES)
+    return [Means(*one) for one in zip(*flat, strict=True)]
+
+
+def _unexplained(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    """Shares of alleles among the copies that were read, less those expected; 0 where none was (individual, locus,
+    allele)."""
+    seen = (y >= 0).sum(2)
+    shown = np.stack([(y == allele).sum(2) for allele in range(frequencies.shape[2])], -1, dtype=np.float32)
+    rest = shown / np.maximum(seen, 1)[..., None] - np.tensordot(ancestry, frequencies, 1).astype(np.float32)
+    return np.where((seen > 0)[..., None], rest, 0.0)
+
+
+def _codes(y: Any) -> NDArray[Any]:
+    """Alleles as integers (individual, locus, copy), MISSING where they were not read."""
+    value, seen = numbers(y)
+    if value.ndim != 3:
+        raise ValueError(f"genotypes y have shape {value.shape}; expected three axes, (individual, locus, copy)")
+    return np.where(seen, value, MISSING).astype(value.dtype if value.dtype.kind == "i" else np.int16)
+
+
+def _in_place_of(y: Any, codes: NDArray[Any]) -> DataArray:
+    """With the names that y has."""
+    from xarray import DataArray
+
+    found = y.copy(data=codes) if isinstance(y, DataArray) else DataArray(codes)
+    found.attrs[FILL] = MISSING
+    return found

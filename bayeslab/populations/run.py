@@ -1,0 +1,240 @@
+"""From a file of genotypes to a report, in steps whose results are files: what is there already is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+from xarray import Dataset
+
+from bayeslab.datasets import filter_genotypes, genotypes, read_genotypes
+from bayeslab.fitting import fit
+from bayeslab.mixed_membership.methods import Gibbs
+from bayeslab.populations.choice import Means, comparison_of, drift_from_all, hide_genotypes, means, score_populations
+from bayeslab.programs.binding import bind
+from bayeslab.programs.program import Program, precision, raw_key
+from bayeslab.results.datatree import constant_data, observed_data, provenance
+from bayeslab.results.saving import save, save_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from xarray import DataTree
+
+PARTS = 4
+"""Of the draws of a fit, after each of which they are written."""
+GENOTYPES = "genotypes.nc"
+REPEATED = ("observed_data", "constant_data")
+"""Groups that the file of every fit would repeat."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is run.
+
+    populations: their numbers, ascending. share: of genotypes that are hidden to choose among them. alpha: of the
+    ancestry; None to learn it. independent: whether frequencies are, and not drifted from those of all individuals.
+    reading, filters: options of `read_genotypes` and `filter_genotypes`.
+    """
+
+    file: str
+    populations: tuple[int, ...]
+    seed: int = 0
+    chains: int = 4
+    warmup: int = 200
+    draws: int = 200
+    thinning: int = 2
+    share: float = 0.1
+    alpha: float | None = None
+    independent: bool = False
+    reading: Mapping[str, Any] | None = None
+    filters: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise ValueError(f"share is {self.share}; expected a share of genotypes to hide, between 0 and 1")
+
+    @property
+    def method(self) -> Gibbs:
+        return Gibbs(self.warmup, self.draws, self.chains, thinning=self.thinning)
+
+
+class Results(NamedTuple):
+    """genotypes: as filtered. choice: the table of `choose_populations`. fits: by their number of populations.
+
+    seconds: that each step took, in whichever run.
+    """
+
+    genotypes: Dataset
+    choice: Dataset
+    fits: dict[int, DataTree]
+    seconds: dict[str, float]
+
+
+def run_structure(
+    model: Program,
+    correlated: Program,
+    settings: Settings,
+    folder: Path,
+    say: Callable[[str], None],
+    progress: bool = False,
+) -> Results:
+    """Read, choose, fit. Stopped at any moment and called again it goes on, with the results of one that was not; so it
+    does with more draws, and with larger numbers of populations after those that were there.
+
+    model, correlated: programs with independent frequencies, which K is chosen with, and with drifted ones.
+    folder: for the files of all steps; made where there is none. say: is told what is done.
+    Raises ValueError for a folder with the results of other settings or of a file that has changed since, and as
+    reading, filtering and fitting do.
+    """
+    claim(settings, folder)
+    seconds: dict[str, float] = {}
+    panel = _step(folder / GENOTYPES, "reading and filtering", seconds, say, lambda: _read(settings))
+    data = genotypes(panel)
+    rows: list[Dataset] = []
+    near: dict[int, Means] = {}
+    hidden = hide_genotypes(raw_key(settings.seed), model, data, settings.share)
+    flat = data | {"alpha": 1.0 if settings.alpha is None else settings.alpha}
+    for number in settings.populations:
+
+        def choose(number: int = number) -> Dataset:
+            row, tree = score_populations(settings.seed, model, flat, number, hidden, before=near.get(number - 1))
+            return row.assign(_stored(means(tree)))
+
+        row = _step(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
+        near[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
+        rows.append(row.drop_vars(["ancestry_mean", "frequencies_mean"]))
+    fits = {}
+    for number in settings.populations:
+        say(f"K = {number}: drawing")
+        mine = data | {"num_populations": number, "alpha": settings.alpha}
+        if not settings.independent:
+            mine |= drift_from_all(data, near[number])
+        program = model if settings.independent else correlated
+        fits[number] = _fitted(program, settings, mine, folder, progress)
+        seconds[f"K = {number}: drawing"] = fits[number].attrs["seconds"]
+    return Results(panel, comparison_of(rows), fits, seconds)
+
+
+def claim(settings: Settings, folder: Path) -> None:
+    """Write down what is run in this folder; raises ValueError where it holds something that this cannot go on with."""
+    run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | provenance()
+    run = json.loads(json.dumps(run))
+    path = folder / "run.json"
+    if (folder / GENOTYPES).exists() and (changes := _changes(json.loads(path.read_text()), run)):
+        raise ValueError(f"'{folder}' holds another run ({changes}); give another folder, or remove that one")
+    for part in (folder / "choice", folder / "fits"):
+        part.mkdir(parents=True, exist_ok=True)
+    save_text(json.dumps(run, indent=1) + "\n", path)
+
+
+def _changes(known: dict[str, Any], run: dict[str, Any]) -> str:
+    """What keeps a run from going on with the files of a known one; more draws and larger K do not."""
+    names = sorted((run.keys() | known.keys()) - {"file", "draws", "populations"})
+    other = [name for name in names if run.get(name) != known.get(name)]
+    other += ["draws"] if run["draws"] < known["draws"] else []
+    before, now = known["populations"], run["populations"]
+    other += ["populations"] if now[: len(before)] != before else []
+    return ", ".join(f"{name} was {known.get(name)} and is {run.get(name)}" for name in other)
+
+
+def _fingerprint(path: Path) -> str:
+    """Of the file, and of those of PLINK beside it."""
+    stem = path.with_suffix("") if path.suffix == ".bed" else path
+    beside = [Path(f"{stem}{suffix}") for suffix in (".bed", ".bim", ".fam")]
+    files = [one for one in dict.fromkeys([path, *beside]) if one.is_file()]
+    if not files:
+        raise FileNotFoundError(f"there is no file '{path}'")
+    contents = hashlib.sha256()
+    for one in files:
+        with one.open("rb") as file:
+            while block := file.read(2**22):
+                contents.update(block)
+    return contents.hexdigest()
+
+
+def _step(
+    path: Path, what: str, seconds: dict[str, float], say: Callable[[str], None], make: Callable[[], Dataset]
+) -> Dataset:
+    """The Dataset in this file, made and written where there is none."""
+    from xarray import load_dataset
+
+    if not path.exists():
+        say(what)
+        began = time.perf_counter()
+        found = make()
+        save(found.assign_attrs(seconds=time.perf_counter() - began), path)
+    found = load_dataset(path, engine="h5netcdf", mask_and_scale=False)
+    seconds[what] = float(found.attrs["seconds"])
+    return found
+
+
+def _read(settings: Settings) -> Dataset:
+    panel = read_genotypes(Path(settings.file), **(settings.reading or {}))
+    panel = filter_genotypes(panel, **(settings.filters or {}))
+    if (most := settings.populations[-1]) > (individuals := panel.sizes["individual"]):
+        raise ValueError(f"K = {most} is more than the {individuals} individuals; expected at most as many populations")
+    return panel
+
+
+def _stored(found: Means) -> dict[str, Any]:
+    frequencies = (("population", "locus", "allele"), found.frequencies)
+    return {"ancestry_mean": (("individual", "population"), found.ancestry), "frequencies_mean": frequencies}
+
+
+def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Path, progress: bool) -> DataTree:
+    """All draws, made in parts: what a part has made is written before the next."""
+    from xarray import load_datatree
+
+    number = data["num_populations"]
+    path, part = folder / "fits" / f"{number}.nc", max(-(-settings.draws // PARTS), settings.chains)
+    kept = load_datatree(path, engine="h5netcdf") if path.exists() else None
+    key, whole = jax.random.fold_in(raw_key(settings.seed), number), None
+    while kept is None or kept["posterior"].sizes["draw"] < settings.draws:
+        began = time.perf_counter()
+        seconds, done = (0.0, 0) if kept is None else (kept.attrs["seconds"], kept["posterior"].sizes["draw"])
+        if kept is not None and whole is None:
+            whole = _with_data(kept, model, data)
+        left = settings.draws - done
+        method = replace(settings.method, num_samples=part if left >= 2 * part else left)
+        whole = fit(key, model, data, method, previous=whole, progress=progress)
+        if whole.attrs["interrupted"]:
+            raise KeyboardInterrupt
+        kept = _of_groups({name: node for name, node in whole.children.items() if name not in REPEATED}, whole)
+        kept.attrs["drift"] = np.asarray(data.get("drift", np.nan))
+        kept.attrs["seconds"] = float(seconds + time.perf_counter() - began)
+        save(kept, path)
+    return kept
+
+
+def _with_data(tree: DataTree, model: Program, data: dict[str, Any]) -> DataTree:
+    """With the groups that a fit compares its data with before it goes on."""
+    from xarray import DataTree
+
+    with precision():
+        bound = bind(model, data)
+        of = {"observed_data": observed_data(bound), "constant_data": constant_data(bound)}
+    known = {
+        group: DataTree.from_dict({"/": Dataset({name: _unnamed(name, value) for name, value in values.items()})})
+        for group, values in of.items()
+    }
+    return _of_groups({**tree.children, **known}, tree)
+
+
+def _unnamed(name: str, value: NDArray[Any]) -> tuple[list[str], NDArray[Any]]:
+    return [f"{name}_dim_{axis}" for axis in range(value.ndim)], value
+
+
+def _of_groups(groups: Mapping[str, DataTree], tree: DataTree) -> DataTree:
+    """A tree of these groups, with the attributes of another."""
+    from xarray import DataTree
+
+    found = DataTree.from_dict({name: node.to_dataset() for name, node in groups.items()})
+    found.attrs = dict(tree.attrs)
+    return found

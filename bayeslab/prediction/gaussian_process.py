@@ -1,0 +1,310 @@
+"""What a result says of a Gaussian process at new inputs: moments without simulation, and joint draws."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from numpyro.distributions import Normal
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.elimination.conditional import Rule, evidence
+from bayeslab.elimination.terms import Term, terms
+from bayeslab.gaussian_processes import GaussianProcess
+from bayeslab.gaussian_processes.dense import NUGGET, Dense
+from bayeslab.gaussian_processes.distribution import ConditionedProcess, solver_of
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import read
+from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
+from bayeslab.results.datatree import posterior_of, same_data
+from bayeslab.verification.findings import find
+
+if TYPE_CHECKING:
+    from xarray import Dataset, DataTree
+
+ROUNDING = 1e-10
+"""Of numbers that are the same, relative to their parts."""
+
+
+class _Asked(NamedTuple):
+    """site: the process. rule: how it is eliminated, None where its draws are used. responses: observed children."""
+
+    site: str
+    rule: Rule | None
+    responses: tuple[str, ...]
+    of: tuple[Term, ...]
+
+
+def process_at(
+    model: Program,
+    data: Data,
+    tree: "DataTree",
+    new: Data,
+    *,
+    covariance: bool = False,
+    slope: bool = False,
+) -> "Dataset":
+    """Mean and standard deviation of a Gaussian process at new inputs, averaged over the draws of its parameters.
+
+    model, data, tree: of the fit; the tree needs draws of all that the process depends on, and of the process itself
+    only where it has no conditional in closed form. new: the arguments that are others at the new inputs, x for
+    example; there may be many of these, since they are taken in blocks.
+    Returns f and f_sd (row,) under the name of the process and y and y_sd (row,) of a new measurement, only for Normal
+    responses whose location is affine in f, row by row, and whose scale does not depend on f.
+    covariance: also f_covariance (row, row_). slope: also f_slope (row, input), the derivative of the mean of f by the
+    inputs, without that of the prior mean. attrs: solver; for another one than the dense, how far it is from that on
+    at most 500 rows at the medians of the parameters: see `distance_from_dense`.
+    Raises ValueError where the program has no Gaussian process, or more than one, and for other inputs than those of
+    the fit.
+    """
+    with precision():
+        here, there, values, asked = _prepared(model, data, tree, new)
+        asked = asked._replace(responses=_affine(there, _first(values), asked))
+        found = jax.device_get(_averaged(here, there, values, asked, (covariance, slope)))
+        middle = {name: jnp.median(value, axis=0) for name, value in values.items()}
+        return _dataset(found, asked.site, new).assign_attrs(_distance(here, middle, asked))
+
+
+def process_components(model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
+    """Of a process whose kernel is a sum, what each term adds: f and f_sd (component, row) at new inputs.
+
+    Components are in the order of the sum, without the prior mean, and add up to f but for it. Arguments as for
+    `process_at`, and what it raises; ValueError as well for a process that is not computed by its covariance matrix.
+    """
+    with precision():
+        here, there, values, asked = _prepared(model, data, tree, new)
+        prior = _prior(here, _first(values), asked.site)
+        if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
+            raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
+        mean, within, square = jax.device_get(_parts(here, there, values, asked))
+        deviation = np.sqrt(within + np.maximum(square - mean**2, 0.0))
+        found = _dataset({asked.site: mean, f"{asked.site}_sd": deviation}, asked.site, new)
+        return found.assign_coords(component=np.arange(len(mean)))
+
+
+def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
+    """Functions at new inputs, jointly for all of them: one draw for every draw of the result, (chain, draw, row).
+
+    Arguments and errors as for `process_at`. Time grows with the cube of the number of inputs, old and new, where the
+    process is dense.
+    """
+    with precision():
+        here, there, values, asked = _prepared(model, data, tree, new)
+        number = len(next(iter(values.values()))) if values else 1
+        chains, draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
+        if not values:
+            number = chains * draws
+        drawn = jax.device_get(_drawn(jax.random.split(raw_key(key), number), here, there, values, asked))
+        return _dataset({asked.site: drawn.reshape(chains, draws, -1)}, asked.site, new)
+
+
+def distance_from_dense(
+    precision: Array, linear: Array, prior: GaussianProcess, num_rows: int = 500
+) -> dict[str, float]:
+    """How far the solver of a process is from the covariance matrix, on rows that this can handle.
+
+    precision, linear: of the evidence about its values (row,). Half of num_rows rows are conditioned on, taken
+    evenly in the order that they are given in, and the other half is predicted.
+    Returns dense_rows, log_marginal_error (nats), mean_error and sd_error (the largest, in dense standard deviations).
+    """
+    rows = np.unique(np.linspace(0, len(prior.x) - 1, min(num_rows, len(prior.x))).astype(int))
+    fitted, predicted = rows[::2], rows[1::2] if len(rows) > 1 else rows
+    answers = []
+    for solver in (prior.solver, Dense()):
+        process = GaussianProcess(prior.kernel, prior.x[fitted], prior.mean_values[fitted], solver)
+        given = process.condition(precision[fitted], linear[fitted])
+        moments = given.moments_at(prior.x[predicted], prior.mean_values[predicted])
+        answers.append((process.log_marginal(precision[fitted], linear[fitted]), moments))
+    (mass, (mean, variance)), (exact, (centre, square)) = answers
+    spread = jnp.sqrt(square)
+    return {
+        "dense_rows": len(fitted),
+        "log_marginal_error": float(mass - exact),
+        "mean_error": float(jnp.abs((mean - centre) / spread).max()),
+        "sd_error": float(jnp.abs(jnp.sqrt(variance / square) - 1).max()),
+    }
+
+
+def _distance(bound: Bound, values: Values, asked: _Asked) -> dict[str, Any]:
+    given = _conditioned(bound, values, asked)
+    solver = solver_of(given.prior.kernel, given.prior.x, given.prior.solver)
+    about = {"solver": type(solver).__name__}
+    if isinstance(solver, Dense):
+        return about
+    prior = GaussianProcess(given.prior.kernel, given.prior.x, given.prior.mean_values, solver)
+    return about | distance_from_dense(given.precision, given.linear, prior)
+
+
+def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _Asked]:
+    """The program at the inputs of the fit and at new ones, draws (draw, *site) of what it needs, and the process."""
+    posterior = posterior_of(tree, "a prediction of a process")
+    here = bind(model, data).plain
+    if not same_data(tree, here):
+        raise ValueError("the result is of other data than these")
+    site = _process_of(here)
+    inputs = {name: value for name, value in dict(data).items() if name not in here.observed} | dict(new)
+    there = bind(model, inputs).plain
+    found = find(here, site)
+    needed = [name for name in here.latent if name != site or found.rule is None]
+    if lost := [name for name in needed if name not in posterior]:
+        raise ValueError(f"the result has no draws of {lost}, on which '{site}' depends")
+    values = {name: jnp.asarray(posterior[name].values) for name in needed}
+    flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
+    own, other = (_prior(bound, _first(flat), site).x for bound in (here, there))
+    if own.shape[1:] != other.shape[1:]:
+        raise ValueError(f"the new inputs have shape {other.shape}; expected {('row', *own.shape[1:])} as in the fit")
+    responses = tuple(name for name in found.children if name in here.observed) if found.rule else ()
+    return here, there, flat, _Asked(site, found.rule, responses, terms(here).terms)
+
+
+def _process_of(bound: Bound) -> str:
+    names = [name for name in bound.latent if terms(bound).priors[name].kind is GaussianProcess]
+    if len(names) != 1:
+        raise ValueError(f"the program has the Gaussian processes {names}; expected one")
+    return names[0]
+
+
+def _first(values: Values) -> Values:
+    return {name: value[0] for name, value in values.items()}
+
+
+def _sites(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
+    """The program at some draws, with the process at 0 or another value, whatever its draw."""
+    known = values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
+    return trace(model).get_trace(**bound.inputs)
+
+
+def _prior(bound: Bound, values: Values, site: str) -> GaussianProcess:
+    return unwrapped(_sites(bound, values, site)[site]["fn"])
+
+
+def _affine(bound: Bound, values: Values, asked: _Asked) -> tuple[str, ...]:
+    """The responses that are Normal, with a location that is affine in f, row by row, and a scale without f."""
+    shape = bound.sites[asked.site].shape
+    wave = 3 * jnp.sin(1.0 + jnp.arange(prod(shape))).reshape(shape)
+    zero, one, *others = (_sites(bound, values, asked.site, at) for at in (0.0, 1.0, wave, -wave))
+
+    def holds(name: str) -> bool:
+        runs = [unwrapped(sites[name]["fn"]) for sites in (zero, one, *others)]
+        if not all(isinstance(fn, Normal) and fn.loc.shape == fn.batch_shape == shape for fn in runs):
+            return False
+        start, slope, scale = _line(name, zero, one)
+        rounding = ROUNDING * (abs(start) + abs(slope)) * (1 + abs(wave))
+        lines = zip((wave, -wave), runs[2:], strict=True)
+        straight = all((abs(start + slope * f - fn.loc) <= rounding).all() for f, fn in lines)
+        return straight and all((abs(fn.scale - scale) <= ROUNDING * scale).all() for fn in runs)
+
+    return tuple(name for name in asked.responses if holds(name))
+
+
+def _line(name: str, zero: dict[str, Any], one: dict[str, Any]) -> tuple[Array, Array, Array]:
+    """Of a response, from the sites at f = 0 and f = 1: its location at f = 0, the slope by f, and its scale."""
+    start, end = (unwrapped(sites[name]["fn"]) for sites in (zero, one))
+    return start.loc, end.loc - start.loc, start.scale
+
+
+def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProcess:
+    """Given its children, or its own draw."""
+    if asked.rule is not None:
+        drawn, eta = evidence(asked.rule, asked.of, bound, values)
+        return unwrapped(drawn).condition(*eta[:2])
+    prior, at = _prior(bound, values, asked.site), values[asked.site]
+    tight = jnp.full(at.shape, 1 / (NUGGET * prior.kernel(prior.x).mean()))
+    return prior.condition(tight, tight * at)
+
+
+@partial(jax.jit, static_argnames=("asked", "more"))
+def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tuple[bool, bool]) -> dict[str, Array]:
+    """Means over draws of the moments; variances within draws and between them."""
+    covariance, slope = more
+    first = _sites(there, _first(values), asked.site)
+    middle = {name: unwrapped(first[name]["fn"]).loc for name in asked.responses}
+
+    def at(values: Values) -> dict[str, Array]:
+        given = _conditioned(here, values, asked)
+        sites, others = (_sites(there, values, asked.site, f) for f in (0.0, 1.0))
+        new = unwrapped(sites[asked.site]["fn"])
+        mean, variance = given.moments_at(new.x, new.mean)
+        found = {"mean": mean, "within": variance, "square": mean**2}
+        for name in asked.responses:
+            start, by, scale = _line(name, sites, others)
+            centre = start - middle[name] + by * mean
+            found |= {f"{name} mean": centre, f"{name} square": centre**2}
+            found[f"{name} within"] = by**2 * variance + scale**2
+        if covariance:
+            within = given.covariance_at(new.x)
+            found["covariance"] = within + mean[:, None] * mean
+        if slope:
+            found["slope"] = given.slope_at(new.x)
+        return found
+
+    if not values:
+        total, number = at(values), 1
+    else:
+        number = len(next(iter(values.values())))
+        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(at, _first(values)))
+
+        def add(total: dict[str, Array], one: Values) -> tuple[dict[str, Array], None]:
+            return jax.tree.map(jnp.add, total, at(one)), None
+
+        total = jax.lax.scan(add, start, values)[0]
+    average = {name: value / number for name, value in total.items()}
+    mean = average["mean"]
+    variance = average["within"] + jnp.maximum(average["square"] - mean**2, 0.0)
+    found = {asked.site: mean, f"{asked.site}_sd": jnp.sqrt(variance)}
+    for name in asked.responses:
+        centre, square, within = (average[f"{name} {part}"] for part in ("mean", "square", "within"))
+        deviation = jnp.sqrt(within + jnp.maximum(square - centre**2, 0.0))
+        found |= {name: middle[name] + centre, f"{name}_sd": deviation}
+    if covariance:
+        found[f"{asked.site}_covariance"] = average["covariance"] - mean[:, None] * mean
+    if slope:
+        found[f"{asked.site}_slope"] = average["slope"]
+    return found
+
+
+@partial(jax.jit, static_argnames="asked")
+def _parts(here: Bound, there: Bound, values: Values, asked: _Asked) -> tuple[Array, Array, Array]:
+    """Of every term of the kernel, over the draws: the means of the mean, of the variance and of the squared mean."""
+    from bayeslab.gaussian_processes.kernels import terms_of
+
+    def at(values: Values) -> tuple[Array, Array, Array]:
+        given = _conditioned(here, values, asked)
+        new = _prior(there, values, asked.site).x
+        each = [given.moments_of(part, new) for part in terms_of(given.prior.kernel)]
+        mean, variance = (jnp.stack(moment) for moment in zip(*each, strict=True))
+        return mean, variance, mean**2
+
+    return jax.tree.map(lambda each: each.mean(0), jax.lax.map(at, values)) if values else at(values)
+
+
+@partial(jax.jit, static_argnames="asked")
+def _drawn(keys: Array, here: Bound, there: Bound, values: Values, asked: _Asked) -> Array:
+    def one(at: tuple[Array, Values]) -> Array:
+        key, values = at
+        given = _conditioned(here, values, asked)
+        new = _prior(there, values, asked.site)
+        return given.sample_at(key, new.x, new.mean)
+
+    return jax.lax.map(one, (keys, values))
+
+
+def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
+    """With the names that the new inputs have."""
+    from xarray import Dataset
+
+    labels: Sequence[Any] = next((e.labels[0] for e in read(new).values() if e.labels.get(0) is not None), ())
+    ends = {"_covariance": ("row", "row_"), "_slope": ("row", "input")}
+    kinds = {1: ("row",), 2: ("component", "row"), 3: ("chain", "draw", "row")}
+    variables = {}
+    for name, value in found.items():
+        dims = next((dims for end, dims in ends.items() if name == site + end), kinds[value.ndim])
+        variables[name] = (dims, np.asarray(value))
+    result = Dataset(variables)
+    return result.assign_coords(row=list(labels)) if len(labels) == result.sizes["row"] else result

@@ -1,0 +1,323 @@
+"""Forward simulation: draws from the prior, replications of the data, predictions for new inputs."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.prediction.pointwise_likelihood import Likelihood, belongs_to_rows, log_likelihood
+from bayeslab.prediction.prior_draws import require_prior_draws
+from bayeslab.programs.binding import bind, parameters, unwrap_partial
+from bayeslab.programs.data import Entry, entry, first, is_count, read
+from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision, raw_key
+from bayeslab.programs.tracing.provenance import flow
+from bayeslab.results.datatree import (
+    arguments_of,
+    categories_of,
+    constant_data,
+    observed_data,
+    posterior_of,
+    same_data,
+    to_datatree,
+)
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset, DataTree
+
+BATCH = 64
+"""Draws that are simulated at once."""
+
+
+def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 1000) -> "DataTree":
+    """Draws from the prior, and of the observed sites given them.
+
+    data: as for `fit`; the values of observed sites only say which sites those are.
+    Returns a DataTree with groups prior, prior_predictive, observed_data and constant_data.
+    Raises ValueError for a program whose prior is not what its sites draw: improper, weighted, or changed by a factor.
+    """
+    if not hasattr(num_samples, "__index__"):
+        raise TypeError(f"num_samples must be an integer, but is {num_samples!r}")
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be positive, but is {num_samples}")
+    with precision():
+        bound = bind(model, data).plain
+        require_prior_draws(bound, "simulate")
+        keys = jax.random.split(raw_key(key), num_samples)
+        drawn = {name: value[None] for name, value in jax.device_get(simulated(keys, bound, {}, ())).items()}
+        groups = {
+            "prior": {name: value for name, value in drawn.items() if name not in bound.observed},
+            "prior_predictive": {name: value for name, value in drawn.items() if name in bound.observed},
+            "observed_data": observed_data(bound),
+            "constant_data": constant_data(bound),
+        }
+        return to_datatree(groups, bound, read(data))
+
+
+def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
+    """The result with what it predicts for `data`.
+
+    For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (a vector
+    is drawn as a whole, whatever is known of it), and log_likelihood, NaN at missing entries; latent sites that
+    belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
+    them. For other data, with or without values of the observed sites: predictions, predictions_constant_data and,
+    where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
+    sites with an entry for every new row (those in all plates of an observed site) are then drawn anew; effects of
+    groups are not where data of their own are given as they were, and others observed elsewhere.
+    Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
+    default and do nothing but hand over observed values. Categories have the codes of the fit.
+    Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
+    that the fit does not know, labels that contradict those of the fit (other columns, or in another order), where
+    `data` leave out what a result cannot keep, as a function that is not the default, and where the program draws
+    nothing, because its data are in a factor.
+    """
+    posterior = posterior_of(tree, "predict")
+    program, given = unwrap_partial(model, read(data))
+    given = {name: _recoded(name, item, tree) for name, item in given.items()}
+    with precision():
+        entries = _fitted_arguments(program, given, tree) | given
+        bound = bind(program, entries).plain
+        replicate = same_data(tree, bound)
+        latent = _latent_draws(tree, posterior, bound, replicate)
+        if not replicate:
+            _refuse_other_axes(given, tree, bound, posterior[list(latent)])
+        chains, number = next(iter(latent.values())).shape[:2]
+        flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
+        keys = jax.random.split(raw_key(key), chains * number)
+        hidden = tuple(flat)
+        drawn = jax.device_get(simulated(keys, bound, flat, hidden))
+        _require_something(drawn, bound, replicate)
+        likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
+        density = jax.device_get(likelihood.values)
+
+        def stacked(values: Values) -> dict[str, np.ndarray]:
+            return {name: np.asarray(value).reshape(chains, number, *value.shape[1:]) for name, value in values.items()}
+
+        if replicate:
+            chosen = {name: value for name, value in drawn.items() if name in bound.observed}
+            groups = {"posterior_predictive": stacked(chosen), "log_likelihood": stacked(density)}
+        else:
+            groups = {
+                "predictions": stacked(drawn),
+                "predictions_log_likelihood": stacked(density),
+                "predictions_constant_data": constant_data(bound),
+            }
+        added = to_datatree(groups, bound, entries, likelihood.like)
+    for name in ("log_likelihood", "predictions_log_likelihood"):
+        if name in added.children:
+            added[name].attrs["integrated_out"] = list(likelihood.integrated_out)
+    result = tree.copy()
+    for name, group in added.children.items():
+        result[name] = group
+    return result
+
+
+def _require_something(drawn: Mapping[str, Any], bound: Bound, replicate: bool) -> None:
+    """Raises ValueError where there is nothing to predict."""
+    if not (bound.observed if replicate else drawn):
+        factors = [name for name, site in bound.sites.items() if site.role == "factor"]
+        reason = f"what its data say is in factor {', '.join(map(repr, factors))}, which nothing draws from"
+        raise ValueError(
+            f"predict has nothing to draw: no site of the program is observed{'; ' + reason if factors else ''}; "
+            "write the data as an observed site, numpyro.sample(..., obs=y)"
+        )
+
+
+def _recoded(name: str, item: Entry, tree: "DataTree") -> Entry:
+    """An entry with the codes of the fit; raises ValueError for a category that it does not know."""
+    levels, known = [str(level) for level in item.categories], categories_of(tree, name)
+    if not levels or levels == known:
+        return item
+    if not known:
+        if name in _fitted(tree) and arguments_of(tree):
+            raise ValueError(f"entry '{name}' holds categories, but the fit had numbers in it; give the same numbers")
+        return item
+    codes = {level: code for code, level in enumerate(known)}
+    value = np.array([codes.get(level, -1) for level in levels])[item.value]
+    unknown = value < 0 if item.present is None else (value < 0) & item.present
+    if unknown.any():
+        at = first(unknown)
+        raise ValueError(
+            f"entry '{name}' has category '{levels[item.value[at]]}' at position {at}, which the fit does not know; "
+            f"it knows {shorten(', '.join(known), 200)}"
+        )
+    return item._replace(value=np.maximum(value, 0), categories=known)
+
+
+def _fitted(tree: "DataTree") -> dict[str, "DataArray"]:
+    """The arguments and observed values of a fit."""
+    groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
+    return {str(name): value for group in groups for name, value in group.items()}
+
+
+def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataTree") -> dict[str, Entry]:
+    """The arguments of the fit that are not given, but for those that only hand over data and may be None.
+
+    Raises ValueError for one that the result does not hold.
+    """
+    declared = parameters(program)
+    observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
+    constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+    made = arguments_of(tree)
+    if not made:
+        kept = [n for n in map(str, constants) if n in declared and declared[n].default is not None]
+        made = {name: {"array": name, "default": False} for name in kept}
+    left_out = [name for name in made if name in declared and name not in given and name not in observed]
+    found: dict[str, Entry] = {}
+    for name, how in made.items():
+        if name not in declared or ("array" not in how and "value" not in how and how["default"]):
+            continue
+        if lost := next(_lost(how, constants), None):
+            if name in left_out:
+                raise ValueError(
+                    f"data lack argument '{name}', which was not its default at the fit and is not in the result, "
+                    f"because it is made of {lost}; give it"
+                )
+            if name in given:
+                found[name] = given[name]
+        else:
+            value = _remade(how, constants)
+            item = entry(constants[name], name) if "array" in how and constants[name].ndim else Entry(value)
+            found[name] = item._replace(categories=categories_of(tree, name))
+    optional = {n for n in left_out if n in found and declared[n].default is None and [*_arrays(made[n])]}
+    handed = optional & _handed_over(program, found) if optional else set()
+    return {name: found[name] for name in left_out if name in found and name not in handed}
+
+
+def _lost(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
+    """What a result does not hold of an argument: classes, and arrays that were taken out of it."""
+    if "other" in how:
+        yield f"a {how['other']}"
+    yield from (f"array '{name}'" for name in _arrays(how) if name not in constants)
+    for part in _parts(how):
+        yield from _lost(part, constants)
+
+
+def _arrays(how: Mapping[str, Any]) -> Iterator[str]:
+    if "array" in how:
+        yield how["array"]
+    for part in _parts(how):
+        yield from _arrays(part)
+
+
+def _parts(how: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*how.get("dict", {}).values(), *how.get("list", []), *how.get("tuple", [])]
+
+
+def _remade(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Any:
+    """An argument from its description and its arrays."""
+    if "array" in how:
+        value = constants[how["array"]]
+        return value.values if value.ndim else value.item()
+    if "dict" in how:
+        return {key: _remade(part, constants) for key, part in how["dict"].items()}
+    if "value" in how:
+        return how["value"]
+    parts = [_remade(part, constants) for part in _parts(how)]
+    return tuple(parts) if "tuple" in how else parts
+
+
+def _handed_over(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
+    """The arguments that are observed values and reach no parameter of a distribution."""
+    bound = bind(program, arguments).plain
+    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
+    found = flow(bound, latent)
+    reached = [
+        {name.split(".")[0] for fact in found.of(*kinds) for name in fact.reached_by("argument")}
+        for kinds in (("written",), ("parameter", "bound"))
+    ]
+    return reached[0] - reached[1]
+
+
+def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:
+    """Raises ValueError where an axis other than that of new rows has other labels than at the fit, or another place.
+
+    latent: what is taken from the result.
+    """
+    fitted = {name: entry(value, name) for name, value in _fitted(tree).items()}
+    observed = {*bound.observed, *fitted} & set(bound.sites)
+    rows = {plate.name for name in observed for plate in bound.sites[name].plates} - set(latent.dims)
+    of_latent = [list(index) for index in latent.indexes.values()]
+    for name, item in given.items():
+        before = fitted.get(name, Entry(None))
+        for axis, dim in enumerate(item.dims):
+            if dim in before.dims and before.dims[axis : axis + 1] != (dim,):
+                raise ValueError(f"entry '{name}' has '{dim}' as axis {axis}, but not so at the fit; transpose it")
+        for axis, labels in item.labels.items():
+            known = before.labels.get(axis, [])
+            same = len(known) != len(labels) or [*map(str, known)] == [*map(str, labels)]
+            if same or is_count(known) or is_count(labels) or before.dims[axis] in rows:
+                continue
+            if axis or before.dims[axis] in latent.dims or known in of_latent:
+                at = next(i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1)
+                raise ValueError(
+                    f"entry '{name}' has '{labels[at]}' at position {at} of axis {axis}, where the fit had "
+                    f"'{known[at]}'; give what it had, in its order: {shorten(', '.join(map(str, known)), 200)}"
+                )
+
+
+def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicate: bool) -> dict[str, np.ndarray]:
+    """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result."""
+    kept = {str(name): drawn.values for name, drawn in posterior.items()}
+    observed = [
+        *bound.observed,
+        *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
+    ]
+    own = {name for name in bound.latent if _is_of_new_rows(name, observed, tree, bound)}
+    latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
+    if any(name in kept for name in bound.latent) and (
+        lost := [name for name in bound.latent if name not in kept and name not in own]
+    ):
+        raise ValueError(
+            f"the result has no draws of {lost}, on which the predictions depend; if they were integrated out, "
+            "recover() draws them"
+        )
+    for name in latent:
+        if kept[name].shape[2:] != bound.sites[name].shape:
+            process = bound.sites[name].family == "GaussianProcess"
+            raise ValueError(
+                f"site '{name}' has shape {kept[name].shape[2:]} in the result, but {bound.sites[name].shape} "
+                "for these data" + "; process_at and process_draws take it to new inputs" * process
+            )
+        if kept[name].dtype.kind not in "fiub" or np.isnan(kept[name]).any():
+            raise ValueError(f"the result has draws of site '{name}' that are no numbers, so nothing follows from them")
+    if not latent:
+        raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
+    return {name: kept[name] for name in latent}
+
+
+def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bound) -> bool:
+    """Whether a latent site belongs to rows that are not those of the fit.
+
+    Groups are those of the fit where what is observed of each is as it was, and more is observed elsewhere.
+    """
+    mine = {plate.name for plate in bound.sites[name].plates}
+    if all({plate.name for plate in bound.sites[n].plates} <= mine for n in observed if n in bound.sites):
+        return belongs_to_rows(name, observed, bound)
+    before, now = _fitted(tree), observed_data(bound)
+    same = {
+        n for n in now if n in before and np.array_equal(before[n].values, now[n], equal_nan=now[n].dtype.kind == "f")
+    }
+    return belongs_to_rows(name, [n for n in observed if n not in same], bound)
+
+
+@partial(jax.jit, static_argnames="hidden")
+def simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
+    """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others."""
+
+    def run(at: tuple[Array, Values]) -> Values:
+        key, values = at
+        model = substitute(uncondition(seed(bound.source, key)), data=values)
+        sites = trace(model).get_trace(**bound.inputs)
+        return {
+            name: jnp.asarray(site["value"])
+            for name, site in sites.items()
+            if name not in hidden and (is_random(site) or site["type"] == "deterministic")
+        }
+
+    return jax.lax.map(run, (keys, latent), batch_size=BATCH)

@@ -1,0 +1,59 @@
+"""Whether the draws of a program's sites, one after the other, are draws of what it says."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.handlers import seed, substitute, trace, uncondition
+
+from bayeslab.prediction.pointwise_likelihood import masked_rows
+from bayeslab.programs.program import Bound, feasible, is_random
+from bayeslab.programs.tracing.provenance import flow
+
+
+def require_prior_draws(bound: Bound, verb: str) -> None:
+    """Raises ValueError for a program whose prior is not what its latent sites draw: improper, weighted, or changed by
+    a factor."""
+    bound = bound.plain
+    for site in bound.sites.values():
+        if site.improper:
+            raise ValueError(
+                f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
+            )
+    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
+    for fact in flow(bound, latent).of("density"):
+        if bound.sites[fact.site].role == "factor" and fact.reached_by("latent"):
+            raise ValueError(
+                f"{verb} needs draws from the prior, but factor '{fact.site}' changes it, and nothing draws from that"
+            )
+    for name, (weighted, _) in _changed(bound).items():
+        if weighted and name in bound.latent:
+            raise ValueError(f"{verb} needs draws from the prior, but handlers.scale weights that of site '{name}'")
+
+
+def require_joint_draws(bound: Bound, verb: str) -> None:
+    """The same where data are drawn as well, for a posterior that has to be that of draws of everything."""
+    require_prior_draws(bound, verb)
+    for name, (weighted, masked) in _changed(bound.plain).items():
+        if weighted:
+            raise ValueError(f"{verb} draws data, but handlers.scale weights site '{name}', as no draw of it is")
+        if masked and name in bound.latent:
+            raise ValueError(f"{verb} needs draws from the prior, but that of site '{name}' is masked, hence improper")
+
+
+def _changed(bound: Bound) -> dict[str, tuple[bool, bool]]:
+    """Of every random site whether weights other than 1 multiply its density, and whether a mask hides some of it."""
+    return {name: (bool(one), bool(other)) for name, (one, other) in jax.device_get(_found(bound)).items()}
+
+
+@jax.jit
+def _found(bound: Bound) -> dict[str, tuple[Array, Array]]:
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+    sites = trace(model).get_trace(**bound.inputs)
+    return {
+        name: (
+            jnp.any(jnp.asarray(1.0 if site["scale"] is None else site["scale"]) != 1),
+            masked_rows(site["fn"]).any(),
+        )
+        for name, site in sites.items()
+        if is_random(site)
+    }

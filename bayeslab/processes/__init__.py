@@ -1,5 +1,0 @@
-"""Ways to compute with a Gaussian process: dense, in state space, by a basis.
-
-A representation of a process g at its inputs, with prior mean 0, draws it and integrates it against evidence
-exp(sum_i linear_i g_i - precision_i g_i^2 / 2).
-"""

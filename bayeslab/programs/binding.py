@@ -1,0 +1,302 @@
+"""bind(): a function meets its data. Every check of what users give happens here, before anything is compiled."""
+
+import difflib
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.primitives import Messenger
+
+from bayeslab.programs.data import Entry, as_array, as_structure, entry, first, is_container, read, refuse_other_codes
+from bayeslab.programs.label_checks import refuse_other_labels
+from bayeslab.programs.observed_values import event_mask, observed_value
+from bayeslab.programs.program import (
+    Argument,
+    Bound,
+    Data,
+    Derived,
+    Frozen,
+    Program,
+    Slot,
+    feasible,
+    is_random,
+    unwrapped,
+)
+from bayeslab.programs.pytrees import ordered
+from bayeslab.programs.tracing.provenance import Written, flow
+from bayeslab.programs.validation import Special, checked, listed, short_name
+
+_NEEDS_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+def bind(program: Program, data: Data) -> Bound:
+    """Fix every entry of `data`: arguments of `program` by name, its sample sites by conditioning.
+
+    data: a dict, a pandas DataFrame or an xarray Dataset. NaN, and what pandas and NumPy mark as missing,
+    is allowed in observed sites only.
+    Raises ValueError or TypeError, with one sentence, for an entry that is neither argument nor site, a missing
+    argument, a wrong shape, a value outside the support of its site, NaN elsewhere, an invalid hyperparameter, or
+    entries whose categories or labels contradict each other.
+    """
+    function, entries = unwrap_partial(program, read(data))
+    if isinstance(function, Derived):
+        return function.transformed(_bound(function.model, entries))
+    return _bound(function, entries)
+
+
+def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
+    function, entries = unwrap_partial(program, entries)
+    refuse_other_codes(entries)
+    named = parameters(function)
+    arguments = {name: entries[name] for name in entries if name in named}
+    bound = _Arguments(function, named, arguments).bound()
+    probe = _probe(bound)
+    sites = {name: entries[name] for name in entries if name not in named}
+    _refuse_unknown(sites, named, probe, function)
+    bound = _observe(bound, probe, sites)
+    refuse_other_labels(entries, {name: site["plates"] for name, site in probe.items()})
+    latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
+    with _told(bound):
+        found = flow(bound, latent)
+    scanned = [name for name, site in probe.items() if site["scanned"]]
+    scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
+    return checked(bound, found, sites, Special(scanned, [name for name in scaled if name in latent]))
+
+
+def signature(program: Program) -> inspect.Signature:
+    """The arguments of a program, seen through NumPyro's handlers; raises TypeError for what is no function."""
+    while isinstance(program, Messenger) and program.fn is not None:
+        program = program.fn
+    try:
+        return inspect.signature(program)
+    except (TypeError, ValueError):
+        raise TypeError(f"a program is a function that calls numpyro.sample, not {type(program).__name__}") from None
+
+
+def parameters(function: Program) -> Mapping[str, inspect.Parameter]:
+    """The named arguments of a program."""
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: p for name, p in signature(function).parameters.items() if p.kind not in variadic}
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A question that suggests the nearest word, or nothing."""
+    plain = {each.lower(): each for each in words}
+    close = difflib.get_close_matches(word.lower(), list(plain), 1)
+    return f" Did you mean '{plain[close[0]]}'?" if close else ""
+
+
+def unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program, dict[str, Entry]]:
+    """The function inside partials, whose arguments join the data: partials are equal only to themselves."""
+    signature(program)
+    while isinstance(program, partial):
+        names = list(parameters(program.func))
+        fixed = dict(zip(names, program.args, strict=False)) | program.keywords
+        entries = {name: entry(value, name) for name, value in fixed.items()} | entries
+        program = program.func
+    return program, entries
+
+
+class _Arguments:
+    """The arguments of a program, taken apart into arrays and structure."""
+
+    def __init__(self, function: Program, parameters: Mapping[str, inspect.Parameter], given: dict[str, Entry]):
+        self._function, self._parameters, self._given = function, parameters, given
+        missing = [n for n, p in parameters.items() if n not in given and p.default is p.empty]
+        if missing:
+            raise ValueError(
+                f"data lack {listed(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
+            )
+        for name, item in given.items():
+            _refuse_missing(name, item)
+            for dim in {"chain", "draw"} & set(item.dims):
+                raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
+
+    def bound(self) -> Bound:
+        """Arrays that the program needs as concrete values become structure, and no more than those."""
+        everything = self._split(frozenset())
+        if _runs(everything):
+            return everything
+        concrete = frozenset(everything.arrays)
+        if not _runs(self._split(concrete)):
+            raise ValueError(
+                f"program '{short_name(self._function)}' decides in Python on the value of a random variable; "
+                "use jnp.where or jax.lax.cond instead"
+            )
+        for entry_name in everything.arrays:
+            fewer = concrete - {entry_name}
+            concrete = fewer if _runs(self._split(fewer)) else concrete
+        return self._split(concrete)
+
+    def _split(self, concrete: frozenset[str]) -> Bound:
+        arrays: dict[str, Any] = {}
+        settings = []
+        for name, parameter in self._parameters.items():
+            value = self._given[name].value if name in self._given else parameter.default
+            real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
+            try:
+                paths, tree = jax.tree_util.tree_flatten_with_path(ordered(value))
+            except (ValueError, RecursionError):
+                raise ValueError(f"argument '{name}' has keys of several kinds, or contains itself") from None
+            leaves = []
+            for path, leaf in paths:
+                place = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
+                if path and is_container(leaf):
+                    with suppress(TypeError):  # what is not made of numbers is structure
+                        item = entry(leaf, place)
+                        _refuse_missing(place, item)
+                        leaf = item.value
+                array = as_array(place, leaf, real and not path)
+                if array is None:
+                    leaves.append(as_structure(leaf))
+                elif place in concrete:
+                    leaves.append(Frozen(np.asarray(leaf)))
+                else:
+                    arrays[place] = array
+                    leaves.append(Slot(place))
+            settings.append(Argument(name, tree, tuple(leaves)))
+        return Bound(self._function, tuple(settings), arrays, {}, {})
+
+
+def _refuse_missing(name: str, item: Entry) -> None:
+    if item.present is not None:
+        raise ValueError(
+            f"argument '{name}' has a missing entry at position {first(~item.present)}; "
+            "only observed sites may have missing entries"
+        )
+
+
+def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
+    """Shapes of all random sites, nothing conditioned: name -> value, batch_ndim, parts_ndim (axes before
+    those of dependent elements), family."""
+    notes: dict[str, dict[str, Any]] = {}
+    learned: list[str] = []
+
+    def run(bound: Bound) -> dict[str, Any]:
+        model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+        every = trace(model).get_trace(**bound.inputs)
+        sites = {name: site for name, site in every.items() if is_random(site)}
+        learned.extend(name for name, site in every.items() if site["type"] == "param")
+        for name, site in sites.items():
+            fn, inner = site["fn"], unwrapped(site["fn"])
+            parts = len(fn.shape()) - inner.event_dim
+            notes[name] = {"batch_ndim": len(fn.batch_shape), "parts_ndim": parts, "family": type(inner).__name__}
+            notes[name]["written"] = "obs" in site["infer"]
+            notes[name]["scanned"] = "_scan_current_index" in site["infer"]
+            notes[name]["scaled"] = site["scale"] is not None
+            notes[name]["plates"] = {f.name: len(fn.batch_shape) + f.dim for f in site["cond_indep_stack"]}
+        return {name: site["value"] for name, site in sites.items()}
+
+    with _told(bound):
+        shapes = jax.eval_shape(run, bound)
+    _refuse_names(shapes, learned)
+    return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}
+
+
+@contextmanager
+def _told(bound: Bound) -> Iterator[None]:
+    """One sentence in place of what a program raises on its arguments, which stays the cause."""
+    function = f"'{short_name(bound.function)}'"
+    try:
+        yield
+    except _NEEDS_VALUES:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        if "size of plate" in reason:
+            raise ValueError(f"data are empty: a plate of {function} has no element") from None
+        if "Incompatible shapes for broadcasting" in reason:
+            arrays = ", ".join(f"{name} {array.shape}" for name, array in bound.arrays.items())
+            raise ValueError(
+                f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
+            ) from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        given = textwrap.shorten(", ".join(_shown(bound)), 150)
+        reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
+        raise kind(f"program {function} does not run with {given} ({reason})") from error
+
+
+def _shown(bound: Bound) -> Iterator[str]:
+    """What the arguments are."""
+    for argument in bound.settings:
+        leaves = [bound.arrays[leaf.entry] if isinstance(leaf, Slot) else leaf for leaf in argument.leaves]
+        values = [leaf.value if isinstance(leaf, Frozen) else leaf for leaf in leaves]
+        kinds = [
+            f"{v.dtype} {v.shape}" if isinstance(v, np.ndarray | jax.Array) else textwrap.shorten(repr(v), 30)
+            for v in values
+        ]
+        yield f"{argument.name}: {', '.join(kinds) or None}"
+
+
+def _runs(bound: Bound) -> bool:
+    try:
+        _probe(bound)
+    except _NEEDS_VALUES:
+        return False
+    return True
+
+
+def _refuse_names(sites: Iterable[str], learned: list[str]) -> None:
+    if learned:
+        raise ValueError(f"no method learns numpyro.param '{learned[0]}'; make it a site, or an argument")
+    if wrong := [name for name in sites if "/" in name]:
+        raise ValueError(f"a result cannot hold site '{wrong[0]}' with a '/' in its name; scope takes a divider='.'")
+
+
+def _refuse_unknown(sites: dict[str, Entry], parameters: Mapping, probe: dict, function: Program) -> None:
+    for name in sites:
+        if name not in probe:
+            raise ValueError(
+                f"data entry '{name}' is neither an argument {list(parameters)} nor a sample site {list(probe)} "
+                f"of '{short_name(function)}'.{nearest(name, [*parameters, *probe])}"
+            )
+
+
+def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, Entry]) -> Bound:
+    """Give every observed site its value, in the type of the site, with a mask where entries are missing."""
+    written = {}
+    if any(site["written"] for site in probe.values()):
+        with _told(bound):
+            written = {name: Entry(np.asarray(value)) for name, value in _written(bound).items()}
+    observed, present = {}, {}
+    for name, item in (written | given).items():
+        site = probe[name]
+        _refuse_turned(name, item, site["plates"])
+        value, mask = observed_value(name, item, site["value"])
+        if mask is not None:
+            present[name] = jnp.asarray(event_mask(name, mask, site))
+            value = np.where(mask, value, value[mask][0])
+        observed[name] = jnp.asarray(value, dtype=site["value"].dtype)
+    return replace(bound, observed=observed, present=present)
+
+
+def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
+    """Axes named like plates are in their order."""
+    for axis, dim in enumerate(item.dims):
+        if dim is not None and plates.get(dim, axis) != axis:
+            raise ValueError(
+                f"entry '{name}' has '{dim}' as axis {axis}, but site '{name}' has the plate of this name as axis "
+                f"{plates[dim]}; transpose it"
+            )
+
+
+@jax.jit
+def _written(bound: Bound) -> dict[str, Any]:
+    """The values that the program itself gives with obs=."""
+    written = Written(bound.source)
+    trace(substitute(seed(written, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
+    return written.values

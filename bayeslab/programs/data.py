@@ -1,0 +1,295 @@
+"""Reads what users give as data: values, which of them are there, and the names that pandas and xarray carry."""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bayeslab.programs.program import Frozen
+
+FILL = "_FillValue"
+"""The attribute of integers of xarray that says which of them stands for what is missing, as in netCDF."""
+
+MISSING = -1
+"""The integer that genotypes have for it."""
+
+DEEPEST = 32
+"""How far lists may be nested."""
+
+COUNTED = ("integer", "floating", "mixed-integer-float", "boolean")
+"""What pandas calls the objects of a column that are numbers."""
+
+
+class Entry(NamedTuple):
+    """One entry of the data.
+
+    value: an array, or anything else that a program takes.
+    present: which elements are there, where the container says so (NaN is looked at later); None for all.
+    dims: a name for every axis that has one.
+    labels: axis -> the names of its positions.
+    categories: what integer codes stand for, where they were made from categories or text.
+    """
+
+    value: Any
+    present: np.ndarray | None = None
+    dims: tuple[str | None, ...] = ()
+    labels: Mapping[int, Sequence[Hashable]] = {}
+    categories: Sequence[Hashable] = ()
+
+
+def read(data: Any) -> dict[str, Entry]:
+    """The entries of a dict, a pandas DataFrame (its columns) or an xarray Dataset (its variables).
+
+    Raises TypeError for anything else, for names that are not text and for entries that hold no numbers, ValueError for
+    a name that two columns have and for lists of unequal lengths.
+    """
+    if not isinstance(data, Mapping) and not hasattr(data, "columns"):
+        raise TypeError(f"data must be a dict, a pandas DataFrame or an xarray Dataset, not {type(data).__name__}")
+    names = list(data.columns if hasattr(data, "columns") else data)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"entries of data are named by text, but one is named {name!r}")
+        if names.count(name) > 1:
+            raise ValueError(f"two columns of data are named '{name}'; rename one")
+    return {name: entry(data[name], name) for name in names}
+
+
+def entry(value: Any, name: str) -> Entry:
+    """One entry from an array, a list of numbers, a masked array, or an object of pandas or xarray."""
+    if isinstance(value, Entry):
+        return value
+    library = type(value).__module__.split(".")[0]
+    if library == "xarray":
+        return _from_xarray(value, name)
+    if library == "pandas":
+        return _from_pandas(value, name)
+    if isinstance(value, np.ma.MaskedArray):
+        present = ~np.ma.getmaskarray(value)
+        return Entry(filled(_native(value.data), present), None if present.all() else present)
+    if isinstance(value, Iterator):
+        raise TypeError(f"entry '{name}' is a {type(value).__name__}, which can be read only once; give a list of it")
+    if isinstance(value, np.ndarray) or (isinstance(value, list) and value and _is_numeric(value, name)):
+        return Entry(array_of(value, name))
+    return Entry(value)
+
+
+def refuse_other_codes(entries: Mapping[str, Entry]) -> None:
+    """Raises ValueError where two entries give one category different codes."""
+    coded: dict[Hashable, tuple[str, int]] = {}
+    for name, item in entries.items():
+        for code, level in enumerate(item.categories):
+            other, known = coded.setdefault(level, (name, code))
+            if known != code:
+                raise ValueError(
+                    f"category '{level}' has code {known} in entry '{other}', but {code} in entry '{name}'; give both "
+                    "the same pandas.CategoricalDtype, or integer codes of your own"
+                )
+
+
+def is_count(labels: Sequence[Hashable]) -> bool:
+    """Whether labels are the positions, as those of axes without labels."""
+    return list(labels) == list(range(len(labels)))
+
+
+def is_container(value: Any) -> bool:
+    """Whether it is of a library that says of elements that they are missing."""
+    return isinstance(value, np.ma.MaskedArray) or type(value).__module__.split(".")[0] in ("pandas", "xarray")
+
+
+def array_of(value: Any, name: str) -> np.ndarray:
+    """A value as an array; raises ValueError for lists of unequal lengths."""
+    try:
+        return _native(np.asarray(value))
+    except (TypeError, ValueError):
+        what = f"{type(value).__name__}{' of unequal lengths' * isinstance(value, list | tuple)}"
+        raise ValueError(f"entry '{name}' must hold numbers, in rows of one length, but is a {what}") from None
+
+
+def numbers(value: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
+    """An entry as an array, and which of its elements are there: neither left out by the container nor NaN."""
+    found = entry(value, name)
+    array = array_of(found.value, name)
+    present = np.ones(array.shape, bool) if found.present is None else found.present
+    return array, present & ~np.isnan(array) if array.dtype.kind == "f" else present
+
+
+def cast(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
+    """In another type, unless that holds all numbers of this one; raises ValueError for what it cannot hold."""
+    if np.can_cast(value.dtype, dtype):
+        return value
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = value.astype(dtype)
+        if found.dtype.kind == "f":
+            wrong = np.isfinite(value) & ~np.isfinite(found)
+        else:
+            wrong = (found.astype(value.dtype) != value) | ((found < 0) != (value < 0))
+    if wrong.any():
+        raise ValueError(f"{what} at position {first(wrong)} is {value[first(wrong)]}, which {found.dtype} cannot hold")
+    return found
+
+
+def as_array(name: str, leaf: Any, real: bool) -> Any:
+    """An array for what is data, None for what is structure: sizes, flags, names, functions."""
+    if isinstance(leaf, bool | np.bool_):
+        return None
+    if isinstance(leaf, float | np.floating) or (real and isinstance(leaf, int | np.integer)):
+        try:
+            leaf = np.asarray(float(leaf))
+        except OverflowError:
+            raise ValueError(f"argument '{name}' is an integer that float64 cannot hold") from None
+    if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
+        raise ValueError(f"argument '{name}' is an integer that int64 cannot hold")
+    kind = getattr(getattr(leaf, "dtype", None), "kind", "other")
+    if isinstance(leaf, complex | np.complexfloating):
+        raise ValueError(f"argument '{name}' must hold numbers, but is {leaf}, which is complex")
+    if not isinstance(leaf, np.ndarray | jax.Array) or kind in "SU":
+        return None
+    if kind not in "iub" and not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise ValueError(f"argument '{name}' must hold numbers, but holds {leaf.dtype}")
+    real = real or kind not in "iub"
+    if leaf.ndim == 0 and not real:
+        return None
+    dtype = jax.dtypes.canonicalize_dtype(float if real else leaf.dtype)
+    safe = np.can_cast(leaf.dtype, dtype)
+    return jnp.asarray(leaf if safe else cast(f"argument '{name}'", np.asarray(leaf), dtype), dtype=dtype)
+
+
+def as_structure(leaf: Any) -> Any:
+    """A leaf of an argument that compiled code may depend on: it has a hash, and is equal to itself."""
+    if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
+        leaf = leaf.item()
+    try:
+        return leaf if hash(leaf) is not None and bool(leaf == leaf) else Frozen(leaf)
+    except Exception:  # what has no hash, or is neither equal to itself nor not, as what pandas calls missing
+        return Frozen(leaf)
+
+
+def first(wrong: np.ndarray) -> tuple[int, ...]:
+    """Position of the first true element."""
+    return tuple(int(i) for i in np.argwhere(wrong)[0]) if np.ndim(wrong) else ()
+
+
+def _from_xarray(value: Any, name: str) -> Entry:
+    from xarray import DataArray, Variable
+
+    if not isinstance(value, DataArray | Variable):
+        raise TypeError(f"entry '{name}' is a {type(value).__name__}; give its variables as entries of their own")
+    dims = tuple(map(str, value.dims))
+    for dim in dims:
+        if dims.count(dim) > 1:
+            raise ValueError(f"entry '{name}' has dimension '{dim}' twice; rename one")
+    indexes = getattr(value, "indexes", {})
+    labels = {axis: _labels(indexes[dim]) for axis, dim in enumerate(value.dims) if dim in indexes}
+    array, present = _native(np.asarray(value.values)), None
+    if array.dtype.kind in "iu" and FILL in value.attrs:
+        if np.ndim(fill := value.attrs[FILL]) or np.asarray(fill).dtype.kind not in "iuf":
+            raise ValueError(f"entry '{name}' has {fill!r} as attribute {FILL}; expected one number")
+        present = array != fill
+        array, present = filled(array, present), None if present.all() else present
+    return Entry(array, present, dims, labels)
+
+
+def _from_pandas(value: Any, name: str) -> Entry:
+    import pandas
+
+    if isinstance(value, pandas.MultiIndex):
+        raise TypeError(f"entry '{name}' is a MultiIndex; give one of its levels")
+    if isinstance(value, pandas.Index | pandas.api.extensions.ExtensionArray):
+        value = pandas.Series(value)
+    if isinstance(value, pandas.Series):
+        array, present, categories = _column(value, f"entry '{name}'")
+        index = None if value.index.name is None else str(value.index.name)
+        labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: _labels(value.index)}
+        return Entry(array, present, (index,), labels, categories)
+    if isinstance(value, pandas.DataFrame):
+        series = _with_common_categories(value, name)
+        columns = [_column(one, f"column '{one.name}' of entry '{name}'") for one in series]
+        array = np.stack([column for column, _, _ in columns], axis=1) if columns else np.zeros((len(value), 0))
+        masks = [np.ones(len(value), bool) if mask is None else mask for _, mask, _ in columns]
+        whole = all(mask is None for _, mask, _ in columns)
+        axes = (value.index, value.columns)
+        dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
+        labels = {i: _labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
+        categories = columns[0][2] if columns else ()
+        return Entry(array, None if whole else np.stack(masks, axis=1), dims, labels, categories)
+    return Entry(value)
+
+
+def _with_common_categories(frame: Any, name: str) -> list[Any]:
+    """The columns, with the same codes for the same text in all of them."""
+    import pandas
+
+    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    coded = [_is_coded(column) for column in columns]
+    if not any(coded):
+        return columns
+    if not all(coded):
+        numeric = next(c.name for c, is_coded in zip(columns, coded, strict=True) if not is_coded)
+        raise TypeError(
+            f"entry '{name}' is a frame of text with a column of numbers, '{numeric}'; give it as an entry of its own"
+        )
+    levels = {level for c in columns for level in pandas.Categorical(c).categories}
+    if len({isinstance(level, str) for level in levels}) > 1:
+        raise TypeError(f"entry '{name}' is a frame whose columns have both text and numbers as categories")
+    return [
+        pandas.Series(pandas.Categorical(c, categories=sorted(levels)), name=c.name, index=c.index) for c in columns
+    ]
+
+
+def _is_coded(series: Any) -> bool:
+    """Whether it holds categories or text."""
+    import pandas
+
+    if series.dtype == np.dtype(object):
+        return pandas.api.types.infer_dtype(series, skipna=True) in ("string", "empty")
+    return isinstance(series.dtype, pandas.CategoricalDtype) or pandas.api.types.is_string_dtype(series.dtype)
+
+
+def _column(series: Any, what: str) -> tuple[np.ndarray, np.ndarray | None, Sequence[Hashable]]:
+    """A column as numbers, which of them are there, and the categories that its codes stand for."""
+    import pandas
+
+    kind = series.dtype
+    if _is_coded(series):
+        coded = pandas.Categorical(series)
+        present = coded.codes >= 0
+        codes = np.where(present, coded.codes, 0).astype(np.int64)
+        return codes, None if present.all() else present, coded.categories.tolist()
+    if kind == np.dtype(object) and pandas.api.types.infer_dtype(series, skipna=True) in COUNTED:
+        return np.array(series.where(series.notna(), np.nan).tolist()), None, ()
+    if not pandas.api.types.is_numeric_dtype(kind):
+        raise TypeError(f"{what} holds {kind}, where numbers, categories or text are expected")
+    if not hasattr(kind, "numpy_dtype"):
+        return _native(series.to_numpy()), None, ()
+    present = series.notna().to_numpy()
+    array = series.to_numpy(dtype=kind.numpy_dtype, na_value=kind.numpy_dtype.type(0))
+    return array, None if present.all() else present, ()
+
+
+def _labels(index: Any) -> list[Hashable]:
+    """Of an axis, in a form that files can hold: numbers, text and times as they are, the rest as text."""
+    if isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufmM":
+        return index.tolist()
+    found = [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index.tolist()]
+    return [label if label is None or isinstance(label, str | int | float) else str(label) for label in found]
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """In the byte order of the machine, and small floats of JAX as NumPy's."""
+    array = array.astype(np.float32) if array.dtype.name == "bfloat16" else np.asarray(array)
+    return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
+
+
+def filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
+    return np.where(present, array, np.zeros((), array.dtype))
+
+
+def _is_numeric(value: Any, name: str, depth: int = 0) -> bool:
+    """Whether a list, nested or not, holds nothing but numbers."""
+    if isinstance(value, list):
+        if depth == DEEPEST:
+            raise ValueError(f"entry '{name}' is a list in which lists are more than {DEEPEST} deep")
+        return all(_is_numeric(each, name, depth + 1) for each in value)
+    return isinstance(value, bool | int | float | np.number | np.bool_)

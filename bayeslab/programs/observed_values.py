@@ -1,0 +1,63 @@
+"""Values of observed sites: in the type of the site, and which of them are there."""
+
+from typing import Any
+
+import numpy as np
+
+from bayeslab.programs.data import Entry, array_of, cast, filled, first
+
+
+def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The value of an observed site in the type of the site, and which elements are there unless all are.
+
+    shape: of the site, with its type.
+    """
+    value = array_of(item.value, name)
+    if value.dtype.kind not in "fiub":
+        raise ValueError(f"entry '{name}' must hold numbers, but holds {value.dtype}")
+    if value.shape != shape.shape:
+        raise ValueError(
+            f"entry '{name}' has shape {value.shape}, but site '{name}' of the program has shape {shape.shape}"
+            + (
+                "; draw it inside a numpyro.plate if its elements are repetitions"
+                if value.ndim > len(shape.shape)
+                else ""
+            )
+        )
+    if value.size == 0:
+        raise ValueError(f"entry '{name}' is empty: its shape is {value.shape}")
+    mask = np.ones(value.shape, bool) if item.present is None else np.array(item.present)
+    if value.dtype.kind == "f":
+        mask &= ~np.isnan(value)
+    if not mask.any():
+        raise ValueError(f"entry '{name}' has no value: all {value.size} are missing")
+    if value.dtype.kind == "f":
+        value = filled(value, mask)
+    if value.dtype.kind == "f" and shape.dtype.kind in "iub" and (broken := value != np.round(value)).any():
+        raise ValueError(
+            f"entry '{name}' at position {first(broken)} is {value[first(broken)]}, but site '{name}' takes integers"
+        )
+    return cast(f"entry '{name}'", value, shape.dtype), None if mask.all() else mask
+
+
+def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
+    """Which events are there, or which parts of them where some are there in part."""
+    for ndim in (site["batch_ndim"], site["parts_ndim"]):
+        parts = mask.reshape(*mask.shape[:ndim], -1)
+        if (parts.all(-1) == parts.any(-1)).all():
+            return parts.all(-1)
+    if site["family"] == "MultivariateNormal":
+        return mask
+    if site["family"] == "MarkovChain":
+        later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
+        if (later == mask).all():
+            return mask
+        raise ValueError(
+            f"entry '{name}' is missing at position {first(later & ~mask)}, before the end of its path; states of a "
+            "MarkovChain depend on each other, so only the last may be missing: complete it, or leave all of it latent"
+        )
+    partly = parts.any(-1) & ~parts.all(-1)
+    raise ValueError(
+        f"entry '{name}' has a partly missing event at position {first(partly)}, which can be integrated out for a "
+        f"MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
+    )

@@ -1,0 +1,343 @@
+"""Programs: plain NumPyro functions, and what binding one to data yields."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.tree_util import PyTreeDef
+from numpyro.distributions import Distribution, Unit
+from numpyro.handlers import block, condition, seed, substitute, trace, uncondition
+from numpyro.infer.initialization import init_to_uniform
+from numpyro.infer.util import log_density
+
+from bayeslab.programs.missing_data import Observation
+from bayeslab.programs.pytrees import plain
+from bayeslab.programs.subsampling import Plates
+
+Program = Callable[..., Any]
+Data = Mapping[str, Any]
+Values = dict[str, Array]
+
+
+class Slot(NamedTuple):
+    """The place of an array in an argument: its key in `Bound.arrays`."""
+
+    entry: str
+
+
+class Argument(NamedTuple):
+    """An argument of a program with its arrays taken out: leaves are a Slot or structure."""
+
+    name: str
+    tree: PyTreeDef
+    leaves: tuple[Any, ...]
+
+
+class Transform(Protocol):
+    """Another way to run a program, with the same joint density of the sites that are left. A JAX pytree.
+
+    statistics: what replaces rows, None where nothing does.
+    """
+
+    @property
+    def statistics(self) -> Any: ...
+
+    def with_statistics(self, statistics: Any) -> "Transform": ...
+
+    def run(self, bound: "Bound") -> Any:
+        """bound: the plain one."""
+        ...
+
+
+@runtime_checkable
+class Derived(Protocol):
+    """A program that is made from another one."""
+
+    @property
+    def model(self) -> Program: ...
+
+    def transformed(self, bound: "Bound") -> "Bound":
+        """bound: of the other program."""
+        ...
+
+
+class Frozen:
+    """An array (or an object without a hash) whose value is structure, because the program needs it to run."""
+
+    def __init__(self, value: Any):
+        self.value = value
+        self._key = _content(value) if isinstance(value, np.ndarray) else id(value)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frozen) and self._key == other._key
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["arrays", "observed", "present", "transform", "batches"],
+    meta_fields=["function", "settings", "guarded"],
+)
+@dataclass(frozen=True)
+class Bound:
+    """A program and its data, as a JAX pytree: arrays are leaves, the function and its settings are structure.
+
+    So whatever is compiled as a function of a Bound is compiled once for a program, its settings
+    and the shapes of its data, and can be mapped over data sets.
+
+    function: the program as the lecture or the user wrote it.
+    settings: its arguments, numeric arrays taken out.
+    arrays: those arrays, hyperparameters included; the entries of a nested argument are named "argument.entry".
+    observed: values of its observed sites.
+    present: for sites with missing entries only, which entries are there.
+    guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
+    transform: what runs the program for inference in place of the function, with sites integrated out for example.
+    batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
+    """
+
+    function: Program
+    settings: tuple[Argument, ...]
+    arrays: Values
+    observed: Values
+    present: Values
+    guarded: tuple[str, ...] = ()
+    transform: "Transform | None" = None
+    batches: Values = field(default_factory=dict)
+
+    @property
+    def source(self) -> Plates:
+        """The function, with subsampled plates drawn whole or as the batches say."""
+        return Plates(self.function, self.batches)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Every argument of the program."""
+        return {argument.name: _restore(argument, self.arrays) for argument in self.settings}
+
+    def program(self) -> Any:
+        """Run the program with its observed sites conditioned and its missing entries masked."""
+        if self.transform is not None:
+            return self.transform.run(self.plain)
+        with Observation(self.present, self.guarded), condition(data=self.observed):
+            return self.source(**self.inputs)
+
+    @property
+    def plain(self) -> "Bound":
+        """The program as it was written."""
+        return replace(self, transform=None)
+
+    def prior_draw(self, key: Array, values: Values | None = None) -> dict[str, Any]:
+        """The sample sites of one run, observed sites drawn like all others. values: of sites that are not drawn.
+
+        Raises NotImplementedError where a site has no sampler, as improper priors have none.
+        """
+        model = substitute(uncondition(seed(self.source, key)), data=values or {})
+        run = trace(model).get_trace(**self.inputs)
+        return {name: site for name, site in run.items() if is_random(site)}
+
+    def log_joint(self, latent: Values) -> Array:
+        """log p(latent, observed), scalar, in the space the sites are written in."""
+        return log_density(self.program, (), {}, latent)[0]
+
+    @property
+    def sites(self) -> "dict[str, Site]":
+        """What is known of every site before anything runs, in program order."""
+        return _sites(structure(self))
+
+    @property
+    def latent(self) -> tuple[str, ...]:
+        """Names of the unobserved sample sites, in program order."""
+        return tuple(name for name, site in self.sites.items() if site.role == "latent")
+
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """The latent sites whose support may depend on other sites."""
+        return tuple(name for name in self.latent if self.sites[name].moves)
+
+
+class Plate(NamedTuple):
+    name: str
+    size: int
+    dim: int
+
+
+class Site(NamedTuple):
+    """A site of a program, without its value.
+
+    role: "latent", "observed", "deterministic" or "factor".
+    plates: from the outermost dimension inwards.
+    event_dims: names of the event dimensions, where the program gives them.
+    moves: whether its support has arrays in it, so that other sites may move it, or the coordinates of samplers in it.
+    """
+
+    name: str
+    role: str
+    family: str
+    shape: tuple[int, ...]
+    dtype: Any
+    event_dim: int
+    plates: tuple[Plate, ...]
+    event_dims: tuple[str, ...]
+    support: str
+    is_discrete: bool
+    improper: bool
+    moves: bool
+
+
+def evaluate(bound: Bound) -> Any:
+    """The program of every kernel and guide: a function of its data, which never closes over them."""
+    return bound.program()
+
+
+@contextmanager
+def precision(dtype: Any = jnp.float64) -> Iterator[None]:
+    """The scope in which a public verb, and every thread it starts, computes.
+
+    Products of matrices in single precision have all of its digits: on a GPU they would have three by default.
+    """
+    if np.dtype(dtype) not in (np.float64, np.float32):
+        raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
+    with jax.enable_x64(np.dtype(dtype) == np.float64), jax.default_matmul_precision("highest"):
+        yield
+
+
+def structure(bound: Any) -> tuple:
+    """What compiled code depends on: the tree, and the shapes and types of its leaves."""
+    leaves, tree = jax.tree.flatten(bound)
+    shapes = tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
+    wide = jax.config.jax_enable_x64 or any(dtype.itemsize == 8 for _, dtype in shapes)
+    return wide, tree, shapes
+
+
+def blueprint(shapes: tuple) -> Any:
+    """A Bound of shapes without values, from its structure."""
+    _, tree, leaves = shapes
+    return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+
+
+def raw_key(key: Array | int) -> Array:
+    """A key as plain integers, so that the state of a sampler holds nothing but arrays.
+
+    Raises TypeError for what is neither a key nor an integer.
+    """
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        if not -(2**63) <= key < 2**63:
+            raise ValueError(f"key must fit into 64 bits, but is {key}")
+        return jax.random.key_data(jax.random.key(int(key)))
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+        return jax.random.key_data(key)
+    if isinstance(key, jax.Array) and key.dtype == jnp.uint32 and key.ndim == 1:
+        return key
+    raise TypeError(f"key must be an int or a JAX random key such as jax.random.key(0), not {key!r}")
+
+
+def is_random(site: Mapping[str, Any]) -> bool:
+    """Whether a traced site is a random variable, and not a factor."""
+    return site["type"] == "sample" and not isinstance(unwrapped(site["fn"]), Unit)
+
+
+def feasible(site: Mapping[str, Any] | None = None) -> Any:
+    """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
+    ones draw nothing. Discrete sites are drawn."""
+    return init_to_uniform(site, radius=1.0)
+
+
+def name_of(program: Program) -> str:
+    """Its name, with the class or function that it is defined in."""
+    return str(getattr(program, "__qualname__", getattr(program, "__name__", type(program).__name__)))
+
+
+def unwrapped(distribution: Distribution) -> Distribution:
+    """The distribution inside Independent, Expanded and Masked ones."""
+    while hasattr(distribution, "base_dist") and type(distribution).__name__ in _WRAPPERS:
+        distribution = distribution.base_dist
+    return distribution
+
+
+def described(support: Any) -> str:
+    """A constraint in words: _PositiveDefinite is "positive definite"."""
+    name = type(of_elements(support)).__name__.strip("_")
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+    return words.strip().replace("_", " ")
+
+
+def of_elements(support: Any) -> Any:
+    """The constraint that every element of an event has to satisfy, where there is one."""
+    while hasattr(support, "base_constraint"):
+        support = support.base_constraint
+    return support
+
+
+_WRAPPERS = ("Independent", "ExpandedDistribution", "MaskedDistribution")
+
+
+@lru_cache(maxsize=256)
+def _sites(shapes: tuple) -> dict[str, Site]:
+    found: dict[str, Site] = {}
+
+    def run(bound: Bound) -> dict[str, Any]:
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=feasible)
+        sites = trace(model).get_trace()
+        values = {}
+        for name, site in sites.items():
+            if site["type"] in ("sample", "deterministic"):
+                values[name] = site["value"]
+                found[name] = _site(site)
+        return values
+
+    with jax.enable_x64(shapes[0]), block():
+        jax.eval_shape(run, blueprint(shapes))
+    return found
+
+
+def _site(site: dict[str, Any]) -> Site:
+    frames = sorted(site.get("cond_indep_stack", ()), key=lambda frame: frame.dim)
+    plates = tuple(Plate(frame.name, frame.size, frame.dim) for frame in frames)
+    fn = site.get("fn") if site["type"] == "sample" else None
+    value = jnp.asarray(site["value"])
+    if fn is None:
+        role, family, event_dim, support, discrete, moves = "deterministic", "", 0, "", False, False
+    else:
+        role = "factor" if isinstance(unwrapped(fn), Unit) else "observed" if site["is_observed"] else "latent"
+        family = type(unwrapped(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
+        event_dim, discrete = fn.event_dim, fn.support.is_discrete
+        support = described(fn.support)
+        moves = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn.support))
+    event_dims = tuple((site.get("infer") or {}).get("event_dims", ()))
+    return Site(
+        site["name"],
+        role,
+        family,
+        value.shape,
+        value.dtype,
+        event_dim,
+        plates,
+        event_dims,
+        support,
+        bool(discrete),
+        family == "ImproperUniform",
+        moves,
+    )
+
+
+def _restore(argument: Argument, arrays: Values) -> Any:
+    leaves = [
+        arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
+        for leaf in argument.leaves
+    ]
+    return plain(jax.tree.unflatten(argument.tree, leaves))
+
+
+def _content(value: np.ndarray) -> tuple:
+    return value.shape, value.dtype.str, value.tobytes()

@@ -1,0 +1,75 @@
+"""A digest of the arguments of a program that are no arrays: distributions, kernels, functions, words."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.program import Bound, Frozen, Slot, name_of
+from bayeslab.programs.pytrees import Ordered, ordered
+
+
+def settings_digest(bound: Bound) -> str:
+    """A digest of what the arguments of a program hold besides arrays, the same in every process."""
+    text = (f"{a.name}={_tree_text(a.tree, iter(a.leaves))}" for a in bound.settings)
+    return sha256("\n".join(text).encode(errors="backslashreplace")).hexdigest()
+
+
+def _tree_text(tree: Any, leaves: Iterator[Any]) -> str:
+    """Names of the classes, and what is neither array nor address nor in an order of the process."""
+    if (node := tree.node_data()) is None:
+        return _text(next(leaves))
+    kind, fixed = node
+    parts = [_tree_text(child, leaves) for child in tree.children()]
+    if kind is Ordered:
+        kind, fixed = fixed
+        names = kind.gather_pytree_aux_fields()
+        if isinstance(fixed, tuple) and len(fixed) == len(names):
+            named = zip(names, fixed, strict=True)
+            fixed = {name: value for name, value in named if name != "_validate_args"}
+        parts = [f"{name}={part}" for name, part in zip(sorted(kind.gather_pytree_data_fields()), parts, strict=True)]
+    return f"{kind.__qualname__}[{_text(fixed)}]({', '.join(parts)})"
+
+
+def _text(value: Any) -> str:
+    """A leaf of an argument, or what belongs to its structure."""
+    value = value.value if isinstance(value, Frozen) else value
+    value = value.item() if isinstance(value, np.generic) else value
+    kind = type(value).__qualname__
+    if isinstance(value, Slot):
+        return "array"
+    if isinstance(value, Enum):
+        return f"{kind}.{value.name}"
+    if isinstance(value, str):
+        return repr(str(value))
+    if value is None or isinstance(value, bool | int | float | complex | bytes | range | slice | np.dtype):
+        return repr(value)
+    if isinstance(value, np.ndarray | Array):
+        return _array_text(np.asarray(value))
+    if isinstance(value, Mapping):
+        return f"{kind}({', '.join(sorted(f'{_text(k)}: {_text(v)}' for k, v in value.items()))})"
+    if isinstance(value, set | frozenset):
+        return f"{kind}({', '.join(sorted(map(_text, value)))})"
+    if isinstance(value, list | tuple):
+        return f"{kind}({', '.join(map(_text, value))})"
+    if isinstance(value, partial):
+        return f"{kind}({_text(value.func)}, {_text(value.args)}, {_text(value.keywords)})"
+    if is_dataclass(value) and not isinstance(value, type):
+        return f"{kind}({', '.join(f'{f.name}={_text(getattr(value, f.name, None))}' for f in fields(value))})"
+    leaves, tree = jax.tree.flatten(ordered(value))
+    if not jax.tree_util.all_leaves([value]):
+        return _tree_text(tree, iter(leaves))
+    return f"{getattr(value, '__module__', None)}.{name_of(value)}"
+
+
+def _array_text(value: np.ndarray) -> str:
+    """Shape and content, whatever the type of the numbers."""
+    if value.dtype.kind not in "fiub":
+        return f"{value.shape} {_text(value.tolist())}"
+    return f"{value.shape} {sha256(np.ascontiguousarray(value, dtype=float).tobytes()).hexdigest()}"

@@ -1,0 +1,102 @@
+"""Which branch operations that are not analytic take: a trace, evaluated with an eye on some of its equations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+
+from bayeslab.programs.tracing.analyticity import Kink, Path, inner_of, scan_counts
+
+
+def branches(traced: ClosedJaxpr, kinks: Sequence[Kink], inputs: Sequence[Any]) -> list[Array]:
+    """Which branch every operation takes at some inputs, for those that are known: arrays to be compared."""
+    wanted = {kink.path for kink in kinks}
+    found: dict[Path, Array] = {}
+    _evaluated(traced.jaxpr, traced.consts, inputs, (), wanted, found)
+    return [found[kink.path] for kink in kinks]
+
+
+def _evaluated(
+    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
+) -> list[Any]:
+    """Evaluate a jaxpr, and the branches of the operations that are wanted in it."""
+    values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
+
+    def read(variable: Any) -> Any:
+        return variable.val if isinstance(variable, Literal) else values[variable]
+
+    for place, equation in enumerate(jaxpr.eqns):
+        here = (*path, place)
+        inputs = [read(variable) for variable in equation.invars]
+        if any(len(one) > len(here) and one[: len(here)] == here for one in wanted):
+            outputs = _within(jaxpr, equation, inputs, here, wanted, found)
+        else:
+            outputs = _alone(jaxpr, equation, inputs)
+        if here in wanted:
+            found[here] = _branch(equation, inputs, outputs)
+        values.update(zip(equation.outvars, outputs, strict=True))
+    return [read(variable) for variable in jaxpr.outvars]
+
+
+def _alone(jaxpr: Any, equation: Any, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of one equation of a jaxpr."""
+    given = {v: x for v, x in zip(equation.invars, inputs, strict=True) if not isinstance(v, Literal)}
+    about = {"constvars": [], "invars": [*given], "outvars": equation.outvars, "eqns": [equation]}
+    one = jaxpr.replace(**about, debug_info=jaxpr.debug_info.with_unknown_names())
+    return jaxpr_as_fun(ClosedJaxpr(one, []))(*given.values())
+
+
+def _within(
+    jaxpr: Any, equation: Any, inputs: list[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
+) -> Sequence[Any]:
+    name, params = equation.primitive.name, equation.params
+
+    def run(closed: Any, args: Sequence[Any], place: int, into: dict[Path, Array]) -> list[Any]:
+        inner, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+        return _evaluated(inner, consts, args, (*path, place), wanted, into)
+
+    if name == "scan":
+        fixed, carried = scan_counts(params)
+
+        def step(carry: Any, each: Any) -> Any:
+            inner: dict[Path, Array] = {}
+            outputs = run(params["jaxpr"], [*inputs[:fixed], *carry, *each], 0, inner)
+            return outputs[:carried], (outputs[carried:], inner)
+
+        start, rows = inputs[fixed : fixed + carried], inputs[fixed + carried :]
+        last, (stacked, inner) = jax.lax.scan(step, start, rows, params["length"], params["reverse"])
+        found.update(inner)
+        return [*last, *stacked]
+    if name == "cond":
+        for place, branch in enumerate(params["branches"]):
+            run(branch, inputs[1:], place, found)
+        return _alone(jaxpr, equation, inputs)
+    return run(inner_of(params), inputs, 0, found)
+
+
+def _branch(equation: Any, inputs: list[Any], outputs: Sequence[Any]) -> Array:
+    """What tells the branches of an operation apart."""
+    name, first = equation.primitive.name, jnp.asarray(inputs[0])
+    if name in ("max", "min"):
+        return first >= inputs[1]
+    if name == "abs":
+        return first >= 0
+    if name == "clamp":
+        return (inputs[1] < first).astype(int) + 2 * (inputs[1] > inputs[2])
+    if name == "rem":
+        return jnp.trunc(first / inputs[1])
+    if name == "sort":
+        return jnp.argsort(first, axis=equation.params["dimension"])
+    if name in ("reduce_max", "reduce_min"):
+        return first == jnp.expand_dims(outputs[0], equation.params["axes"])
+    if name in ("cummax", "cummin"):
+        return first == outputs[0]
+    if name == "top_k":
+        return outputs[1]
+    if name in ("select_n", "cond") or first.dtype == np.bool_:
+        return first
+    return outputs[0]

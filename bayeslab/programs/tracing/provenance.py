@@ -1,0 +1,201 @@
+"""Data flow of a program: which arguments, latent sites and observed values reach which parameter and density.
+
+The program is traced on shapes, and NumPyro's provenance rules follow the arrays through it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.extend.core import jaxpr_as_fun
+from numpyro.distributions import Distribution
+from numpyro.distributions.constraints import is_dependent
+from numpyro.handlers import condition, seed, substitute, trace
+from numpyro.ops.provenance import track_deps_jaxpr
+from numpyro.primitives import Messenger
+
+from bayeslab.programs.program import (
+    Bound,
+    Values,
+    blueprint,
+    described,
+    is_random,
+    of_elements,
+    structure,
+    unwrapped,
+)
+
+
+class Fact(NamedTuple):
+    """Something that a program computes for one site.
+
+    kind: "parameter" of a distribution and whether it is "valid", whether an observed value lies in the "support",
+    a "bound" of the support, the value that obs= has "written", or the "density".
+    expected: the constraint on it, in words.
+    sources: ("latent" | "argument" | "observed" | "random", name) of everything that reaches it, random numbers that
+    no site holds without a name.
+    """
+
+    site: str
+    kind: str
+    name: str
+    expected: str
+    family: str
+    sources: frozenset[tuple[str, str]] = frozenset()
+
+    def reached_by(self, kind: str) -> list[str]:
+        return sorted(name for source, name in self.sources if source == kind)
+
+
+class Lookup(NamedTuple):
+    """Of elements of an array. arguments: where the places (..., axis) come from. sizes: of the axes."""
+
+    arguments: tuple[str, ...]
+    sizes: tuple[int, ...]
+
+
+class Flow(NamedTuple):
+    """facts: of every site, in program order. known: those about data and arguments alone, which `compute` gives.
+
+    lookups: of elements at places that come from arguments alone; `places` gives these.
+    """
+
+    facts: tuple[Fact, ...]
+    known: tuple[Fact, ...]
+    compute: Callable[[Bound], list[Array]]
+    lookups: tuple[Lookup, ...]
+    places: Callable[[Bound], list[Array]]
+
+    def of(self, *kinds: str) -> list[Fact]:
+        return [fact for fact in self.facts if fact.kind in kinds]
+
+
+def flow(bound: Bound, latent: Mapping[str, Array | jax.ShapeDtypeStruct]) -> Flow:
+    """latent: values of the latent sites, or their shapes."""
+    shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in latent.items()))
+    return _flow(structure(bound), shapes)
+
+
+@lru_cache(maxsize=64)
+def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
+    bound = blueprint(shapes)
+    latent = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in latent_shapes}
+    facts: list[Fact] = []
+
+    def run(bound: Bound, latent: Values, key: Array) -> list[Any]:
+        found = list(_facts(bound, latent, key))
+        facts[:] = [fact for fact, _ in found]
+        return [value for _, value in found]
+
+    key = jax.random.PRNGKey(0)
+    jaxpr = jax.make_jaxpr(run)(bound, latent, key)
+    groups = {
+        "argument": bound.arrays,
+        "observed": bound.observed,
+        "present": bound.present,
+        "latent": latent,
+    }
+    sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
+    reached = track_deps_jaxpr(jaxpr.jaxpr, [*sources, frozenset({("random", "")})])
+    traced = tuple(fact._replace(sources=found) for fact, found in zip(facts, reached, strict=True))
+    known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
+
+    def evaluated(traced: Any, bound: Bound) -> list[Array]:
+        zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), latent)
+        return jaxpr_as_fun(traced)(*jax.tree.leaves((bound, zeros, key)))
+
+    def compute(bound: Bound) -> list[Array]:
+        outputs = evaluated(jaxpr, bound)
+        return [outputs[place] for place in known]
+
+    lookups, of_places = _lookups(jaxpr, [*sources, frozenset()])
+    return Flow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, of_places)))
+
+
+def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tuple[Lookup, ...], Any]:
+    """Those at places from arguments, and a jaxpr that gives the places."""
+    gathers = [equation for equation in jaxpr.jaxpr.eqns if equation.primitive.name == "gather"]
+    gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]  # places are no literals
+    places = [equation.invars[1] for equation in gathers]
+    reached = track_deps_jaxpr(_giving(jaxpr, places).jaxpr, sources)
+    found: dict[Any, Lookup] = {}
+    for equation, place, origin in zip(gathers, places, reached, strict=True):
+        if origin and all(kind == "argument" for kind, _ in origin):
+            shape, sizes = equation.invars[0].aval.shape, equation.params["slice_sizes"]
+            axes = equation.params["dimension_numbers"].start_index_map
+            limits = tuple(shape[axis] - sizes[axis] + 1 for axis in axes)
+            found[place] = Lookup(tuple(sorted(name for _, name in origin)), limits)
+    return tuple(found.values()), _giving(jaxpr, list(found))
+
+
+def _giving(jaxpr: Any, variables: list[Any]) -> Any:
+    """The same computation with other outputs."""
+    inner = jaxpr.jaxpr
+    return jaxpr.replace(jaxpr=inner.replace(outvars=variables, debug_info=inner.debug_info.with_unknown_names()))
+
+
+_CHECKED = ("parameter", "valid", "support", "bound")
+
+
+def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any]]:
+    written = Written(bound.source)
+    model = substitute(condition(written, data=bound.observed), data=latent)
+    run = trace(seed(model, key)).get_trace(**bound.inputs)
+    for name, site in run.items():
+        if site["type"] != "sample":
+            continue
+        fn = site["fn"]
+        family = type(unwrapped(fn)).__name__
+        yield Fact(name, "density", "", "", family), jnp.sum(fn.log_prob(site["value"]))
+        if not is_random(site):
+            continue
+        if name in written.values:
+            yield Fact(name, "written", "", "", family), jnp.asarray(written.values[name])
+        for part in _parts(fn):
+            for parameter, constraint in part.arg_constraints.items():
+                if parameter in vars(part) and not is_dependent(constraint):
+                    value, expected = jnp.asarray(vars(part)[parameter]), _expected(constraint)
+                    yield Fact(name, "parameter", parameter, expected, family), value
+                    yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
+        if site["is_observed"]:
+            inside = jnp.asarray(of_elements(fn.support)(site["value"]))
+            yield Fact(name, "support", "", described(fn.support), family), inside
+            for limit, value in _limits(fn.support):
+                yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
+
+
+def _expected(constraint: Any) -> str:
+    low, high = (getattr(constraint, name, None) for name in ("lower_bound", "upper_bound"))
+    whole = isinstance(low, int) and isinstance(high, int)
+    return f"an integer from {low} to {high}" if whole else described(constraint)
+
+
+class Written(Messenger):
+    """Keeps the values that a program gives its sites with obs=."""
+
+    def __init__(self, fn: Any):
+        self.values: dict[str, Any] = {}
+        super().__init__(fn)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["is_observed"] and is_random(msg):
+            self.values[msg["name"]] = msg["value"]
+
+
+def _parts(fn: Distribution) -> Iterator[Distribution]:
+    """A distribution and those it is made of."""
+    yield fn
+    for value in vars(fn).values():
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(part, Distribution):
+                yield from _parts(part)
+
+
+def _limits(support: Any) -> Iterator[tuple[str, Any]]:
+    support = of_elements(support)
+    for name in ("lower_bound", "upper_bound"):
+        if name in vars(support):
+            yield name, vars(support)[name]

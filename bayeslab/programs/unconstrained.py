@@ -1,0 +1,82 @@
+"""The same posterior over unconstrained real sites: what optimisers and variational families work on.
+
+Supports are looked up at every point, so that they may depend on data and on other sites.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from numpyro.distributions import ImproperUniform, biject_to, constraints
+from numpyro.handlers import block, seed, substitute, trace
+from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
+
+from bayeslab.programs.program import Bound, Values, blueprint, evaluate, feasible, structure
+
+
+def log_posterior(bound: Bound, position: Values) -> Array:
+    """log p(position, observed) as a density of the unconstrained position, Jacobians included."""
+    return -potential_energy(evaluate, (bound,), {}, position)
+
+
+def constrained(bound: Bound, position: Values) -> Values:
+    """Values of the latent and deterministic sites at an unconstrained position."""
+    return constrain_fn(evaluate, (bound,), {}, position, return_deterministic=True)
+
+
+def position(bound: Bound, values: Values) -> Values:
+    """The unconstrained position of the latent sites at values of them."""
+    return unconstrain_fn(evaluate, (bound,), {}, values)
+
+
+def unravel(bound: Bound) -> Callable[[Array], Values]:
+    """From flat coordinates to an unconstrained position: sites in the order of their names."""
+    return ravel_pytree({name: jnp.zeros(shape) for name, shape in shapes(bound)})[1]
+
+
+def flat_log_posterior(bound: Bound, flat: Array) -> Array:
+    """`log_posterior` of flat coordinates."""
+    return log_posterior(bound, unravel(bound)(flat))
+
+
+def free(bound: Bound) -> None:
+    """The program over unconstrained sites of the same names, as a NumPyro program."""
+    position = _positions(shapes(bound))
+    with block():
+        density = log_posterior(bound, position)
+    numpyro.factor("log_posterior", density)
+
+
+def blank(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
+    """The sites of `free` and nothing else: guides are set up on it, so that they never see data."""
+    return _positions(of)
+
+
+def shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Name and shape of every unconstrained site."""
+    return _shapes(structure(bound), bound.latent)
+
+
+def start(key: Array, bound: Bound, radius: float = 1.0) -> Values:
+    """A random position within `radius` of the origin."""
+    named = shapes(bound)
+    keys = jax.random.split(key, len(named))
+    return {n: jax.random.uniform(k, s, minval=-radius, maxval=radius) for k, (n, s) in zip(keys, named, strict=True)}
+
+
+def _positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
+    return {n: numpyro.sample(n, ImproperUniform(constraints.real, (), event_shape=s)) for n, s in of}
+
+
+@lru_cache(maxsize=64)
+def _shapes(key: tuple, latent: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def run(bound: Bound) -> Values:
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=feasible)
+        sites = trace(model).get_trace()
+        return {name: jnp.asarray(biject_to(sites[name]["fn"].support).inv(sites[name]["value"])) for name in latent}
+
+    return tuple((name, tuple(value.shape)) for name, value in jax.eval_shape(run, blueprint(key)).items())

@@ -1,0 +1,282 @@
+"""What a program makes of its data, checked before anything is compiled: compiled code would not notice."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.handlers import condition, seed, substitute, trace, uncondition
+
+from bayeslab.programs.data import first
+from bayeslab.programs.program import Bound, feasible, is_random
+from bayeslab.programs.tracing.provenance import Fact, Flow
+
+TRIES = 5
+"""Points at which a program with infinite arguments is looked at."""
+REPLAYS = 20
+"""Points at which a program is looked at with other numbers in the gaps of its data."""
+
+
+class Special(NamedTuple):
+    """scanned: sites inside a scan. scaled: latent chains whose density handlers.scale multiplies."""
+
+    scanned: Collection[str]
+    scaled: Collection[str]
+
+
+def checked(bound: Bound, found: Flow, given: Collection[str], special: Special) -> Bound:
+    """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded.
+
+    given: sites whose values are data, whatever obs= says.
+    """
+    _refuse_latent_values(found, given, special.scanned)
+    _refuse_hidden(bound, found)
+    _refuse_nan(bound, found)
+    _refuse_missing_parents(bound, found, special.scanned)
+    _refuse_scaled_chains(bound, special.scaled)
+    _refuse_infinite(bound)
+    values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
+    for fact, value in values.items():
+        if fact.kind == "valid" and not np.all(value):
+            _refuse_parameter(fact, value, values)
+        if fact.kind == "support":
+            _refuse_outside(fact, value, values, bound)
+    _refuse_index(bound, found)
+    guarded = tuple(f.site for f in found.of("support") if f.reached_by("latent"))
+    return replace(bound, guarded=guarded)
+
+
+def _refuse_nan(bound: Bound, found: Flow) -> None:
+    """NaN in an argument is allowed only where its sole use is obs=, hence a missing entry of that site."""
+    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
+    for name, array in bound.arrays.items():
+        value = np.asarray(array)
+        if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, found)):
+            raise ValueError(
+                f"argument '{name}' is NaN at position {first(np.isnan(value))}; "
+                "only observed sites may have missing entries"
+            )
+
+
+def _refuse_infinite(bound: Bound) -> None:
+    """An infinite argument may be a limit, but not what leaves a site without density wherever one looks."""
+    infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
+    if not infinite:
+        return
+    found = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
+    if guilty := [name for name in found[0] if not any(np.isfinite(each[name]) for each in found)]:
+        where = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
+        raise ValueError(
+            f"argument '{infinite[0]}' is infinite at position {where}, which leaves {listed(guilty, 'site')} without "
+            "a finite density"
+        )
+
+
+def _refuse_hidden(bound: Bound, found: Flow) -> None:
+    """Random numbers that no site holds would be the same ones in every draw.
+
+    A scan hides what depends on what, so densities are looked at for two keys.
+    """
+    if not any(fact.reached_by("random") for fact in found.of("density")):
+        return
+    for name, changes in jax.device_get(_changes(bound)).items():
+        if changes:
+            raise ValueError(
+                f"site '{name}' depends on random numbers that no site of '{short_name(bound.function)}' holds, since "
+                "they are drawn with a key of their own, or hidden by a handler; draw them with numpyro.sample"
+            )
+
+
+@jax.jit
+def _changes(bound: Bound) -> dict[str, jax.Array]:
+    """Whether the log density of a site or a factor is another one where the program has another key."""
+    keys = jax.random.split(jax.random.PRNGKey(0))
+    first = _run(bound, keys[0], substitute_fn=feasible)
+    latent = {name: site["value"] for name, site in first.items() if is_random(site) and name not in bound.observed}
+
+    def densities(key: jax.Array) -> dict[str, jax.Array]:
+        model = substitute(condition(seed(bound.source, key), data=bound.observed), data=latent)
+        return _log_densities(_sampled(trace(model).get_trace(**bound.inputs)))
+
+    found = jax.lax.map(densities, keys)
+    return {name: (each[0] != each[1]) & ~jnp.isnan(each).all() for name, each in found.items()}
+
+
+def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collection[str]) -> None:
+    """What is observed is data: a value that moves with a latent site would have to be computed at every point."""
+    for fact in found.of("written"):
+        if fact.site not in given and (latent := fact.reached_by("latent")):
+            if fact.site in scanned:
+                raise ValueError(
+                    f"obs= gives site '{fact.site}' a value inside a scan, where what is data cannot be told from what "
+                    f"is latent; leave obs= out, and give '{fact.site}' as an entry of the data"
+                )
+            raise ValueError(
+                f"obs= gives site '{fact.site}' a value that depends on latent {listed(latent, 'site')}; observe data, "
+                "and move what is latent into the distribution of the site"
+            )
+
+
+@jax.jit
+def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
+    """The log density of every site at a point in its support."""
+    sites = _run(bound, key, substitute_fn=feasible)
+    return _log_densities({name: site for name, site in sites.items() if is_random(site)})
+
+
+def _run(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
+    """The sample sites and factors of a run with these values."""
+    sites = trace(substitute(uncondition(seed(bound.source, key)), **given)).get_trace(**bound.inputs)
+    return _sampled(sites)
+
+
+def _sampled(sites: dict[str, Any]) -> dict[str, Any]:
+    return {name: site for name, site in sites.items() if site["type"] == "sample"}
+
+
+def _log_densities(sites: dict[str, Any]) -> dict[str, jax.Array]:
+    return {name: site["fn"].log_prob(site["value"]).sum() for name, site in sites.items()}
+
+
+def _is_written(name: str, found: Flow) -> bool:
+    return any(name in fact.reached_by("argument") for fact in found.of("written"))
+
+
+def _refuse_missing_parents(bound: Bound, found: Flow, scanned: Collection[str]) -> None:
+    """A scan hides what depends on what, so it is replayed with other numbers in the gaps."""
+    dependent = [
+        (name, fact.site)
+        for fact in found.of("density")
+        for name in fact.reached_by("observed")
+        if name in bound.present and name not in scanned and name != fact.site
+    ]
+    for name in (name for name in bound.present if name in scanned):
+        dependent += [(name, site) for site in _moved_by_gaps(bound, name)]
+    for name, site in dependent:
+        what = f"site '{site}' depends" if site != name else "its other values depend"
+        raise ValueError(
+            f"entry '{name}' has missing values, but {what} on them; "
+            f"leave '{name}' out of the data to make all of it latent, or complete it"
+        )
+
+
+def _moved_by_gaps(bound: Bound, name: str) -> list[str]:
+    """The sites whose density changes with what stands in the gaps of an observed site."""
+    value = np.asarray(bound.observed[name])
+    present = np.asarray(bound.present[name])
+    present = np.broadcast_to(present.reshape(present.shape + (1,) * (value.ndim - present.ndim)), value.shape)
+    before = jax.device_get(_joint(bound))
+    moved = set()
+    for number in [np.nan] if value.dtype.kind == "f" else range(TRIES):
+        other = jnp.asarray(np.where(present, value, number).astype(value.dtype))
+        after = jax.device_get(_joint(replace(bound, observed=bound.observed | {name: other})))
+        moved |= {site for site in before if not np.array_equal(before[site], after[site], equal_nan=True)}
+    return [site for site in before if site in moved]
+
+
+@jax.jit
+def _joint(bound: Bound) -> dict[str, jax.Array]:
+    """The log density of every site given the data, at several points (point,)."""
+
+    def at(key: jax.Array) -> dict[str, jax.Array]:
+        sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
+        return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if s["type"] == "sample"}
+
+    return jax.vmap(at)(jax.random.split(jax.random.PRNGKey(0), REPLAYS))
+
+
+def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
+    """A scaled chain is none, but for one with equal probabilities, whose evidence is then another."""
+    scales = jax.device_get(_scales(bound)) if scaled else {}
+    for name in scaled:
+        if np.any(scales[name] != 1):
+            raise ValueError(
+                f"handlers.scale multiplies the density of the latent chain '{name}', which is then no chain; scale "
+                "observed sites alone"
+            )
+
+
+@jax.jit
+def _scales(bound: Bound) -> dict[str, jax.Array]:
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+    sites = trace(model).get_trace(**bound.inputs)
+    return {name: jnp.asarray(s["scale"]) for name, s in sites.items() if is_random(s) and s["scale"] is not None}
+
+
+def _refuse_index(bound: Bound, found: Flow) -> None:
+    """Compiled code takes the nearest element for an index that is outside of its array."""
+    if not found.lookups:
+        return
+    for lookup, places in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
+        for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(places), -1, 0), strict=True):
+            _refuse_negative(bound, lookup.arguments, size, index)
+            wrong = (index < 0) | (index >= size)
+            if not wrong.any():
+                continue
+            place = index[first(wrong)]
+            given = place if place >= 0 else place - size  # numbers below 0 count from the end
+            for name in lookup.arguments:
+                there = np.asarray(bound.arrays[name]) == given
+                if there.any():
+                    raise ValueError(_no_index(name, first(there), given, size))
+            raise ValueError(
+                f"{listed(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the index "
+                f"{place} of {size} elements, which count from 0"
+            )
+
+
+def _refuse_negative(bound: Bound, arguments: Collection[str], size: int, index: np.ndarray) -> None:
+    """An argument that is itself the index does not count from the end."""
+    for name in arguments:
+        given = np.asarray(bound.arrays[name])
+        negative = given < 0
+        if negative.any() and np.array_equal(np.where(negative, given + size, given), index):
+            raise ValueError(_no_index(name, first(negative), given[first(negative)], size))
+
+
+def _no_index(name: str, where: tuple[int, ...], given: Any, size: int) -> str:
+    return (
+        f"argument '{name}' at position {where} is {given}, but it is an index into {size} elements, which count from 0"
+    )
+
+
+def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:
+    wrong = ~np.asarray(valid)
+    value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
+    value = np.asarray(value)
+    where = first(wrong)
+    shown = f"{value[where]} at position {where}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
+    given = fact.reached_by("argument")
+    source = f", which comes from {listed(given, 'argument')}" if given else ""
+    raise ValueError(
+        f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be {fact.expected}, but is {shown}{source}"
+    )
+
+
+def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bound: Bound) -> None:
+    present = np.asarray(bound.present.get(fact.site, True))
+    inside = np.asarray(inside)
+    if present.ndim > inside.ndim:
+        present = present.all(tuple(range(inside.ndim, present.ndim)))
+    wrong = ~inside & present.reshape(present.shape + (1,) * (inside.ndim - present.ndim))
+    if not wrong.any():
+        return
+    limits = [v for f, v in values.items() if (f.site, f.kind) == (fact.site, "bound")]
+    limits = [str(np.asarray(v).flat[0]) for v in limits if np.unique(v).size == 1]
+    named = fact.expected.endswith(("interval", "than", "eq"))
+    support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
+    value = np.asarray(bound.observed[fact.site])[first(wrong)]
+    raise ValueError(
+        f"entry '{fact.site}' at position {first(wrong)} is {value}, "
+        f"which is outside the support of its site ({fact.family}: {support})"
+    )
+
+
+def listed(names: list[str], noun: str) -> str:
+    return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
+
+
+def short_name(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,1 @@
+"""Comparisons as text and cards, reports of population structure, demonstrations."""

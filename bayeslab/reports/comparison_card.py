@@ -1,0 +1,154 @@
+"""The comparison card: posteriors side by side, with a verdict on each in plain words, as text and for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayeslab.diagnostics.compare import aligned, compared, summarised
+from bayeslab.diagnostics.diagnose import MAX_K_HAT, diagnose, ratios_differ
+from bayeslab.plots import plot_comparison
+from bayeslab.reports.comparison_text import cells, to_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from xarray import DataArray, Dataset, DataTree
+
+ERRORS = 3.0  # Monte Carlo standard errors: what is smaller is not there to be seen
+OFF, NARROW, WIDE = 0.1, 0.9, 1.1  # in sd of the reference: what is smaller matters to nobody
+GOOD_K_HAT = 0.5
+
+
+@dataclass(frozen=True)
+class Card:
+    """Printed as text; notebooks show it as HTML.
+
+    table: of `compare_posteriors`. parameters: of `compare_parameters`. verdicts: by posterior, worst first.
+    """
+
+    table: Dataset
+    parameters: Dataset
+    verdicts: dict[str, tuple[str, ...]]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.verdicts)) + 2
+        lines = [
+            (f"{name}:" if first == 0 else "").ljust(width) + line
+            for name, verdict in self.verdicts.items()
+            for first, line in enumerate(verdict)
+        ]
+        return "\n".join([to_text(self.table), "", *lines])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def row(texts: Sequence[str], tag: str) -> str:
+            left, right = "text-align:left;padding:2px 12px 2px 0", "text-align:right;padding:2px 12px 2px 0"
+            styles = [left, *[right] * (len(texts) - 1)]
+            pairs = zip(texts, styles, strict=True)
+            return "<tr>" + "".join(f'<{tag} style="{style}">{escape(text)}</{tag}>' for text, style in pairs) + "</tr>"
+
+        head, *body = cells(self.table)
+        rows = row(head, "th") + "".join(row(each, "td") for each in body)
+        said = "".join(
+            f"<dt><b>{escape(name)}</b></dt>" + "".join(f"<dd>{escape(line)}</dd>" for line in verdict)
+            for name, verdict in self.verdicts.items()
+        )
+        note = f"Errors and distances in standard deviations of {self.table.attrs['reference']}."
+        return f"<div><table>{rows}</table><div>{escape(note)}</div><dl>{said}</dl></div>"
+
+    def plot(self) -> Figure:
+        """Error of the mean and ratio of the sd of every parameter, with their Monte Carlo errors."""
+        return plot_comparison(self.parameters)[0].figure
+
+
+def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | None = None) -> Card:
+    """All that `compare_posteriors` finds, and what it means: which results agree with the first, and what is wrong
+    with the others.
+
+    A difference is named where it is above three Monte Carlo standard errors and large enough to matter: a mean by a
+    tenth of a standard deviation, a standard deviation by a tenth. Marginals with several peaks are named, as are an
+    ELBO below the evidence, k-hat in words, and the first line of `diagnose`.
+    Raises what `compare_posteriors` raises.
+    """
+    trees, sites_aligned = aligned(trees)
+    parameters = compared(trees, sites_aligned, var_names)
+    table = summarised(parameters, trees)
+    verdicts = {}
+    for position, (name, tree) in enumerate(trees.items()):
+        own, row = parameters.isel(posterior=position), table.isel(posterior=position)
+        found = [*_complaint(tree, var_names), *_peaks(own)]
+        found += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]
+        verdicts[name] = (*_summary(position, tree, own, found), *found)
+    return Card(table, parameters, verdicts)
+
+
+def _summary(position: int, tree: DataTree, own: Dataset, found: list[str]) -> Iterator[str]:
+    if position == 0:
+        evidence = tree.attrs.get("log_evidence")
+        yield "the reference" + (f"; log evidence {evidence:,.2f}" if evidence is not None else "")
+    elif own["sd"].isnull().all():
+        yield "a single point, without a spread"
+    elif not any(line.startswith(("means", "too", "Not", "Frozen", "Chains", "several")) for line in found):
+        yield "agrees with the reference, but for errors too small to be seen or to matter"
+
+
+def _complaint(tree: DataTree, var_names: Sequence[str] | None) -> Iterator[str]:
+    """The worst that is wrong with the draws themselves; of k-hat there is a line besides."""
+    if var_names is not None:
+        tree = tree.copy()
+        tree["posterior"] = tree["posterior"].to_dataset()[list(var_names)]
+    yield from [line for line in diagnose(tree).splitlines() if not line.startswith("Approximation")][:1]
+
+
+def _peaks(own: Dataset) -> Iterator[str]:
+    several = own["peaks"] > 1
+    if several.any():
+        number, where = _largest(own["peaks"])
+        yield (
+            f"several peaks: {number:.0f} in {where}, in {int(several.sum())} of {several.size} parameters, so means "
+            "and standard deviations describe no draw; if components can switch labels, align() them"
+        )
+
+
+def _differences(own: Dataset) -> Iterator[str]:
+    """Means and spreads that differ from the reference, the parameter that differs most named."""
+    error, ratio = own["mean_error"], own["sd_ratio"]
+    off = (abs(error) > OFF) & (abs(error) > ERRORS * own["mean_error_mcse"])
+    if off.any():
+        value, where = _largest(abs(error).where(off))
+        yield f"means are off by up to {value:.2g} sd ({where})"
+    narrow = (ratio < NARROW) & (1 - ratio > ERRORS * own["sd_ratio_mcse"])
+    if narrow.any():
+        value, where = _largest(-ratio.where(narrow))
+        covered = float(own["coverage"].sel(parameter=where))
+        interval = f"its 90 % interval holds {100 * covered:.0f} %"
+        yield f"too narrow: sd down to {-value:.2g} of the reference ({where}), {interval}"
+    wide = (ratio > WIDE) & (ratio - 1 > ERRORS * own["sd_ratio_mcse"])
+    if wide.any():
+        value, where = _largest(ratio.where(wide))
+        yield f"too wide: sd up to {value:.2g} of the reference ({where})"
+
+
+def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
+    """What importance ratios and the ELBO say of an approximation with a density."""
+    k, gap, error = (float(row[name]) for name in ("k_hat", "elbo_gap", "elbo_gap_mcse"))
+    if np.isfinite(k) and not ratios_differ(tree):
+        yield f"k-hat {k:.2f}, of importance ratios that hardly differ where it has draws"
+    elif k > MAX_K_HAT:
+        yield f"k-hat {k:.2f}: part of the posterior is missed, and importance weights cannot correct that"
+    elif k > GOOD_K_HAT:
+        yield f"k-hat {k:.2f}: importance weights could correct it, with many draws"
+    elif np.isfinite(k):
+        yield f"k-hat {k:.2f}: close enough for importance weights to correct"
+    if gap > (ERRORS * error if error > 0 else 0):
+        yield f"ELBO {gap:.3g} below the log evidence, which is the divergence KL(approximation | posterior)"
+
+
+def _largest(values: DataArray) -> tuple[float, str]:
+    where = int(np.argmax(values.fillna(-np.inf).values))
+    return float(values[where]), str(values["parameter"].values[where])

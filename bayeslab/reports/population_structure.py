@@ -1,0 +1,308 @@
+"""What `bayeslab structure` writes: tables, figures, and a page that says in plain words what came out."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bayeslab.diagnostics.align import align
+from bayeslab.diagnostics.diagnose import MAX_R_HAT, MIN_ESS_PER_CHAIN
+from bayeslab.diagnostics.modes import modes
+from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence
+from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
+from bayeslab.populations.run import Results, Settings
+from bayeslab.results.saving import save, save_bytes, save_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from xarray import Dataset, DataTree
+
+ANCESTRY = {"ancestry": "population"}
+USABLE_R_HAT = 1.1
+DPI = 130
+KINDS = ("intervals", "trace", "rank", "divergence")
+"""Of figures for every K."""
+
+
+class Convergence(NamedTuple):
+    """Over all shares of ancestry: the largest R-hat, the smallest number of effective draws, and the largest gap
+    between the means of two chains. modes: their number."""
+
+    r_hat: float
+    ess: float
+    gap: float
+    modes: int
+    chains: int
+
+    @property
+    def words(self) -> str:
+        if self.modes > 1:
+            return f"no: the chains are in {self.modes} groups, up to {self.gap:.2f} of ancestry apart; run longer"
+        if self.r_hat <= MAX_R_HAT and self.ess >= MIN_ESS_PER_CHAIN * self.chains:
+            return "yes"
+        if self.r_hat <= USABLE_R_HAT:
+            return "nearly: means can be used, intervals are rough"
+        return f"no: the chains are up to {self.gap:.2f} of ancestry apart, so intervals are too narrow; run longer"
+
+
+def write_report(results: Results, settings: Settings, folder: Path) -> Path:
+    """All tables and figures, and report.html; returns its path.
+
+    For every K: K.Q (a row an individual, as ADMIXTURE writes it), ancestry_K.csv and ancestry_K.nc with intervals.
+    """
+    from matplotlib import rc_context
+
+    (folder / "figures").mkdir(exist_ok=True)
+    aligned = {number: align(tree, ANCESTRY) for number, tree in results.fits.items()}
+    summaries = {number: ancestry_summary(tree) for number, tree in aligned.items()}
+    groups = _groups(results.genotypes)
+    for number, summary in summaries.items():
+        save_text(q_table(summary, groups).to_csv(index=False), folder / f"ancestry_{number}.csv")
+        save(summary, folder / f"ancestry_{number}.nc")
+        write_q(summary, folder / f"{number}.Q")
+    save_text(_choice_table(results.choice).to_csv(), folder / "choice.csv")
+    with rc_context({"backend": "agg"}):
+        figures = _figures(results, aligned, summaries, groups, folder)
+    converged = {number: convergence(tree) for number, tree in aligned.items()}
+    page = _page(results, settings, figures, converged)
+    save_text(page, folder / "report.html")
+    return folder / "report.html"
+
+
+def convergence(tree: DataTree) -> Convergence:
+    """Of aligned chains."""
+    ancestry = tree["posterior"].to_dataset()["ancestry"].astype(float)
+    moves = (ancestry.max(("chain", "draw")) > ancestry.min(("chain", "draw"))).values
+    chains, draws = ancestry.sizes["chain"], ancestry.sizes["draw"]
+    if not moves.any() or draws < 4:
+        return Convergence(1.0, np.inf, 0.0, 1, chains)
+    with np.errstate(all="ignore"):
+        r_hat = ancestry.azstats.rhat().values[moves].max() if chains > 1 else np.nan
+        ess = ancestry.azstats.ess(method="bulk").values[moves].min()
+    centres = ancestry.mean("draw")
+    gap = float((centres.max("chain") - centres.min("chain")).max())
+    return Convergence(float(r_hat), float(ess), gap, modes(tree, ANCESTRY).sizes["mode"], chains)
+
+
+def verdict(choice: Dataset) -> str:
+    """Which number of populations the data support, in a sentence or two."""
+    numbers, best, smallest = choice["num_populations"].values, choice.attrs["best"], choice.attrs["smallest"]
+    if len(numbers) == 1:
+        return f"Only K = {best} was run, so there is nothing to choose from."
+    words = f"K = {best} predicts genotypes that were hidden best"
+    if smallest < best:
+        words = (
+            f"K = {smallest} is the smallest number that predicts hidden genotypes as well as any: K = {best} is ahead"
+        )
+        words += " by less than the standard error of the difference"
+    words += "."
+    if smallest == numbers.max():
+        words += " It is the largest that was run; more populations may predict better still."
+    if smallest == numbers.min() and smallest > 1:
+        words += " It is the smallest that was run; fewer populations may do as well."
+    return words
+
+
+def _groups(genotypes: Dataset) -> list[str] | None:
+    return genotypes["population"].values.astype(str).tolist() if "population" in genotypes.coords else None
+
+
+def _choice_table(choice: Dataset) -> Any:
+    columns = ["log_score", "log_score_se", "difference", "difference_se", "evidence_bound"]
+    return choice[columns].to_dataframe()[columns]
+
+
+def _figures(
+    results: Results,
+    aligned: Mapping[int, DataTree],
+    summaries: Mapping[int, Dataset],
+    groups: Sequence[str] | None,
+    folder: Path,
+) -> dict[str, bytes]:
+    """As PNG, written to the folder too."""
+    colours, found = match_populations(summaries), {}
+
+    def keep(name: str, figure: Any) -> None:
+        from matplotlib import pyplot
+
+        file = BytesIO()
+        figure.savefig(file, dpi=DPI)
+        pyplot.close(figure)
+        found[name] = file.getvalue()
+        save_bytes(found[name], folder / "figures" / f"{name}.png")
+
+    keep("ancestry", plot_ancestry(summaries, groups)[0].figure)
+    if len(summaries) > 1:
+        keep("choice", plot_choice(results.choice.drop_vars("evidence_bound")).figure)
+    for number, tree in aligned.items():
+        alone = plot_ancestry(summaries[number], groups, intervals=True, colours=colours)
+        keep(f"intervals_{number}", alone[0].figure)
+        for kind in ("trace", "rank") if tree["posterior"].sizes["chain"] > 1 else ("trace",):
+            keep(f"{kind}_{number}", _mixing(tree, kind))
+        if number > 1:
+            apart = plot_divergence(divergence(results.fits[number]), colours=colours[number].tolist())
+            keep(f"divergence_{number}", apart.figure)
+    return found
+
+
+def _mixing(tree: DataTree, kind: str) -> Figure:
+    """ArviZ's traces or ranks of the mean ancestry from each population, after alignment, and of the log joint."""
+    import arviz
+    from xarray import Dataset, DataTree
+
+    shares = tree["posterior"].to_dataset()["ancestry"].mean("individual")
+    named = {f"population {label}": shares.sel(population=label, drop=True) for label in shares["population"].values}
+    draws = Dataset(named | {"log joint": tree["sample_stats"].to_dataset()["lp"]})
+    size = (13.0, 2.2 * -(-len(draws) // 4) + 0.4)
+    plot = {"trace": arviz.plot_trace, "rank": arviz.plot_rank}[kind]
+    shown = plot(
+        DataTree.from_dict({"posterior": draws}),
+        **({"col_wrap": 4} if kind == "rank" else {}),
+        figure_kwargs={"figsize": size, "layout": "constrained"},
+        visuals={"title": {"size": 11}},
+    )
+    return shown.viz["figure"].item()
+
+
+def _page(
+    results: Results, settings: Settings, figures: Mapping[str, bytes], converged: Mapping[int, Convergence]
+) -> str:
+    smallest = results.choice.attrs["smallest"]
+    rows = [
+        [
+            f"{number}",
+            *(f"{value:,.1f}" for value in _choice_table(results.choice).loc[number]),
+            f"{one.r_hat:.3f}",
+            f"{one.ess:.0f} of {settings.chains * settings.draws}" if np.isfinite(one.ess) else "all",
+            f"{one.gap:.3f}",
+            one.words,
+        ]
+        for number, one in converged.items()
+    ]
+    headings = ["K", "held-out log score", "± se", "behind the best", "± se", "evidence bound", "largest R-hat"]
+    headings += ["fewest effective draws", "largest gap of chains", "converged"]
+    details = []
+    for number in converged:
+        names = [
+            name
+            for name in (f"{kind}_{number}" for kind in ("intervals", "trace", "rank", "divergence"))
+            if name in figures
+        ]
+        shown = "".join(_image(figures[name], name) for name in names)
+        details.append(
+            f"<details{' open' if number == smallest else ''}><summary>K = {number}</summary>{shown}</details>"
+        )
+    files = ", ".join(f"{number}.Q, ancestry_{number}.csv, ancestry_{number}.nc" for number in converged)
+    return PAGE.format(
+        name=escape(Path(settings.file).name),
+        verdict=escape(verdict(results.choice)),
+        converged=escape(_converged_words(converged)),
+        what=_items(_what(results, settings)),
+        table=_table(headings, rows),
+        choice=_image(figures["choice"], "choice") if "choice" in figures else "",
+        ancestry=_image(figures["ancestry"], "ancestry"),
+        details="\n".join(details),
+        times=_table(["step", "seconds"], [[what, f"{seconds:.1f}"] for what, seconds in results.seconds.items()]),
+        files=escape(files),
+        settings=escape(str(settings)),
+    )
+
+
+def _what(results: Results, settings: Settings) -> list[str]:
+    genotypes = results.genotypes
+    attrs, size = genotypes.attrs, genotypes["y"].sizes
+    found = [
+        f"{attrs['individuals_read']:,} individuals at {attrs['loci_read']:,} loci were read from {settings.file}; "
+        f"{size['individual']:,} individuals and {size['locus']:,} loci, with {size['copy']} copies each, are used.",
+        f"{float((genotypes['y'] < 0).mean()):.2%} of the copies were not read; they are left out of the likelihood.",
+    ]
+    found += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
+    alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
+    return [
+        *found,
+        f"Model: STRUCTURE with admixture; the alpha of the Dirichlet prior of ancestry is {alpha}.",
+        "Frequencies of populations are independent, with a uniform prior."
+        if settings.independent
+        else "Frequencies of populations have drifted from those of all individuals together, each by its own F (the F "
+        "model of Falush, Stephens and Pritchard 2003). F is taken from the moments of a mean-field fit: "
+        + "; ".join(f"K = {number}: {_numbers(tree.attrs['drift'])}" for number, tree in results.fits.items())
+        + ".",
+        f"K was chosen by hiding {settings.share:.0%} of the genotypes and predicting them from a mean-field fit to "
+        "the rest, with independent frequencies. The evidence bound leans to few populations: there each further one "
+        "pays at every locus.",
+        f"The posterior for each K is from Gibbs sampling: {settings.chains} chains of {settings.warmup} sweeps of "
+        f"warm-up and {settings.draws} draws, one in {settings.thinning} sweeps; seed {settings.seed}.",
+    ]
+
+
+def _numbers(values: Any) -> str:
+    return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
+
+
+def _converged_words(converged: Mapping[int, Convergence]) -> str:
+    words = {number: one.words.partition(":")[0] for number, one in converged.items()}
+    kinds = {kind: [f"{number}" for number, word in words.items() if word == kind] for kind in ("yes", "nearly", "no")}
+    parts = {"yes": "Converged: K = {}.", "nearly": "Nearly converged, intervals are rough: K = {}."}
+    parts["no"] = "Not converged, take intervals of these for too narrow and run longer: K = {}."
+    return " ".join(parts[kind].format(", ".join(numbers)) for kind, numbers in kinds.items() if numbers)
+
+
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _items(texts: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
+
+
+def _image(png: bytes, name: str) -> str:
+    return f'<img alt="{escape(name)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
+
+
+PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Population structure of {name}</title>
+<style>
+body {{ font-family: system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; line-height: 1.45; }}
+img {{ max-width: 100%; display: block; margin: 1rem 0; }}
+table {{ border-collapse: collapse; font-size: 0.9rem; }}
+th, td {{ padding: 0.25rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd; }}
+th:last-child, td:last-child {{ text-align: left; }}
+summary {{ font-size: 1.1rem; margin: 0.6rem 0; cursor: pointer; }}
+.answer {{ font-size: 1.15rem; }}
+</style>
+</head>
+<body>
+<h1>Population structure of {name}</h1>
+<p class="answer">{verdict}</p>
+<p class="answer">{converged}</p>
+<h2>Ancestry</h2>
+<p>A column an individual, a colour a population; the same order of individuals and the same colours for all K.</p>
+{ancestry}
+<h2>How many populations</h2>
+{table}
+{choice}
+<h2>What was run</h2>
+{what}
+<h2>Each K by itself</h2>
+<p>The largest share of every individual with its 90 % interval; the draws of each chain; how far populations are from
+each other.</p>
+{details}
+<h2>Time</h2>
+{times}
+<h2>Files</h2>
+<p>{files}; choice.csv; genotypes.nc; figures/; fits/K.nc, with all draws.</p>
+<p><small>{settings}</small></p>
+</body>
+</html>
+"""

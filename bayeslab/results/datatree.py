@@ -1,0 +1,286 @@
+"""The one place that knows the groups of an ArviZ DataTree, and how dimensions get their names."""
+
+import json
+import warnings
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.binding import parameters
+from bayeslab.programs.data import Entry
+from bayeslab.programs.program import Argument, Bound, Frozen, Site, Slot, Values
+from bayeslab.programs.pytrees import ordered
+from bayeslab.programs.settings_digest import settings_digest
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+Groups = dict[str, dict[str, np.ndarray]]
+
+SETTINGS = "settings_sha256"
+"""The attribute that says what the arguments were that are no arrays."""
+
+ARGUMENTS = "arguments"
+"""The attribute that says, as JSON, how the arguments are made of arrays, text, flags, sizes and None."""
+
+
+def to_datatree(
+    groups: Mapping[str, Mapping[str, Array | np.ndarray]],
+    bound: Bound,
+    entries: Mapping[str, Entry],
+    like: Mapping[str, str] = {},
+) -> "DataTree":
+    """Groups of variables with named dimensions and the coordinates that the data carry.
+
+    groups: posterior, prior, predictions and the like (chain, draw, *site); sample_stats (chain, draw);
+    `history` (chain, step) or (chain, step, start); `sampler_state` (chain, ...); `posterior_mean` and `posterior_sd`
+    (chain, *site).
+    like: variables that have the dimensions of a site of another name.
+    """
+    from arviz_base import from_dict
+
+    dims = dimensions(bound, entries)
+    dims |= {name: dims[site] for name, site in like.items()}
+    coords: Mapping[str, Any] = coordinates(bound, entries)
+    plain = {name: dict(group) for name, group in groups.items() if group and name not in _LAYOUTS}
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Found chain dimension to be longer"
+        )  # a few draws of many chains are asked for
+        tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
+    for name, layout in _LAYOUTS.items():
+        if groups.get(name):
+            tree[name] = _raw(groups[name], layout, dims, coords if name.startswith("posterior") else {})
+    for group in _CODED:
+        for name, entry in entries.items():
+            if entry.categories and group in tree.children and name in tree[group]:
+                tree[group][name].attrs["categories"] = [str(label) for label in entry.categories]
+    for name in _TOLD:
+        if name in tree.children:
+            tree[name].attrs |= {SETTINGS: settings_digest(bound), ARGUMENTS: json.dumps(_arguments(bound))}
+            break
+    return tree
+
+
+def observed_data(bound: Bound) -> dict[str, np.ndarray]:
+    """Values of the observed sites, NaN where they are missing."""
+    return {name: _with_gaps(bound, name, np.asarray(value)) for name, value in bound.observed.items()}
+
+
+def constant_data(bound: Bound) -> dict[str, np.ndarray]:
+    """The numeric arguments of the program."""
+    sizes = {a.name: a.leaves[0] for a in bound.settings if len(a.leaves) == 1}
+    numbers = {name: np.asarray(value) for name, value in sizes.items() if isinstance(value, int)}
+    return numbers | _concrete(bound) | {name: np.asarray(value) for name, value in bound.arrays.items()}
+
+
+def categories_of(tree: "DataTree", name: str) -> list[str]:
+    """What the codes of an argument or an observed site stand for; nothing where it has numbers."""
+    for group in _CODED:
+        if group in tree.children and name in tree[group]:
+            return [str(label) for label in np.atleast_1d(tree[group][name].attrs.get("categories", []))]
+    return []
+
+
+def arguments_of(tree: "DataTree") -> dict[str, Any]:
+    """How the arguments of a fit are made, by name, in the form of `_arguments`; nothing in older results."""
+    told = [tree[name].attrs[ARGUMENTS] for name in _TOLD if name in tree.children and ARGUMENTS in tree[name].attrs]
+    return json.loads(told[0]) if told else {}
+
+
+def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str]]:
+    """A name for every axis of every site and argument: those of plates, of the program, of the data."""
+    named = {name: _axes(site) for name, site in bound.sites.items()}
+    for name, entry in entries.items():
+        if name not in bound.sites and entry.dims:
+            named[name] = [dim or f"{name}_dim_{i}" for i, dim in enumerate(entry.dims)]
+    return named
+
+
+def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequence[Hashable]]:
+    """Labels of dimensions: those that the data give to a dimension of the same name, or to an axis of a site, and the
+    categories of an entry for a dimension of its name."""
+    dims = dimensions(bound, entries)
+    sizes: dict[str, int] = {}
+    for name, site in bound.sites.items():
+        sizes |= dict(zip(dims[name], site.shape, strict=True))
+    found: dict[str, Sequence[Hashable]] = {}
+    for name, entry in entries.items():
+        if entry.categories and sizes.get(name) == len(entry.categories):
+            found[name] = entry.categories
+        for axis, labels in entry.labels.items():
+            dim = dims[name][axis] if axis < len(dims.get(name, ())) else None
+            if dim is not None and sizes.get(dim, len(labels)) == len(labels):
+                found[dim] = labels
+    return found
+
+
+def same_data(tree: "DataTree", bound: Bound) -> bool:
+    """Whether a result is of the data of `bound`: its observed values, its numeric arguments and its other settings.
+
+    A result that does not say what its settings were, as older ones, is taken to have the same.
+    """
+
+    digested = _concrete(bound)
+
+    def equal(name: str, group: dict[str, np.ndarray]) -> bool:
+        kept = {k: v for k, v in tree[name].data_vars.items() if k not in digested} if name in tree.children else {}
+        group = {k: v for k, v in group.items() if k not in digested}
+        return set(kept) == set(group) and all(
+            kept[k].shape == v.shape and np.array_equal(kept[k].values, v, equal_nan=v.dtype.kind == "f")
+            for k, v in group.items()
+        )
+
+    told = {tree[name].attrs[SETTINGS] for name in _TOLD if name in tree.children and SETTINGS in tree[name].attrs}
+    return (
+        told <= {settings_digest(bound)}
+        and equal("observed_data", observed_data(bound))
+        and equal("constant_data", constant_data(bound))
+    )
+
+
+@lru_cache
+def provenance() -> dict[str, str]:
+    """Versions of what made a result."""
+    return {f"{name}_version": version(name) for name in ("bayeslab", "numpyro", "jax", "arviz")}
+
+
+def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
+    if name not in bound.present:
+        return value
+    present = np.asarray(bound.present[name])
+    present = present.reshape(present.shape + (1,) * (value.ndim - present.ndim))
+    return np.where(present, value, np.nan)
+
+
+_LEAF = jax.tree.structure(0)
+
+_CODED = ("observed_data", "constant_data", "predictions_constant_data")
+"""Groups whose variables have the categories that their codes stand for as an attribute."""
+
+_TOLD = ("constant_data", "observed_data", "sampler_state")
+"""Groups of which the first that is there has the attribute of the settings."""
+
+
+def _concrete(bound: Bound) -> dict[str, np.ndarray]:
+    """The numeric arguments whose values the program needs in Python."""
+    leaves = {a.name: a.leaves[0] for a in bound.settings if a.tree == _LEAF}
+    return {name: leaf.value for name, leaf in leaves.items() if _is_concrete(leaf)}
+
+
+def _is_concrete(leaf: Any) -> bool:
+    return isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) and leaf.value.dtype.kind in "fiub"
+
+
+def _arguments(bound: Bound) -> dict[str, Any]:
+    """Every argument as {"array": its variable in constant_data}, {"value": v}, a "dict", "list" or "tuple" of them, or
+    {"other": its class} for what cannot be kept, and whether it was the "default"."""
+    declared = parameters(bound.function)
+    found = {}
+    for argument in bound.settings:
+        made = _made(argument.tree, iter(argument.leaves), argument.name)
+        default = declared[argument.name].default
+        found[argument.name] = made | {"default": _is_default(argument, default, bound.arrays)}
+    return found
+
+
+def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
+    """name: of the argument, for the whole of it."""
+    if (node := tree.node_data()) is None:
+        leaf = next(leaves)
+        if isinstance(leaf, Slot):
+            return {"array": leaf.entry}
+        if name and _is_concrete(leaf):
+            return {"array": name}
+        leaf = leaf.value if isinstance(leaf, Frozen) else leaf
+        return {"value": leaf} if type(leaf) in (str, bool, int) else {"other": type(leaf).__name__}
+    kind, keys = node
+    parts = [_made(child, leaves) for child in tree.children()]
+    if kind is type(None):
+        return {"value": None}
+    if kind is dict and all(type(key) is str for key in keys):
+        return {"dict": dict(zip(keys, parts, strict=True))}
+    return {kind.__name__: parts} if kind in (list, tuple) else {"other": kind.__name__}
+
+
+def _is_default(argument: Argument, default: Any, arrays: Values) -> bool:
+    try:
+        leaves, tree = jax.tree.flatten(ordered(default))
+        pairs = zip(argument.leaves, leaves, strict=True)
+        return tree == argument.tree and all(_is_same(leaf, of_default, arrays) for leaf, of_default in pairs)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_same(leaf: Any, of_default: Any, arrays: Values) -> bool:
+    value = arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
+    if value is of_default:
+        return True
+    simple = isinstance(of_default, str | bool | int | float | np.ndarray | np.generic | Array)
+    return simple and np.array_equal(np.asarray(value), np.asarray(of_default))
+
+
+def _axes(site: Site) -> list[str]:
+    """Plates name the batch axes, the program may name the event axes."""
+    names = [f"{site.name}_dim_{axis}" for axis in range(len(site.shape))]
+    batch = len(site.shape) - site.event_dim
+    for position, plate in enumerate(site.plates):
+        axis = position if site.role == "deterministic" else batch + plate.dim
+        if 0 <= axis < len(site.shape) and site.shape[axis] == plate.size:
+            names[axis] = plate.name
+    if len(site.event_dims) == site.event_dim or site.role == "deterministic":
+        names[len(names) - len(site.event_dims) :] = site.event_dims
+    return names
+
+
+_LAYOUTS: dict[str, tuple[str, ...]] = {
+    "history": ("chain", "step"),
+    "sampler_state": ("chain",),
+    "posterior_mean": ("chain",),
+    "posterior_sd": ("chain",),
+}
+
+
+def _raw(
+    group: Mapping[str, Array | np.ndarray],
+    layout: tuple[str, ...],
+    named: Mapping[str, list[str]],
+    coords: Mapping[str, Any],
+) -> Any:
+    """Variables whose leading dimensions are fixed; the others have the names of the site of this name."""
+    from xarray import Dataset
+
+    def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
+        if layout == _LAYOUTS["history"] and value.ndim == 3:
+            return (*layout, "start")
+        unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
+        return (*layout, *(named.get(name, unnamed)))
+
+    found = Dataset({name: (dims(name, value), value) for name, value in group.items()})
+    return found.assign_coords({dim: labels for dim, labels in coords.items() if dim in found.dims})
+
+
+def posterior_of(tree: Any, verb: str) -> Any:
+    """What a result has drawn, a Dataset whose first dimensions are chain and draw.
+
+    Raises TypeError for what is no DataTree, ValueError for one without draws.
+    """
+    from xarray import DataTree
+
+    if not isinstance(tree, DataTree):
+        raise TypeError(f"{verb} takes a DataTree, such as fit() returns, not {type(tree).__name__}")
+    if "posterior" not in tree.children:
+        raise ValueError(
+            f"{verb} needs a tree with group 'posterior': there is no group posterior, only {sorted(tree.children)}"
+        )
+    posterior = tree["posterior"].to_dataset()
+    for dim in ("chain", "draw"):
+        if not posterior.sizes.get(dim):
+            raise ValueError(f"{verb} needs draws, but the posterior of the tree has no {dim}")
+    drawn = [name for name, values in posterior.data_vars.items() if {"chain", "draw"} <= set(values.dims)]
+    return posterior[drawn].transpose("chain", "draw", ...)

@@ -1,0 +1,23 @@
+"""The posterior of a result as one array of scalar parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from xarray import DataArray, Dataset
+
+    Samples = NDArray[Any]
+
+SAMPLE = ["chain", "draw"]
+
+
+def stacked_parameters(posterior: Dataset) -> DataArray:
+    """All scalar parameters side by side, (chain, draw, parameter), named like "w[bmi]"."""
+    import arviz_stats  # noqa: F401  (registers the accessor azstats)
+    from arviz_base import dataset_to_dataarray
+
+    stacked = dataset_to_dataarray(posterior, sample_dims=SAMPLE).transpose(*SAMPLE, "label")
+    other = [name for name in stacked.coords if name not in (*SAMPLE, "label")]
+    return stacked.drop_vars(other).rename(label="parameter")

@@ -1,0 +1,70 @@
+"""Going on from where a fit stopped: the state of a sampler travels in its result."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from bayeslab.programs.program import Bound
+from bayeslab.results.datatree import same_data
+from bayeslab.sampling.protocols import Method, Sampler, State
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def saved_state(state: State) -> dict[str, np.ndarray]:
+    """The arrays of a state, in their order."""
+    return {f"leaf_{i:03}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+
+
+def settings(method: Method) -> str:
+    """The method as text, without its number of draws, the same in every process."""
+    shown = ((f.name, getattr(method, f.name)) for f in fields(method) if f.name != "num_samples")  # type: ignore[arg-type]
+    text = f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bound) -> State:
+    """The state (chain, ...) that a result holds, for the same method on the same model and data.
+
+    Raises ValueError where the result is of another method, other settings, another model or other data.
+    """
+    if "sampler_state" not in getattr(tree, "children", ()):
+        raise ValueError("previous has no group sampler_state, so there is nothing to go on from")
+    if tree.attrs.get("settings") != settings(method):
+        raise ValueError(f"previous was made by {tree.attrs.get('settings')}, not by {settings(method)}")
+    if not same_data(tree, bound):
+        raise ValueError("previous is of other data or settings, so it cannot be continued on these")
+    key = jax.ShapeDtypeStruct((2,), np.uint32)
+    data = jax.eval_shape(sampler.prepare, bound)
+    shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, data))
+    saved = tree["sampler_state"].to_dataset()
+    leaves = [saved[name].values for name in sorted(map(str, saved.data_vars))]
+    if [leaf.shape[1:] for leaf in leaves] != [shape.shape for shape in shapes]:
+        raise ValueError("previous is of another model, or of another version, so it cannot be continued")
+    typed = [leaf.astype(shape.dtype) for leaf, shape in zip(leaves, shapes, strict=True)]
+    return jax.tree.unflatten(treedef, typed)
+
+
+def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTree":
+    """The new result after the earlier one: draws of a chain follow each other, an optimiser's steps do."""
+    import xarray
+
+    names = ["posterior", "sample_stats"] if sampler.warmup_draws else ["history"]
+    for name in names:
+        if name in tree.children:
+            dim = "step" if name == "history" else "draw"
+            both = [previous[name].to_dataset(), tree[name].to_dataset()]
+            group = xarray.concat(both, dim, coords="minimal", compat="override", join="override")
+            tree[name] = group.assign_coords({dim: np.arange(group.sizes[dim])}) if dim == "draw" else group
+    tree.attrs |= _sums(previous.attrs, tree.attrs)
+    return tree
+
+
+def _sums(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> dict[str, Any]:
+    counted = ("compile_seconds", "sampling_seconds", "num_gradients")
+    return {name: before[name] + now[name] for name in counted if name in before and name in now}

@@ -1,0 +1,182 @@
+"""Executables of a sampler: compiled once for all Bounds of one structure, several draws a call."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.program import Bound, blueprint
+from bayeslab.programs.tracing.compilation import UNOPTIMISED
+from bayeslab.sampling.protocols import Draws, Sampler, State
+
+CHUNK = 1000
+"""Draws between two looks at the world, at most."""
+CHUNK_INDEPENDENT = 50_000
+"""The same of draws that do not wait for each other."""
+CHUNK_BYTES = 4 * 2**20
+BATCH_BYTES = 2**18
+ONCE = {"prepare", "start", "start_at"}
+"""On little data they take less time than their compilation."""
+LITTLE = 1_000
+
+
+@dataclass
+class Compiled:
+    """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call, `first` from the
+    first, which is there to be timed. lowered: how to trace each of them; code: those that are compiled."""
+
+    lowered: dict[str, Callable[[], Any]]
+    options: dict[str, dict[str, Any]]
+    first: int
+    buffer: int
+    seconds: float
+    code: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def make_ready(self, *more: str) -> None:
+        """Compile what every run needs and these, all at once.
+
+        Tracing stays in this thread: NumPyro's handlers are global.
+        """
+        began = time.perf_counter()
+        wanted = {"prepare", "adapt", "advance", *more} & self.lowered.keys() - self.code.keys()
+        lowered = {name: self.lowered[name]() for name in sorted(wanted)}
+        if lowered:
+            with ThreadPoolExecutor(len(lowered)) as pool:
+                found = pool.map(lambda item: item[1].compile(self.options[item[0]]), lowered.items())
+                self.code |= dict(zip(lowered, found, strict=True))
+        self.seconds += time.perf_counter() - began
+
+    def prepare(self, bound: Bound) -> Any:
+        return self.code["prepare"](bound) if "prepare" in self.lowered else bound
+
+    @property
+    def start(self) -> Callable[[Array | np.ndarray, Any], State]:
+        return self.code["start"]
+
+    @property
+    def start_at(self) -> Callable[[Array | np.ndarray, Any, Any], State]:
+        return self.code["start_at"]
+
+    @property
+    def advance(self) -> Callable[..., tuple[State, Draws]]:
+        return self.code["advance"]
+
+    @property
+    def adapt(self) -> Callable[..., tuple[State, Draws]]:
+        return self.code.get("adapt", self.code["advance"])
+
+    def take_seconds(self) -> float:
+        """Seconds that compilation took, told to the run that paid for it."""
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
+@lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
+def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
+    """What runs a sampler on Bounds of one structure."""
+    began = time.perf_counter()
+    bound = blueprint(shapes)
+    lowered: dict[str, Callable[[], Any]] = {}
+    if sampler.prepares:
+        lowered["prepare"] = partial(jax.jit(sampler.prepare).lower, bound)
+    data = jax.eval_shape(sampler.prepare, bound)
+    key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
+
+    def start(key: Array, data: Any) -> State:
+        return strong(_wide(sampler.start, width)(key, data))
+
+    def start_at(key: Array, data: Any, values: Any) -> State:
+        return strong(_wide(lambda key, data: sampler.start_at(key, data, values), width)(key, data))
+
+    starting = jax.jit(start)
+    lowered["start"] = partial(starting.lower, key, data)
+    state = jax.eval_shape(starting, key, data)
+    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    if sampler.start_sites:
+        sites = {name: bound.sites[name] for name in sampler.start_sites}
+        values = {name: jax.ShapeDtypeStruct(site.shape, site.dtype) for name, site in sites.items()}
+        lowered["start_at"] = partial(jax.jit(start_at).lower, key, data, values)
+    one_draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
+    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if sampler.independent else CHUNK))
+    count = jax.ShapeDtypeStruct((), np.int32)
+    if sampler.independent:
+        buffer, steps = _in_batches(sampler, width, buffer, size)
+        lowered["advance"] = partial(jax.jit(steps).lower, count, count, state, data)
+    else:
+        steps_of = {"advance": sampler.advance} | ({} if sampler.warmup_draws else {"adapt": sampler.adapt})
+        for verb, step in steps_of.items():
+            steps = _steps(step, width, buffer)
+            lowered[verb] = partial(jax.jit(steps).lower, count, count, state, data)
+    options = {name: _options(sampler, name, bound) for name in lowered}
+    return Compiled(lowered, options, buffer if sampler.independent else 1, buffer, time.perf_counter() - began)
+
+
+def _options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
+    """What the compiler is told."""
+    if jax.default_backend() != "cpu":
+        return {}
+    size = sum(leaf.size for leaf in jax.tree.leaves(bound))
+    once = UNOPTIMISED if name in ONCE and size <= LITTLE else {}
+    return once | dict(sampler.compiler_options)
+
+
+def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
+    """The next `count` draws, one in `thinning`, in a buffer: the numbers are data, so it compiles once."""
+    step = _wide(step, width)
+
+    def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
+        draw = jax.eval_shape(step, state, data)[1]
+        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer, *leaf.shape), leaf.dtype), draw)
+
+        def body(i: Array, carry: tuple[State, Draws]) -> tuple[State, Draws]:
+            state, draw = step(carry[0], data)
+            return strong(state), jax.tree.map(lambda to, leaf: to.at[i // thinning].set(leaf), carry[1], draw)
+
+        return jax.lax.fori_loop(0, count * thinning, body, (state, kept))
+
+    return steps
+
+
+def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
+    """The same for independent draws: as many at once as fit into the cache of a processor.
+
+    A batch is the same whenever it is drawn, so that draws go on where they stopped, in the middle of one as well.
+    """
+    batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, buffer))
+    buffer = buffer // batch * batch
+
+    def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
+        def drawn(index: Array) -> Draws:
+            many = partial(sampler.batch, size=batch)
+            return (jax.vmap(many, (0, None, None), 1) if width else many)(state, data, index)
+
+        shapes = jax.eval_shape(drawn, jnp.zeros((), int))
+        kept = jax.tree.map(lambda leaf: jnp.zeros((buffer + batch, *leaf.shape[1:]), leaf.dtype), shapes)
+        first, offset = jnp.divmod(state.made.ravel()[0], batch)
+
+        def body(i: Array, kept: Draws) -> Draws:
+            put = partial(jax.lax.dynamic_update_slice_in_dim, start_index=i * batch, axis=0)
+            return jax.tree.map(put, kept, drawn(first + i))
+
+        kept = jax.lax.fori_loop(0, (offset + count + batch - 1) // batch, body, kept)
+        kept = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, buffer, 0), kept)
+        return strong(state._replace(made=state.made + count)), kept
+
+    return buffer, steps
+
+
+def _wide(step: Callable, width: int | None) -> Callable:
+    return jax.vmap(step, in_axes=(0, None)) if width else step
+
+
+def strong(tree: Any) -> Any:
+    """Without weak types, so that a state has the same type before and after a step."""
+    return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), tree)

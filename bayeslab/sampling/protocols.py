@@ -1,0 +1,194 @@
+"""What passes between methods and the rest: a method plans, a sampler draws."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from jax import Array
+
+from bayeslab.programs.program import Bound, Values
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.tables import Groups
+
+State = Any
+
+
+class Draws(NamedTuple):
+    """One draw has leaves (*site); the runner stacks draws and chains: (chain, draw, *site).
+
+    stats: scalars by the names that ArviZ knows. `lp` is the log joint density of the draw; approximations add
+    `log_q`, their own log density in the same space. `excess` is looked at and not kept: by how many nats an exact draw
+    violates the identity of log joint, posterior and evidence, rounding apart; so is `carried`, a log likelihood.
+    history: of one step of an optimiser, for example its `elbo`: scalars, or one for every start.
+    """
+
+    samples: dict[str, Array]
+    stats: dict[str, Array] = {}
+    history: dict[str, Array] = {}
+
+
+class Sampler:
+    """One chain, as pure functions of a Bound. All members have defaults but `start`, `advance` and, for optimisers,
+    `adapt`.
+
+    Hashable, equal for equal plans, and holding nothing but what compiled code depends on: no data, no number
+    of draws. States hold arrays only; random keys are raw.
+    """
+
+    @property
+    def warmup_draws(self) -> bool:
+        """Whether a step of warm-up is a draw, as in a Markov chain, and not a step of an optimiser that draws follow.
+        `adapt` is then `advance`, and is compiled once."""
+        return False
+
+    @property
+    def independent(self) -> bool:
+        """Whether draws do not depend on each other: they are made by `batch`, and the state counts them, `made`."""
+        return False
+
+    @property
+    def prepares(self) -> bool:
+        """Whether `prepare` computes something."""
+        return False
+
+    @property
+    def num_devices(self) -> int:
+        """Devices that one chain runs on; with several, chains follow each other."""
+        return 1
+
+    @property
+    def statistics(self) -> Groups:
+        """Terms of the log joint that tables of sufficient statistics replace."""
+        return ()
+
+    @property
+    def compiler_options(self) -> tuple[tuple[str, Any], ...]:
+        """Options of XLA for a CPU, as (name, value)."""
+        return ()
+
+    @property
+    def start_sites(self) -> tuple[str, ...]:
+        """Sites whose values `start_at` takes; none where a sampler finds its own start."""
+        return ()
+
+    def prepare(self, bound: Bound) -> Any:
+        """What all chains share, computed once a fit; the other functions are given it in place of the Bound."""
+        return bound
+
+    def start(self, key: Array, data: Any) -> State:
+        """A state of finite density."""
+        raise NotImplementedError
+
+    def start_at(self, key: Array, data: Any, values: Values) -> State:
+        """The state at values of `start_sites`."""
+        raise NotImplementedError
+
+    def adapt(self, state: State, data: Any) -> tuple[State, Draws]:
+        """One step before the first draw: of warm-up or of an optimiser.
+
+        `history["converged"]`, where there is one, ends these steps early; from then on they change nothing.
+        """
+        return self.advance(state, data)
+
+    def advance(self, state: State, data: Any) -> tuple[State, Draws]:
+        """One draw."""
+        raise NotImplementedError
+
+    def batch(self, state: State, data: Any, index: Array, size: int) -> Draws:
+        """The batch with a number, of so many independent draws: leaves (draw, *site)."""
+        raise NotImplementedError
+
+    def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        """Means and standard deviations (chain, *site) of sites that draws do not have. state: of all chains."""
+        return {}
+
+    def conditionals(self, bound: Bound) -> tuple[Any, ...]:
+        """The rules that draws rest on, each with the terms under which it holds.
+
+        `bayeslab.transforms.draw_checks` asks them again at draws.
+        """
+        return ()
+
+    def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
+        """In Python, what an optimiser says of the state that it ended in: None where it cannot tell.
+
+        Else the state of a maximum beside that, None if it ended there, and why there is no maximum, nothing if there
+        is. samples: of the draws that were made.
+        """
+        return None
+
+    def watched(self, bound: Bound, draws: Draws) -> None:
+        """Raises where draws are not of the posterior, for samplers that rest on no conditional."""
+
+
+@dataclass(frozen=True)
+class Wrapper(Sampler):
+    """A sampler around another one, which does as that does."""
+
+    inner: Sampler
+
+    @property
+    def warmup_draws(self) -> bool:
+        return self.inner.warmup_draws
+
+    @property
+    def prepares(self) -> bool:
+        return self.inner.prepares
+
+    @property
+    def statistics(self) -> Groups:
+        return self.inner.statistics
+
+    @property
+    def num_devices(self) -> int:
+        return self.inner.num_devices
+
+    @property
+    def compiler_options(self) -> tuple[tuple[str, Any], ...]:
+        return self.inner.compiler_options
+
+    def prepare(self, bound: Bound) -> Any:
+        return self.inner.prepare(bound)
+
+    def start(self, key: Array, data: Any) -> State:
+        return self.inner.start(key, data)
+
+    def adapt(self, state: State, data: Any) -> tuple[State, Draws]:
+        return self.inner.adapt(state, data)
+
+    def advance(self, state: State, data: Any) -> tuple[State, Draws]:
+        return self.inner.advance(state, data)
+
+    def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        return self.inner.moments(state, bound)
+
+    def conditionals(self, bound: Bound) -> tuple[Any, ...]:
+        return self.inner.conditionals(bound)
+
+    def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
+        return self.inner.ended(state, data, samples)
+
+    def watched(self, bound: Bound, draws: Draws) -> None:
+        self.inner.watched(bound, draws)
+
+
+class Method(Protocol):
+    """One way to draw from a posterior. Implementations are frozen dataclasses of settings.
+
+    num_warmup: the largest number of steps before the first draw; for optimisers their iterations.
+    """
+
+    @property
+    def num_warmup(self) -> int: ...
+
+    @property
+    def num_samples(self) -> int: ...
+
+    @property
+    def num_chains(self) -> int: ...
+
+    @property
+    def thinning(self) -> int: ...
+
+    def plan(self, analysis: Analysis) -> Sampler:
+        """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""
+        ...

@@ -1,0 +1,289 @@
+"""Drives a sampler: compiled once, a chain a thread, in chunks, so that Python stays in charge.
+
+`numpyro.infer.MCMC.run` compiles anew at every call. Here one chain is compiled as a function of its data, and
+between two chunks there is room for progress, Ctrl-C and a checkpoint. Threads use the cores, because compiled code
+runs without Python's lock; accelerators run all chains at once instead.
+"""
+
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from threadpoolctl import threadpool_limits
+
+from bayeslab.programs.program import Bound, precision, structure
+from bayeslab.sampling.executables import Compiled, compiled, strong
+from bayeslab.sampling.protocols import Draws, Method, Sampler, State
+
+CHUNK_SECONDS = 0.25
+
+
+class Run(NamedTuple):
+    """What a sampler has done.
+
+    draws: leaves (chain, draw, *site), NumPy arrays.
+    history: leaves (chain, step), of the steps before the first draw.
+    state: of every chain after its last draw, leaves (chain, ...).
+    data: what the sampler was given for the Bound.
+    """
+
+    draws: Draws
+    history: dict[str, np.ndarray]
+    state: State
+    compile_seconds: float
+    sampling_seconds: float
+    interrupted: bool
+    data: Any
+
+
+def drive(
+    key: Array,
+    method: Method,
+    sampler: Sampler,
+    bound: Bound,
+    *,
+    previous: State | None = None,
+    start: Mapping[str, np.ndarray] | None = None,
+    report: Callable[[int, int, dict[str, float]], None] | None = None,
+    vectorised: bool | None = None,
+) -> Run:
+    """Draws of all chains. Interrupted from the keyboard, it returns what every chain has finished.
+
+    previous: the state (chain, ...) of an earlier run, to go on from.
+    start: values of sites to begin with.
+    report: is told the steps done, the steps to do and what is known, a few times a second.
+    vectorised: run all chains as one; by default on accelerators only.
+    Raises KeyboardInterrupt when it is interrupted before the first draw.
+    """
+    together = jax.default_backend() != "cpu" if vectorised is None else vectorised
+    width = method.num_chains if together else None
+    code = compiled(sampler, structure(bound), width)
+    keys = np.asarray(jax.random.split(key, method.num_chains))
+    code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
+    began, tracks = time.perf_counter(), []
+    data = code.prepare(bound)
+    for chain in range(1 if together else method.num_chains):
+        state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
+        mine = keys if together else keys[chain]
+        tracks.append(_Track(code, method, sampler, data, mine, start, state))
+    interrupted = _race(tracks, report)
+    draws, history, state = _gather(tracks, together)
+    if draws is None:
+        raise KeyboardInterrupt("interrupted before the first draw")
+    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - began, interrupted, data)
+
+
+def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
+    """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
+    data = sampler.prepare(bound)
+
+    def kept(state: State, steps: Array) -> tuple[State, Draws]:
+        draw = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(advance, state)[1])
+        return jax.lax.fori_loop(0, steps, lambda _, last: advance(last[0]), (state, draw))
+
+    def advance(state: State) -> tuple[State, Draws]:
+        state, draw = sampler.advance(state, data)
+        return strong(state), draw
+
+    state, warmup = strong(sampler.start(key, data)), method.num_warmup
+    if not sampler.warmup_draws:
+        state = jax.lax.fori_loop(0, warmup, lambda _, state: strong(sampler.adapt(state, data)[0]), state)
+        warmup = 0
+    steps: Any = np.full(method.num_samples, method.thinning, np.int32)  # one loop for all: it is compiled once
+    steps[0] += warmup
+    return jax.lax.scan(kept, state, steps)[1]
+
+
+@dataclass
+class _Track:
+    """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
+
+    values: of sites to begin with. previous: the state of an earlier run.
+    seconds: of the last chunk, for one step; 0 where there was none of this kind.
+    checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
+    """
+
+    code: Compiled
+    method: Method
+    sampler: Sampler
+    data: Any
+    key: np.ndarray
+    values: Mapping[str, np.ndarray] | None
+    previous: State | None
+    done: int = 0
+    seconds: float = 0.0
+    history: list[Draws] = field(default_factory=list)
+    parts: list[Draws] = field(default_factory=list)
+    checkpoints: list[tuple[int, State]] = field(default_factory=list)
+    news: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        return self.method.num_warmup + self.method.num_samples
+
+    @property
+    def draws_done(self) -> int:
+        return self.checkpoints[-1][0] if self.checkpoints else 0
+
+    def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
+        """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
+        warms_up = self.sampler.warmup_draws
+        state = self._first() if self.previous is None else self.previous
+        if not (warms_up and self.previous is not None):
+            state = yield from self._adapt(state, stop)
+        if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
+            return
+        self.done = self.method.num_warmup
+        self.seconds = self.seconds if warms_up else 0.0
+        self.checkpoints.append((0, state))
+        for count in self._counts(self.method.num_samples, stop if warms_up else Event()):
+            state, draws = self._call(self.code.advance, count, self.method.thinning, state)
+            self.parts.append(draws)
+            self.done += count
+            self.checkpoints.append((self.draws_done + count, state))
+            lowest = floor()
+            while len(self.checkpoints) > 1 and self.checkpoints[1][0] <= lowest:
+                self.checkpoints.pop(0)
+            self._listen(draws)
+            yield
+
+    def _first(self) -> State:
+        if self.values is None:
+            return self.code.start(self.key, self.data)
+        return self.code.start_at(self.key, self.data, self.values)
+
+    def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
+        for count in self._counts(self.method.num_warmup, stop):
+            state, draws = self._call(self.code.adapt, count, 1, state)
+            self.done += count
+            self._listen(draws)
+            if draws.history:
+                self.history.append(draws)
+                if np.all(draws.history.get("converged", np.zeros(1))[-1]):
+                    break
+            yield
+        return state
+
+    def cut(self, draws: int) -> State:
+        """Rewind to `draws` draws: a state is a function of the one before, so the last steps are made again."""
+        count, state = [mark for mark in self.checkpoints if mark[0] <= draws][-1]
+        while count < draws:
+            step = min(draws - count, self.code.buffer)
+            state, _ = self._call(self.code.advance, step, self.method.thinning, state)
+            count += step
+        return state
+
+    def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
+        began = time.perf_counter()
+        state, kept = code(np.int32(count), np.int32(thinning), state, self.data)
+        copied = 2 * count < self.code.buffer  # else little memory is held in vain
+        draws = jax.tree.map(lambda leaf: np.array(leaf[:count]) if copied else leaf[:count], jax.device_get(kept))
+        self.seconds = (time.perf_counter() - began) / count
+        return state, draws
+
+    def _counts(self, number: int, stop: Event) -> Iterator[int]:
+        """Chunks that make `number` steps, no more, each of about CHUNK_SECONDS."""
+        left = number
+        while left > 0 and not stop.is_set():
+            count = self.code.first
+            if self.seconds:
+                count = int(np.clip(CHUNK_SECONDS / self.seconds, 1, self.code.buffer))
+            yield min(count, left)
+            left -= min(count, left)
+
+    def _listen(self, draws: Draws) -> None:
+        for name, value in (draws.stats | draws.history).items():
+            if name == "diverging" and self.parts:
+                self.news["divergences"] = self.news.get("divergences", 0) + int(value.sum())
+            if name in ("elbo", "log_joint") and (finite := value[np.isfinite(value)]).size:
+                self.news[name] = float(np.mean(finite[-20:]))
+
+
+def _race(tracks: list[_Track], report: Callable | None) -> bool:
+    """Run all tracks; whether the keyboard interrupted them."""
+    stop, interrupted = Event(), False
+    wide = bool(jax.config.jax_enable_x64)
+
+    def floor() -> int:
+        return min(track.draws_done for track in tracks)
+
+    def run(mine: list[_Track]) -> None:
+        with precision(np.float64 if wide else np.float32):  # the scope belongs to the thread
+            turns = [track.run(stop, floor) for track in mine]
+            while turns:
+                turns = [turn for turn in turns if next(turn, turns) is not turns]
+
+    cores = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
+    threads = 1 if tracks[0].sampler.num_devices > 1 else min(len(tracks), cores)
+    alone = threadpool_limits(1, "blas") if threads > 1 else nullcontext()  # threads of threads wait for each other
+    with alone, ThreadPoolExecutor(threads) as pool:
+        running: list[Future] = [pool.submit(run, tracks[first::threads]) for first in range(threads)]
+        try:
+            pending = set(running)
+            while pending:
+                finished, pending = wait(pending, None if report is None else 0.1, FIRST_EXCEPTION)
+                if report is not None:
+                    report(sum(t.done for t in tracks), sum(t.total for t in tracks), _news(tracks))
+                if any(future.exception() for future in finished):
+                    stop.set()
+        except KeyboardInterrupt:
+            stop.set()
+            interrupted = True
+            wait(running)
+        for future in running:
+            future.result()
+    return interrupted
+
+
+def _news(tracks: list[_Track]) -> dict[str, float]:
+    names = {name: None for track in tracks for name in list(track.news)}
+    combine = {"divergences": sum}
+    return {name: combine.get(name, max)([t.news.get(name, 0) for t in tracks]) for name in names}
+
+
+def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[str, np.ndarray], State]:
+    """Draws, history and states of all chains, each cut to what all of them have."""
+    draws_done = min(track.draws_done for track in tracks)
+    if draws_done == 0:
+        return None, {}, None
+    states = [track.cut(draws_done) for track in tracks]
+    parts = [_joined(track.parts, draws_done) for track in tracks]
+    steps = [_joined(track.history, None) for track in tracks]
+    if together:
+        swap = lambda leaf: np.swapaxes(leaf, 0, 1)  # noqa: E731
+        history = jax.tree.map(swap, steps[0].history) if steps[0] else {}
+        return jax.tree.map(swap, parts[0]), history, jax.tree.map(np.asarray, states[0])
+    draws = jax.tree.map(lambda *leaves: np.stack(leaves) if len(leaves) > 1 else leaves[0][None], *parts)
+    state = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *states)
+    return draws, _padded([_until_converged(step.history) if step else {} for step in steps]), state
+
+
+def _joined(parts: list[Draws], length: int | None) -> Draws | None:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:length], *parts) if parts else None
+
+
+def _until_converged(history: Mapping[str, Array | np.ndarray]) -> dict[str, np.ndarray]:
+    """The steps up to the first that says it has converged."""
+    converged = np.asarray(history.get("converged", np.zeros(0)))
+    after = np.flatnonzero(converged.all(axis=tuple(range(1, converged.ndim))))
+    steps = slice(after[0] + 1 if after.size else None)
+    return {name: np.asarray(leaf)[steps] for name, leaf in history.items()}
+
+
+def _padded(histories: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Histories (chain, step, ...) of chains that took different numbers of steps, filled up with NaN."""
+    length = max((len(leaf) for history in histories for leaf in history.values()), default=0)
+
+    def fill(leaf: np.ndarray) -> np.ndarray:
+        return np.concatenate([leaf.astype(float), np.full((length - len(leaf), *leaf.shape[1:]), np.nan)])
+
+    return {name: np.stack([fill(history[name]) for history in histories]) for name in histories[0]}

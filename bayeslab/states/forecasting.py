@@ -1,0 +1,91 @@
+"""States and observations after the end of a series."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.prediction.predict import simulated
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import read
+from bayeslab.programs.program import Bound, Data, Program, precision, raw_key
+from bayeslab.results.datatree import constant_data, to_datatree
+from bayeslab.states.longer_series import longer, longer_part
+from bayeslab.states.summaries import Met, chain_distribution, meet_chain
+from bayeslab.transforms.collapse import marginal
+from bayeslab.transforms.recover import recovered_draws
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def forecast(
+    key: Array | int,
+    model: Program,
+    data: Data,
+    tree: "DataTree",
+    changes: Data,
+    site: str | None = None,
+    num_samples: int = 1,
+) -> "DataTree":
+    """The result with group predictions: states and observations of the steps to come.
+
+    model, data: those of the fit. tree: what any method returns; draws of the chain are not needed.
+    changes: entries with new values, {"num_steps": 112} and longer covariates where the program has some. Observed
+    series that it does not name go on with missing entries.
+    site: the chain, where the program has several. num_samples: series for every draw; many for a point estimate.
+    For each draw the states are drawn given the data, over the longer series, and observations given the states. What
+    predictions hold begins after the last step of `data`; quantiles over draws are intervals.
+    Raises ValueError for a program without chain, or with several and no `site`, for a result of other data, where the
+    changes make nothing longer, and for other latent sites that grow, such as a second chain.
+    """
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be positive, but is {num_samples}")
+    with precision():
+        met = meet_chain(model, data, tree, site)
+        entries = longer(model, data, changes)
+        bound = bind(model, entries).plain
+        grown = _grown(met, bound)
+        left = marginal(bound, (met.site,))
+        chains, draws = (tree["posterior"].sizes[n] for n in ("chain", "draw"))
+        flat = {name: jnp.repeat(value, num_samples, axis=0) for name, value in met.draws.items()}
+        keys = [jax.random.split(now, chains * draws * num_samples) for now in jax.random.split(raw_key(key))]
+        states = {met.site: recovered_draws(keys[0], left, flat)[met.site]}
+        _refuse_ends(chain_distribution(left, flat), met.chain.num_steps)
+        drawn = jax.device_get(simulated(keys[1], bound, flat | states, tuple(flat)))
+        shaped = {n: v.reshape(chains, draws * num_samples, *v.shape[1:]) for n, v in drawn.items() if n in grown}
+        groups = {"predictions": shaped, "predictions_constant_data": constant_data(bound)}
+        added = to_datatree(groups, bound, read(entries))
+    result = tree.copy()
+    result["predictions"] = longer_part(added["predictions"].to_dataset(), grown)
+    result["predictions_constant_data"] = added["predictions_constant_data"]
+    return result
+
+
+def _grown(met: Met, bound: Bound) -> dict[str, tuple[int, ...]]:
+    """Old shapes of the sites that are longer than they were; raises ValueError where these are the wrong ones."""
+    before = met.left.plain.sites
+    for name, site in bound.sites.items():
+        if name not in before or len(site.shape) != len(before[name].shape):
+            raise ValueError(f"changes give the program another site '{name}'; they may only make series longer")
+        shorter = any(new < old for new, old in zip(site.shape, before[name].shape, strict=True))
+        if shorter or (name in met.draws and site.shape != before[name].shape):
+            raise ValueError(
+                f"changes give site '{name}' shape {site.shape} in place of {before[name].shape}; they may only make "
+                f"the series of '{met.site}' longer"
+            )
+    steps = len(before[met.site].shape) - before[met.site].event_dim
+    if bound.sites[met.site].shape[steps] == before[met.site].shape[steps]:
+        raise ValueError(f"changes leave the {before[met.site].shape[steps]} steps of site '{met.site}' as they are")
+    return {name: before[name].shape for name, site in bound.sites.items() if site.shape != before[name].shape}
+
+
+def _refuse_ends(chain: Any, num_steps: int) -> None:
+    lengths = getattr(chain, "lengths", None)
+    if lengths is not None and (np.asarray(lengths) <= num_steps).any():
+        raise ValueError(
+            f"sequences end at lengths {np.asarray(lengths).tolist()}, so there is nothing after step {num_steps}; "
+            "give lengths beyond it in changes"
+        )

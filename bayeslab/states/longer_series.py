@@ -1,0 +1,82 @@
+"""Observed series that go on with missing entries."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.programs.binding import bind, parameters
+from bayeslab.programs.data import Entry, read
+from bayeslab.programs.program import Bound, Data, Program
+from bayeslab.results.datatree import dimensions
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset
+
+
+def longer(model: Program, data: Data, changes: Data) -> dict[str, Any]:
+    """The data with some entries changed, and observed sites as long as the program then has them.
+
+    Raises ValueError where the program does not run with the changes, and for a site that gets shorter.
+    """
+    entries = {name: data[name] for name in data} | {name: changes[name] for name in changes}
+    before = bind(model, data).plain
+    given = [name for name in before.observed if name in data and name not in changes]
+    optional = {name for name, parameter in parameters(model).items() if parameter.default is None}
+    known = {n: v for n, v in entries.items() if n not in given or (n in parameters(model) and n not in optional)}
+    bound = _bound(model, known)
+    old = read({name: data[name] for name in given})
+    for name in given:
+        dims = dimensions(before, old)[name]
+        entries[name] = _padded(name, old[name], before, dims, bound.sites[name].shape)
+    return entries
+
+
+def longer_part(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dataset":
+    """What is new of variables (chain, draw, *site), from the old shapes of their sites."""
+    parts = {}
+    for name, shape in before.items():
+        if name in found:
+            axes = zip(found[name].dims[2:], shape, found[name].shape[2:], strict=True)
+            parts[name] = found[name].isel({dim: slice(old, None) for dim, old, new in axes if new > old})
+    return (
+        found.drop_vars(found.data_vars).drop_dims([d for d in found.dims if d not in ("chain", "draw")]).assign(parts)
+    )
+
+
+def _bound(model: Program, entries: dict[str, Any]) -> Bound:
+    try:
+        return bind(model, entries).plain
+    except (TypeError, ValueError) as error:
+        if "shape" not in str(error):
+            raise
+        raise ValueError(
+            f"the program does not run with these changes; a series may still have its old length ({error})"
+        ) from None
+
+
+def _padded(name: str, entry: Entry, bound: Bound, dims: Sequence[str], shape: tuple[int, ...]) -> "DataArray":
+    """An observed site, missing where it is longer."""
+    from xarray import DataArray
+
+    value = np.asarray(entry.value)
+    if any(new < old for new, old in zip(shape, value.shape, strict=True)):
+        raise ValueError(
+            f"changes give site '{name}' shape {shape}, but its entry has shape {value.shape}; it may grow"
+        )
+    there = np.ones(value.shape, bool) if entry.present is None else entry.present
+    more = [(0, new - old) for new, old in zip(shape, value.shape, strict=True)]
+    whole = np.pad(np.where(there, value, np.nan), more, constant_values=np.nan)
+    labels = {dim: continued(entry.labels[axis], shape[axis]) for axis, dim in enumerate(dims) if axis in entry.labels}
+    return DataArray(whole, labels, dims)
+
+
+def continued(labels: Sequence[Hashable], size: int) -> list[Hashable]:
+    """Labels up to a size: equally spaced numbers go on, after others come "+1", "+2" and so on."""
+    old, more = list(labels), size - len(labels)
+    if len(old) > 1 and all(isinstance(label, int | float) for label in old):
+        numbers = np.asarray(old)
+        step = numbers[1] - numbers[0]
+        if (np.diff(numbers) == step).all():
+            return [*old, *(numbers[-1] + step * np.arange(1, more + 1)).tolist()]
+    return [*old, *(f"+{place}" for place in range(1, more + 1))]

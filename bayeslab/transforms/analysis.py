@@ -1,0 +1,81 @@
+"""What is found about a Bound: conditionals, orders of elimination, statistics; each when it is first asked for."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
+
+from bayeslab.elimination.conditional import Block, Rule
+from bayeslab.programs.program import Bound
+from bayeslab.transforms.compress import compressible
+from bayeslab.transforms.tables import Groups
+from bayeslab.verification.findings import Found, find_all, rules_of
+from bayeslab.verification.ordering import joint_blocks, order
+
+Answer = TypeVar("Answer")
+
+
+class Analysis:
+    """The analysis of one Bound, which `explain` prints, `plan` chooses from, and methods read.
+
+    A Bound is never changed, so whatever was found for it is kept: a fit searches once, however many methods are tried.
+    """
+
+    def __init__(self, bound: Bound) -> None:
+        self.bound = bound
+        self._kept: dict[Any, Any] = {}
+
+    @cached_property
+    def plain(self) -> "Analysis":
+        """The analysis of the program as it is written: without sites integrated out, with the rows of its data."""
+        return self if self.bound.transform is None else Analysis(self.bound.plain)
+
+    @cached_property
+    def findings(self) -> tuple[Found, ...]:
+        """For every latent site, in program order, the rule that eliminates it given all others, or why there is none.
+
+        Raises ValueError where the program cannot be taken apart.
+        """
+        return tuple(find_all(self.bound))
+
+    def findings_of(self, sites: Sequence[str]) -> list[Found]:
+        """The same for some sites, without a search for the others unless that was made."""
+        if "findings" in self.__dict__:
+            known = {one.site: one for one in self.findings}
+            return [known[name] for name in sites]
+        return self._once(("findings", *sites), lambda: find_all(self.bound, sites))
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of the sites that have one, each given all other sites."""
+        return rules_of(self.findings)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Terms of the log joint that tables of sufficient statistics replace."""
+        return compressible(self.bound, self.findings)
+
+    def order(self, sites: Sequence[str]) -> Block:
+        """Rules that eliminate some sites, one after the other.
+
+        Raises ValueError with the reasons where there is no order.
+        """
+        return self._once(("order", *sites), lambda: order(self.bound, sites, self.findings_of(sites)))
+
+    def joint_blocks(self, blocks: Sequence[tuple[str, ...]]) -> list[Block]:
+        """Orders of blocks of sites that the user names. Raises ValueError for a block that has none."""
+        return joint_blocks(blocks, self.bound, self.findings)
+
+    def ask(self, question: Callable[[Bound], Answer]) -> Answer:
+        """The answer of a function of the Bound, which is called once; so is a ValueError that it raises kept."""
+        return self._once(question, lambda: question(self.bound))
+
+    def _once(self, key: Any, search: Callable[[], Answer]) -> Answer:
+        if key not in self._kept:
+            try:
+                self._kept[key] = search()
+            except ValueError as reason:
+                self._kept[key] = reason
+        answer = self._kept[key]
+        if isinstance(answer, ValueError):
+            raise answer
+        return answer

@@ -1,0 +1,175 @@
+"""collapse(): programs with sites integrated out.
+
+The sites disappear; the densities of their children are masked, so that names, shapes and predictions survive; one
+factor, the local evidence, takes their place. The result is a program: it binds, explains and runs like any other.
+"""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+from jax import Array
+from numpyro.handlers import block
+
+from bayeslab.elimination.conditional import Rule, conditional, mode, stages, without
+from bayeslab.elimination.replacement import run_with
+from bayeslab.elimination.sweep import completed
+from bayeslab.elimination.terms import Term, terms
+from bayeslab.programs.binding import bind, nearest, parameters, signature
+from bayeslab.programs.program import Bound, Program, Values
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.tables import Statistics, pieces
+
+
+def collapse(model: Program, *sites: str) -> "Collapsed":
+    """The program with some latent sites integrated out; `recover` draws them afterwards.
+
+    sites: names, in any order: the order of elimination is found when the program meets its data. Each elimination is
+    then proven on these data, with every fit.
+    The result has the arguments of `model` and its other sites. Equal arguments give equal programs, and a collapsed
+    program can be collapsed again. It can also be called as a plain NumPyro program, with concrete arguments.
+    Raises ValueError for no site and for a site that is named twice; where it is bound, for a site that is unknown,
+    observed, or cannot be integrated out, with the reason.
+    """
+    if not callable(model):
+        raise TypeError(f"collapse takes a program and names of its sites, not {type(model).__name__}")
+    for site in sites:
+        if not isinstance(site, str):
+            raise TypeError(f"collapse takes names of sites, not {site!r}")
+    if not sites:
+        raise ValueError("collapse needs the name of a site to integrate out")
+    if isinstance(model, Collapsed):
+        return collapse(model.model, *model.sites, *sites)
+    for site in sites:
+        if sites.count(site) > 1:
+            raise ValueError(f"collapse names site '{site}' twice")
+    return Collapsed(model, sites)
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    """A program whose `sites` are integrated out where it meets its data."""
+
+    model: Program
+    sites: tuple[str, ...]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return signature(self.model)
+
+    @property
+    def __name__(self) -> str:
+        name = getattr(self.model, "__name__", type(self.model).__name__)
+        return f"{name} without {', '.join(self.sites)}"
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        return getattr(self.model, "__module__", "")
+
+    def transformed(self, plain: Bound) -> Bound:
+        """The Bound of this program from that of the model."""
+        return marginal(plain, self.sites)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = self.__signature__.bind(*args, **kwargs).arguments
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+            raise ValueError(
+                f"'{self.__name__}' must be called with concrete arguments, because every elimination is proven on "
+                "them; inside compiled code use bind(program, data).program"
+            )
+        with block(), jax.ensure_compile_time_eval():
+            bound = self.transformed(bind(self.model, {n: v for n, v in given.items() if n in parameters(self.model)}))
+        return bound.program()
+
+
+def eliminated(bound: Bound) -> tuple[Rule, ...]:
+    """How sites of a program are integrated out, in the order in which they are; nothing where none is."""
+    return bound.transform.rules if isinstance(bound.transform, Marginal) else ()
+
+
+def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = None) -> Bound:
+    """The same with some of its latent sites integrated out, besides those that are already.
+
+    analysis: of the plain program, where there is one already.
+
+    Raises ValueError for a site that is not latent, and with the reasons where the sites cannot be eliminated.
+    """
+    before = tuple(rule.site for rule in eliminated(bound))
+    plain = bound.plain
+    for site in sites:
+        _require_latent(site, before, plain)
+    if not sites:
+        return bound
+    names = (*before, *sites)
+    try:
+        rules = (Analysis(plain) if analysis is None else analysis).order(names)
+    except ValueError as reasons:
+        raise ValueError(f"{_listed(names)} cannot be integrated out: {reasons}") from None
+    return replace(plain, transform=Marginal(rules, None if bound.transform is None else bound.transform.statistics))
+
+
+def recovered(key: Array, bound: Bound, values: Values) -> Values:
+    """The sites of a program, those that are integrated out drawn from their conditionals. values: of the others."""
+    rules = eliminated(bound)
+    plain, of, tables = pieces(bound)
+    drawn, _ = completed(key, rules, of, plain, values | tables)
+    return {name: drawn[name] for name in plain.latent}
+
+
+def most_probable(key: Array, bound: Bound, values: Values) -> Values:
+    """The same with the mode of every conditional in place of a draw. key: not used."""
+    rules = eliminated(bound)
+    plain, of, tables = pieces(bound)
+    values = values | tables
+    for rule, stage in zip(rules[::-1], stages(rules, of)[::-1], strict=True):
+        site, prior = plain.sites[rule.site], terms(plain).priors[rule.site]
+        q = conditional(rule, stage, plain, values).distribution
+        found = mode(rule, prior, q)
+        values[rule.site] = (q.mean if found is None else found).reshape(site.shape).astype(site.dtype)
+    return {name: values[name] for name in plain.latent}
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["statistics"], meta_fields=["rules"])
+@dataclass(frozen=True)
+class Marginal:
+    """Sites integrated out: a transform of a Bound. rules: in the order of elimination."""
+
+    rules: tuple[Rule, ...]
+    statistics: Statistics | None = None
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return tuple(rule.site for rule in self.rules)
+
+    def with_statistics(self, statistics: Statistics) -> "Marginal":
+        return replace(self, statistics=statistics)
+
+    def terms(self, bound: Bound) -> tuple[Term, ...]:
+        """What is left of the log joint. bound: the plain one."""
+        of = pieces(replace(bound, transform=self.statistics)).terms
+        for rule in self.rules:
+            of = without(rule, of)
+        return of
+
+    def run(self, bound: Bound) -> Any:
+        tables = {} if self.statistics is None else self.statistics.tables
+        return run_with(self.terms(bound), bound, tables, self.sites)
+
+
+def _require_latent(site: str, before: Sequence[str], bound: Bound) -> None:
+    if site in before:
+        raise ValueError(f"site '{site}' is integrated out already")
+    if site in bound.observed:
+        raise ValueError(f"site '{site}' is observed, so there is nothing to integrate out; leave it out of the data")
+    if site not in bound.latent:
+        known = bound.sites.get(site)
+        what = f"is {known.role}, not a latent site" if known else "is no site of the program"
+        raise ValueError(f"'{site}' {what}; the latent sites are {list(bound.latent)}.{nearest(site, bound.latent)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return f"site {quoted[0]}" if len(quoted) == 1 else f"sites {', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -1,0 +1,208 @@
+"""Expectations of the log joint over some sites, exactly.
+
+As a function of a site whose conditional was found, every term of the log joint is linear in a few statistics. So it is
+averaged over the choices of a discrete site, element by element, or over a few points that have the right mean
+statistics (`bayeslab.elimination.cubature`). Nothing is integrated by hand, and nothing is drawn.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution
+
+from bayeslab.distributions import JointNormal, MarkovChain
+from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
+from bayeslab.elimination.cubature import of_joint_normal, of_normal
+from bayeslab.elimination.families import FAMILIES
+from bayeslab.elimination.terms import Prior, Term, reaching, terms
+from bayeslab.programs.program import Bound, Values, unwrapped
+from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.verification.identity import TOLERANCE, law, noise_for
+from bayeslab.verification.probe_points import Point
+
+Density = Any
+"""What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or, of a discrete site
+whose elements depend on each other, its distribution."""
+WEIGHTED = frozenset({ENUMERATED, *(row.name for row in FAMILIES if row.expected is not None)})
+"""Families over whose sites terms are averaged by probabilities, element by element, and not by points."""
+
+
+def has_expectations(rule: Rule, prior: Prior) -> bool:
+    """Whether terms can be averaged over a site."""
+    if rule.family in (ENUMERATED, NORMAL):
+        return True
+    family = family_of(rule, prior)
+    return family.points is not None or family.expected is not None
+
+
+def structured(rule: Rule, prior: Prior) -> bool:
+    """Whether a site is discrete and its elements depend on each other."""
+    return rule.family not in (ENUMERATED, NORMAL) and family_of(rule, prior).expected is not None
+
+
+def made_of_prior(rule: Rule, prior: Prior) -> bool:
+    """Whether a conditional is the prior given what children say, and not read from the density of all of them."""
+    return rule.family not in (ENUMERATED, NORMAL) and family_of(rule, prior).linear is not None
+
+
+def density(rule: Rule, prior: Prior, q: Distribution) -> Density:
+    """What averages need to know of a conditional."""
+    if rule.family == ENUMERATED:
+        return unwrapped(q).probs
+    if rule.family == NORMAL:
+        return of_joint_normal(q) if isinstance(q, JointNormal) else of_normal(q)
+    if structured(rule, prior):
+        inner = unwrapped(q)
+        return inner.remembered() if isinstance(inner, MarkovChain) else inner
+    points = family_of(rule, prior).points
+    assert points is not None
+    return points(q)
+
+
+def entropy(rule: Rule, prior: Prior, q: Distribution) -> Array:
+    """Of a conditional, scalar."""
+    known = density(rule, prior, q)
+    if rule.family == ENUMERATED:
+        return -jax.scipy.special.xlogy(known, known).sum()
+    if structured(rule, prior):
+        return -family_of(rule, prior).expected(known, known).sum()  # type: ignore[misc]
+    return -jax.vmap(lambda x: q.log_prob(x).sum())(known).mean()
+
+
+def mean_prior(
+    rule: Rule, prior: Prior, blocks: Sequence[tuple[Rule, ...]], bound: Bound, values: Values
+) -> Distribution | None:
+    """The prior that a conditional is made of: what its log density is linear in, averaged over blocks that reach it.
+
+    None for other sites: their terms say all that their conditionals need. The values have points of the blocks.
+    """
+    if not made_of_prior(rule, prior):
+        return None
+    forth, back = family_of(rule, prior).linear  # type: ignore[misc]
+    points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
+
+    def mean(at: Values, rest: list[Values]) -> Any:
+        if not rest:
+            return forth(unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)})))
+        found = jax.vmap(lambda one: mean(at | one, rest[1:]))(rest[0])
+        return jax.tree.map(lambda leaf: leaf.mean(0) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf[0], found)
+
+    return back(mean({}, [one for one in points if one]))
+
+
+def stored(site: str) -> str:
+    """Where the density of a site is looked for among the values."""
+    return f"density of {site}"
+
+
+@lru_cache(maxsize=1024)
+def averaged(rule: Rule, of: tuple[Term, ...], stage: tuple[Term, ...] | None = None) -> tuple[Term, ...]:
+    """The terms with those that a site reaches averaged over it; the same terms for the same arguments.
+
+    stage: the terms under which the site has its density, at the values of the others that "given" has and, of sites
+    drawn after it, at those of the average. Without it the density is among the values.
+    """
+    return tuple(_averaged(rule, term, stage) if rule.site in term.depends else term for term in of)
+
+
+@lru_cache(maxsize=1024)
+def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Term, ...]:
+    """The terms averaged over several sites at once, whose points are among the values and belong together."""
+    sites = frozenset(rule.site for rule in block)
+
+    def one(term: Term) -> Term:
+        def mean(bound: Bound, values: Values) -> Array:
+            points = {site: values[stored(site)] for site in sites & term.depends}
+            return jax.vmap(lambda at: term.density(bound, values | at))(points).mean(0)
+
+        choices = None
+        if term.choices is not None:
+            of_all = one(term._replace(density=term.choices.statistics, choices=None))
+            choices = term.choices._replace(statistics=of_all.density)
+        return term._replace(density=mean, depends=term.depends - sites, reader=None, choices=choices)
+
+    return tuple(term if sites.isdisjoint(term.depends) else one(term) for term in of)
+
+
+def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[Point]) -> None:
+    """Raises ValueError unless terms can be averaged over several sites, each given those that are eliminated after it.
+
+    For every site the mean over those before it must be linear in its statistics, and their evidence too; the first has
+    none before it, and averages over the sites of other blocks change nothing about that.
+    at: in double precision. Their values have "given", see `averaged`.
+    """
+    if len(block) == 1:
+        return  # proven already
+    before = stages(block, of)
+    checks, mean = [], averaged(block[0], of, before[0])
+    for rule, stage in zip(block[1:], before[1:], strict=True):
+        checks += [(rule, law(stage, rule)), (rule, law(mean, rule))]
+        mean = averaged(rule, mean, stage)
+    with jax.enable_x64(True):
+        drawn, laws = noise_for(at[0][0]), [one for _, one in checks]
+        found = [[verdict.residual for verdict in evaluated(laws, (*point, drawn, False))] for point in at]
+    for (rule, _), residual in zip(checks, np.max(found, axis=0).tolist(), strict=True):
+        if not residual <= TOLERANCE:
+            others = " and ".join(f"'{other.site}'" for other in block if other != rule)
+            raise ValueError(
+                f"the mean of the log joint over {others} given site '{rule.site}' is not linear in statistics of "
+                f"'{rule.site}' ({rule.family}), so it cannot be averaged over them jointly"
+            )
+
+
+def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
+    def mean(bound: Bound, values: Values) -> Array:
+        prior = terms(bound).priors[rule.site]
+        if stage is None:
+            known: Density = values[stored(rule.site)]
+        else:
+            others = {name: values[name] for name in reaching(stage, rule.site) if name in values}
+            given: Any = values["given"]
+            known = density(rule, prior, conditional(rule, stage, bound, others | given).distribution)
+        return _mean(rule, prior, term, known, bound, values)
+
+    depends, batch_ndim, choices = term.depends - {rule.site}, term.batch_ndim, None
+    if stage is not None:
+        depends |= reaching(stage, rule.site)
+    if term.choices is not None and term.choices.site == rule.site:
+        batch_ndim = term.choices.batch_ndim
+    elif term.choices is not None and stage is None and rule.family not in WEIGHTED:
+        of_all = term._replace(density=term.choices.statistics, choices=None, name=f"{term.name} at all choices")
+        choices = term.choices._replace(statistics=_averaged(rule, of_all, None).density)
+    return term._replace(density=mean, depends=depends, reader=None, batch_ndim=batch_ndim, choices=choices)
+
+
+def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, values: Values) -> Array:
+    """The mean of a term, an array of its own shape."""
+
+    def at(x: Array) -> Array:
+        return term.density(bound, values | {rule.site: x})
+
+    if term.choices is not None and term.choices.site == rule.site:
+        return term.choices.mean(bound, values, known)
+    if rule.family == ENUMERATED:
+        return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
+    if structured(rule, prior):
+        if term.name == rule.site:
+            own = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
+            return family_of(rule, prior).expected(own, known)  # type: ignore[misc]
+        marginals = known.marginals()
+        return _weighted(at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
+    return jax.vmap(at)(known).mean(0)
+
+
+def _weighted(at: Any, probs: Array, choices: Array, term: Term, prior: Prior) -> Array:
+    """Every element of the site at every choice, all elements at once, weighted where the term has it."""
+    shape = jax.eval_shape(at, jnp.full(prior.shape, choices[0]))
+    place = jax.linear_transpose(lambda part: aligned(part, term, prior)[0], shape)
+
+    def one(choice: Array, weight: Array) -> Array:
+        [weights] = place(weight)
+        return jnp.where(weights == 0, 0.0, weights * at(jnp.full(prior.shape, choice)))
+
+    return jax.vmap(one, (0, -1))(choices, jnp.broadcast_to(probs, (*prior.shape, len(choices)))).sum(0)

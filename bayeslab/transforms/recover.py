@@ -1,0 +1,68 @@
+"""recover(): draws of the sites that a collapsed program has integrated out."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.elimination.sweep import computed
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import read
+from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
+from bayeslab.results.datatree import posterior_of, same_data, to_datatree
+from bayeslab.transforms.collapse import eliminated, marginal, recovered
+from bayeslab.transforms.draw_checks import conditionals, watch
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+BATCH = 64
+"""Draws that are completed at once."""
+
+
+def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
+    """The result with draws of the sites that it lacks, each from its conditional given the draw of the others.
+
+    model, data: those of the fit; the model as it was fitted, or before it was collapsed.
+    tree: what `fit` returned for a collapsed program. It is not changed.
+    What the program computes from the sites is computed anew. With the draws of the others these are draws of the joint
+    posterior.
+    Raises ValueError where the result is of other data, lacks no site, or lacks one that cannot be integrated out, and
+    FalseConditional where a conditional does not hold at the draws.
+    """
+    posterior = posterior_of(tree, "recover")
+    with precision():
+        bound = bind(model, data).plain
+        if not same_data(tree, bound):
+            raise ValueError("the result is of other data, so its sites cannot be drawn given these")
+        kept = {name: posterior[name].values for name in bound.latent if name in posterior}
+        lost = tuple(name for name in bound.latent if name not in kept)
+        if not lost:
+            raise ValueError(
+                f"the result has draws of all latent sites {list(bound.latent)}: there is nothing to recover"
+            )
+        left = marginal(bound, lost)
+        chains, draws = (posterior.sizes[name] for name in ("chain", "draw"))
+        flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in kept.items()}
+        keys = jax.random.split(raw_key(key), chains * draws)
+        drawn = jax.device_get(recovered_draws(keys, left, flat))
+        shaped = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
+        watch(bound, partial(conditionals, blocks=[eliminated(left)]), kept | shaped)
+        added = to_datatree({"posterior": shaped}, bound, read(data))["posterior"].to_dataset()
+    added = added.assign_coords(chain=posterior["chain"], draw=posterior["draw"])
+    result = tree.copy()
+    result["posterior"] = posterior.assign(added.data_vars)[[*added.data_vars]].assign_attrs(posterior.attrs)
+    return result
+
+
+@jax.jit
+def recovered_draws(keys: Array, left: Bound, latent: Values) -> Values:
+    """All sites for draws (draw, *site) of those that are not integrated out; what is computed from them as well."""
+
+    def run(at: tuple[Array, Values]) -> Values:
+        values = recovered(at[0], left, at[1])
+        return values | computed(left.plain, values)
+
+    return jax.lax.map(run, (keys, latent), batch_size=BATCH)

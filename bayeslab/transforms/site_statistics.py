@@ -1,0 +1,205 @@
+"""Statistics of one site: where it is probed, what reads their coefficients, what these say of its conditional."""
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions.constraints import Constraint
+
+from bayeslab.distributions import JointNormal
+from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Rule, family_of
+from bayeslab.elimination.terms import Prior
+
+
+class Frame(NamedTuple):
+    """Where a site is probed: a likely value, its spread (of Normal sites), the probes and what reads them.
+
+    centre, scale: (*site). probes: (probe, *site). reader: (statistic, probe).
+    """
+
+    centre: Array
+    scale: Array
+    probes: Array
+    reader: Array
+
+
+class Table(NamedTuple):
+    """coefficients: an axis for every site of the group, as long as its statistics."""
+
+    centres: tuple[Array, ...]
+    scales: tuple[Array, ...]
+    coefficients: Array
+
+
+def count(rule: Rule, prior: Prior) -> int:
+    """How many statistics a site has, the leading 1 included; 0 where its family has none."""
+    size = prod(prior.shape)
+    if rule.family == ENUMERATED:
+        return 0
+    if rule.family != NORMAL:
+        shape = jax.ShapeDtypeStruct(prior.shape, jnp.result_type(float))
+        statistics = family_of(rule, prior).statistics
+        if statistics is None:
+            return 0
+        return 1 + sum(prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(statistics, shape)))
+    block = prod(prior.shape[axis] for axis in rule.coupled)
+    return 1 + size + size * (block + 1) // 2
+
+
+def framed_normal(rule: Rule, prior: Prior, q: Distribution) -> Frame:
+    """q: a conditional of the site."""
+    scale = deviations(q)
+    steps, reader = probes_like(q.mean, prior.shape, rule.coupled)
+    return Frame(q.mean, scale, q.mean + scale * steps, reader)
+
+
+def framed(rule: Rule, prior: Prior, centre: Array, support: Constraint) -> Frame:
+    """centre: a likely value of the site."""
+    transform = biject_to(support)
+    middle = transform.inv(centre)
+    size = count(rule, prior)
+    noise = np.random.default_rng(0).normal(size=(size + size // 4 + 4, *middle.shape))
+    probes = transform(middle + 0.7 * noise)
+    ones = jnp.ones(prior.shape)
+    at = jax.vmap(lambda x: statistics(rule, prior, ones, ones, x))(probes)
+    largest = jnp.abs(at).max(0)
+    return Frame(centre, ones, probes, jnp.linalg.pinv(at / largest) / largest[:, None])
+
+
+def deviations(q: Distribution) -> Array:
+    """The standard deviation of every element given the others."""
+    return q.conditional_scale if isinstance(q, JointNormal) else q.scale
+
+
+def probes_like(x: Array, shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[Array, Array]:
+    """`quadratic_probes` in the precision of an array."""
+    steps, reader = quadratic_probes(shape, coupled)
+    return jnp.array(steps, x.dtype), jnp.array(reader, x.dtype)
+
+
+@lru_cache(maxsize=64)
+def quadratic_probes(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Steps (probe, *shape) that tell all quadratic functions of blocks apart, and the inverse of their statistics."""
+    size = prod(shape)
+    unit = np.eye(size)
+    index = _blocks(shape, coupled)
+    pairs = [unit[i] + unit[j] for block in index for k, i in enumerate(block) for j in block[:k]]
+    steps = np.concatenate([np.zeros((1, size)), unit, -unit, np.array(pairs).reshape(-1, size)])
+    first, second = _pairs(shape, coupled)
+    at = np.concatenate([np.ones((len(steps), 1)), steps, steps[:, first] * steps[:, second]], axis=1)
+    return steps.reshape(-1, *shape), np.linalg.inv(at)
+
+
+def _blocks(shape: tuple[int, ...], coupled: tuple[int, ...]) -> np.ndarray:
+    """Places in the flat array, a row for every block of elements that are joint."""
+    apart = [axis for axis in range(len(shape)) if axis not in coupled]
+    block = prod(shape[axis] for axis in coupled)
+    return np.arange(prod(shape), dtype=np.int32).reshape(shape).transpose(*apart, *coupled).reshape(-1, block)
+
+
+def _pairs(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the two factors of every product, block by block, the lower triangle row by row."""
+    index = _blocks(shape, coupled)
+    rows, columns = np.tril_indices(index.shape[1])
+    return index[:, rows].ravel(), index[:, columns].ravel()
+
+
+def statistics(rule: Rule, prior: Prior, centre: Array, scale: Array, x: Array) -> Array:
+    """The statistics of a value, with a leading 1."""
+    if rule.family == NORMAL:
+        u = ((x - centre) / scale).ravel()
+        first, second = _pairs(prior.shape, rule.coupled)
+        return jnp.concatenate([jnp.ones(1), u, u[first] * u[second]])
+    leaves = jax.tree.leaves(family_of(rule, prior).statistics(x))  # type: ignore[misc]
+    return jnp.concatenate([jnp.ones(1), *(jnp.ravel(leaf) for leaf in leaves)])
+
+
+def weighted(coefficients: Array, rule: Rule, prior: Prior, centre: Array, scale: Array, x: Array) -> Array:
+    """Coefficients (..., statistic) times the statistics of a value.
+
+    Products are taken as whole matrices, so that their gradient is a product too, and not a scatter.
+    """
+    if rule.family != NORMAL:
+        return coefficients @ statistics(rule, prior, centre, scale, x)
+    size = prod(prior.shape)
+    u = ((x - centre) / scale).ravel()
+    constant, linear, products = jnp.split(coefficients, [1, 1 + size], axis=-1)
+    index, place, weight = _matrices(prior.shape, rule.coupled)
+    blocks = u.reshape(index.shape) if (index.ravel() == np.arange(size)).all() else u[index]
+    outer = (blocks[:, :, None] * blocks[:, None, :]).ravel()
+    return constant[..., 0] + linear @ u + (products[..., place] * jnp.array(weight, u.dtype)) @ outer
+
+
+@lru_cache(maxsize=64)
+def _matrices(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The places of blocks, and for every entry of their matrices of products its coefficient and its share of it."""
+    index = _blocks(shape, coupled)
+    count, block = index.shape
+    rows, columns = np.tril_indices(block)
+    place = np.zeros((block, block), int)
+    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
+    places = (np.arange(count)[:, None, None] * len(rows) + place).ravel()
+    return index, places.astype(np.int32), np.tile(np.where(np.eye(block) == 1, 1.0, 0.5).ravel(), count)
+
+
+def direction(rule: Rule, place: int, prior: Prior, table: Table) -> tuple[Array, Array]:
+    """How far the coefficients of products are from multiples of one vector, and that vector, pointing downwards.
+
+    place: of the site among those of the table.
+    """
+    matrix = jnp.moveaxis(table.coefficients, place, 0).reshape(table.coefficients.shape[place], -1)
+    matrix = matrix[1 + prod(prior.shape) :]
+    largest = matrix[:, jnp.argmax((matrix**2).sum(0))]
+    away = matrix - jnp.outer(largest, largest @ matrix / (largest @ largest))
+    first, second = _pairs(prior.shape, rule.coupled)
+    sign = jnp.sign(jnp.where(first == second, largest, 0.0).sum())
+    return jnp.abs(away).max() / jnp.abs(matrix).max(), -sign * largest
+
+
+def normal(
+    rule: Rule, shape: tuple[int, ...], centre: Array, scale: Array, eta: Array, matrix: Array | None
+) -> tuple[Distribution, Array]:
+    """From the coefficients of u and of its products, x = centre + scale u.
+
+    matrix: what the coefficients of products are a positive multiple of, if they are.
+    """
+    size = prod(shape)
+    linear, products = eta[:size], eta[size:]
+    if not rule.coupled:
+        curvature = -2 * products
+        mean = centre + scale * (linear / curvature).reshape(shape)
+        return dist.Normal(mean, scale / jnp.sqrt(curvature).reshape(shape)), mean
+    index = _blocks(shape, rule.coupled)
+    count, block = index.shape
+    rows, columns = np.tril_indices(block)
+    multiple = jnp.ones(()) if matrix is None else matrix @ products / (matrix @ matrix)
+    matrix = products if matrix is None else matrix
+    half = jnp.zeros((count, block, block)).at[:, rows, columns].set(-matrix.reshape(count, -1))
+    factor = jnp.linalg.cholesky(half + half.mT)
+    inverse = None if matrix is products else _inverse(factor)
+    if inverse is None:
+        mean = jax.scipy.linalg.cho_solve((factor, True), linear[index][..., None])[..., 0]
+    else:
+        mean = (linear[index][..., None, :] @ inverse.mT @ inverse)[..., 0, :] / multiple
+    spread = scale.ravel()[index]
+    apart = tuple(n for axis, n in enumerate(shape) if axis not in rule.coupled)
+    joint = JointNormal(
+        (centre.ravel()[index] + spread * mean).reshape(*apart, block),
+        (factor / spread[..., None]).reshape(*apart, block, block),
+        rule.coupled,
+        shape,
+        multiple,
+        None if inverse is None else (inverse * spread[..., None, :]).reshape(*apart, block, block),
+    )
+    return joint, joint.mean
+
+
+def _inverse(factor: Array) -> Array:
+    identity = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
+    return jax.scipy.linalg.solve_triangular(factor, identity, lower=True)

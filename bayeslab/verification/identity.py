@@ -1,0 +1,306 @@
+"""The law that guards every elimination: what is read off a program must hold at points that could refute it.
+
+For two values x, y of a site, [g(x) - g(y)] - [log q(x) - log q(y)] = 0, where g is what the log joint says of the
+site and q the conditional that was found. The points lie on both sides of the middle of q, at a third of, once, three
+and ten times its spread, and where the caller has the site. A violation is relative to what changes between the two
+values: element by element, or in the terms that belong to several elements of the site and in what the other terms
+leave of the conditional. So two elements that a factor ties are seen among thousands.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import (
+    Beta,
+    Dirichlet,
+    Distribution,
+    Gamma,
+    InverseGamma,
+    InverseWishart,
+    Normal,
+    Wishart,
+    biject_to,
+)
+
+from bayeslab.distributions import JointNormal, LinearGaussianChain, MarkovChain
+from bayeslab.elimination.conditional import ENUMERATED, Rule, aligned, conditional, typical
+from bayeslab.elimination.terms import Prior, Term, terms
+from bayeslab.programs.program import Bound, Values, unwrapped
+
+TOLERANCE = 1e-8
+SPREADS = (1 / 3, 1.0, 3.0, 10.0)
+"""How far from the middle of a conditional the law is asked, in its spreads, on both sides."""
+NEAR = 2 + 2 * 3
+"""The first of the points are the middle, the value that the caller has, and those within three spreads."""
+ROUNDING = 1e-4
+"""The share of their size that terms count for beside their change: so much of the tolerance is left to rounding."""
+NATS = 1e-3
+"""A violation that is smaller, in nats, changes no posterior."""
+LONG = 10**5
+"""Elements of all points together, from which those near the middle do where a law that holds is asked again."""
+MANY_VALUES, MANY_ELEMENTS = 1024, 10**6
+"""Of a discrete site that are compared, at most."""
+
+
+class Verdict(NamedTuple):
+    """What the law says of a rule at one point.
+
+    residual: the largest violation, relative to what changes; not a number where the density is none near the middle of
+    the conditional. excess: by how many nats the largest violation near the middle is more than rounding.
+    share: the largest share of the children in what changes; zero where nothing that they say does.
+    possible: whether any value of a discrete site near the middle has a probability that is not zero; else nothing is
+    said.
+    middle: of the conditional, a likely value of the site.
+    """
+
+    residual: Array
+    excess: Array
+    share: Array
+    possible: Array
+    middle: Array
+
+
+Asked = tuple[Bound, Values, dict[str, np.ndarray], bool]
+"""What a law is asked at: the program, values of all sites, noise by `noise_for`, whether points near the middle do."""
+
+
+@lru_cache(maxsize=1024)
+def law(of: tuple[Term, ...], rule: Rule) -> Callable[[Asked], Verdict]:
+    """The verdict on a rule under the sum of some terms; the same function for the same arguments."""
+    return lambda asked: _verdict(of, rule, *asked)
+
+
+def noise_for(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
+    """By how many spreads elements are moved from the middle, (point, *site), by the shape of the continuous sites.
+
+    Of either sign and none of them small; what moves an element up in one point moves it down in the next.
+
+    seed: by default a function of the data, so that points are others for every fit, and the same for the same one.
+    """
+    random = np.random.default_rng(_digest(bound) if seed is None else seed)
+    found: dict[str, np.ndarray] = {}
+    for name in bound.latent:
+        site = bound.sites[name]
+        if not site.is_discrete and str(site.shape) not in found:
+            shape = (len(SPREADS), *site.shape)
+            move = random.uniform(0.5, 2.0, shape) * random.choice([-1.0, 1.0], shape)
+            move *= np.reshape(SPREADS, (-1, *(1 for _ in site.shape)))
+            found[str(site.shape)] = np.stack([move, -move], axis=1).reshape(-1, *site.shape)
+    return found
+
+
+def beyond_rounding(violation: Any, size: Any, eps: float) -> Any:
+    """By how many nats a violation is more than rounding. size: of all that was added up, without signs.
+
+    eps: of the precision in which it was.
+    """
+    return abs(violation) - max(NATS, eps**0.5) - eps**0.5 * size
+
+
+def _digest(bound: Bound) -> list[int]:
+    return [crc32(np.ascontiguousarray(leaf).tobytes()) for leaf in jax.tree.leaves(bound)]
+
+
+def _verdict(
+    of: Sequence[Term], rule: Rule, bound: Bound, values: Values, drawn: dict[str, Any], brief: bool | Array
+) -> Verdict:
+    q = conditional(rule, of, bound, values).distribution
+    mine = [term for term in of if rule.site in term.depends]
+    prior = terms(bound).priors[rule.site]
+    at = _tried(rule, prior, q, bound, values, drawn)
+
+    def densities(x: Array) -> tuple[tuple[Array, ...], Array]:
+        return tuple(term.density(bound, values | {rule.site: x}) for term in mine), q.log_prob(x)
+
+    kinds = jax.eval_shape(densities, at[0])
+    compare = _comparison(rule, prior, mine, kinds[1].shape, bound)
+
+    def step(place: Array, state: Any) -> Any:
+        first, worst, excess, share, undefined, compared, possible = state
+        here = densities(at[place])
+        first = jax.tree.map(lambda old, new: jnp.where(place == 0, new, old), first, here)
+        residual, nats, said, lost = compare(here, first)
+        near = place < NEAR
+        said_here = sum(part.sum() for part in here[0])
+        return (
+            first,
+            jnp.fmax(worst, residual),
+            jnp.where(near, jnp.fmax(excess, nats), excess),
+            jnp.fmax(share, said),
+            undefined | (near & lost),
+            compared + ~lost,
+            possible | (near & ~jnp.isneginf(said_here)),
+        )
+
+    zero = jnp.zeros(())
+    blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)
+    number = len(at) if at.size <= LONG else jnp.where(brief, min(NEAR, len(at)), len(at))
+    state = (blank, zero, zero, zero, jnp.array(False), jnp.zeros((), int), jnp.array(False))
+    _, worst, excess, share, undefined, compared, possible = jax.lax.fori_loop(0, number, step, state)
+    enough = compared > (0 if prior.discrete else 1)
+    silent = ~possible if prior.discrete else jnp.array(False)
+    worst = jnp.where(undefined | ~enough, jnp.nan, worst)
+    return Verdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, at[0])
+
+
+def _comparison(
+    rule: Rule, prior: Prior, mine: Sequence[Term], shape: tuple[int, ...], bound: Bound
+) -> Callable[..., tuple[Array, ...]]:
+    """A function of densities at a value and at the first one: the violation, relative and in nats beyond rounding, the
+    share of the children in what changes, and whether anything is not a number. shape: of log densities of q."""
+    batch = len(prior.shape) - prior.event_dim
+    apart = not rule.coupled and shape[:batch] == prior.shape[:batch]
+    own = [apart and _has_plates(bound, term, prior) for term in mine]
+
+    def placed(part: Array, term: Term) -> Array:
+        """Added up at the elements of the site that it belongs to."""
+        return aligned(part, term, prior)[0].sum(tuple(range(batch, len(prior.shape))))
+
+    def compare(here: Any, first: Any) -> tuple[Array, ...]:
+        (new, log_q), (old, log_q_first) = here, first
+        axes = tuple(range(batch if apart else 0, log_q.ndim))
+        step = log_q.sum(axes) - log_q_first.sum(axes)
+        by, together = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
+        for one, other, term, elements in zip(new, old, mine, own, strict=True):
+            distance = jnp.abs(one - other)
+            child = jnp.zeros_like(distance) if term.name == prior.name else distance
+            every = jnp.stack([one - other, distance, jnp.abs(one) + jnp.abs(other), child])
+            if elements:
+                by = [a + b for a, b in zip(by, jax.vmap(partial(placed, term=term))(every), strict=True)]
+            else:
+                together = [a + b.sum() for a, b in zip(together, every, strict=True)]
+        # What terms of several elements say is held against what the others leave of the conditional: no more than
+        # rounding, unless elements of one are said of by another element of the other.
+        left = by[0] - step
+        change, moved, size, said = (one.sum() + other for one, other in zip(by, together, strict=True))
+        violation, step = jnp.abs(left.sum() + together[0]), step.sum()
+        size += jnp.abs(log_q).sum() + jnp.abs(log_q_first).sum()
+        scale = jnp.abs(left).sum() + together[1] + ROUNDING * (moved + size)
+        residual = violation / jnp.where(scale > 0, scale, 1.0)
+        if all(own):  # element by element, if these are in their places
+            scales = by[1] + ROUNDING * by[2]
+            residual = jnp.fmin(residual, (jnp.abs(left) / jnp.where(scales > 0, scales, 1.0)).max(initial=0.0))
+        # q may hold probabilities, as those of a path, which are zero below the smallest float.
+        impossible = jnp.isneginf(change)
+        unlikely = (impossible | (change < math.log(jnp.finfo(change.dtype).tiny))) & jnp.isneginf(step)
+        lost = ~(unlikely | impossible) & ~jnp.isfinite(change - step)
+        quiet = unlikely | lost
+        residual = jnp.where(impossible, jnp.inf, residual)
+        beyond = beyond_rounding(violation, size, float(jnp.finfo(change.dtype).eps))
+        nats = jnp.where(impossible, jnp.inf, beyond)
+        share = jnp.where(quiet | impossible, 0.0, said / jnp.where(moved > 0, moved, 1.0))
+        return jnp.where(quiet, 0.0, residual), jnp.where(quiet, 0.0, nats), share, lost
+
+    return compare
+
+
+def _has_plates(bound: Bound, term: Term, prior: Prior) -> bool:
+    """Whether a term has a part for every element of a site. Equal sizes alone do not tell."""
+    site, batch = bound.sites.get(term.name), len(prior.shape) - prior.event_dim
+    named = len(prior.plates) == batch and site is not None and set(prior.plates) <= set(site.plates)
+    return named or term.name == prior.name
+
+
+def _tried(rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, drawn: dict[str, Any]) -> Array:
+    """Values of the site at which the law is asked: a likely one first, then the one that the caller has."""
+    here = values[rule.site]
+    if rule.family == ENUMERATED:
+        inner = unwrapped(q)
+        likely = inner.choices[jnp.argmax(inner.logits, axis=-1)].reshape(prior.shape)
+        return jnp.concatenate([likely[None], here[None].astype(likely.dtype), _everywhere(prior)])
+    if prior.discrete:
+        others = _draws(q, prior.distribution(bound, values))
+        return jnp.concatenate([others[:1], here[None].astype(others.dtype), others[1:]])
+    return spread(q, here, drawn[str(prior.shape)])
+
+
+def spread(q: Distribution, here: Array, move: Any) -> Array:
+    """The middle of q, a value that is given, and values on both sides of the middle.
+
+    move: see `noise_for`.
+    """
+    if isinstance(q, Normal | JointNormal | LinearGaussianChain):
+        middle, scale = q.mean, q.scale if isinstance(q, Normal) else q.conditional_scale
+        at = middle + scale * jnp.asarray(move)
+        return jnp.concatenate([middle[None], here.astype(middle.dtype).reshape(middle[None].shape), at])
+    if isinstance(q, Wishart | InverseWishart):
+        at = _matrices(typical(q, q.mean), jnp.asarray(move) / jnp.sqrt(q.concentration)[..., None, None])
+        return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
+    transform = biject_to(q.support)
+    if isinstance(q, Gamma | InverseGamma | Beta | Dirichlet):
+        centre, radius = transform.inv(typical(q, q.mean)), 1.0
+    else:
+        centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
+        radius = other - centre
+    free = jnp.asarray(move).reshape(len(move), -1)[:, : centre.size].reshape(len(move), *centre.shape)
+    at = transform(jnp.concatenate([centre[None], centre + jnp.clip(radius * free, -30.0, 30.0)]))
+    return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
+
+
+def _matrices(middle: Array, move: Array) -> Array:
+    """The middle, and matrices L A A' L' around L L' = middle, where A is triangular.
+
+    move: relative, of the elements of A. They are held where A A' is far from singular: all beyond would be rounding.
+    """
+    size = middle.shape[-1]
+    root, step = jnp.linalg.cholesky(middle), jnp.clip(move, -2.0, 2.0)
+    factor = jnp.tril(step, -1) / math.sqrt(size) + jnp.eye(size) * jnp.exp(step)
+    moved = root @ factor
+    return jnp.concatenate([middle[None], moved @ jnp.matrix_transpose(moved)])
+
+
+def _draws(q: Distribution, prior: Distribution) -> Array:
+    """Values of a discrete site with structure, likely ones first."""
+    first, second = jax.random.split(jax.random.PRNGKey(1))
+    drawn = jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
+    if not isinstance(q, MarkovChain):
+        return drawn
+    paths = pairs_of_choices(q.shape(), q.num_states)
+    if q.lengths is not None:  # after its length a path stays where it is
+        at = jnp.minimum(jnp.arange(q.num_steps), q.lengths[..., None] - 1)
+        paths = jnp.take_along_axis(paths, jnp.broadcast_to(at, paths.shape), -1)
+    return jnp.concatenate([drawn, paths.astype(drawn.dtype)])
+
+
+def _everywhere(prior: Prior) -> Array:
+    """Values of a discrete site: the first choice, the last, and mixed ones, element by element."""
+    choices = jnp.asarray(prior.choices)
+    ends = jnp.stack([jnp.zeros(prior.shape, int), jnp.full(prior.shape, len(choices) - 1)])
+    return choices[jnp.concatenate([ends, pairs_of_choices(prior.shape, len(choices))])]
+
+
+def pairs_of_choices(shape: tuple[int, ...], choices: int) -> Array:
+    """Numbers of choices (value, *shape), so that any two elements have every pair of different ones in some value.
+
+    What two elements say together may be said of one pair of choices only. Where that takes too many values they are
+    random.
+    """
+    number, size = choices * (choices - 1), max(math.prod(shape), 1)
+    bits = sum((length - 1).bit_length() for length in shape)
+    most = min(MANY_VALUES, MANY_ELEMENTS // size)
+    if 0 < bits * number <= most:
+        moved = halves(shape)[1]
+        first, step = np.divmod(np.arange(number), choices - 1)
+        along = [-1, *(1 for _ in range(moved.ndim))]
+        both = first.reshape(along), step.reshape(along) + 1
+        return jnp.asarray(((both[0] + both[1] * moved) % choices).reshape(-1, *shape))
+    mixed = min(max(most, 4), 64) if bits else 4
+    return jax.random.randint(jax.random.PRNGKey(1), (mixed, *shape), 0, choices)
+
+
+def halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
+    """For every axis and every bit of its places: the axis, and which elements are at a place with the bit."""
+    axes, masks = [], [np.zeros((0, *shape), bool)]
+    for axis, size in enumerate(shape):
+        place = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        for bit in range((size - 1).bit_length()):
+            axes.append(axis)
+            masks.append(np.broadcast_to((place >> bit) & 1 == 1, shape)[None])
+    return axes, np.concatenate(masks)

@@ -1,0 +1,113 @@
+"""Directions along which nothing falls: flat priors of sites that the data do not tell apart.
+
+A posterior that is constant along a line has no integral. Samplers return numbers for it all the same.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions.constraints import real
+
+from bayeslab.elimination.terms import terms, total
+from bayeslab.programs.data import Entry
+from bayeslab.programs.program import Bound, Values, described, precision
+from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.results.datatree import coordinates, dimensions
+from bayeslab.verification.likely_points import widened
+from bayeslab.verification.optimum import named, upright
+from bayeslab.verification.probe_points import points, usual
+
+MANY = 256
+"""Coordinates with flat priors from which nothing is looked for."""
+SINGULAR = 1e-13
+"""Of the largest eigenvalue, of a curvature with ones in its diagonal: what rounding leaves of zero."""
+FAR = np.array([0.0, -1e6, -1e3, -1.0, 1.0, 1e3, 1e6])
+FARTHER = np.array([0.0, -1e15, -1e9, -1e3, 1e3, 1e9, 1e15])
+"""Where there is no curvature at all, as in what counts how many are below a threshold."""
+PLACES = 3
+
+
+def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
+    """Raises ValueError where the log joint is constant along a line through sites with flat priors.
+
+    The line is found from the curvatures at a few points, and the log joint is computed along it. Named are the
+    coordinates of sites, by their labels where the data have some. Posteriors that are improper in another way, as
+    those of separable classes, are not seen.
+    """
+    bound = bound.plain
+    flat = [s for s in bound.sites.values() if s.improper and s.role == "latent" and s.support == described(real)]
+    size = sum(math.prod(site.shape) for site in flat)
+    if not 0 < size <= MANY:
+        return
+    names = tuple(sorted(site.name for site in flat))
+    with precision(jnp.float64), np.errstate(all="ignore"):
+        wide = widened(bound)
+        places = [values for _, values in [*points(wide), *usual(wide)]][-PLACES:]
+        of = _along(names)
+        curvature = np.stack([evaluated([_curvature(names)], (wide, place))[0] for place in places])
+        if not np.isfinite(curvature).all():
+            return
+        size_of = np.sqrt(np.linalg.norm(np.diagonal(curvature, axis1=1, axis2=2), axis=0))
+        size_of = np.where(size_of > 0, size_of, 1.0)
+        _, lengths, axes = np.linalg.svd((curvature / size_of / size_of[:, None]).reshape(-1, size))
+        for axis in axes[lengths <= SINGULAR * lengths[0]]:
+            way = upright(axis / size_of)
+            far = (FARTHER if np.all(curvature @ way == 0) else FAR)[:, None] * way
+            values = np.stack([evaluated([of], (wide, place, far))[0] for place in places])
+            if np.isfinite(values).all() and (np.ptp(values, axis=1) <= 1e-6 * np.maximum(1, abs(values[:, 0]))).all():
+                shapes = [(name, bound.sites[name].shape) for name in names]
+                raise ValueError(
+                    f"the posterior is improper: neither a prior nor the data say anything about "
+                    f"{named(way, shapes, _labels(bound, names, entries))}; give {_listed(names)} a proper prior, or "
+                    "leave out a column that is a sum of others"
+                )
+
+
+def _labels(bound: Bound, names: Sequence[str], entries: Mapping[str, Entry]) -> dict[str, list[Sequence[Any]]]:
+    """Of every axis of sites."""
+    dims, labels = dimensions(bound, entries), coordinates(bound, entries)
+    return {
+        name: [labels.get(dim, range(size)) for dim, size in zip(dims[name], bound.sites[name].shape, strict=True)]
+        for name in names
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(f"'{name}'" for name in names)
+
+
+@lru_cache(maxsize=64)
+def _along(names: tuple[str, ...]) -> Callable[[Any], Array]:
+    """The log joint at some steps of some sites, all others given."""
+
+    def values(argument: tuple[Bound, Values, Array]) -> Array:
+        bound, at, steps = argument
+        return jax.lax.map(lambda step: _density(names, bound, at, step), steps)
+
+    return values
+
+
+@lru_cache(maxsize=64)
+def _curvature(names: tuple[str, ...]) -> Callable[[Any], Array]:
+    """Second derivatives of the log joint by some sites."""
+
+    def curvature(argument: tuple[Bound, Values]) -> Array:
+        bound, at = argument
+        size = sum(at[name].size for name in names)
+        return jax.hessian(lambda step: _density(names, bound, at, step))(jnp.zeros(size))
+
+    return curvature
+
+
+def _density(names: tuple[str, ...], bound: Bound, at: Values, step: Array) -> Array:
+    moved = dict(at)
+    for name in names:
+        size = at[name].size
+        moved[name], step = at[name] + step[:size].reshape(at[name].shape), step[size:]
+    return total([term for term in terms(bound).terms if not term.depends.isdisjoint(names)], bound, moved)

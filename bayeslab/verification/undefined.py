@@ -1,0 +1,86 @@
+"""Which density is not a number, or has no derivative that is one, and at which element: 0 log 0, for example.
+
+Beside it, which data are impossible.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.elimination.conditional import ENUMERATED, Rule, conditional
+from bayeslab.elimination.terms import Term
+from bayeslab.programs.program import Bound, Values, unwrapped
+from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.verification.probe_points import Point
+
+
+def undefined(of: Sequence[Term], sites: Sequence[str], point: Point) -> str | None:
+    """In words, the first density that is not a number at a point, or whose derivative in a site is none; else None.
+
+    sites: continuous ones. Where the density of a program is no number nothing can be read of it, and no gradient led
+    anywhere.
+    """
+    for site in sites:
+        for term in (term for term in of if site in term.depends):
+            [(density, slope)] = evaluated([_both(term, site)], point)
+            for what, values in ((f"'{term.name}'", density), (f"'{term.name}' by '{site}'", slope)):
+                if np.isnan(values).any():
+                    place = np.argwhere(np.isnan(values))[0].tolist()
+                    where = f" at position {tuple(place)}" if place else ""
+                    kind = "density of" if values is density else "derivative of the density of"
+                    return f"the {kind} {what} is not a number{where}"
+    return None
+
+
+def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
+    """In words, that no value of a discrete site has a probability that is not zero, and where.
+
+    Raises ValueError with them if nothing else is unknown.
+    """
+    mine = [term for term in of if rule.site in term.depends]
+    what = " and ".join(f"'{name}' says" for name in rule.children)
+    if any(term.depends != {rule.site} for term in mine):
+        return f"the data are impossible wherever it was tried: no value of it allows what {what}"
+    [place] = evaluated([_where(tuple(of), rule)], point)
+    *element, step = np.asarray(place).tolist()
+    if rule.family == ENUMERATED:
+        where = f"no value of '{rule.site}' at position {(*element, step)} allows what {what}"
+    else:
+        where = (
+            f"no path of '{rule.site}'{f' {tuple(element)}' if element else ''} up to step {step} allows what {what}"
+        )
+    raise ValueError(f"the data are impossible, so the log evidence is -inf: {where} (places are counted from 0)")
+
+
+@lru_cache(maxsize=64)
+def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
+    """The first element without a possible value; of a path, and its first step without one."""
+
+    def where(point: tuple[Bound, Values]) -> Array:
+        q = conditional(rule, of, *point).distribution
+        if rule.family == ENUMERATED:
+            none = ~jnp.isfinite(unwrapped(q).logits).any(-1)
+            return jnp.stack(jnp.unravel_index(jnp.argmax(none), none.shape))
+        left = q.possible_steps()
+        chain = jnp.argmin(left)
+        return jnp.stack([*jnp.unravel_index(chain, left.shape), left.reshape(-1)[chain]])
+
+    return where
+
+
+@lru_cache(maxsize=256)
+def _both(term: Term, site: str) -> Callable[[Any], tuple[Array, Array]]:
+    def both(point: tuple[Bound, Values]) -> tuple[Array, Array]:
+        bound, values = point
+
+        def density(x: Array) -> Array:
+            return term.density(bound, values | {site: x})
+
+        return jax.jvp(density, (values[site],), (jnp.ones_like(values[site]),))
+
+    return both

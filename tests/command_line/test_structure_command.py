@@ -1,0 +1,151 @@
+"""From a file of genotypes to a report, whole and in pieces."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+from bed_reader import to_bed
+
+import bayeslab.populations.run as steps
+from bayeslab.command_line.main import main
+from bayeslab.datasets import simulated_genotypes
+from bayeslab.reports.population_structure import Convergence, verdict
+
+OPTIONS = ["-k", "2-3", "--chains", "2", "--draws", "12", "--warmup", "10", "--thinning", "1", "--maf", "0.05"]
+RESULTS = ["2.Q", "3.Q", "ancestry_2.csv", "ancestry_3.csv", "choice.csv"]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty individuals of two populations, some copies missing."""
+    truth = simulated_genotypes(30, 60, 2, fst=0.3, missing=0.02, seed=1)
+    path = tmp_path_factory.mktemp("genotypes") / "panel.bed"
+    families = np.array([f"pop{k}" for k in truth["ancestry"].values.argmax(1)])
+    individuals = np.array([f"i{number}" for number in range(30)])
+    to_bed(path, truth["y"].values.sum(2), properties={"fid": families, "iid": individuals})
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(file: Path) -> Path:
+    folder = file.parent / "whole"
+    assert main(["structure", str(file), "-o", str(folder), *OPTIONS]) == 0
+    return folder
+
+
+def test_a_report_and_tables_are_written(whole: Path, file: Path) -> None:
+    page = (whole / "report.html").read_text()
+    assert page.count("<img") == 2 + 2 * 4
+    assert "panel.bed" in page
+    assert "30 individuals at 60 loci were read" in page
+    shares = np.loadtxt(whole / "3.Q")
+    assert shares.shape == (30, 3)
+    np.testing.assert_allclose(shares.sum(1), 1, atol=3e-6)
+    summary = xr.load_dataset(whole / "ancestry_3.nc")
+    np.testing.assert_allclose(summary["mean"], shares, atol=1e-6)
+    assert summary["individual"].values[0] == "i0"
+    assert json.loads((whole / "run.json").read_text())["filters"] == {"min_minor_allele_frequency": 0.05}
+    assert {figure.name for figure in (whole / "figures").iterdir()} >= {"ancestry.png", "choice.png", "trace_2.png"}
+
+
+@pytest.mark.parametrize("stop", [0, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 2, 3))])
+def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at a write, before or after the file has its name, and started again until it is through."""
+    folder, number = file.parent / f"stopped {stop}", 0
+
+    def interrupted(save: Any) -> Any:
+        def saving(*given: Any) -> None:
+            nonlocal number
+            number += 1
+            if number % 4 == stop:
+                if stop % 2:
+                    save(*given)
+                raise KeyboardInterrupt
+            save(*given)
+
+        return saving
+
+    monkeypatch.setattr(steps, "save", interrupted(steps.save))
+    for _ in range(20):
+        code = main(["structure", str(file), "-o", str(folder), *OPTIONS])
+        if code == 0:
+            break
+        assert code == 130
+    assert number > 3
+    for name in RESULTS:
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize("numbers", ["2", pytest.param("1-2", marks=pytest.mark.slow)])
+def test_few_genotypes_of_a_text_file(numbers: str, tmp_path: Path) -> None:
+    """So few that origins would not be counted by default; one locus was not read at all."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"ind{i} {i % 2 + 1} {100 + rng.integers(3)} {50 + rng.integers(2) + 4 * (i % 2)} -9"
+        for i in np.repeat(range(12), 2)
+    ]
+    (tmp_path / "few.str").write_text("\n".join(["a b c", *rows]) + "\n")
+    out = tmp_path / "out"
+    few = str(tmp_path / "few.str")
+    assert main(["structure", few, "-o", str(out), "-k", numbers, "--populations", *OPTIONS[2:8]]) == 0
+    assert "removed loci one allele: 1" in (out / "report.html").read_text()
+    assert (out / "ancestry_2.csv").read_text().splitlines()[1].startswith("ind0,1,")
+
+
+def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
+    folder = file.parent / "longer"
+    for options in (["-k", "2", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):
+        assert main(["structure", str(file), "-o", str(folder), *options]) == 0
+    for name in RESULTS:
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.bed"], "there is no file 'nowhere.bed'"),
+        (["FILE", "-k", "2-31"], "K = 31 is more than the 30 individuals"),
+        (["FILE", "-k", "0"], "'0' is no range such as 2-6"),
+        (["FILE", "-k", "3-2"], "'3-2' has no number in it"),
+        (["FILE", "--share", "1"], "share is 1.0; expected a share"),
+        (["FILE", "--alpha", "-1"], "'-1' is neither a positive number nor 'learn'"),
+        (["FILE", "--maf", "2"], "min_minor_allele_frequency is 2.0"),
+        (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "-k", "3"], r"populations was \[2, 3\] and is \[3\]"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    arguments: list[str], words: str, file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [{"FILE": str(file), "WHOLE": str(whole)}.get(word, word) for word in arguments]
+    out = [] if "-o" in given else ["-o", str(tmp_path / "out")]
+    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert main(["structure", *given, *out]) == 2
+    assert re.search(words, capsys.readouterr().err.splitlines()[-1])
+    assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert not (tmp_path / "out" / steps.GENOTYPES).exists()
+
+
+def test_words_say_what_the_numbers_do() -> None:
+    values = {
+        "difference": ("num_populations", [-9.0, 0.0, -1.0]),
+        "difference_se": ("num_populations", [3.0, 0.0, 2.0]),
+    }
+    choice = xr.Dataset(values, {"num_populations": [2, 3, 4]}, {"best": 3, "smallest": 3})
+    assert verdict(choice) == "K = 3 predicts genotypes that were hidden best."
+    assert "largest that was run" in verdict(choice.isel(num_populations=[0, 1]))
+    assert "nothing to choose from" in verdict(choice.isel(num_populations=[1]))
+    assert verdict(choice.assign_attrs(best=4)) == (
+        "K = 3 is the smallest number that predicts hidden genotypes as well as any: K = 4 is ahead by less than the "
+        "standard error of the difference."
+    )
+    assert Convergence(1.005, 400, 0.01, 1, 4).words == "yes"
+    assert Convergence(1.05, 100, 0.02, 1, 4).words.startswith("nearly")
+    assert Convergence(1.3, 30, 0.06, 1, 4).words.startswith("no: the chains are up to 0.06 of ancestry apart")
+    assert Convergence(1.0, 400, 0.3, 2, 4).words.startswith("no: the chains are in 2 groups")

@@ -1,0 +1,88 @@
+"""Blocks of the Gibbs sampler: sites drawn jointly, NUTS for what has no conditional, and what it refuses."""
+
+from typing import Any
+
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from arviz_stats import ess
+
+import bayeslab as bl
+from bayeslab.models import normal_gamma
+from bayeslab.programs.binding import bind
+from bayeslab.programs.program import precision
+from bayeslab.transforms.analysis import Analysis
+
+FEW = {"num_rows": 3, "kappa0": 0.01, "y": np.array([1.0, 3.0, 2.5])}
+MANY = FEW | {"num_rows": 400, "y": np.random.default_rng(0).normal(2.0, 0.5, 400)}
+
+
+def blocks(data: dict[str, Any], method: bl.Gibbs) -> list[tuple[str, ...]]:
+    with precision():
+        sampler = method.plan(Analysis(bind(normal_gamma.model, data)))
+    return [tuple(rule.site for rule in block) for block in sampler.blocks]
+
+
+def test_sites_are_drawn_jointly_when_asked_and_where_statistics_make_it_cheap() -> None:
+    assert blocks(FEW, bl.Gibbs()) == [("tau",), ("mu",)]
+    assert blocks(FEW, bl.Gibbs(joint=(("tau", "mu"),))) == [("mu", "tau")]
+    assert blocks(MANY, bl.Gibbs()) == [("mu", "tau")]
+
+
+@pytest.mark.parametrize("data", [FEW, MANY], ids=["rows", "statistics"])
+def test_joint_draws_are_independent_draws_of_the_exact_posterior(data: dict[str, Any]) -> None:
+    method = bl.Gibbs(num_warmup=10, num_samples=2000, num_chains=2, joint=(("mu", "tau"),))
+    tree = bl.fit(1, normal_gamma.model, data, method, progress=False)
+    exact = bl.fit(2, normal_gamma.model, data, bl.Exact(20_000), progress=False)
+    for name in ("mu", "tau"):
+        one, other = tree["posterior"][name].values, exact["posterior"][name].values
+        # 4,000 independent draws have an ESS of 4,000 with an sd of about 4,000 sqrt(2 log(4,000) / 4,000) = 260
+        assert float(ess(one)) > 2700
+        error = np.hypot(one.std() / np.sqrt(one.size), other.std() / np.sqrt(other.size))
+        assert abs(one.mean() - other.mean()) < 5 * error
+
+
+def curved(n: int) -> None:
+    """The log of the rate has no conditional in closed form, the rest has."""
+    shape = numpyro.sample("shape", dist.LogNormal(0.0, 0.5))
+    with numpyro.plate("row", n):
+        rate = numpyro.sample("rate", dist.Gamma(shape, 1.0))
+        numpyro.sample("y", dist.Poisson(rate))
+
+
+def test_a_block_of_nuts_reports_its_divergences() -> None:
+    y = np.array([0, 2, 1, 4, 0, 3])
+    tree = bl.fit(3, curved, {"n": 6, "y": y}, bl.Gibbs(num_samples=1500), progress=False)
+    other = bl.fit(4, curved, {"n": 6, "y": y}, bl.NUTS(num_samples=1500), progress=False)
+    assert tree["sample_stats"]["diverging"].dtype == bool
+    assert tree["posterior"]["shape"].shape == (4, 1500)
+    one, two = (t["posterior"]["shape"] for t in (tree, other))
+    error = np.hypot(*(float(x.std() / np.sqrt(ess(x.values))) for x in (one, two)))
+    assert abs(float(one.mean() - two.mean())) < 5 * error
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a name alone": (lambda: bl.Gibbs(joint=("tau", "mu")), "joint must be blocks of names"),
+    "unknown": (lambda: blocks(FEW, bl.Gibbs(joint=(("tau", "nu"),))), "joint names 'nu', which is not a latent site"),
+    "twice": (lambda: blocks(FEW, bl.Gibbs(joint=(("tau", "mu"), ("mu",)))), "joint names site 'mu' twice"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_refusals(case: str) -> None:
+    call, words = WRONG[case]
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_a_block_that_cannot_be_drawn_jointly_is_refused() -> None:
+    def model(n: int) -> None:
+        tau = numpyro.sample("tau", dist.Gamma(2.0, 1.0))
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        with numpyro.plate("row", n):
+            numpyro.sample("y", dist.Normal(mu, tau**-0.5))
+
+    words = "'tau' and 'mu' cannot be taken jointly .*not Gamma given 'evidence of mu' once 'mu' is eliminated"
+    with pytest.raises(ValueError, match=words):
+        bl.fit(0, model, {"n": 3, "y": FEW["y"]}, bl.Gibbs(joint=(("tau", "mu"),)), progress=False)

@@ -1,0 +1,101 @@
+"""float32 on request: densities and evidences agree with those of float64, to the tolerance that the guide states."""
+
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bayeslab as bl
+from bayeslab.datasets import genotypes, simulated_genotypes
+from bayeslab.models import (
+    LECTURES,
+    gaussian_mixture,
+    hmm,
+    lda,
+    linear_dynamical_system,
+    local_level,
+    structure_admixture,
+)
+from bayeslab.planning import default_method
+from bayeslab.programs.program import precision
+from bayeslab.transforms.analysis import Analysis
+
+LONG = ("normal_wishart", "markov_chain")
+TOLERANCE = 1e-4
+"""Of a log density, relative to it or to one, whichever is larger."""
+
+WITHOUT_EVIDENCE = (gaussian_mixture, hmm, local_level, structure_admixture, lda)
+
+
+def name(lecture: ModuleType) -> str:
+    return lecture.__name__.rpartition(".")[2]
+
+
+def far(found: Any, truth: Any) -> np.ndarray:
+    return np.abs(found - truth) / np.maximum(np.abs(truth), 1.0)
+
+
+def marked(lecture: ModuleType) -> Any:
+    return pytest.param(lecture, marks=pytest.mark.slow) if name(lecture) in LONG else lecture
+
+
+@pytest.mark.parametrize(
+    "lecture", [marked(lecture) for lecture in LECTURES if hasattr(lecture, "posterior")], ids=name
+)
+def test_evidence_and_draws_of_exact_posteriors(lecture: ModuleType) -> None:
+    single, double = (
+        bl.fit(0, lecture.model, lecture.example(), bl.Exact(200), dtype=dtype, progress=False)
+        for dtype in (jnp.float32, jnp.float64)
+    )
+    assert far(single.attrs["log_evidence"], double.attrs["log_evidence"]) < TOLERANCE
+    for site, draws in single["posterior"].data_vars.items():
+        if draws.dtype.kind == "f":
+            assert draws.dtype == np.float32, site
+
+
+@pytest.mark.parametrize("lecture", [*WITHOUT_EVIDENCE, linear_dynamical_system], ids=name)
+def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
+    """The density that a sampler recorded, and that of its draws in float64.
+
+    Not of Gaussian processes: next to a singular kernel matrix the jitter, which depends on the precision, counts.
+    """
+    data = lecture.example()
+    with precision():
+        method = default_method(Analysis(bl.bind(lecture.model, data)))
+    small = {"num_warmup": 20, "num_samples": 30, "num_chains": 1} if not isinstance(method, bl.Exact) else {}
+    tree = bl.fit(0, lecture.model, data, type(method)(**small), dtype=jnp.float32, progress=False)
+    with precision():
+        bound = bl.bind(lecture.model, data)
+        draws = {site: jnp.asarray(tree["posterior"][site].values[0]) for site in bound.latent}
+        wide = {s: v.astype(np.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v for s, v in draws.items()}
+        truth = jax.lax.map(bound.log_joint, wide)
+    assert far(tree["sample_stats"]["lp"].values[0], np.asarray(truth)).max() < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["MeanField", "MAP"])
+def test_counts_of_origins_lose_little(method: str) -> None:
+    """Bounds and maxima of counts, in single precision, and of the program as it is written, in double precision."""
+    y = simulated_genotypes(30, 60, 2, seed=1, fst=0.05)["y"]
+    data = genotypes(y) | {"num_populations": 2, "alpha": 2.0, "concentration": 2.0}
+    found = [
+        bl.fit(0, structure_admixture.model, data, getattr(methods, method)(num_starts=3), progress=False)[
+            "sample_stats"
+        ]
+        for methods in (bl.mixed_membership, bl)
+    ]
+    name = "lp" if method == "MAP" else "evidence_bound"
+    counted, written = (float(stats[name].mean()) for stats in found)
+    assert counted != written
+    assert far(counted, written) < 1e-6
+
+
+def test_products_keep_their_digits_on_any_device() -> None:
+    """What is compiled asks for them; three digits of ten are a GPU's default."""
+    for dtype in (np.float32, np.float64):
+        with precision(dtype):
+            code = jax.jit(jnp.matmul).lower(jnp.ones((4, 4), jnp.float32), jnp.ones((4, 4), jnp.float32)).as_text()
+        assert "HIGHEST" in code
