@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayeslab.elimination.terms import terms
-from bayeslab.gaussian_processes.distribution import solver_of
+from bayeslab.gaussian_processes.distribution import GaussianProcess, solver_of
 from bayeslab.mixed_membership.methods import membership_at_size
 from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.planning import plan
@@ -20,7 +20,6 @@ from bayeslab.verification.findings import Found
 from bayeslab.verification.probe_points import points
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
-PROCESS = "GaussianProcess"
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _notes(analysis: Analysis) -> list[str]:
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
-    notes += [f"site '{rule.site}' is integrated out: {rule.family}" for rule in eliminated(bound)]
+    notes += [f"site '{rule.site}' is integrated out: {rule.family.name}" for rule in eliminated(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         try:
             method, sampler = plan(analysis)
@@ -170,8 +169,8 @@ def _row(site: Site, bound: Bound, found: Found | None) -> Row:
     if found.rule is None:
         return Row(*how, children, f"not in closed form: {found.reason}", _number(found.residual))
     joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
-    by = f", {_solver(bound, site.name)}" if found.rule.family == PROCESS else ""
-    return Row(*how, children, found.rule.family + joint + by, _number(found.residual))
+    by = f", {_solver(bound, site.name)}" if terms(bound).priors[site.name].kind is GaussianProcess else ""
+    return Row(*how, children, found.rule.family.name + joint + by, _number(found.residual))
 
 
 def _solver(bound: Bound, site: str) -> str:

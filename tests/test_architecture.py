@@ -167,3 +167,9 @@ def test_arviz_may_be_imported_first() -> None:
     """It leaves half of numpyro in its place, to be loaded later, and that half misses what SVI needs."""
     done = subprocess.run([sys.executable, "-c", ARVIZ_FIRST], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_no_test_imports_another_test() -> None:
+    """What tests share is in tests/catalogue."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        assert "from test_" not in path.read_text().replace('"from test_"', ""), path

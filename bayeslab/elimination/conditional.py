@@ -24,12 +24,11 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
-from bayeslab.distributions import Enumerated, JointNormal, LinearGaussianChain
+from bayeslab.distributions import Enumerated, JointNormal
 from bayeslab.distributions.markov.log_likelihoods import array_of
-from bayeslab.elimination.families import FAMILIES
 from bayeslab.elimination.family import Eta, Family, Function, Local
 from bayeslab.elimination.terms import Choices, Prior, Term, reaching, terms, total
-from bayeslab.programs.program import Bound, Values, unwrapped
+from bayeslab.programs.program import Bound, Values
 
 
 class Conditional(NamedTuple):
@@ -46,13 +45,13 @@ class Conditional(NamedTuple):
 class Rule(NamedTuple):
     """How a site is eliminated.
 
-    family: "Normal", "Enumerated" or the name of a family.
+    family: the row of the table.
     coupled: axes of the site over which a Normal is joint; the others hold independent elements.
     children: the terms that it reaches, its own prior apart.
     """
 
     site: str
-    family: str
+    family: Family
     coupled: tuple[int, ...]
     children: tuple[str, ...]
 
@@ -61,33 +60,6 @@ Block = tuple[Rule, ...]
 """Sites that are taken jointly, in the order in which they are eliminated; often one."""
 
 Parts = Callable[[Array], list[Array]]
-NORMAL, ENUMERATED = "Normal", "Enumerated"
-GAUSSIAN = (
-    dist.Normal,
-    dist.MultivariateNormal,
-    dist.LowRankMultivariateNormal,
-    dist.ImproperUniform,
-)
-
-
-def candidates(prior: Prior) -> list[str]:
-    """The families whose members could be the conditional of a site, from its prior alone."""
-    if prior.choices is not None:
-        return [ENUMERATED]
-    if prior.kind in GAUSSIAN:
-        return [NORMAL]
-    return [family.name for family in _families(prior)]
-
-
-def family_of(rule: Rule, prior: Prior) -> Family:
-    """The row of the table that a rule names."""
-    [family] = [row for row in _families(prior) if row.name == rule.family]
-    return family
-
-
-def _families(prior: Prior) -> list[Family]:
-    own = getattr(prior.kind, "family", None)
-    return [own] if isinstance(own, Family) else [row for row in FAMILIES if prior.kind in row.priors]
 
 
 def conditional(
@@ -110,7 +82,8 @@ def conditional(
     def parts(x: Array) -> list[Array]:
         return [term.density(bound, values | {rule.site: x}) for term in mine]
 
-    if rule.family == ENUMERATED:
+    family = rule.family
+    if family.enumerates:
         return _enumerated(prior, mine, bound, values)
     if len(mine) == 1 and mine[0].reader is not None:
         distribution, at = mine[0].reader(rule.site, bound, values)
@@ -121,13 +94,12 @@ def conditional(
         drawn = drawn.expand(prior.shape[: len(prior.shape) - prior.event_dim])
 
     local = _local(prior, mine, bound, values)
-    if rule.family == NORMAL:
+    if family.joint:
         distribution, at = _normal(rule.coupled, local.density, prior.shape, near)
+    elif family.evidence is not None:
+        eta = family.read(local, _middle(prior, bound, values), drawn)
+        return Conditional(family.build(eta, drawn), family.evidence(eta, drawn))
     else:
-        family = family_of(rule, prior)
-        if family.evidence is not None:
-            eta = family.read(local, _middle(prior, bound, values), drawn)
-            return Conditional(family.build(eta, drawn), family.evidence(eta, drawn))
         distribution, at = _of_family(family, local, drawn, near)
     return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
 
@@ -138,7 +110,7 @@ def evidence(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> tu
     mine = [term for term in of if rule.site in term.depends]
     anywhere = _middle(prior, bound, values)
     drawn = prior.distribution(bound, values | {rule.site: anywhere})
-    return drawn, family_of(rule, prior).read(_local(prior, mine, bound, values), anywhere, drawn)
+    return drawn, rule.family.read(_local(prior, mine, bound, values), anywhere, drawn)
 
 
 def _local(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Local:
@@ -164,17 +136,6 @@ def _at_every_value(term: Term, prior: Prior) -> Choices | None:
     return term.choices if term.choices is not None and term.choices.site == prior.name else None
 
 
-def mode(rule: Rule, prior: Prior, q: Distribution) -> Array | None:
-    """The mode of a conditional, None where its family has none in closed form."""
-    if rule.family == NORMAL:
-        return q.mean
-    if rule.family == ENUMERATED:
-        inner = unwrapped(q)
-        return inner.choices[jnp.argmax(inner.logits, axis=-1)]
-    family = family_of(rule, prior)
-    return None if family.mode is None else family.mode(q)
-
-
 def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
     """A value that only has the right shape: for priors that do not depend on it."""
     return jnp.zeros(prior.shape, bound.sites[prior.name].dtype)
@@ -192,34 +153,11 @@ def _of_family(family: Family, local: Local, prior: Distribution, near: Array | 
 
     def step(at: Array, _: None) -> tuple[Array, tuple[Eta, Array]]:
         eta = family.read(local, at, prior)
-        return typical(family.build(eta, prior), at), (eta, at)
+        return family.typical(family.build(eta, prior), at), (eta, at)
 
     _, read = jax.lax.scan(step, middle, None, 2)
     eta, at = jax.tree.map(lambda leaf: leaf[-1], read)
     return family.build(eta, prior), at
-
-
-def typical(distribution: Distribution, otherwise: Array) -> Array:
-    """A value near the middle of a distribution."""
-    match distribution:
-        case dist.Gamma():
-            value = distribution.concentration / distribution.rate
-        case dist.InverseGamma():
-            value = distribution.rate / (distribution.concentration + 1)
-        case LinearGaussianChain():
-            mean = distribution.mean  # a recursion over all steps
-            return jnp.where(jnp.isfinite(mean), mean, otherwise)
-        case dist.Wishart():
-            value = distribution.mean
-        case dist.InverseWishart():
-            size = otherwise.shape[-1]
-            value = distribution.scale_matrix / (distribution.concentration + size + 1)[..., None, None]
-        case _:
-            return otherwise
-    matrix = distribution.event_dim == 2
-    root = jnp.linalg.cholesky(value) if matrix else jnp.where(value > 0, value, jnp.nan)
-    good = jnp.isfinite(root).all((-2, -1), keepdims=True) if matrix else jnp.isfinite(root)
-    return jnp.where(good, value, otherwise)
 
 
 def _normal(

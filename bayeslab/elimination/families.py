@@ -1,8 +1,8 @@
-"""Exponential families, one row each: which sites have them, how their coefficients are read, what they build.
+"""Families of conditionals, one row each: which sites have them, how their coefficients are read, what they build.
 
 As a function of its value x, the log density of a conjugate site together with its children is eta . t(x) + constant.
 Its gradient is linear in eta, so gradients at two points give eta: nobody does algebra. Whether the function has this
-form at all is not decided here but proven in `proof.py`.
+form at all is not decided here but proven in `bayeslab.verification.findings`.
 
 To support a distribution of your own, give its class an attribute `family`, a `Family` with `read` and `build`; `two`
 makes one from two scalar statistics.
@@ -22,14 +22,22 @@ from bayeslab.distributions import (
     Dirichlet,
     Gamma,
     InverseGamma,
+    JointNormal,
     LinearGaussianChain,
     MarkovChain,
     PaddedDirichlet,
     Wishart,
     WishartCholesky,
 )
-from bayeslab.distributions.markov.log_likelihoods import Evidence, ProductEvidence
 from bayeslab.elimination import cubature
+from bayeslab.elimination.around import around_choices, around_matrix, around_mean, around_middle, around_paths
+from bayeslab.elimination.chain_families import (
+    chain_evidence,
+    of_probabilities,
+    read_chain,
+    read_linear_gaussian_chain,
+    read_process,
+)
 from bayeslab.elimination.family import Family, Local, gradients_at, two
 from bayeslab.elimination.matrix_families import (
     TINY,
@@ -39,60 +47,20 @@ from bayeslab.elimination.matrix_families import (
     of_cholesky,
     read_inverse_wishart,
     read_wishart,
-    symmetric,
     wishart,
     wishart_cholesky_mode,
     wishart_mode,
 )
+from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.programs.program import of_elements, unwrapped
 
-
-def _read_chain(local: Local, at: Array, prior: Distribution) -> Evidence:
-    """What the children say of every state at every step, (*batch, step, state)."""
-    if isinstance(local.known, ProductEvidence):
-        return local.known
-    shape, states = prior.shape(), jnp.arange(unwrapped(prior).num_states)
-    found = jax.vmap(lambda state: local.likelihood(jnp.full(shape, state)), out_axes=-1)(states)
-    return found if local.known is None else found + local.known
-
-
-def _chain_evidence(eta: Evidence, prior: Distribution) -> Array:
-    """A masked prior is 1 for every path. What it leaves is a chain only where all paths are equally likely."""
-    chain = unwrapped(prior)
-    found = chain.log_marginal(eta)
-    while isinstance(prior, dist.ExpandedDistribution | dist.Independent):
-        prior = prior.base_dist
-    if not isinstance(prior, dist.MaskedDistribution):
-        return found
-    anywhere = jnp.zeros(prior.shape(), int)
-    return found - jnp.where(prior._mask, 0.0, jax.tree.map(jnp.asarray, chain).log_prob(anywhere))
-
-
-def _of_probabilities(change: Callable[[Array], Array], chain: Any) -> Any:
-    """A chain with its probabilities changed, and not its integers."""
-    return jax.tree.map(lambda leaf: change(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, chain)
-
-
-def _read_linear_gaussian_chain(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
-    """J (*batch, step, d, d) and h (*batch, step, d) of the children: their Hessian has a block for every step."""
-    slope, change = jax.linearize(jax.grad(lambda x: local.likelihood(x).sum()), at)
-    units = jnp.eye(at.shape[-1], dtype=at.dtype)
-    precision = -jax.vmap(lambda unit: change(jnp.broadcast_to(unit, at.shape)), out_axes=-1)(units)
-    return symmetric(precision), slope + (precision @ at[..., None])[..., 0]
-
-
-def _read_process(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array, Array]:
-    """Of what the children say of every value by itself: precision, linear coefficient (*batch, row), sum at its peak.
-
-    At the peak nothing cancels, however precise the children are.
-    """
-    slope, curvature = jax.jvp(jax.grad(lambda x: local.likelihood(x).sum()), (at,), (jnp.ones_like(at),))
-    known = curvature < 0
-    peak = jnp.where(known, at - slope / jnp.where(known, curvature, 1.0), at)
-    return -curvature, slope - curvature * at, local.likelihood(peak).sum(-1)
-
-
+NORMALS = (
+    dist.Normal,
+    dist.MultivariateNormal,
+    dist.LowRankMultivariateNormal,
+    dist.ImproperUniform,
+)
 TRUNCATED = (
     dist.HalfNormal,
     dist.LeftTruncatedDistribution,
@@ -158,7 +126,84 @@ def _truncated_mode(q: Any) -> Array:
     return jnp.clip(q.base_dist.loc, low, high)
 
 
+def _normal_points(q: Any) -> Array:
+    return cubature.of_joint_normal(q) if isinstance(q, JointNormal) else cubature.of_normal(q)
+
+
+def _normal_from_uniform(q: Any, uniform: Array) -> Array:
+    normal = jax.scipy.special.ndtri(uniform)
+    return q.from_noise(normal.reshape(q.loc.shape)) if isinstance(q, JointNormal) else q.mean + q.scale * normal
+
+
+def _enumerated_from_uniform(q: Any, uniform: Array) -> Array:
+    inner = unwrapped(q)
+    return inner.from_uniform(uniform.reshape(inner.batch_shape))
+
+
+def _most_probable(q: Any) -> Array:
+    inner = unwrapped(q)
+    return inner.choices[jnp.argmax(inner.logits, axis=-1)]
+
+
+def _positive(value: Callable[[Any], Array]) -> dict[str, Any]:
+    """Fields of a family of positive numbers. value: a typical one of a conditional."""
+
+    def typical(q: Any, otherwise: Array) -> Array:
+        found = value(q)
+        return jnp.where(jnp.isfinite(jnp.where(found > 0, found, jnp.nan)), found, otherwise)
+
+    return {
+        "typical": typical,
+        "middle": lambda key, q, old: typical(q, old),
+        "around": lambda q, here, move, prior=None: around_middle(q, typical(q, q.mean), here, move),
+    }
+
+
+def _positive_definite(value: Callable[[Any], Array]) -> dict[str, Any]:
+    """The same of a family of matrices."""
+
+    def typical(q: Any, otherwise: Array) -> Array:
+        found = value(q)
+        good = jnp.isfinite(jnp.linalg.cholesky(found)).all((-2, -1), keepdims=True)
+        return jnp.where(good, found, otherwise)
+
+    return {
+        "typical": typical,
+        "middle": lambda key, q, old: typical(q, old),
+        "around": lambda q, here, move, prior=None: around_matrix(q, typical(q, q.mean), here, move),
+    }
+
+
+ON_SIMPLEX: dict[str, Any] = {
+    "middle": lambda key, q, old: q.mean,
+    "around": lambda q, here, move, prior=None: around_middle(q, q.mean, here, move),
+}
+"""Fields of families of probabilities."""
+
+NORMAL = Family(
+    "Normal",
+    priors=NORMALS,
+    mode=lambda q: q.mean,
+    points=_normal_points,
+    middle=lambda key, q, old: q.mean,
+    from_uniform=_normal_from_uniform,
+    around=around_mean,
+    joint=True,
+)
+"""The log density is quadratic: gradients and a constant Hessian give the conditional."""
+
+ENUMERATED = Family(
+    "Enumerated",
+    mode=_most_probable,
+    from_uniform=_enumerated_from_uniform,
+    around=around_choices,
+    enumerates=True,
+)
+"""Of discrete sites with a few values: their log probabilities are the log joint at each of them."""
+
 FAMILIES = (
+    NORMAL,
+    ENUMERATED,
     two(
         "Gamma",
         lambda x: (jnp.log(x), -x),
@@ -166,6 +211,7 @@ FAMILIES = (
         (dist.Gamma, dist.Exponential, dist.Chi2),
         _gamma_mode,
         cubature.of_gamma,
+        **_positive(lambda q: q.concentration / q.rate),
     ),
     two(
         "InverseGamma",
@@ -174,6 +220,7 @@ FAMILIES = (
         (dist.InverseGamma,),
         lambda q: q.rate / (q.concentration + 1),
         cubature.of_inverse_gamma,
+        **_positive(lambda q: q.rate / (q.concentration + 1)),
     ),
     two(
         "Beta",
@@ -182,6 +229,7 @@ FAMILIES = (
         (dist.Beta, dist.Uniform),
         _beta_mode,
         cubature.of_beta,
+        **ON_SIMPLEX,
     ),
     Family(
         "Dirichlet",
@@ -191,6 +239,7 @@ FAMILIES = (
         lambda x: jnp.log(jnp.where(x > 0, x, 1.0)),
         _dirichlet_mode,
         cubature.of_dirichlet,
+        **ON_SIMPLEX,
     ),
     Family(
         "Wishart",
@@ -200,6 +249,7 @@ FAMILIES = (
         lambda x: (log_determinant(x), -x),
         wishart_mode,
         cubature.of_wishart,
+        **_positive_definite(lambda q: q.mean),
     ),
     Family(
         "WishartCholesky",
@@ -217,33 +267,45 @@ FAMILIES = (
         lambda x: (-log_determinant(x), -jnp.linalg.inv(x)),
         inverse_wishart_mode,
         cubature.of_inverse_wishart,
+        **_positive_definite(inverse_wishart_mode),
     ),
     two("TruncatedNormal", lambda x: (x, x**2), _truncated, TRUNCATED, _truncated_mode, cubature.of_truncated_normal),
     Family(
         "MarkovChain",
-        _read_chain,
+        read_chain,
         lambda eta, prior: unwrapped(prior).condition(eta),
         (MarkovChain,),
         mode=lambda q: q.mode(),
         expected=lambda p, q: p.expected_log_prob(q),
-        linear=(lambda p: _of_probabilities(jnp.log, p), lambda logs: _of_probabilities(jnp.exp, logs)),
-        evidence=_chain_evidence,
+        linear=(lambda p: of_probabilities(jnp.log, p), lambda logs: of_probabilities(jnp.exp, logs)),
+        evidence=chain_evidence,
+        around=around_paths,
     ),
     Family(
         "LinearGaussianChain",
-        _read_linear_gaussian_chain,
+        read_linear_gaussian_chain,
         lambda eta, prior: unwrapped(prior).condition(*eta),
         (LinearGaussianChain,),
         mode=lambda q: q.mode(),
         points=cubature.of_linear_gaussian_chain,
         linear=(lambda p: p.coefficients(), LinearGaussianChain.from_coefficients),
+        typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := q.mean), mean, otherwise),
+        around=around_mean,
     ),
     Family(
         "GaussianProcess",
-        _read_process,
+        read_process,
         lambda eta, prior: unwrapped(prior).condition(*eta[:2]),
         (GaussianProcess,),
         mode=lambda q: q.mean,
         evidence=lambda eta, prior: unwrapped(prior).log_marginal(*eta[:2]) + eta[2],
     ),
 )
+
+
+def families_of(prior: Prior) -> list[Family]:
+    """The families whose members could be the conditional of a site, from its prior alone."""
+    if prior.choices is not None:
+        return [ENUMERATED]
+    own = getattr(prior.kind, "family", None)
+    return [own] if isinstance(own, Family) else [row for row in FAMILIES if prior.kind in row.priors]

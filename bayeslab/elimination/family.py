@@ -9,10 +9,9 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions.markov.log_likelihoods import Evidence
+from bayeslab.elimination.around import around_draws
 
 Eta = Any
-
-
 Function = Callable[[Array], Array]
 
 
@@ -32,9 +31,23 @@ class Local(NamedTuple):
 Read = Callable[[Local, Array, Distribution], Eta]
 
 
-class Family(NamedTuple):
-    """read: (what the log joint says of the site, a value to look around, the prior) -> coefficients.
+def _has_own_way(*given: Any) -> Any:
+    """In place of `read` and `build` where a family is joint or enumerates."""
+    raise NotImplementedError("this family has no coefficients to read")
 
+
+def _otherwise(q: Any, otherwise: Array) -> Array:
+    return otherwise
+
+
+def _draw(key: Array, q: Any, old: Array) -> Array:
+    return q.sample(key)
+
+
+class Family(NamedTuple):
+    """One kind of conditional: how it is found, and all that algorithms ask of it.
+
+    read: (what the log joint says of the site, a value to look around, the prior) -> coefficients.
     build: (coefficients, the prior) -> the conditional.
     priors: distributions whose sites have this family as their conditional, those apart that name it themselves.
     statistics: value -> what the coefficients multiply, in the same tree and shapes; None where they are too many.
@@ -44,11 +57,20 @@ class Family(NamedTuple):
     evidence: (coefficients, the prior) -> the log of the integral of the prior times its children, where the family has
     a way of its own.
     linear: from the prior to what its log density is linear in, numbers of any tree, and back.
+
+    What follows has defaults that suit any family.
+    typical: (conditional, a value) -> a value near its middle, or that one where the middle is not known or undefined.
+    middle: (key, conditional, old value) -> the middle of the conditional, or a draw where it is not known.
+    from_uniform: (conditional, uniform numbers in the shape of the site) -> a draw, where that costs no compilation.
+    around: (conditional, a value, steps, the prior of a chain of labels) -> values at which laws are asked, see
+    `bayeslab.elimination.around`.
+    joint: elements may be joint over axes on which they meet, as those of a Normal; statistics are products of pairs.
+    enumerates: every element is looked at with each of its values, independently of the others.
     """
 
     name: str
-    read: Read
-    build: Callable[[Eta, Distribution], Distribution]
+    read: Read = _has_own_way
+    build: Callable[[Eta, Distribution], Distribution] = _has_own_way
     priors: tuple[type[Distribution], ...] = ()
     statistics: Callable[[Array], Eta] | None = None
     mode: Callable[[Any], Array] | None = None
@@ -56,6 +78,22 @@ class Family(NamedTuple):
     expected: Callable[[Any, Any], Array] | None = None
     linear: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
     evidence: Callable[[Eta, Any], Array] | None = None
+    typical: Callable[[Any, Array], Array] = _otherwise
+    middle: Callable[[Array, Any, Array], Array] = _draw
+    from_uniform: Callable[[Any, Array], Array] | None = None
+    around: Callable[[Any, Array, Any, Any], Array] = around_draws
+    joint: bool = False
+    enumerates: bool = False
+
+    @property
+    def structured(self) -> bool:
+        """Whether sites are discrete and their elements depend on each other, as the steps of a chain of labels."""
+        return self.expected is not None
+
+    @property
+    def has_expectations(self) -> bool:
+        """Whether terms of a log joint can be averaged over a site."""
+        return self.enumerates or self.structured or self.points is not None
 
 
 def two(
@@ -65,8 +103,12 @@ def two(
     priors: tuple[type[Distribution], ...] = (),
     mode: Callable[[Any], Array] | None = None,
     points: Callable[[Any], Array] | None = None,
+    **more: Any,
 ) -> Family:
-    """A family with two scalar statistics: their coefficients are read from gradients at two points."""
+    """A family with two scalar statistics: their coefficients are read from gradients at two points.
+
+    more: other fields of `Family`.
+    """
 
     def read(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
         transform = biject_to(prior.support)
@@ -77,7 +119,7 @@ def two(
         determinant = ax * by - bx * ay
         return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
 
-    return Family(name, read, build, priors, statistics, mode, points)
+    return Family(name, read, build, priors, statistics, mode, points, **more)
 
 
 def gradients_at(density: Function, x: Array, y: Array) -> Array:

@@ -7,13 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 from numpyro.handlers import seed, substitute, trace
 
-from bayeslab.distributions import JointNormal
-from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Block, Rule, conditional, stages, typical
+from bayeslab.elimination.conditional import Block, Rule, conditional, stages
+from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, feasible, unwrapped
 
@@ -54,7 +53,7 @@ def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -
         for rule, now in zip(rules, jax.random.split(key, len(rules)), strict=True):
             old = values[rule.site]
             q = conditional(rule, of, bound, values, near=old).distribution
-            values[rule.site] = _middle(now, q, old).reshape(old.shape).astype(old.dtype)
+            values[rule.site] = rule.family.middle(now, q, old).reshape(old.shape).astype(old.dtype)
         return values, None
 
     return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
@@ -83,7 +82,7 @@ def scattered(
         for rule in rules:
             old = values[rule.site]
             q = conditional(rule, of, bound, values | tables, near=old).distribution
-            new = _at(rule, q, noise[rule.site], keys[1], old)
+            new = _random(rule.family, q, noise[rule.site], keys[1], old)
             values[rule.site] = new.reshape(old.shape).astype(old.dtype)
         return values, None
 
@@ -109,24 +108,9 @@ def _anywhere(noise: Values, bound: Bound) -> Values:
     return values
 
 
-def _at(rule: Rule, q: Distribution, noise: Array, key: Array, old: Array) -> Array:
-    if rule.family == NORMAL:
-        normal = jax.scipy.special.ndtri(noise)
-        return q.from_noise(normal.reshape(q.loc.shape)) if isinstance(q, JointNormal) else q.mean + q.scale * normal
-    if rule.family == ENUMERATED:
-        inner = unwrapped(q)
-        return inner.from_uniform(noise.reshape(inner.batch_shape))
-    return _middle(key, q, old)
-
-
-def _middle(key: Array, q: Distribution, old: Array) -> Array:
-    match q:
-        case dist.Normal() | JointNormal() | dist.Beta() | dist.Dirichlet():
-            return q.mean
-        case dist.Gamma() | dist.InverseGamma() | dist.Wishart() | dist.InverseWishart():
-            return typical(q, old)
-        case _:
-            return q.sample(key)
+def _random(family: Family, q: Distribution, uniform: Array, key: Array, old: Array) -> Array:
+    """A draw where uniform numbers give one, else the middle."""
+    return family.middle(key, q, old) if family.from_uniform is None else family.from_uniform(q, uniform)
 
 
 def somewhere(key: Array, bound: Bound) -> Values:

@@ -11,7 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from bayeslab.elimination.conditional import NORMAL, Rule, conditional, family_of, mode, stages
+from bayeslab.elimination.conditional import Rule, conditional, stages
 from bayeslab.elimination.sweep import scattered
 from bayeslab.elimination.terms import Term, reaching, terms, total
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
@@ -25,7 +25,7 @@ from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, most_probable
 from bayeslab.transforms.draw_checks import Conditionals, conditionals
-from bayeslab.transforms.expectation import averaged, density, has_expectations, require_linear, stored
+from bayeslab.transforms.expectation import averaged, density, require_linear, stored
 from bayeslab.transforms.tables import Groups, pieces, summarised
 from bayeslab.verification.likely_points import widened
 from bayeslab.verification.probe_points import points
@@ -73,11 +73,10 @@ class EM:
                 f"EM(collapse=...), of {list(bound.latent)}, or use MAP()"
             )
         plain, expect = bound.plain, left.transform.rules
-        priors = terms(plain).priors
         for rule in expect:
-            if not has_expectations(rule, priors[rule.site]):
-                raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use MAP()")
-        closed = [r for n in left.latent if (r := found[n].rule) is not None and _has_mode(r, plain)]
+            if not rule.family.has_expectations:
+                raise ValueError(f"site '{rule.site}': the family {rule.family.name} has no expectations; use MAP()")
+        closed = [r for n in left.latent if (r := found[n].rule) is not None and r.family.mode is not None]
         rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
         groups = groups_for_starts(analysis.plain, self.num_starts)
         sampler = EMSampler(expect, tuple(closed), rest, analysis.plain.rules, groups, structure(left))
@@ -136,19 +135,17 @@ class EMSampler(Sampler):
     def _step(self, values: Values, bound: Bound) -> Values:
         """One step of EM."""
         plain, of, tables = pieces(bound)
-        priors = terms(plain).priors
         known: dict[str, Any] = tables | {"given": values | tables}
         for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
             if not _depends(rule, stage, self.expect):
                 q = conditional(rule, stage, plain, values | tables).distribution
-                known[stored(rule.site)] = density(rule, priors[rule.site], q)
+                known[stored(rule.site)] = density(rule.family, q)
         of, values = self._expected(of), dict(values)
         for rule in self.closed:
             site = plain.sites[rule.site]
             q = conditional(rule, of, plain, values | known, near=values[rule.site]).distribution
-            found = mode(rule, priors[rule.site], q)
-            assert found is not None
-            values[rule.site] = found.reshape(site.shape).astype(site.dtype)
+            assert rule.family.mode is not None
+            values[rule.site] = rule.family.mode(q).reshape(site.shape).astype(site.dtype)
         return self._ascended(of, plain, values, known) if self.rest else values
 
     def _expected(self, of: tuple[Term, ...]) -> tuple[Term, ...]:
@@ -185,10 +182,6 @@ class EMSampler(Sampler):
         last, _ = jax.lax.fori_loop(0, INNER, step, (first, optimizer.init(first)))
         better = loss(last) < loss(first)
         return written(jax.tree.map(lambda a, b: jnp.where(better, a, b), last, first))
-
-
-def _has_mode(rule: Rule, bound: Bound) -> bool:
-    return rule.family == NORMAL or family_of(rule, terms(bound).priors[rule.site]).mode is not None
 
 
 def _depends(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:

@@ -12,7 +12,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from bayeslab.elimination.conditional import ENUMERATED, Block, Rule, conditional, stages
+from bayeslab.elimination.conditional import Block, Rule, conditional, stages
 from bayeslab.elimination.sweep import computed, scattered
 from bayeslab.elimination.terms import Prior, terms, total
 from bayeslab.methods.acceleration import Ascent, ascended, ascent
@@ -27,12 +27,9 @@ from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals
 from bayeslab.transforms.expectation import (
-    has_expectations,
-    made_of_prior,
     mean_prior,
     require_linear,
     stored,
-    structured,
 )
 from bayeslab.transforms.tables import Groups, pieces, summarised
 from bayeslab.verification.findings import Found, find_all, rules_of
@@ -88,13 +85,15 @@ class MeanField:
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
         for rule in (rule for block in self.joint for rule in rules if rule.site in block):
-            if made_of_prior(rule, terms(bound).priors[rule.site]):
-                raise ValueError(f"joint names site '{rule.site}', whose factor is a {rule.family} and nothing larger")
+            if rule.family.linear is not None:
+                raise ValueError(
+                    f"joint names site '{rule.site}', whose factor is a {rule.family.name} and nothing larger"
+                )
         blocks = blocked(analysis.joint_blocks(self.joint), rules)
         largest = max(blocks, key=lambda block: sum(prod(bound.sites[rule.site].shape) for rule in block))
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         # averages over sites with structure come first, those over the parameters of their priors afterwards
-        blocks = tuple(sorted(blocks, key=lambda block: not structured(block[0], terms(bound).priors[block[0].site])))
+        blocks = tuple(sorted(blocks, key=lambda block: not block[0].family.structured))
         groups = groups_for_starts(analysis, self.num_starts)
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
         _require_exact(sampler, bound)
@@ -115,7 +114,7 @@ class MeanField:
         if not shared:
             raise ValueError("every site is inside of a subsampled plate, so there is nothing that batches share")
         for rule in shared:
-            if made_of_prior(rule, terms(small).priors[rule.site]):
+            if rule.family.linear is not None:
                 raise ValueError(f"site '{rule.site}' is a chain that batches share; draw the plates whole")
         return BatchSampler(tuple(shared), tuple(own), plates, self.num_steps, structure(bound))
 
@@ -140,10 +139,10 @@ def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
     rules = rules_of(found)
     priors = terms(bound).priors
     for rule in rules:
-        if not has_expectations(rule, priors[rule.site]):
-            raise ValueError(f"site '{rule.site}': the family {rule.family} has no expectations; use SVI()")
+        if not rule.family.has_expectations:
+            raise ValueError(f"site '{rule.site}': the family {rule.family.name} has no expectations; use SVI()")
         labels = [name for name in priors[rule.site].depends if priors[name].discrete]
-        if labels and made_of_prior(rule, priors[rule.site]):
+        if labels and rule.family.linear is not None:
             raise ValueError(f"site '{rule.site}' is a chain that depends on discrete sites {labels}; use Gibbs()")
     return rules
 
@@ -255,7 +254,7 @@ class FactorSampler(Sampler):
 
 def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Move, Move]:
     """From what is known of a site to real numbers, and back."""
-    if rule.family == ENUMERATED:
+    if rule.family.enumerates:
         return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
     others = {name: factors.known[stored(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete}
     transform = biject_to(prior.distribution(bound, others).support)
@@ -278,11 +277,11 @@ def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
 def _any(rule: Rule, point: Point, other: Values) -> Any:
     """Something that could be known of a site: two points, or uneven probabilities."""
     prior, site = terms(point[0]).priors[rule.site], rule.site
-    if rule.family == ENUMERATED:
+    if rule.family.enumerates:
         assert prior.choices is not None
         weights = 1.5 + jnp.cos(jnp.arange(prod(prior.shape) * len(prior.choices)))
         weights = weights.reshape(*prior.shape, -1)
         return weights / weights.sum(-1, keepdims=True)
-    if structured(rule, prior):
+    if rule.family.structured:
         return unwrapped(prior.distribution(*point))
     return jnp.stack([point[1][site], other[site]])

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Block, Rule, conditional, stages, typical
+from bayeslab.elimination.conditional import Block, Rule, conditional, stages
 from bayeslab.elimination.terms import Term, terms, total
 from bayeslab.programs.program import Bound, Values
-from bayeslab.transforms.expectation import averaged, averaged_jointly, density, entropy, stored, structured
+from bayeslab.transforms.expectation import averaged, averaged_jointly, density, entropy, stored
 
 
 class Factors(NamedTuple):
@@ -62,17 +62,17 @@ def factor(
 
     near: likely values, see `conditional`. drawn: the prior of the last site.
     """
-    priors, before = terms(bound).priors, stages(block, of)
+    before = stages(block, of)
     rule, stage = block[-1], before[-1]
     last = conditional(rule, stage, bound, values, near.get(rule.site), drawn)
     rest = total([term for term in stage if rule.site not in term.depends], bound, values)
-    known = {rule.site: density(rule, priors[rule.site], last.distribution)}
-    total_entropy = entropy(rule, priors[rule.site], last.distribution)
+    known = {rule.site: density(rule.family, last.distribution)}
+    total_entropy = entropy(rule.family, last.distribution)
     for rule, stage in zip(block[-2::-1], before[-2::-1], strict=True):
 
         def given(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
             q = conditional(rule, stage, bound, values | at, near.get(rule.site)).distribution
-            return density(rule, priors[rule.site], q), entropy(rule, priors[rule.site], q)
+            return density(rule.family, q), entropy(rule.family, q)
 
         points, entropies = jax.vmap(given)(known)
         times = points.shape[1]
@@ -86,10 +86,10 @@ def factor(
 def only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: Any) -> Any:
     """What averages need of a site that has one value; of a site with structure, its conditional."""
     prior, value = terms(bound).priors[rule.site], values[rule.site]
-    if rule.family == ENUMERATED:
+    if rule.family.enumerates:
         return (value[..., None] == jnp.asarray(prior.choices)).astype(shape.dtype)
-    if structured(rule, prior):
-        return density(rule, prior, conditional(rule, of, bound, values).distribution)
+    if rule.family.structured:
+        return density(rule.family, conditional(rule, of, bound, values).distribution)
     return jnp.broadcast_to(value, shape.shape).astype(shape.dtype)
 
 
@@ -98,8 +98,8 @@ def middles(block: Block, factors: Factors) -> Values:
     found = {}
     for rule in block:
         points = factors.known[stored(rule.site)]
-        if rule.family == NORMAL:
+        if rule.family.joint:
             found[rule.site] = points.mean(0)
-        elif rule.site in factors.last and rule.family != ENUMERATED and isinstance(points, jax.Array):
-            found[rule.site] = typical(factors.last[rule.site], points[0])
+        elif rule.site in factors.last and not rule.family.enumerates and isinstance(points, jax.Array):
+            found[rule.site] = rule.family.typical(factors.last[rule.site], points[0])
     return found

@@ -18,7 +18,7 @@ from bayeslab.methods.mean_field_factors import Factors, expected, factor, joine
 from bayeslab.programs.program import Bound, Values, blueprint, feasible, structure
 from bayeslab.programs.pytrees import ordered, plain
 from bayeslab.sampling.protocols import Draws, Sampler
-from bayeslab.transforms.expectation import mean_prior, stored, structured
+from bayeslab.transforms.expectation import mean_prior, stored
 
 INNER = 20
 """Sweeps over the sites of a batch, where there are several."""
@@ -236,8 +236,7 @@ class BatchSampler(Sampler):
 
     def _blocks(self, small: Bound) -> tuple[tuple[Rule], ...]:
         """Averages over sites with structure come first, those over the parameters of their priors afterwards."""
-        priors = terms(small).priors
-        rules = sorted((*self.shared, *self.own), key=lambda rule: not structured(rule, priors[rule.site]))
+        rules = sorted((*self.shared, *self.own), key=lambda rule: not rule.family.structured)
         return _alone(tuple(rules))
 
 

@@ -15,10 +15,10 @@ from jax import Array
 from numpyro.distributions import Distribution, ExpandedDistribution, MaskedDistribution
 from numpyro.handlers import substitute, trace
 
+from bayeslab.elimination.around import halves
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.transforms.collapse import Marginal, marginal
-from bayeslab.verification.identity import halves
 
 BATCH = 64
 """Draws that are evaluated at once."""

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.distributions import LinearGaussianChain, MarkovChain
-from bayeslab.elimination.conditional import Rule, conditional, evidence, mode
+from bayeslab.elimination.conditional import Rule, conditional, evidence
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read
@@ -210,9 +210,8 @@ def _best_paths(left: Bound, draws: Values, number: int) -> tuple[Array, Array]:
 
 
 def _mode(rule: Rule, bound: Bound, q: Any) -> Array:
-    found = mode(rule, terms(bound).priors[rule.site], q)
-    assert found is not None
-    return found.reshape(bound.sites[rule.site].shape)
+    assert rule.family.mode is not None
+    return rule.family.mode(q).reshape(bound.sites[rule.site].shape)
 
 
 def _within(met: Met) -> np.ndarray | None:

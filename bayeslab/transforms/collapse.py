@@ -14,10 +14,10 @@ import jax
 from jax import Array
 from numpyro.handlers import block
 
-from bayeslab.elimination.conditional import Rule, conditional, mode, stages, without
+from bayeslab.elimination.conditional import Rule, conditional, stages, without
 from bayeslab.elimination.replacement import run_with
 from bayeslab.elimination.sweep import completed
-from bayeslab.elimination.terms import Term, terms
+from bayeslab.elimination.terms import Term
 from bayeslab.programs.binding import bind, nearest, parameters, signature
 from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.transforms.analysis import Analysis
@@ -125,10 +125,9 @@ def most_probable(key: Array, bound: Bound, values: Values) -> Values:
     plain, of, tables = pieces(bound)
     values = values | tables
     for rule, stage in zip(rules[::-1], stages(rules, of)[::-1], strict=True):
-        site, prior = plain.sites[rule.site], terms(plain).priors[rule.site]
+        site, mode = plain.sites[rule.site], rule.family.mode
         q = conditional(rule, stage, plain, values).distribution
-        found = mode(rule, prior, q)
-        values[rule.site] = (q.mean if found is None else found).reshape(site.shape).astype(site.dtype)
+        values[rule.site] = (q.mean if mode is None else mode(q)).reshape(site.shape).astype(site.dtype)
     return {name: values[name] for name in plain.latent}
 
 

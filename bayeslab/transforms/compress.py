@@ -28,7 +28,7 @@ from bayeslab.transforms.row_statistics import Labelled, Sums, candidates, colum
 from bayeslab.transforms.site_statistics import count, direction
 from bayeslab.transforms.tables import Group, Groups, compressed, summarised, table_size, tabulated
 from bayeslab.verification.findings import LOOSE, Found, find_all, rules_of
-from bayeslab.verification.identity import noise_for, spread
+from bayeslab.verification.identity import noise_for
 from bayeslab.verification.likely_points import widened
 from bayeslab.verification.probe_points import Point, further, points, usual
 
@@ -186,7 +186,7 @@ def _residual(group: Group, table: Term, of: Sequence[Term], bound: Bound, value
     for rule in group.rules:
         here = values[rule.site]
         q = conditional(rule, of, bound, values, near=here).distribution
-        drawn[rule.site] = spread(q, here, moves[str(priors[rule.site].shape)])
+        drawn[rule.site] = rule.family.around(q, here, moves[str(priors[rule.site].shape)], None)
 
     def difference(index: Array) -> tuple[Array, Array]:
         places = [(index + place) % len(drawn[rule.site]) for place, rule in enumerate(group.rules)]

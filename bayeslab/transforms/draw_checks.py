@@ -58,7 +58,7 @@ def watch(
             verdicts = evaluated([law(of, rule) for of, rule in rules], (wide, each, drawn, True))
             for (_, rule), verdict in zip(rules, verdicts, strict=True):
                 if verdict.excess > 0 or not verdict.possible:
-                    raise _false(rule.site, f"its conditional ({rule.family})", float(verdict.excess))
+                    raise _false(rule.site, f"its conditional ({rule.family.name})", float(verdict.excess))
         statistics = None if getattr(data, "transform", None) is None else data.transform.statistics
         if statistics is not None and statistics.groups:
             eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f")

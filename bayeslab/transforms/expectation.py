@@ -15,10 +15,9 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.distributions import JointNormal, MarkovChain
-from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Rule, aligned, conditional, family_of, stages
-from bayeslab.elimination.cubature import of_joint_normal, of_normal
-from bayeslab.elimination.families import FAMILIES
+from bayeslab.distributions import MarkovChain
+from bayeslab.elimination.conditional import Rule, aligned, conditional, stages
+from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Prior, Term, reaching, terms
 from bayeslab.programs.program import Bound, Values, unwrapped
 from bayeslab.programs.tracing.compilation import evaluated
@@ -28,49 +27,26 @@ from bayeslab.verification.probe_points import Point
 Density = Any
 """What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or, of a discrete site
 whose elements depend on each other, its distribution."""
-WEIGHTED = frozenset({ENUMERATED, *(row.name for row in FAMILIES if row.expected is not None)})
-"""Families over whose sites terms are averaged by probabilities, element by element, and not by points."""
 
 
-def has_expectations(rule: Rule, prior: Prior) -> bool:
-    """Whether terms can be averaged over a site."""
-    if rule.family in (ENUMERATED, NORMAL):
-        return True
-    family = family_of(rule, prior)
-    return family.points is not None or family.expected is not None
-
-
-def structured(rule: Rule, prior: Prior) -> bool:
-    """Whether a site is discrete and its elements depend on each other."""
-    return rule.family not in (ENUMERATED, NORMAL) and family_of(rule, prior).expected is not None
-
-
-def made_of_prior(rule: Rule, prior: Prior) -> bool:
-    """Whether a conditional is the prior given what children say, and not read from the density of all of them."""
-    return rule.family not in (ENUMERATED, NORMAL) and family_of(rule, prior).linear is not None
-
-
-def density(rule: Rule, prior: Prior, q: Distribution) -> Density:
+def density(family: Family, q: Distribution) -> Density:
     """What averages need to know of a conditional."""
-    if rule.family == ENUMERATED:
+    if family.enumerates:
         return unwrapped(q).probs
-    if rule.family == NORMAL:
-        return of_joint_normal(q) if isinstance(q, JointNormal) else of_normal(q)
-    if structured(rule, prior):
+    if family.structured:
         inner = unwrapped(q)
         return inner.remembered() if isinstance(inner, MarkovChain) else inner
-    points = family_of(rule, prior).points
-    assert points is not None
-    return points(q)
+    assert family.points is not None
+    return family.points(q)
 
 
-def entropy(rule: Rule, prior: Prior, q: Distribution) -> Array:
+def entropy(family: Family, q: Distribution) -> Array:
     """Of a conditional, scalar."""
-    known = density(rule, prior, q)
-    if rule.family == ENUMERATED:
+    known = density(family, q)
+    if family.enumerates:
         return -jax.scipy.special.xlogy(known, known).sum()
-    if structured(rule, prior):
-        return -family_of(rule, prior).expected(known, known).sum()  # type: ignore[misc]
+    if family.expected is not None:
+        return -family.expected(known, known).sum()
     return -jax.vmap(lambda x: q.log_prob(x).sum())(known).mean()
 
 
@@ -81,9 +57,9 @@ def mean_prior(
 
     None for other sites: their terms say all that their conditionals need. The values have points of the blocks.
     """
-    if not made_of_prior(rule, prior):
+    if rule.family.linear is None:
         return None
-    forth, back = family_of(rule, prior).linear  # type: ignore[misc]
+    forth, back = rule.family.linear
     points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
 
     def mean(at: Values, rest: list[Values]) -> Any:
@@ -151,7 +127,7 @@ def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[P
             others = " and ".join(f"'{other.site}'" for other in block if other != rule)
             raise ValueError(
                 f"the mean of the log joint over {others} given site '{rule.site}' is not linear in statistics of "
-                f"'{rule.site}' ({rule.family}), so it cannot be averaged over them jointly"
+                f"'{rule.site}' ({rule.family.name}), so it cannot be averaged over them jointly"
             )
 
 
@@ -163,7 +139,7 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
         else:
             others = {name: values[name] for name in reaching(stage, rule.site) if name in values}
             given: Any = values["given"]
-            known = density(rule, prior, conditional(rule, stage, bound, others | given).distribution)
+            known = density(rule.family, conditional(rule, stage, bound, others | given).distribution)
         return _mean(rule, prior, term, known, bound, values)
 
     depends, batch_ndim, choices = term.depends - {rule.site}, term.batch_ndim, None
@@ -171,7 +147,7 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
         depends |= reaching(stage, rule.site)
     if term.choices is not None and term.choices.site == rule.site:
         batch_ndim = term.choices.batch_ndim
-    elif term.choices is not None and stage is None and rule.family not in WEIGHTED:
+    elif term.choices is not None and stage is None and not (rule.family.enumerates or rule.family.structured):
         of_all = term._replace(density=term.choices.statistics, choices=None, name=f"{term.name} at all choices")
         choices = term.choices._replace(statistics=_averaged(rule, of_all, None).density)
     return term._replace(density=mean, depends=depends, reader=None, batch_ndim=batch_ndim, choices=choices)
@@ -185,12 +161,12 @@ def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, va
 
     if term.choices is not None and term.choices.site == rule.site:
         return term.choices.mean(bound, values, known)
-    if rule.family == ENUMERATED:
+    if rule.family.enumerates:
         return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
-    if structured(rule, prior):
+    if rule.family.expected is not None:
         if term.name == rule.site:
             own = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
-            return family_of(rule, prior).expected(own, known)  # type: ignore[misc]
+            return rule.family.expected(own, known)
         marginals = known.marginals()
         return _weighted(at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
     return jax.vmap(at)(known).mean(0)

@@ -22,7 +22,7 @@ from jax import Array
 
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import Rows
-from bayeslab.elimination.conditional import NORMAL, Rule, conditional
+from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import Choices, Prior, Term
 from bayeslab.programs.program import Bound, Values, unwrapped
 from bayeslab.transforms.site_statistics import Frame, count, deviations, framed, probes_like, statistics
@@ -154,7 +154,7 @@ class Labelled(NamedTuple):
         rule, axis = self.rules[i], self.axes[i]
         inner, prior = at_label(rule, priors[rule.site], axis)
         near = jnp.moveaxis(values[rule.site], axis, 0)
-        if rule.family == NORMAL:
+        if rule.family.joint:
             q = conditional(rule, of, bound, values, values[rule.site]).distribution
             spread = jnp.moveaxis(deviations(q), axis, 0)
             centre, scale = near.mean(0), jnp.sqrt((spread**2).mean(0) + near.var(0))

@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution, biject_to
 from numpyro.distributions.constraints import Constraint
 
 from bayeslab.distributions import JointNormal
-from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Rule, family_of
+from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.terms import Prior
 
 
@@ -40,11 +40,9 @@ class Table(NamedTuple):
 def count(rule: Rule, prior: Prior) -> int:
     """How many statistics a site has, the leading 1 included; 0 where its family has none."""
     size = prod(prior.shape)
-    if rule.family == ENUMERATED:
-        return 0
-    if rule.family != NORMAL:
+    if not rule.family.joint:
         shape = jax.ShapeDtypeStruct(prior.shape, jnp.result_type(float))
-        statistics = family_of(rule, prior).statistics
+        statistics = rule.family.statistics
         if statistics is None:
             return 0
         return 1 + sum(prod(leaf.shape) for leaf in jax.tree.leaves(jax.eval_shape(statistics, shape)))
@@ -112,11 +110,11 @@ def _pairs(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray
 
 def statistics(rule: Rule, prior: Prior, centre: Array, scale: Array, x: Array) -> Array:
     """The statistics of a value, with a leading 1."""
-    if rule.family == NORMAL:
+    if rule.family.joint:
         u = ((x - centre) / scale).ravel()
         first, second = _pairs(prior.shape, rule.coupled)
         return jnp.concatenate([jnp.ones(1), u, u[first] * u[second]])
-    leaves = jax.tree.leaves(family_of(rule, prior).statistics(x))  # type: ignore[misc]
+    leaves = jax.tree.leaves(rule.family.statistics(x))  # type: ignore[misc]
     return jnp.concatenate([jnp.ones(1), *(jnp.ravel(leaf) for leaf in leaves)])
 
 
@@ -125,7 +123,7 @@ def weighted(coefficients: Array, rule: Rule, prior: Prior, centre: Array, scale
 
     Products are taken as whole matrices, so that their gradient is a product too, and not a scatter.
     """
-    if rule.family != NORMAL:
+    if not rule.family.joint:
         return coefficients @ statistics(rule, prior, centre, scale, x)
     size = prod(prior.shape)
     u = ((x - centre) / scale).ravel()

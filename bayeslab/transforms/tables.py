@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.elimination.conditional import NORMAL, Rule, conditional, family_of
+from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.replacement import run_with
 from bayeslab.elimination.sweep import settled, somewhere
 from bayeslab.elimination.terms import Prior, Term, terms, terms_of, total
@@ -131,7 +131,7 @@ def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bo
     frames = []
     for rule in group.rules:
         prior, near = priors[rule.site], values[rule.site]
-        if rule.family == NORMAL:
+        if rule.family.joint:
             frames.append(framed_normal(rule, prior, conditional(rule, of, bound, values, near).distribution))
         else:
             frames.append(framed(rule, prior, near, prior.distribution(bound, values).support))
@@ -173,17 +173,17 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
         rule, prior = group.rules[place], priors[site]
         table: Any = values[group.name]
         eta = contracted(values, site)
-        if rule.family == NORMAL:
+        if rule.family.joint:
             matrix = direction(rule, place, prior, table)[1] if site in group.proportional else None
             return normal(rule, prior.shape, table.centres[place], table.scales[place], eta[1:], matrix)
-        statistics = family_of(rule, prior).statistics
+        statistics = rule.family.statistics
         assert statistics is not None
         like = jax.eval_shape(statistics, jax.ShapeDtypeStruct(prior.shape, eta.dtype))
         leaves, tree = jax.tree.flatten(like)
         ends = np.cumsum([prod(leaf.shape) for leaf in leaves])[:-1]
         parts = [part.reshape(leaf.shape) for part, leaf in zip(jnp.split(eta[1:], ends), leaves, strict=True)]
         drawn = prior.distribution(bound, values | {site: jnp.zeros(prior.shape)})
-        built = family_of(rule, prior).build(jax.tree.unflatten(tree, parts), drawn)
+        built = rule.family.build(jax.tree.unflatten(tree, parts), drawn)
         return built, table.centres[place]
 
     return Term(group.name, frozenset(sites), density, 0, sum(count(r, priors[r.site]) for r in group.rules), read)

@@ -18,12 +18,14 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import DiscreteUniform
 
-from bayeslab.elimination.conditional import ENUMERATED, NORMAL, Rule, candidates
+from bayeslab.elimination.around import halves
+from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.families import families_of
 from bayeslab.elimination.terms import Prior, Term, terms, total
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluated
 from bayeslab.verification.branch_points import broken
-from bayeslab.verification.identity import TOLERANCE, halves, law, noise_for
+from bayeslab.verification.identity import TOLERANCE, law, noise_for
 from bayeslab.verification.likely_points import likely_points, widened
 from bayeslab.verification.probe_points import Point, choices, points, usual
 from bayeslab.verification.undefined import impossible, undefined
@@ -82,8 +84,8 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
     """Rules under the sum of some terms, from which sites may have been integrated out already, proven where values are
     as they are in priors."""
     priors = terms(bound).priors
-    families = {name: candidates(priors[name]) for name in names}
-    normal = tuple(name for name in names if NORMAL in families[name])
+    families = {name: families_of(priors[name]) for name in names}
+    normal = tuple(name for name in names if any(family.joint for family in families[name]))
     at, chosen = points(bound), choices(bound)
     meetings = [_coupled(of, name) for name in normal]
     met = zip(*(evaluated(meetings, point) for point in (at[0], *chosen)), strict=True)
@@ -141,7 +143,7 @@ def _heard(one: Found) -> Found:
 
 def _unbroken(one: Found, bound: Bound, places: Sequence[Point]) -> Found:
     """What is found, unless the site changes the branch of an operation that is not analytic in it."""
-    if bound.sites[one.site].is_discrete or not candidates(terms(bound).priors[one.site]):
+    if bound.sites[one.site].is_discrete or not families_of(terms(bound).priors[one.site]):
         return one
     kink = broken(bound, one.site, one.rule, [*points(bound), *places])
     if kink is None:
@@ -154,7 +156,7 @@ def _named(one: Found, bound: Bound) -> Found:
     """What is found, with the density that is not a number for a reason, if one is."""
     if one.rule is not None or not np.isnan(one.residual) or one.reason.startswith("`"):
         return one
-    if bound.sites[one.site].is_discrete or not candidates(terms(bound).priors[one.site]):
+    if bound.sites[one.site].is_discrete or not families_of(terms(bound).priors[one.site]):
         return one
     told = undefined(terms(bound).terms, [one.site], points(bound)[1])
     return one if told is None else one.refused(told)
@@ -176,7 +178,7 @@ def _found(prior: Prior, children: tuple[str, ...], tried: list[tuple[Rule, floa
 
 def _why(rule: Rule) -> str:
     children = _listed(rule.children)
-    return f"its elements meet in {children}" if rule.family == ENUMERATED else f"not {rule.family} given {children}"
+    return f"its elements meet in {children}" if rule.family.enumerates else f"not {rule.family.name} given {children}"
 
 
 def _listed(names: Sequence[str]) -> str:

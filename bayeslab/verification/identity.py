@@ -18,21 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.distributions import (
-    Beta,
-    Dirichlet,
     Distribution,
-    Gamma,
-    InverseGamma,
-    InverseWishart,
-    Normal,
-    Wishart,
-    biject_to,
 )
 
-from bayeslab.distributions import JointNormal, LinearGaussianChain, MarkovChain
-from bayeslab.elimination.conditional import ENUMERATED, Rule, aligned, conditional, typical
+from bayeslab.elimination.conditional import Rule, aligned, conditional
 from bayeslab.elimination.terms import Prior, Term, terms
-from bayeslab.programs.program import Bound, Values, unwrapped
+from bayeslab.programs.program import Bound, Values
 
 TOLERANCE = 1e-8
 SPREADS = (1 / 3, 1.0, 3.0, 10.0)
@@ -45,8 +36,6 @@ NATS = 1e-3
 """A violation that is smaller, in nats, changes no posterior."""
 LONG = 10**5
 """Elements of all points together, from which those near the middle do where a law that holds is asked again."""
-MANY_VALUES, MANY_ELEMENTS = 1024, 10**6
-"""Of a discrete site that are compared, at most."""
 
 
 class Verdict(NamedTuple):
@@ -210,97 +199,5 @@ def _has_plates(bound: Bound, term: Term, prior: Prior) -> bool:
 
 def _tried(rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, drawn: dict[str, Any]) -> Array:
     """Values of the site at which the law is asked: a likely one first, then the one that the caller has."""
-    here = values[rule.site]
-    if rule.family == ENUMERATED:
-        inner = unwrapped(q)
-        likely = inner.choices[jnp.argmax(inner.logits, axis=-1)].reshape(prior.shape)
-        return jnp.concatenate([likely[None], here[None].astype(likely.dtype), _everywhere(prior)])
-    if prior.discrete:
-        others = _draws(q, prior.distribution(bound, values))
-        return jnp.concatenate([others[:1], here[None].astype(others.dtype), others[1:]])
-    return spread(q, here, drawn[str(prior.shape)])
-
-
-def spread(q: Distribution, here: Array, move: Any) -> Array:
-    """The middle of q, a value that is given, and values on both sides of the middle.
-
-    move: see `noise_for`.
-    """
-    if isinstance(q, Normal | JointNormal | LinearGaussianChain):
-        middle, scale = q.mean, q.scale if isinstance(q, Normal) else q.conditional_scale
-        at = middle + scale * jnp.asarray(move)
-        return jnp.concatenate([middle[None], here.astype(middle.dtype).reshape(middle[None].shape), at])
-    if isinstance(q, Wishart | InverseWishart):
-        at = _matrices(typical(q, q.mean), jnp.asarray(move) / jnp.sqrt(q.concentration)[..., None, None])
-        return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
-    transform = biject_to(q.support)
-    if isinstance(q, Gamma | InverseGamma | Beta | Dirichlet):
-        centre, radius = transform.inv(typical(q, q.mean)), 1.0
-    else:
-        centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
-        radius = other - centre
-    free = jnp.asarray(move).reshape(len(move), -1)[:, : centre.size].reshape(len(move), *centre.shape)
-    at = transform(jnp.concatenate([centre[None], centre + jnp.clip(radius * free, -30.0, 30.0)]))
-    return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
-
-
-def _matrices(middle: Array, move: Array) -> Array:
-    """The middle, and matrices L A A' L' around L L' = middle, where A is triangular.
-
-    move: relative, of the elements of A. They are held where A A' is far from singular: all beyond would be rounding.
-    """
-    size = middle.shape[-1]
-    root, step = jnp.linalg.cholesky(middle), jnp.clip(move, -2.0, 2.0)
-    factor = jnp.tril(step, -1) / math.sqrt(size) + jnp.eye(size) * jnp.exp(step)
-    moved = root @ factor
-    return jnp.concatenate([middle[None], moved @ jnp.matrix_transpose(moved)])
-
-
-def _draws(q: Distribution, prior: Distribution) -> Array:
-    """Values of a discrete site with structure, likely ones first."""
-    first, second = jax.random.split(jax.random.PRNGKey(1))
-    drawn = jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
-    if not isinstance(q, MarkovChain):
-        return drawn
-    paths = pairs_of_choices(q.shape(), q.num_states)
-    if q.lengths is not None:  # after its length a path stays where it is
-        at = jnp.minimum(jnp.arange(q.num_steps), q.lengths[..., None] - 1)
-        paths = jnp.take_along_axis(paths, jnp.broadcast_to(at, paths.shape), -1)
-    return jnp.concatenate([drawn, paths.astype(drawn.dtype)])
-
-
-def _everywhere(prior: Prior) -> Array:
-    """Values of a discrete site: the first choice, the last, and mixed ones, element by element."""
-    choices = jnp.asarray(prior.choices)
-    ends = jnp.stack([jnp.zeros(prior.shape, int), jnp.full(prior.shape, len(choices) - 1)])
-    return choices[jnp.concatenate([ends, pairs_of_choices(prior.shape, len(choices))])]
-
-
-def pairs_of_choices(shape: tuple[int, ...], choices: int) -> Array:
-    """Numbers of choices (value, *shape), so that any two elements have every pair of different ones in some value.
-
-    What two elements say together may be said of one pair of choices only. Where that takes too many values they are
-    random.
-    """
-    number, size = choices * (choices - 1), max(math.prod(shape), 1)
-    bits = sum((length - 1).bit_length() for length in shape)
-    most = min(MANY_VALUES, MANY_ELEMENTS // size)
-    if 0 < bits * number <= most:
-        moved = halves(shape)[1]
-        first, step = np.divmod(np.arange(number), choices - 1)
-        along = [-1, *(1 for _ in range(moved.ndim))]
-        both = first.reshape(along), step.reshape(along) + 1
-        return jnp.asarray(((both[0] + both[1] * moved) % choices).reshape(-1, *shape))
-    mixed = min(max(most, 4), 64) if bits else 4
-    return jax.random.randint(jax.random.PRNGKey(1), (mixed, *shape), 0, choices)
-
-
-def halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
-    """For every axis and every bit of its places: the axis, and which elements are at a place with the bit."""
-    axes, masks = [], [np.zeros((0, *shape), bool)]
-    for axis, size in enumerate(shape):
-        place = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        for bit in range((size - 1).bit_length()):
-            axes.append(axis)
-            masks.append(np.broadcast_to((place >> bit) & 1 == 1, shape)[None])
-    return axes, np.concatenate(masks)
+    chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None
+    return rule.family.around(q, values[rule.site], drawn.get(str(prior.shape)), chain)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination.conditional import ENUMERATED, Rule, conditional
+from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values, unwrapped
 from bayeslab.programs.tracing.compilation import evaluated
@@ -48,7 +48,7 @@ def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
         return f"the data are impossible wherever it was tried: no value of it allows what {what}"
     [place] = evaluated([_where(tuple(of), rule)], point)
     *element, step = np.asarray(place).tolist()
-    if rule.family == ENUMERATED:
+    if rule.family.enumerates:
         where = f"no value of '{rule.site}' at position {(*element, step)} allows what {what}"
     else:
         where = (
@@ -63,7 +63,7 @@ def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
 
     def where(point: tuple[Bound, Values]) -> Array:
         q = conditional(rule, of, *point).distribution
-        if rule.family == ENUMERATED:
+        if rule.family.enumerates:
             none = ~jnp.isfinite(unwrapped(q).logits).any(-1)
             return jnp.stack(jnp.unravel_index(jnp.argmax(none), none.shape))
         left = q.possible_steps()

@@ -162,7 +162,7 @@ def checked(program: Program, places: int = 3) -> list[Closed]:
             for key in keys[1:]:
                 values = {name: value for name, value in draw(program, key).items() if name in bound.latent}
                 worst[rule] = max(worst[rule], float(distance(bound, values)))
-        return [Closed(rule.site, rule.family, worst[rule]) for rule in closed]
+        return [Closed(rule.site, rule.family.name, worst[rule]) for rule in closed]
 
 
 def _draw(program: Program, key: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpyro.distributions import kl_divergence
 from scipy.stats import norm
-from test_markov_chain import CHAINS, all_paths, every_chain, evidence_for
 
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.markov import (
@@ -27,6 +26,7 @@ from bayeslab.distributions.markov import (
 )
 from bayeslab.distributions.markov import sequential as steps
 from bayeslab.distributions.markov.lanes import lanes_of
+from chains import CHAINS, all_paths, every_chain, evidence_for
 
 RNG = np.random.default_rng(0)
 

@@ -25,12 +25,9 @@ from bayeslab.gaussian_processes.distribution import solver_of
 from bayeslab.gaussian_processes.hilbert_space import HilbertSpace
 from bayeslab.gaussian_processes.state_space.solver import StateSpace
 from bayeslab.models import gp_regression, gp_regression_unknown_kernel, kernel_logistic, polynomial_regression
+from lines import LINE, NEW, RANDOM, Y
 
-RANDOM = np.random.default_rng(4)
-LINE = np.sort(RANDOM.uniform(0, 5, 12))
 PLANE = RANDOM.normal(size=(12, 2))
-Y = np.sin(2 * LINE) + 0.2 * RANDOM.normal(size=12)
-NEW = np.linspace(-1.0, 6.0, 9)
 
 
 @pytest.fixture(autouse=True)

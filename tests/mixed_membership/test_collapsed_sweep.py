@@ -11,11 +11,11 @@ import numpyro.distributions as dist
 import pytest
 import xarray as xr
 from scipy.stats import kstest
-from test_membership import shared_ancestry
 
 import bayeslab as bl
 from bayeslab.datasets import genotypes
 from bayeslab.models import structure_admixture
+from memberships import shared_ancestry
 
 FEW: dict[str, Any] = {
     "num_individuals": 3,

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_summed_out import in_the_middle, proposals, proposals_in_a_cube
 
 from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.genotypes.allele_counts import Shape, packed
@@ -16,6 +15,7 @@ from bayeslab.mixed_membership.genotypes.joint_moves import Exchange, displaced,
 from bayeslab.mixed_membership.genotypes.transport import carried, curvatures
 from bayeslab.mixed_membership.genotypes.truncated_normal import HELD, in_cube, on_simplex, relaxed
 from bayeslab.programs.program import precision
+from proposals import in_the_middle, proposals, proposals_in_a_cube
 
 Array = np.ndarray[Any, Any]
 

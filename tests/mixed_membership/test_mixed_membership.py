@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from itertools import product
-from typing import Any
 
 import arviz_stats as azs
 import jax
@@ -17,7 +16,6 @@ import xarray as xr
 from jax.extend.random import threefry_2x32
 from scipy.special import gammaln, logsumexp, softmax
 from scipy.stats import chi2, kstest
-from test_structure import log_dirichlet_multinomial
 
 import bayeslab as bl
 from bayeslab.datasets import genotypes, simulated_genotypes
@@ -26,15 +24,8 @@ from bayeslab.mixed_membership.genotypes.allele_counts import Shape, drawn_count
 from bayeslab.mixed_membership.recognition import membership
 from bayeslab.models import structure, structure_admixture, structure_correlated
 from bayeslab.programs.program import precision
+from memberships import SHAPES, Array, log_dirichlet_multinomial, log_joint_of_origins, shared_ancestry, simulated
 
-Array = np.ndarray[Any, Any]
-SHAPES = [
-    Shape(individuals=7, loci=30, copies=1, alleles=4, populations=2),
-    Shape(individuals=130, loci=300, copies=2, alleles=2, populations=3),
-    Shape(individuals=50, loci=200, copies=3, alleles=6, populations=5),
-    Shape(individuals=4, loci=2000, copies=2, alleles=9, populations=9),
-    Shape(individuals=5, loci=20_000, copies=2, alleles=2, populations=4),
-]
 EXAMPLE = structure_admixture.example()
 
 
@@ -44,14 +35,6 @@ def test_bits_are_those_of_threefry() -> None:
     np.testing.assert_array_equal(np.concatenate(both), threefry_2x32(key, counters))
     u, v = uniforms(key, counters, counters)
     assert all(0 < one.min() <= one.max() < 1 for one in (u, v))
-
-
-def simulated(shape: Shape, seed: int = 0) -> tuple[Array, Array, Array, Array]:
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, shape.alleles, shape[:3])
-    q = rng.dirichlet(np.ones(shape.populations), shape.individuals)
-    p = rng.dirichlet(np.ones(shape.alleles), (shape.populations, shape.loci))
-    return y, rng.random(y.shape) > 0.1, q, p
 
 
 def responsibilities(y: Array, present: Array, q: Array, p: Array) -> tuple[Array, Array]:
@@ -99,31 +82,6 @@ def test_a_million_origins_have_their_probabilities() -> None:
     expected = 100_000 * (expected / expected.sum(-1, keepdims=True)).sum(1)
     statistic = ((np.asarray(counted) - expected) ** 2 / expected).sum()
     assert 1e-4 < chi2.sf(statistic, 5 * 3) < 1 - 1e-4
-
-
-def log_joint_of_origins(data: dict[str, Any]) -> tuple[Array, Array]:
-    """Of all assignments, with both kinds of probabilities integrated out; origins (assignment, individual,
-    population) of each."""
-    x, states = data["y"], data["num_populations"]
-    places = np.argwhere(~np.ma.getmaskarray(x))
-    values = x[tuple(places.T)]
-    origins = np.array(list(product(range(states), repeat=len(places))), np.int8)
-    is_origin = (origins[:, :, None] == np.arange(states)).astype(np.int8)
-    mine = np.stack([is_origin[:, places[:, 0] == individual].sum(1) for individual in range(len(x))], 1)
-    log_joint = log_dirichlet_multinomial(mine, data["alpha"]).sum(1)
-    for locus, alleles in enumerate(data["num_alleles"]):
-        here = places[:, 1] == locus
-        counts = np.stack([is_origin[:, here & (values == j)].sum(1) for j in range(alleles)], -1)
-        log_joint += log_dirichlet_multinomial(counts, data["concentration"]).sum(-1)
-    return log_joint, mine
-
-
-def shared_ancestry(data: dict[str, Any]) -> Array:
-    """E[sum_k q_ik q_jk] for pairs of individuals."""
-    log_joint, mine = log_joint_of_origins(data)
-    weight = np.exp(log_joint - log_joint.max())
-    mean = (mine + data["alpha"]) / (mine + data["alpha"]).sum(-1, keepdims=True)
-    return np.einsum("a,aik,ajk->ij", weight / weight.sum(), mean, mean)[np.triu_indices(len(data["y"]), 1)]
 
 
 def test_gibbs_with_counts_is_the_posterior() -> None:
@@ -266,7 +224,7 @@ def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) ->
     """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
     method = bl.mixed_membership.Gibbs(num_samples=200, num_chains=2)
     whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
-    monkeypatch.setattr("bayeslab.methods.membership_point.KEPT", 0)
+    monkeypatch.setattr("bayeslab.mixed_membership.samplers.point.KEPT", 0)
     tree = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     assert "frequencies" not in tree["posterior"]
     draws = whole["posterior"]["frequencies"]

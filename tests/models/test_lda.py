@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import xarray as xr
 from scipy.stats import chi2, kstest
-from test_structure import log_dirichlet_multinomial
 
 import bayeslab as bl
 from bayeslab.datasets import documents, genotypes, simulated_documents, simulated_genotypes
@@ -23,6 +22,7 @@ from bayeslab.mixed_membership.recognition import individuals_of, membership
 from bayeslab.mixed_membership.tokens.topic_counts import Tokens, drawn_of_tokens, expected_of_tokens, packed_tokens
 from bayeslab.models import lda, lda_asymmetric, structure_admixture
 from bayeslab.programs.program import precision
+from memberships import log_dirichlet_multinomial
 
 Array = np.ndarray[Any, Any]
 EXAMPLE = lda.example()

@@ -8,25 +8,17 @@ import arviz_stats as azs
 import numpy as np
 import pytest
 import xarray as xr
-from scipy.special import gammaln
 
 import bayeslab as bl
 from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import structure, structure_admixture, structure_correlated
 from bayeslab.transforms.analysis import Analysis
+from memberships import Array, log_dirichlet_multinomial
 
-Array = np.ndarray[Any, Any]
 METHODS = {
     "Gibbs": bl.Gibbs(num_samples=10_000, num_chains=2),
     "NUTS": bl.NUTS(num_warmup=500, num_samples=2500, num_chains=2),
 }
-
-
-def log_dirichlet_multinomial(counts: Array, concentration: float) -> Array:
-    """Of counts (..., category), one sequence of draws."""
-    total, size = counts.sum(-1), counts.shape[-1]
-    each = gammaln(concentration + counts) - gammaln(concentration)
-    return each.sum(-1) + gammaln(size * concentration) - gammaln(size * concentration + total)
 
 
 def together(log_joint: Array, origins: Array) -> Array:

@@ -14,12 +14,12 @@ import numpyro.distributions as dist
 import pytest
 from scipy import stats
 from sklearn.gaussian_process import kernels as theirs
-from test_gaussian_process import LINE, NEW, Y
 
 import bayeslab as bl
 from bayeslab import kernels
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.models import gp_regression
+from lines import LINE, NEW, Y
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy import special, stats
-from test_hidden_states import INITIAL, MOVES, MU, paths
 
 import bayeslab as bl
 from bayeslab import MarkovChain
 from bayeslab.models import local_level
 from compilations import counted_compilations
+from hidden_chains import INITIAL, MOVES, MU, paths
 
 Array = np.ndarray[Any, Any]
 sample, plate = numpyro.sample, numpyro.plate

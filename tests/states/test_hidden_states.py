@@ -1,6 +1,5 @@
 """Filtered, smoothed, decoded and forecast states: against sums over all paths, dense Normals, powers of matrices."""
 
-from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,19 +8,15 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
-from scipy import stats
 from xarray import DataTree
 
 import bayeslab as bl
 from bayeslab import LinearGaussianChain, MarkovChain
 from bayeslab.models import local_level
+from hidden_chains import INITIAL, MOVES, MU, Array, paths
 
-Array = np.ndarray[Any, Any]
 sample, plate = numpyro.sample, numpyro.plate
 
-INITIAL = np.array([0.5, 0.3, 0.2])
-MOVES = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
-MU = np.array([-1.5, 0.3, 2.0])
 NAN = np.nan
 Y = np.array([[-1.2, NAN, 0.9, 1.7, NAN, 0.3], [0.4, 0.8, -2.0, -1.0, NAN, NAN]])
 
@@ -38,17 +33,6 @@ def unknown(num_steps: int, lengths: Any = None) -> None:
     with plate("sequence", 2):
         z = sample("z", MarkovChain(INITIAL, MOVES, num_steps, lengths=lengths), infer={"event_dims": ["step"]})
         sample("y", dist.Normal(mu[z], 1.0).to_event(1), infer={"event_dims": ["step"]})
-
-
-def paths(y: Array, mu: Array, future: int = 0) -> tuple[Array, Array]:
-    """All paths (path, step) over the steps of y and those to come, and p(path | y)."""
-    evidence = np.zeros((len(y) + future, 3))
-    for step, value in enumerate(y):
-        evidence[step] = 0.0 if np.isnan(value) else stats.norm(mu, 1).logpdf(value)
-    every = np.array(list(product(range(3), repeat=len(evidence))))
-    logs = np.log(INITIAL)[every[:, 0]] + evidence[np.arange(len(evidence)), every].sum(1)
-    joint = np.exp(logs) * MOVES[every[:, :-1], every[:, 1:]].prod(1)
-    return every, joint / joint.sum()
 
 
 def marginals(every: Array, probabilities: Array) -> Array:

@@ -11,6 +11,7 @@ from scipy import stats
 
 import bayeslab as bl
 from bayeslab.models import lda, linear_regression
+from bayeslab.topics import completion
 from bayeslab.topics import summaries as topics
 from bayeslab.topics.completion import choose_topics, document_completion
 from bayeslab.topics.summaries import match_topics, top_words
@@ -223,7 +224,7 @@ def completed() -> SimpleNamespace:
 
     data, method = lda.example(), bl.Gibbs(num_warmup=20, num_samples=50, num_chains=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topics, "fit", recorded)
+        patch.setattr(completion, "fit", recorded)
         scores = document_completion(0, lda.model, data, method, share=0.4)
     return SimpleNamespace(data=data, method=method, scores=scores, tree=trees[0])
 
@@ -285,7 +286,7 @@ def data(**more: Any) -> dict[str, Any]:
 )
 def test_a_share_of_every_document_is_hidden(share: float, numbers: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """At least one token of two, never all."""
-    monkeypatch.setattr(topics, "fit", fitted := Fitted())
+    monkeypatch.setattr(completion, "fit", fitted := Fitted())
     found = document_completion(1, lda.model, data(), bl.MAP(), share)
     assert found["tokens"].values.tolist() == numbers
     assert np.bincount(DOCUMENT[np.isnan(fitted.words[0])], minlength=4).tolist() == numbers
@@ -295,7 +296,7 @@ def test_a_share_of_every_document_is_hidden(share: float, numbers: list[int], m
 
 
 def test_missing_tokens_stay_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "fit", fitted := Fitted())
+    monkeypatch.setattr(completion, "fit", fitted := Fitted())
     word = data()["word"].astype(float)
     word[[8, 9, 10]] = np.nan
     found = document_completion(1, lda.model, data(word=word), bl.MAP(), 0.5)
@@ -305,7 +306,7 @@ def test_missing_tokens_stay_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_draws_of_topics_means_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "fit", fitted := Fitted(keeps=False))
+    monkeypatch.setattr(completion, "fit", fitted := Fitted(keeps=False))
     found = document_completion(1, lda.model, data(), bl.MAP())
     hidden, draws = np.isnan(fitted.words[0]), fitted.trees[0]["posterior"]
     shares, means = (draws[name].mean("draw").values for name in ("shares", "topics"))
@@ -315,14 +316,14 @@ def test_without_draws_of_topics_means_are_scored(monkeypatch: pytest.MonkeyPatc
 
 
 def test_impossible_words_have_no_perplexity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "fit", Fitted(sharp=True))
+    monkeypatch.setattr(completion, "fit", Fitted(sharp=True))
     found = choose_topics(1, lda.model, data(), [2, 3], bl.MAP())
     assert (found["perplexity"] == np.inf).all()
     assert np.isnan(found["perplexity_se"]).all()
 
 
 def test_numbers_of_topics_are_compared_on_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "fit", fitted := Fitted())
+    monkeypatch.setattr(completion, "fit", fitted := Fitted())
     found = choose_topics(2, lda.model, data(), range(1, 5), bl.MAP(), 0.3)
     assert found["num_topics"].values.tolist() == [1, 2, 3, 4]
     for words in fitted.words:

@@ -11,10 +11,10 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from test_elimination_calibration import chain, mixture, unknown_spread
 
 import bayeslab as bl
 from bayeslab.programs.program import Program
+from hierarchies import chain, mixture, unknown_spread
 from ranks import LEVEL, smallest_p
 from zoo import CASES, COUNTS, Y
 

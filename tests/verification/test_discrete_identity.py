@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
+from bayeslab.elimination.around import pairs_of_choices
 from bayeslab.programs.binding import bind
 from bayeslab.verification.findings import find
-from bayeslab.verification.identity import pairs_of_choices
 
 
 def labels(rows: int, choices: int, first: int, second: int) -> None:

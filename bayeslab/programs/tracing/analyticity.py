@@ -8,6 +8,7 @@ the sites are followed through it, into called functions, loops and conditionals
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 import jax
@@ -84,10 +85,18 @@ _ROOTS = {
     name: os.path.dirname(module.__file__ or "") + os.sep for name, module in (("jax", jax), ("numpyro", numpyro))
 }
 _CALLED = (_ROOTS["jax"] + "_src/numpy/lax_numpy.py", _ROOTS["jax"] + "_src/nn/functions.py")
-_OWN = os.path.dirname(__file__) + os.sep
+_SMOOTH_PROCESSES = (
+    *("distribution.py", "dense.py", "low_rank.py", "hilbert_space.py", "inducing_points.py", "periodic.py"),
+    *("cholesky.py", "moments.py", "state_space"),
+)
+"""Kernels are not among them: they are functions of programs."""
+_OWN = str(FilePath(__file__).parents[2]) + os.sep
+_LECTURES = _OWN + "models" + os.sep
+"""Of an installed package; lectures are programs like those of users."""
 SMOOTH_FILES = (
     *(_ROOTS["jax"] + file for file in ("_src/scipy/special.py", "_src/ops/special.py", "_src/lax/special.py")),
-    *(_OWN + folder + os.sep for folder in ("distributions", "processes")),
+    _OWN + "distributions" + os.sep,
+    *(_OWN + os.path.join("gaussian_processes", name) for name in _SMOOTH_PROCESSES),
 )
 """Every function in these is analytic inside of its domain, though it is computed in pieces."""
 SMOOTH = {
@@ -324,4 +333,5 @@ def _of_jax(file: str) -> bool:
 
 def _of_library(file: str) -> bool:
     """Whether a file is of JAX, NumPyro, or of what programs are run and traced with."""
-    return file.startswith((*_ROOTS.values(), _OWN)) or f"{os.sep}tinygp{os.sep}" in file
+    own = file.startswith((*_ROOTS.values(), _OWN)) and not file.startswith(_LECTURES)
+    return own or f"{os.sep}tinygp{os.sep}" in file
