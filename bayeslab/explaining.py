@@ -20,11 +20,12 @@ from bayeslab.verification.findings import Found
 from bayeslab.verification.probe_points import points
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
+"""The headings of the table."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A table, one row a site in program order, and notes. Printed as text; notebooks show it as HTML."""
+    """A table, one row a site in program order, and notes. It is printed as text; notebooks show it as HTML."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
@@ -65,7 +66,7 @@ def explain(model: Program, data: Data) -> Explanation:
 
 
 def _inputs(bound: Bound) -> str:
-    """Arguments as the program sees them: arrays by shape, numbers and settings by value."""
+    """The arguments as the program sees them, as text: arrays by shape, numbers and settings by value."""
 
     def shown(leaf: Any) -> str:
         if isinstance(leaf, Frozen):
@@ -79,6 +80,7 @@ def _inputs(bound: Bound) -> str:
 
 
 def _notes(analysis: Analysis) -> list[str]:
+    """Sentences below the table: what is special about sites and arguments, and which method fits use."""
     bound = analysis.bound
     frozen = [
         argument.name
@@ -101,7 +103,7 @@ def _notes(analysis: Analysis) -> list[str]:
 
 
 def _replaced_rows(sampler: Sampler, bound: Bound) -> list[str]:
-    """What the sampler has in place of the rows of observed sites."""
+    """Sentences on the tables that the sampler has in place of the rows of observed sites."""
     notes = []
     for group in sampler.statistics:
         rows = ", ".join(f"'{name}'" for name in group.terms if name in bound.observed)
@@ -133,25 +135,26 @@ def rows(analysis: Analysis) -> list[Row]:
     if (membership := membership_at_size(analysis)) is not None:
         return [_row_of_counts(site, bound, membership) for site in bound.sites.values()]
     try:
-        found = {one.site: one for one in analysis.findings}
+        findings = {finding.site: finding for finding in analysis.findings}
     except ValueError:  # the program cannot be taken apart
-        found = {}
-    return [_row(site, bound, found.get(site.name)) for site in bound.sites.values()]
+        findings = {}
+    return [_row(site, bound, findings.get(site.name)) for site in bound.sites.values()]
 
 
 def _row_of_counts(site: Site, bound: Bound, membership: Membership) -> Row:
-    """Of a program of mixed membership at size: the proof is one for all."""
+    """The row of a site of a program of mixed membership that is fitted by counts; one proof serves all its sites."""
     weights, components, origins, observed = membership[:4]
-    how = {
+    cells = {
         weights: (origins, f"{site.family}, from counts of '{origins}'"),
         components: (observed, f"{site.family}, from counts of '{origins}'"),
         origins: (observed, "enumerated; counted, not kept"),
         observed: ("", ""),
     }
-    return Row(*_about(site, bound), *how.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), "")
+    return Row(*_about(site, bound), *cells.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), "")
 
 
 def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
+    """The first five cells of a row: what a site is, apart from its conditional."""
     role = site.role
     if site.name in bound.present:
         present = np.asarray(bound.present[site.name])
@@ -162,32 +165,36 @@ def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
 
 
 def _row(site: Site, bound: Bound, found: Found | None) -> Row:
-    how = _about(site, bound)
+    """The row of a site, from what was found about its conditional."""
+    cells = _about(site, bound)
     if found is None:
-        return Row(*how, "", "", "")
+        return Row(*cells, "", "", "")
     children = ", ".join(found.children)
     if found.rule is None:
-        return Row(*how, children, f"not in closed form: {found.reason}", _number(found.residual))
+        return Row(*cells, children, f"not in closed form: {found.reason}", _number(found.residual))
     joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
-    by = f", {_solver(bound, site.name)}" if terms(bound).priors[site.name].kind is GaussianProcess else ""
-    return Row(*how, children, found.rule.family.name + joint + by, _number(found.residual))
+    solver = f", {_solver(bound, site.name)}" if terms(bound).priors[site.name].kind is GaussianProcess else ""
+    return Row(*cells, children, found.rule.family.name + joint + solver, _number(found.residual))
 
 
 def _solver(bound: Bound, site: str) -> str:
-    """How a Gaussian process is computed with, in words."""
+    """The solver that a Gaussian process is computed with, in words."""
     process = unwrapped(terms(bound).priors[site].distribution(*points(bound)[1]))
     name = type(solver_of(process.kernel, process.x, process.solver)).__name__
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
 
 
 def _shape(site: Site) -> str:
+    """The shape of a site as text, plates with their names."""
     names = {len(site.shape) - site.event_dim + plate.dim: plate.name for plate in site.plates}
     return " x ".join(f"{names[axis]} {size}" if axis in names else str(size) for axis, size in enumerate(site.shape))
 
 
 def _sizes(site: Site, axes: tuple[int, ...]) -> str:
+    """The sizes of some axes of a site as text."""
     return " x ".join(str(site.shape[axis]) for axis in axes)
 
 
 def _number(residual: float) -> str:
+    """A residual as text, nothing for NaN."""
     return "" if np.isnan(residual) else f"{residual:.0e}"

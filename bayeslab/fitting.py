@@ -85,17 +85,19 @@ def fit(
         with bar(type(method).__name__, progress) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
-            path, there = Path(checkpoint), portion.there(Path(checkpoint))
-            whole = not sampler.warmup_draws
+            path, previous_result = Path(checkpoint), portion.there(Path(checkpoint))
+            at_once = not sampler.warmup_draws
 
-            def part(number: int, tree: "DataTree | None") -> "DataTree":
-                return portion(number, tree, None if report is None or whole else _of_all(report, method, number, tree))
+            def make_part(number: int, tree: "DataTree | None") -> "DataTree":
+                return portion(
+                    number, tree, None if report is None or at_once else _of_all(report, method, number, tree)
+                )
 
-            return checkpointed(path, method, there, whole, part)
+            return checkpointed(path, method, previous_result, at_once, make_part)
 
 
 class _Portions(NamedTuple):
-    """Results of some more draws after an earlier result. values: what chains start with."""
+    """Makes results of some more draws after an earlier result. values: those that chains start with."""
 
     model: Program
     key: Array
@@ -106,13 +108,14 @@ class _Portions(NamedTuple):
     values: dict[str, np.ndarray] | None
 
     def there(self, path: Path) -> "DataTree | None":
-        """What a file holds, if it is of this fit."""
+        """The result that a file holds, None if it is not of this fit."""
         tree = read_checkpoint(path, _title(self.model), _words(self.key))
         if tree is not None:
             unsaved_state(tree, self.method, self.sampler, self.bound)
         return tree
 
     def __call__(self, number: int, previous: "DataTree | None", report: Report | None) -> "DataTree":
+        """The result with so many draws more than the previous one."""
         method, sampler, bound = self.method, self.sampler, self.bound
         if number != method.num_samples:
             method = replace(method, num_samples=number)  # type: ignore[type-var]
@@ -134,8 +137,8 @@ class _Portions(NamedTuple):
         groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
         tree = to_datatree(groups, bound, self.entries)
         tree.attrs = _attributes(self.model, method, self.key, run) | verdict
-        if number > 1 and (told := conflict(bound, run.draws.samples)):  # a point estimate may be at an end
-            tree.attrs["prior_conflict"] = told
+        if number > 1 and (conflict_text := conflict(bound, run.draws.samples)):  # a point estimate may be at an end
+            tree.attrs["prior_conflict"] = conflict_text
         return tree if previous is None else joined(previous, tree, sampler)
 
 
@@ -148,17 +151,19 @@ def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run:
     if run.interrupted or not run.history:
         return run, {}
     samples = {name: values[0] for name, values in run.draws.samples.items()}
-    if (found := sampler.ended(state, run.data, samples)) is None:
+    if (ending := sampler.ended(state, run.data, samples)) is None:
         return run, {}
-    moved, why = found
-    if moved is not None:
-        again = drive(key, method, sampler, bound, previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], moved))
-        run = run._replace(draws=again.draws, state=again.state)
+    optimum, why = ending
+    if optimum is not None:
+        new_run = drive(
+            key, method, sampler, bound, previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], optimum)
+        )
+        run = run._replace(draws=new_run.draws, state=new_run.state)
     return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})
 
 
 def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
-    """Raises FalseConditional where what the draws rest on does not hold at them."""
+    """Raises FalseConditional where a conditional that the draws rest on does not hold at them."""
     if "excess" in run.draws.stats:
         require_identity(run.draws.stats.pop("excess"))
     sampler.watched(bound, run.draws)
@@ -166,14 +171,14 @@ def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
 
 
 def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:
-    """Reports of one portion as those of the whole fit."""
-    before = 0 if tree is None else tree["posterior"].sizes["draw"]
+    """A function that passes reports of one portion on as reports of the whole fit."""
+    num_earlier = 0 if tree is None else tree["posterior"].sizes["draw"]
 
-    def told(done: int, total: int, news: dict[str, float]) -> None:
+    def report_all(done: int, total: int, news: dict[str, float]) -> None:
         tracks = total // (method.num_warmup + number)
-        report(done + tracks * before, tracks * (method.num_warmup + method.num_samples), news)
+        report(done + tracks * num_earlier, tracks * (method.num_warmup + method.num_samples), news)
 
-    return told
+    return report_all
 
 
 def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
@@ -203,15 +208,17 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
 
 
 def _title(model: Program) -> str:
+    """The name of a program, with its module."""
     return f"{getattr(model, '__module__', None) or ''}.{name_of(model)}"
 
 
 def _words(key: Array) -> str:
+    """The words of a random key as text."""
     return " ".join(str(int(word)) for word in np.asarray(key))
 
 
 def _convergence(history: Mapping[str, np.ndarray]) -> dict[str, int]:
-    """Whether every optimisation has ended; of many starts, which was the best, and whether that one has."""
+    """Whether every optimisation has converged; of many starts, which was the best, and whether that one has."""
     converged = np.nanmax(history["converged"], axis=1)
     if converged.ndim == 1:
         return {"converged": int(np.all(converged))}
@@ -228,6 +235,7 @@ def _approximation(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
 
 
 def _refuse_nothing_observed(bound: Bound) -> None:
+    """Raises ValueError for a program without an observed site and without a factor."""
     roles = {site.role for site in bound.plain.sites.values()}
     if not roles & {"observed", "factor"}:
         raise ValueError(
@@ -237,12 +245,12 @@ def _refuse_nothing_observed(bound: Bound) -> None:
 
 
 def _refuse_impossible(run: Run, bound: Bound) -> None:
-    """Impossible data come back from compiled code as a frozen 'posterior': refuse it, and name the site."""
+    """Raises ValueError, with the site, for impossible data, which compiled code returns as a frozen 'posterior'."""
     for name in ("elbo", "log_joint"):
         if name in run.history:
-            before = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
-            well = np.isfinite(run.history[name][:, 0]) | before
-            if not well.reshape(len(well), -1).any(-1).all():
+            had_converged = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
+            is_usable = np.isfinite(run.history[name][:, 0]) | had_converged
+            if not is_usable.reshape(len(is_usable), -1).any(-1).all():
                 _blame(bound)
     if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
         _blame(bound)
@@ -251,25 +259,27 @@ def _refuse_impossible(run: Run, bound: Bound) -> None:
 
 
 def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
-    """Raise where a density has a derivative that is not a number, so that no gradient leads anywhere."""
+    """Raises ValueError where a density has a derivative that is not a number, so that no gradient leads anywhere."""
     plain = bound.plain
     if all(name in draws for name in plain.latent):
         values = {name: jnp.asarray(draws[name][0, -1]) for name in plain.latent}
         sites = [name for name in plain.latent if not plain.sites[name].is_discrete]
-        if (told := undefined(terms(plain).terms, sites, (plain, values))) is not None:
-            raise ValueError(f"{told}, so gradients lead nowhere; look at the values there, or leave them out")
+        if (undefined_text := undefined(terms(plain).terms, sites, (plain, values))) is not None:
+            raise ValueError(
+                f"{undefined_text}, so gradients lead nowhere; look at the values there, or leave them out"
+            )
 
 
 def _blame(bound: Bound) -> None:
-    """Raise for the sites whose density is zero or undefined wherever one looks."""
+    """Raises ValueError with the sites whose density is zero or undefined at all of 50 points."""
 
     def densities(key: Array) -> dict[str, Array]:
         model = substitute(seed(bound.program, key), substitute_fn=feasible)
         sites = trace(model).get_trace()
         return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
 
-    found = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
-    guilty = [name for name, values in found.items() if not np.isfinite(values).any()]
+    log_densities = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
+    guilty = [name for name, values in log_densities.items() if not np.isfinite(values).any()]
     where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
     raise ValueError(
         f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset
 
 SAMPLE = ["chain", "draw"]
+"""The dimensions of draws."""
 LEVEL = 0.01
+"""The probability that a right sampler fails the test."""
 
 
 def joint_distribution_test(
@@ -67,9 +69,12 @@ def joint_distribution_test(
         require_joint_draws(bound, "joint_distribution_test")
         prior, chain = _draws(raw_key(key), method, bound)
         tree = to_datatree({"prior": prior, "posterior": chain}, bound, read(data))
-    own, found = _places(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
-    table = Dataset({"ess": found.azstats.ess(method="bulk")})
-    for name, reference, values in (("place", own, found), ("spread", (own - 0.5) ** 2, (found - 0.5) ** 2)):
+    prior_places, chain_places = _places(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
+    table = Dataset({"ess": chain_places.azstats.ess(method="bulk")})
+    for name, reference, values in (
+        ("place", prior_places, chain_places),
+        ("spread", (prior_places - 0.5) ** 2, (chain_places - 0.5) ** 2),
+    ):
         mean, expected = values.mean(SAMPLE), reference.mean(SAMPLE)
         error = np.hypot(values.azstats.mcse(method="mean"), reference.std(SAMPLE) / np.sqrt(reference[..., 0].size))
         table[name] = mean if name == "place" else mean / expected
@@ -84,8 +89,8 @@ def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> 
     sampler, latent = plan(Analysis(bound), method).sampler, bound.latent
 
     def simulated(key: Array, bound: Bound, values: Values) -> tuple[Bound, Values]:
-        drawn = {name: site["value"] for name, site in bound.prior_draw(key, values=values).items()}
-        return replace(bound, observed={name: drawn[name] for name in bound.observed}), drawn
+        num_draws = {name: site["value"] for name, site in bound.prior_draw(key, values=values).items()}
+        return replace(bound, observed={name: num_draws[name] for name in bound.observed}), num_draws
 
     def sweep(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
         state, draws = sampler.advance(carry[0], sampler.prepare(carry[1]))
@@ -98,35 +103,36 @@ def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> 
 
     def chain(key: Array, bound: Bound) -> Values:
         keys = jax.random.split(key, 4)
-        here, _ = simulated(keys[0], bound, {})
-        carry = (strong(sampler.start(keys[1], sampler.prepare(here))), here)
+        simulated_bound, _ = simulated(keys[0], bound, {})
+        carry = (strong(sampler.start(keys[1], sampler.prepare(simulated_bound))), simulated_bound)
         carry, _ = jax.lax.scan(sweep, carry, jax.random.split(keys[2], method.num_warmup))
         return jax.lax.scan(draw, carry, jax.random.split(keys[3], method.num_samples))[1]
 
     @jax.jit
     def both(keys: Array, bound: Bound) -> tuple[Values, Values]:
-        found = jax.lax.map(lambda key: chain(key, bound), keys[0])
-        own = jax.lax.map(lambda key: simulated(key, bound, {})[1], keys[1])
-        return {name: own[name] for name in found}, found
+        chain_draws = jax.lax.map(lambda key: chain(key, bound), keys[0])
+        prior_draws = jax.lax.map(lambda key: simulated(key, bound, {})[1], keys[1])
+        return {name: prior_draws[name] for name in chain_draws}, chain_draws
 
-    drawn = method.num_chains * method.num_samples
+    num_draws = method.num_chains * method.num_samples
     keys = jax.random.split(key)
-    prior, found = jax.device_get(
-        both((jax.random.split(keys[0], method.num_chains), jax.random.split(keys[1], drawn)), bound)
+    prior, chain_draws = jax.device_get(
+        both((jax.random.split(keys[0], method.num_chains), jax.random.split(keys[1], num_draws)), bound)
     )
-    return {name: value[None] for name, value in prior.items()}, found
+    return {name: value[None] for name, value in prior.items()}, chain_draws
 
 
 def _places(prior: Dataset, chain: Dataset) -> tuple[DataArray, DataArray]:
-    """Of every draw in the distribution function of the prior's draws, ties in the middle, (chain, draw, parameter)."""
-    own, found = (stacked_parameters(each).astype(float) for each in (prior, chain))
-    varies = (own.max(SAMPLE) > own.min(SAMPLE)).values
-    own, found = own[..., varies], found[..., varies]
-    ordered = np.sort(own.values.reshape(-1, own.sizes["parameter"]), axis=0)
+    """The values of the empirical distribution function of the prior's draws at those draws and at the chain's, ties in
+    the middle, each (chain, draw, parameter)."""
+    prior_draws, chain_draws = (stacked_parameters(each).astype(float) for each in (prior, chain))
+    varies = (prior_draws.max(SAMPLE) > prior_draws.min(SAMPLE)).values
+    prior_draws, chain_draws = prior_draws[..., varies], chain_draws[..., varies]
+    ordered = np.sort(prior_draws.values.reshape(-1, prior_draws.sizes["parameter"]), axis=0)
 
     def place(draws: DataArray) -> DataArray:
         columns = zip(ordered.T, np.moveaxis(draws.values, 2, 0), strict=True)
         sides = ([np.searchsorted(column, values, side) for side in ("left", "right")] for column, values in columns)
-        return draws.copy(data=np.stack([sum(both) / (2 * len(ordered)) for both in sides], axis=-1))
+        return draws.copy(data=np.stack([sum(counts) / (2 * len(ordered)) for counts in sides], axis=-1))
 
-    return place(own), place(found)
+    return place(prior_draws), place(chain_draws)

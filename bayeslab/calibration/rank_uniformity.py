@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 LEVEL = 0.01
+"""The probability that a right method fails."""
 LEAST = 10
+"""The smallest number of simulations that a verdict needs."""
 POWER = 0.9
+"""The probability with which the errors that are reported would have been seen."""
 SHIFTS, RATIOS = (0.0, 5.0), (0.02, 1.0, 50.0)
+"""The ranges in which errors are searched for: of the mean, in posterior standard deviations, and of the standard
+deviation, as ratios."""
 
 
 def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Sequence[str] | None = None) -> Dataset:
@@ -48,21 +53,21 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
         raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
     if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
         raise ValueError(f"calibration_verdict needs at least {LEAST} simulations, got {simulations}.")
-    number = sum(varying(each).sum() for each in ranks.values())
+    num_elements = sum(varying(each).sum() for each in ranks.values())
     rows = {name: _row(each) for name, each in ranks.items() if varying(each).any()}
     if not rows:
         raise ValueError("calibration_verdict got no ranks that vary, so there is nothing to judge.")
-    p_value = np.minimum(1, number * np.array([row["p_value"] for row in rows.values()]))
+    p_value = np.minimum(1, num_elements * np.array([row["p_value"] for row in rows.values()]))
     columns = {name: ("quantity", [row[name] for row in rows.values()]) for name in ("worst", "middle", "spread")}
     table = Dataset({"p_value": ("quantity", p_value), **columns}, {"quantity": list(rows)})
-    seen = errors_seen(simulations, int(checks.attrs["num_draws"]), level / number)
-    return table.assign_attrs(dict(checks.attrs) | {"passes": int(p_value.min() > level), "level": level} | seen)
+    detectable = errors_seen(simulations, int(checks.attrs["num_draws"]), level / num_elements)
+    return table.assign_attrs(dict(checks.attrs) | {"passes": int(p_value.min() > level), "level": level} | detectable)
 
 
 def ranks_of(checks: DataTree, var_names: Sequence[str] | None) -> dict[str, Array]:
-    """Ranks (simulation, element) of sites and quantities by name."""
-    if "prior_sbc" not in (there := getattr(checks, "children", ())) or "num_draws" not in checks.attrs:
-        got = f"{type(checks).__name__} {sorted(there)}"
+    """Ranks (simulation, element) of sites and quantities by name. Raises ValueError for a tree without them."""
+    if "prior_sbc" not in (groups := getattr(checks, "children", ())) or "num_draws" not in checks.attrs:
+        got = f"{type(checks).__name__} {sorted(groups)}"
         raise ValueError(f"a verdict needs the result of sbc, but got {got}.")
     sites = {str(name): values.values for name, values in checks["prior_sbc"].data_vars.items()}
     if unknown := [name for name in var_names or () if name not in sites]:
@@ -135,7 +140,10 @@ def _band(n: int, tail: float) -> tuple[Array, Array]:
 
 
 def _leaves(band: tuple[Array, Array], shares: Array) -> float:
-    """The probability that n points leave a band; shares (n,): their probabilities to lie between its times."""
+    """The probability that the counts of n points leave a band.
+
+    shares: (n,) the probabilities of a point to lie between the times of the band.
+    """
     n = len(shares)
     most = n * shares.max()
     steps = _poisson(np.arange(int(most + 10 * np.sqrt(most)) + 20), n * shares[:, None])
@@ -151,19 +159,21 @@ def _leaves(band: tuple[Array, Array], shares: Array) -> float:
 
 
 def _poisson(count: Any, mean: Any) -> Array:
+    """The probability of a count under a Poisson distribution."""
     return np.exp(xlogy(count, mean) - mean - gammaln(np.asarray(count) + 1.0))
 
 
 def _crossing(function: Callable[[float], float], begin: float, end: float) -> float:
-    """Where a monotone function changes its sign, NaN where it does not."""
+    """The root of a monotone function between two points, NaN where there is none."""
     from scipy.optimize import brentq
 
     return float(brentq(function, begin, end, xtol=1e-3)) if function(begin) * function(end) < 0 else np.nan
 
 
 def _row(ranks: Array) -> dict[str, float]:
-    """Of the worst element of ranks (simulation, element)."""
-    found = [p_value(column) if varies else np.inf for column, varies in zip(ranks.T, varying(ranks), strict=True)]
-    worst = int(np.argmin(found))
+    """The p-value, the position, and the mean and standard deviation of Normal scores, of the worst element of ranks
+    (simulation, element)."""
+    p_values = [p_value(column) if varies else np.inf for column, varies in zip(ranks.T, varying(ranks), strict=True)]
+    worst = int(np.argmin(p_values))
     scores = ndtri(ranks[:, worst])
-    return {"p_value": found[worst], "worst": worst, "middle": scores.mean(), "spread": scores.std()}
+    return {"p_value": p_values[worst], "worst": worst, "middle": scores.mean(), "spread": scores.std()}

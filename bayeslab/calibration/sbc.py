@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 BATCH = 10
+"""The number of simulations that one thread runs together."""
 AT_ONCE = 64
-"""Draws of which the log densities are computed together."""
+"""The number of draws whose log densities are computed together."""
 EXCESS = "excess of the identity"
-"""Of exact draws: looked at, not ranked."""
+"""The name under which the excess of exact draws travels; it is checked and not ranked."""
 
 
 def sbc(
@@ -76,11 +77,11 @@ def sbc(
         raise TypeError(f"method must be a method such as Gibbs() or NUTS(), not {method!r}")
     if not isinstance(num_simulations, int | np.integer) or num_simulations < 1:
         raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
-    further = dict(quantities or {})
+    extra_quantities = dict(quantities or {})
     with precision():
         bound = bind(model, data)
         refuse_mixed_data(bound)
-        if taken := [name for name in further if name in bound.sites]:
+        if taken := [name for name in extra_quantities if name in bound.sites]:
             raise ValueError(f"quantities are named {taken}, as sites of the program are; give them other names")
         simulated = {name: name for name in bound.observed}  # by the names that quantities use
         truths: Values = {}
@@ -91,23 +92,23 @@ def sbc(
             simulated = {name: again(name) for name in simulated}
             bound = replicated(model, data, bound)
         method, sampler = plan(Analysis(bound), method)
-        densities = _densities(bound, further)
+        densities = _densities(bound, extra_quantities)
 
         def pit(key: Array, truth: Values, bound: Bound) -> Values:
             key_prior, key_run, key_tie = jax.random.split(key, 3)
             truth = {name: site["value"] for name, site in bound.prior_draw(key_prior, values=truth).items()}
             new = {name: truth[name] for name in simulated.values()}
-            now = replace(bound, observed=bound.observed | new)
-            draws, stats, _ = whole_chain(key_run, method, sampler, now)
+            simulated_bound = replace(bound, observed=bound.observed | new)
+            draws, stats, _ = whole_chain(key_run, method, sampler, simulated_bound)
             kept = [name for name in bound.latent if name in draws]  # sites that are counted only have no draws
             true, drawn = {name: truth[name] for name in kept}, {name: draws[name] for name in kept}
             seen = {name: new[copy] for name, copy in simulated.items()}
-            for name, quantity in further.items():
+            for name, quantity in extra_quantities.items():
                 true[name] = jnp.asarray(quantity({n: truth[n] for n in kept} | seen))
                 drawn[name] = jax.vmap(lambda one: jnp.asarray(quantity(one | seen)))({n: draws[n] for n in kept})  # noqa: B023
             if len(kept) == len(bound.latent):
                 for name, density in densities.items():
-                    of_data = partial(density, now)
+                    of_data = partial(density, simulated_bound)
                     true[name] = of_data({n: truth[n] for n in kept})
                     drawn[name] = jax.lax.map(of_data, {n: draws[n] for n in kept}, batch_size=AT_ONCE)
             ties = jax.random.split(key_tie, len(true))
@@ -136,51 +137,54 @@ def sbc(
 
 
 def _densities(bound: Bound, taken: Collection[str]) -> dict[str, Callable[[Bound, Values], Array]]:
-    """Functions of data and of all latent sites that are ranked beside these: of the program as it is sampled."""
+    """The log joint and, of a program without sites integrated out, the log likelihood, as functions of data and of all
+    latent sites, without those whose names are taken by sites or by quantities."""
 
     def log_likelihood(bound: Bound, latent: Values) -> Array:
         return total([term for term in terms(bound).terms if term.name in bound.observed], bound, latent)
 
-    found = {"log_joint": Bound.log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
-    return {name: density for name, density in found.items() if name not in bound.sites and name not in taken}
+    densities = {"log_joint": Bound.log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
+    return {name: density for name, density in densities.items() if name not in bound.sites and name not in taken}
 
 
 def _rank(key: Array, truth: Array, draws: Array) -> Array:
-    """Rank of the truth among the draws, ties and the gap broken at random: uniform on (0, 1)."""
+    """The rank of the truth among the draws, ties and the gap broken at random: uniform on (0, 1)."""
     below, equal = (draws < truth).sum(0), (draws == truth).sum(0)
     return (below + jax.random.uniform(key, jnp.shape(truth)) * (equal + 1)) / (len(draws) + 1)
 
 
 def _spread(given: "DataTree", bound: Bound, number: int) -> Values:
-    """So many draws (draw, *site) of all latent sites, spread evenly over those of a result."""
+    """Some draws (draw, *site) of all latent sites, spread evenly over those of a result. number: how many."""
     posterior = posterior_of(given, "sbc (given)")
     if not same_data(given, bound):
         raise ValueError("given must be a result of fit() for these data, but is of other data")
-    if lost := [name for name in bound.latent if name not in posterior]:
-        raise ValueError(f"given has no draws of {lost}; if they were integrated out, recover() draws them")
+    if missing := [name for name in bound.latent if name not in posterior]:
+        raise ValueError(f"given has no draws of {missing}; if they were integrated out, recover() draws them")
     flat = {name: posterior[name].values for name in bound.latent}
     flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in flat.items()}
-    if (there := len(next(iter(flat.values())))) < number:
-        raise ValueError(f"given has {there} draws, fewer than the {number} simulations; fit with more num_samples")
-    return {name: values[np.linspace(0, there - 1, number).astype(int)] for name, values in flat.items()}
+    if (num_available := len(next(iter(flat.values())))) < number:
+        raise ValueError(
+            f"given has {num_available} draws, fewer than the {number} simulations; fit with more num_samples"
+        )
+    return {name: values[np.linspace(0, num_available - 1, number).astype(int)] for name, values in flat.items()}
 
 
 def _in_batches(
     code: Any, keys: np.ndarray, truths: Values, bound: Bound, count: int, report: Any
 ) -> list[dict[str, np.ndarray]]:
-    """Results of all keys, a batch a thread; what is finished when the keyboard interrupts."""
+    """The results of all keys, a batch a thread; when the keyboard interrupts, those that are finished."""
     starts = [min(first, len(keys) - count) for first in range(0, len(keys), count)]
 
     def run(place: int) -> dict[str, np.ndarray]:
-        new = place * count - starts[place]  # the last batch overlaps the one before
-        mine = slice(starts[place], starts[place] + count)
+        overlap = place * count - starts[place]  # the last batch overlaps the one before
+        own = slice(starts[place], starts[place] + count)
         with precision():
-            found = code(keys[mine], {name: value[mine] for name, value in truths.items()}, bound)
-            return {name: np.asarray(value)[new:] for name, value in found.items()}
+            results = code(keys[own], {name: value[own] for name, value in truths.items()}, bound)
+            return {name: np.asarray(value)[overlap:] for name, value in results.items()}
 
     finished: dict[int, dict[str, np.ndarray]] = {}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        running = {pool.submit(run, place): place for place in range(len(starts))}
+        running = {pool.submit(run, batch): batch for batch in range(len(starts))}
         try:
             for future in as_completed(running):
                 finished[running[future]] = future.result()
@@ -190,7 +194,7 @@ def _in_batches(
             pool.shutdown(cancel_futures=True)
             if not finished:
                 raise
-    return [finished[place] for place in sorted(finished)]
+    return [finished[batch] for batch in sorted(finished)]
 
 
 def refuse_mixed_data(bound: Bound) -> None:
@@ -198,9 +202,9 @@ def refuse_mixed_data(bound: Bound) -> None:
     if not bound.observed:
         raise ValueError(f"data give no value to any sample site of {list(bound.sites)}, so nothing is observed")
     shapes = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    found = flow(bound, shapes)
-    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
-    for fact in found.of("written"):
+    facts = flow(bound, shapes)
+    used = {name for fact in facts.of("density") for name in fact.reached_by("argument")}
+    for fact in facts.of("written"):
         for name in fact.reached_by("argument"):
             if name in used:
                 raise ValueError(

@@ -51,23 +51,24 @@ def model_data(
             hint = nearest(name, known)
             raise ValueError(f"{_name(lecture)} has no argument or site '{name}'.{hint} It has {known}")
     mapped = {name: _columns(frame, text) for name, text in columns.items()}
-    given = {name: _value(name, text) for name, text in values.items()}
+    arguments = {name: _value(name, text) for name, text in values.items()}
     if "x" in known and "x" not in mapped:
-        rest = frame.drop(columns=[column for table in mapped.values() for column in _names(table)])
-        return _regression(rest, target) | mapped | given
+        other_columns = frame.drop(columns=[column for table in mapped.values() for column in _names(table)])
+        return _regression(other_columns, target) | mapped | arguments
     if target is not None:
         raise ValueError(f"a target is for regressions; {_name(lecture)} takes {known}: map columns to those")
-    same = {str(name): frame[name] for name in frame.columns if name in known and name not in mapped}
-    if not mapped | same:
+    named_columns = {str(name): frame[name] for name in frame.columns if name in known and name not in mapped}
+    if not mapped | named_columns:
         raise ValueError(
             f"no column is named like one of {known}; map one with --column NAME=COLUMN; "
             f"the columns are {list(frame.columns)}"
         )
     sizes = {"num_rows": len(frame)} if "num_rows" in known else {}
-    return sizes | same | mapped | given
+    return sizes | named_columns | mapped | arguments
 
 
 def _regression(frame: "DataFrame", target: str | None) -> dict[str, Any]:
+    """The inputs and the response of a regression. Raises ValueError without a target."""
     from bayeslab.datasets import regression_data
 
     if target is None:
@@ -91,10 +92,12 @@ def _columns(frame: "DataFrame", text: str) -> Any:
 
 
 def _names(table: Any) -> list[str]:
+    """The columns that a Series or a table is made of."""
     return [table.name] if table.ndim == 1 else list(table.columns)
 
 
 def _value(name: str, text: str) -> Any:
+    """The number or list of numbers that a text stands for. Raises ValueError where it stands for none."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -102,4 +105,5 @@ def _value(name: str, text: str) -> Any:
 
 
 def _name(lecture: ModuleType) -> str:
+    """A model as messages name it."""
     return f"model '{lecture.__name__.rpartition('.')[2]}'"

@@ -1,4 +1,4 @@
-"""The `bayeslab` command. What it needs is imported where it is used, so that help and mistakes cost little."""
+"""The `bayeslab` command. Its parts are imported where they are used, so that help and mistakes cost little."""
 
 import argparse
 import os
@@ -36,6 +36,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = _Parser(prog="bayeslab", description="Bayesian models of a course, by every method, side by side.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_structure(commands: Any) -> None:
+    """Adds the command `structure`."""
     structure = commands.add_parser("structure", help="population structure of a file of genotypes: which K, ancestry")
     structure.set_defaults(run=_structure)
     structure.add_argument("file", type=Path, metavar="FILE", help=".bed, .vcf, .vcf.gz, .bcf, .str, .txt or .nc")
@@ -179,21 +181,21 @@ def _structure(arguments: argparse.Namespace) -> int:
 
     filters = ("max_missing_individual", "max_missing_locus", "min_minor_allele_frequency", "thin_distance", "max_r2")
     reading = ("ploidy", "missing", "num_loci", "one_row", "populations", "labels")
-    given = vars(arguments) | {"populations": arguments.populations_column}
+    options = vars(arguments) | {"populations": arguments.populations_column}
     settings = Settings(
         str(arguments.file),
         arguments.populations,
         **{
-            name: given[name]
+            name: options[name]
             for name in ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent")
         },
-        reading={name: given[name] for name in reading if given[name] is not None},
-        filters={name: given[name] for name in filters if given[name] is not None},
+        reading={name: options[name] for name in reading if options[name] is not None},
+        filters={name: options[name] for name in filters if options[name] is not None},
     )
     _keep_compilations()
-    shows = sys.stderr.isatty()
+    progress = sys.stderr.isatty()
     models = structure_admixture.model, structure_correlated.model
-    results = run_structure(*models, settings, arguments.out, _say, shows)
+    results = run_structure(*models, settings, arguments.out, _say, progress)
     _say("writing tables, figures and the report")
     report = write_report(results, settings, arguments.out)
     print(verdict(results.choice))
@@ -230,8 +232,8 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
     from bayeslab.transforms.analysis import Analysis
 
     settings = {"num_samples": arguments.draws, "num_warmup": arguments.warmup, "num_chains": arguments.chains}
-    given = {name: value for name, value in settings.items() if value is not None}
-    known: Any = {
+    changes = {name: value for name, value in settings.items() if value is not None}
+    methods: Any = {
         "exact": bl.Exact,
         "gibbs": bl.Gibbs,
         "nuts": bl.NUTS,
@@ -244,14 +246,15 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
         with precision():
             method = default_method(Analysis(bl.bind(model, data)))
     else:
-        method = known[arguments.method]()
-    for name in given.keys() - {field.name for field in fields(method)}:
+        method = methods[arguments.method]()
+    for name in changes.keys() - {field.name for field in fields(method)}:
         option = {"num_samples": "--draws", "num_warmup": "--warmup", "num_chains": "--chains"}[name]
         raise ValueError(f"{option} does not apply to the method {type(method).__name__}")
-    return replace(method, **given)
+    return replace(method, **changes)
 
 
 def _pairs(texts: list[str], option: str) -> dict[str, str]:
+    """The values of an option that is given as NAME=VALUE, by name."""
     for text in texts:
         if "=" not in text:
             raise ValueError(f"{option} takes NAME=..., not '{text}'")
@@ -259,7 +262,8 @@ def _pairs(texts: list[str], option: str) -> dict[str, str]:
 
 
 def _summary(tree: "DataTree") -> str:
-    """ArviZ's summary, without the labels that go with continuous sites; of a point estimate, its values."""
+    """ArviZ's summary of continuous sites, or of discrete ones where there are no others; of a point estimate, its
+    values."""
     from arviz_stats import summary
 
     from bayeslab.results.parameters import stacked_parameters
@@ -283,26 +287,27 @@ def _keep_compilations() -> None:
 
 
 def _count(text: str) -> int:
-    """A positive whole number."""
+    """The positive whole number that a text stands for."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive whole number")
     return int(text)
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """2-6, 3, or 2,4,6: ascending numbers from 1."""
-    found: set[int] = set()
+    """The ascending numbers from 1 that a text such as 2-6, 3 or 2,4,6 stands for."""
+    numbers: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not (first.isdecimal() and (last.isdecimal() or not dash)) or int(first) < 1:
             raise argparse.ArgumentTypeError(f"'{text}' is no range such as 2-6, and no list such as 2,3,5")
-        found |= set(range(int(first), int(last or first) + 1))
-    if not found:
+        numbers |= set(range(int(first), int(last or first) + 1))
+    if not numbers:
         raise argparse.ArgumentTypeError(f"'{text}' has no number in it")
-    return tuple(sorted(found))
+    return tuple(sorted(numbers))
 
 
 def _alpha(text: str) -> float | None:
+    """The positive number that a text stands for, None for "learn"."""
     if text == "learn":
         return None
     try:
@@ -315,6 +320,7 @@ def _alpha(text: str) -> float | None:
 
 
 def _sentence(error: Exception) -> str:
+    """The message of an error on one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

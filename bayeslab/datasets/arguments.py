@@ -15,65 +15,73 @@ from typing import Any
 import numpy as np
 
 ROOM = 2**50
-"""No memory holds more numbers than that."""
+"""The most numbers in one array: no memory holds more."""
 
 LARGEST = 1e100
-"""Sums and products of such numbers are finite."""
+"""The largest size of a number: sums and products of such numbers are finite."""
 
 
 def whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> int:
-    """An integer, of Python, NumPy or JAX, as one of Python."""
-    found = _plain(value)
-    if isinstance(found, bool) or not isinstance(found, int):
+    """The value, an integer of Python, NumPy or JAX, as an integer of Python.
+
+    least, most: the bounds that it has to keep.
+    """
+    integer = _plain(value)
+    if isinstance(integer, bool) or not isinstance(integer, int):
         raise TypeError(f"{name} is {shown(value)}; expected an integer.")
-    if found < least:
-        raise ValueError(f"{name} is {shown(found)}; expected at least {least}.")
-    if found > most:
-        raise ValueError(f"{name} is {shown(found)}; expected at most {most}.")
-    return found
+    if integer < least:
+        raise ValueError(f"{name} is {shown(integer)}; expected at least {least}.")
+    if integer > most:
+        raise ValueError(f"{name} is {shown(integer)}; expected at most {most}.")
+    return integer
 
 
 def sizes(**given: Any) -> list[int]:
-    """The lengths of axes, from 1; an array that has them all could be in memory."""
-    found = [whole(name, value, 1) for name, value in given.items()]
-    if math.prod(found) > ROOM:
-        each = ", ".join(f"{name} is {shown(size)}" for name, size in zip(given, found, strict=True))
+    """The lengths of axes as integers from 1, such that an array with all these axes could be in memory."""
+    lengths = [whole(name, value, 1) for name, value in given.items()]
+    if math.prod(lengths) > ROOM:
+        each = ", ".join(f"{name} is {shown(size)}" for name, size in zip(given, lengths, strict=True))
         raise ValueError(f"{each}; expected a product that memory can hold.")
-    return found
+    return lengths
 
 
 def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
-    """A number for which `fits` holds, in words what is expected; it never holds for NaN."""
-    found = _plain(value)
-    if isinstance(found, bool) or not isinstance(found, int | float):
+    """The value as a float, for which `fits` holds.
+
+    expected: in words what `fits` asks for; it never holds for NaN.
+    """
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, int | float):
         raise TypeError(f"{name} is {shown(value)}; expected {expected}.")
-    if not fits(found):
-        raise ValueError(f"{name} is {shown(found)}; expected {expected}.")
-    return float(found)
+    if not fits(plain):
+        raise ValueError(f"{name} is {shown(plain)}; expected {expected}.")
+    return float(plain)
 
 
 def positive(name: str, value: Any) -> float:
+    """The value as a positive float."""
     return number(name, value, f"a positive number up to {LARGEST:g}", lambda found: 0 < found <= LARGEST)
 
 
 def share(name: str, value: Any) -> float:
+    """The value as a float from 0 to 1."""
     return number(name, value, "a number from 0 to 1", lambda found: 0 <= found <= 1)
 
 
 def require_flags(**given: Any) -> None:
-    """Raises for what is neither True nor False."""
+    """Raise TypeError for the first value that is neither True nor False."""
     for name, value in given.items():
         if not isinstance(value, bool | np.bool_):
             raise TypeError(f"{name} is {shown(value)}; expected True or False.")
 
 
 def labels(what: str, given: Iterable[Any]) -> list[Any]:
-    """Names along an axis, as xarray and files take them; what says of what they are, as in "a sequence"."""
-    found = [_plain(name) for name in given]
-    for name in found:
+    """The names along an axis, as xarray and files take them; what: the thing that they name, as in "a sequence"."""
+    names = [_plain(name) for name in given]
+    for name in names:
         if not isinstance(name, str | int | float | datetime):
             raise TypeError(f"{what} is named {shown(name)}; expected text or a number.")
-    return found
+    return names
 
 
 def as_path(path: str | PathLike[str]) -> Path:
@@ -84,7 +92,7 @@ def as_path(path: str | PathLike[str]) -> Path:
 
 
 def shown(value: Any) -> str:
-    """The value in a line, shortened."""
+    """The value as one line of text, shortened."""
     return " ".join(reprlib.repr(value).split())
 
 

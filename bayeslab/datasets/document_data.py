@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LONG = ("document", "word", "count")
+"""The columns that a table of documents may have, in long form: a row for a word in a document."""
 
 
 def documents(
@@ -84,7 +85,7 @@ def simulated_documents(
 
 
 Table = tuple["pd.Categorical", "pd.Categorical", np.ndarray]
-"""Documents, words, and how often."""
+"""The document and the word of every row, and how often the word is in the document."""
 
 
 def _is_matrix(source: Any) -> bool:
@@ -106,33 +107,33 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
     matrix = coo_array(values.astype(float if values.dtype.kind == "f" else values.dtype.newbyteorder("=")))
     size = dict(zip(("documents", "words"), matrix.shape, strict=True))
     labels = []
-    for (axis, length), named, found in zip(size.items(), (names, words), (rows, columns), strict=True):
-        given = None if named is None else _index(named, axis)
-        if given is not None and len(given) != length:
+    for (axis, length), named, own in zip(size.items(), (names, words), (rows, columns), strict=True):
+        given_index = None if named is None else _index(named, axis)
+        if given_index is not None and len(given_index) != length:
             other = next(number for name, number in size.items() if name != axis)
-            hint = "; is it transposed?" if len(given) == other else ""
+            hint = "; is it transposed?" if len(given_index) == other else ""
             raise ValueError(
-                f"the matrix has shape {matrix.shape}, with {length} {axis}, but {len(given)} are named{hint}"
+                f"the matrix has shape {matrix.shape}, with {length} {axis}, but {len(given_index)} are named{hint}"
             )
-        labels.append(_index(range(length) if found is None else found, axis) if given is None else given)
+        labels.append(_index(range(length) if own is None else own, axis) if given_index is None else given_index)
     document, word = (pd.Categorical.from_codes(code, index) for code, index in zip(matrix.coords, labels, strict=True))
     order = np.lexsort((matrix.col, matrix.row))
     return document[order], word[order], _counts(matrix.data[order], document[order], word[order])
 
 
 def _axes(source: Any) -> tuple[Any, Any]:
-    """Names of rows and columns, where a matrix has them."""
+    """The names of rows and of columns, None where a matrix has none."""
     if isinstance(source, xr.DataArray):
-        found = [source.indexes.get(dim) for dim in source.dims]
-        return found[0], found[1]
+        indexes = [source.indexes.get(dim) for dim in source.dims]
+        return indexes[0], indexes[1]
     return getattr(source, "index", None), getattr(source, "columns", None)
 
 
 def _from_table(source: pd.DataFrame, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
     if source.columns.has_duplicates:
         raise ValueError(f"the table has column {source.columns[source.columns.duplicated()][0]!r} twice")
-    if more := set(source.columns) - set(LONG):
-        raise ValueError(f"the table has columns {sorted(map(str, more))}; expected {', '.join(LONG)} and no others")
+    if unknown := set(source.columns) - set(LONG):
+        raise ValueError(f"the table has columns {sorted(map(str, unknown))}; expected {', '.join(LONG)} and no others")
     for column in ("document", "word"):
         if source[column].isna().any():
             row = source.index[source[column].isna()][0]
@@ -151,20 +152,22 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
     if names is not None and isinstance(source, Mapping):
         first = next(iter(source), None)
         raise ValueError(f"the documents are named by the mapping, as {first!r}; leave names out")
-    given = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
-    each = {name: _words(name, document) for name, document in given.items()}
+    by_name = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
+    word_lists = {name: _words(name, document) for name, document in by_name.items()}
     import pandas as pd
 
-    tokens = pd.Series([word for document in each.values() for word in document], dtype=object)
-    lengths = [len(document) for document in each.values()]
-    document = pd.Categorical.from_codes(np.repeat(np.arange(len(each)), lengths), _index(list(each), "documents"))
+    tokens = pd.Series([word for document in word_lists.values() for word in document], dtype=object)
+    lengths = [len(document) for document in word_lists.values()]
+    document = pd.Categorical.from_codes(
+        np.repeat(np.arange(len(word_lists)), lengths), _index(list(word_lists), "documents")
+    )
     if (missing := tokens.isna().to_numpy()).any():
         raise ValueError(f"document {_shown(document[missing][0])} has a missing word; leave it out")
     return document, _coded(tokens, words, "word", document), np.ones(len(tokens), int)
 
 
 def _words(name: Hashable, document: Any) -> list[Any]:
-    """Of one document."""
+    """The words of one document."""
     if isinstance(document, str):
         raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
     try:
@@ -176,34 +179,34 @@ def _words(name: Hashable, document: Any) -> list[Any]:
 def _named(source: Sequence[Any], names: Sequence[Hashable] | None) -> Sequence[Hashable]:
     if names is None:
         return range(len(source))
-    if len(found := _index(names, "documents")) != len(source):
-        raise ValueError(f"there are {len(source)} documents, but {len(found)} are named")
-    return list(found)
+    if len(index := _index(names, "documents")) != len(source):
+        raise ValueError(f"there are {len(source)} documents, but {len(index)} are named")
+    return list(index)
 
 
 def _index(names: Any, what: str) -> pd.Index:
-    """Names of documents or words, each of them once."""
+    """The names of documents or words; raises where one occurs twice, is missing or is no name."""
     import pandas as pd
 
     try:
         if isinstance(names, str | Mapping | Set):
             raise TypeError
-        found = pd.Index(list(names), tupleize_cols=False)
-        hash(tuple(found))
+        index = pd.Index(list(names), tupleize_cols=False)
+        hash(tuple(index))
     except (TypeError, NotImplementedError):
         raise TypeError(f"names of {what} must be text or numbers in a list, but are {type(names).__name__}") from None
-    twice = found[found.duplicated()]
-    if len(twice):
-        raise ValueError(f"two {what} are named {_shown(twice[0])}; rename one")
-    if found.isna().any():
+    repeated = index[index.duplicated()]
+    if len(repeated):
+        raise ValueError(f"two {what} are named {_shown(repeated[0])}; rename one")
+    if index.isna().any():
         raise ValueError(f"names of {what} have a missing one; give all")
-    return found
+    return index
 
 
 def _coded(
     column: pd.Series, allowed: Sequence[Hashable] | None, what: str, document: pd.Categorical | None = None
 ) -> pd.Categorical:
-    """As categories: those allowed, or those that it has; else all that occur, in order."""
+    """The column as a categorical: of the allowed categories, or its own ones; else of all values, in order."""
     import pandas as pd
 
     if isinstance(column.dtype, np.dtype):
@@ -226,7 +229,7 @@ def _coded(
 
 
 def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
-    """As integers; raises ValueError for what is none, or negative."""
+    """The counts as integers; raises ValueError for one that is no integer, or negative."""
     if count.dtype.kind not in "biuf":
         raise ValueError(f"counts of words hold {count.dtype}; expected whole numbers from 0")
     with np.errstate(invalid="ignore"):
@@ -241,5 +244,5 @@ def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -
 
 
 def _shown(label: Any) -> str:
-    """As it was written: text in quotes, a number plain."""
+    """The label as it would be written in Python: text in quotes, a number plain."""
     return repr(label.item() if isinstance(label, np.generic) else label)

@@ -8,7 +8,8 @@ import xarray as xr
 
 from bayeslab.datasets.arguments import labels
 
-LETTERS = "ACTG"  # in the order of the lecture
+LETTERS = "ACTG"
+"""The letters of DNA, in the order of the lecture."""
 
 
 def motif_data(sequences: Mapping[str, str]) -> dict[str, Any]:
@@ -32,8 +33,8 @@ def motif_data(sequences: Mapping[str, str]) -> dict[str, Any]:
             raise ValueError(f"motif {name!r} has {len(sequence)} letters but {first!r} has {length}: align them.")
         if strange := set(sequence) - set(LETTERS):
             letter = min(strange, key=sequence.index)
-            place = sequence.index(letter) + 1
-            raise ValueError(f"motif {name!r} has {letter!r} at position {place}: use A, C, T and G only.")
+            position = sequence.index(letter) + 1
+            raise ValueError(f"motif {name!r} has {letter!r} at position {position}: use A, C, T and G only.")
     if length == 0:
         raise ValueError(f"motif {first!r} is empty: give sequences of at least one letter.")
 

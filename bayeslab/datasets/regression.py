@@ -47,7 +47,7 @@ def regression_data(
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"two features would be named {repeated[0]!r}: rename a column.")
 
-    how = {field: ("feature", [getattr(one, field) for one in features]) for field in Feature._fields}
+    how = {field: ("feature", [getattr(feature, field) for feature in features]) for field in Feature._fields}
     return xr.Dataset(
         {"x": (("row", "feature"), _coded(frame, features)), "y": ("row", (response - y_centre) / y_scale)},
         coords={"row": _row_labels(frame), "feature": names, "y_centre": y_centre, "y_scale": y_scale} | how,
@@ -62,10 +62,10 @@ def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> xr.Dataset:
     Raises ValueError for a missing column, a missing value or a level that `data` has not seen.
     """
     frame, features = _checked(frame), _features_of(data)
-    _require(frame, dict.fromkeys(one.column for one in features if one.kind != "intercept"), "")
-    for column in dict.fromkeys(one.column for one in features if one.kind == "level"):
-        known = [one.level for one in features if (one.kind, one.column) == ("level", column)]
-        baseline = next(one.baseline for one in features if (one.kind, one.column) == ("level", column))
+    _require(frame, dict.fromkeys(feature.column for feature in features if feature.kind != "intercept"), "")
+    for column in dict.fromkeys(feature.column for feature in features if feature.kind == "level"):
+        known = [feature.level for feature in features if (feature.kind, feature.column) == ("level", column)]
+        baseline = next(feature.baseline for feature in features if (feature.kind, feature.column) == ("level", column))
         unknown = ~_levels(frame[column]).isin([baseline, *known])
         if unknown.any():
             row, level = unknown.idxmax(), _levels(frame[column])[unknown].iloc[0]
@@ -93,16 +93,17 @@ def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
     posterior = tree.children["posterior"].to_dataset()
     if "w" not in posterior:
         raise ValueError(f"the posterior has no coefficients 'w': it has {', '.join(map(str, posterior))}.")
-    names = [one.name for one in features]
+    names = [feature.name for feature in features]
     draws = posterior["w"]
     if "feature" not in draws.dims or draws["feature"].values.tolist() != names:
         raise ValueError("the features of w are not those of data: give the data of the fit, with its labels.")
 
     y_centre, y_scale = float(data["x"].coords["y_centre"]), float(data["x"].coords["y_scale"])
     centre, scale = (
-        xr.DataArray([getattr(one, field) for one in features], {"feature": names}) for field in ("centre", "scale")
+        xr.DataArray([getattr(feature, field) for feature in features], {"feature": names})
+        for field in ("centre", "scale")
     )
-    intercept = xr.DataArray([one.kind == "intercept" for one in features], {"feature": names})
+    intercept = xr.DataArray([feature.kind == "intercept" for feature in features], {"feature": names})
     if not intercept.any() and (y_centre != 0 or (centre != 0).any()):
         raise ValueError(
             "the data were centred and have no intercept to take up the shift: "
@@ -117,7 +118,7 @@ def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
 
 
 class Feature(NamedTuple):
-    """How a column of x is made: kind is "intercept", "number" or "level"."""
+    """How a column of x is made; its kind is "intercept", "number" or "level"."""
 
     kind: str
     column: str = ""  # of the table
@@ -132,13 +133,13 @@ class Feature(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether it can be one: what it was read from could be anything."""
+        """Whether its fields are possible: they may have been read from anything."""
         is_text = all(isinstance(text, str) for text in self[:4]) and self.kind in ("intercept", "number", "level")
         is_number = all(isinstance(number, float) and np.isfinite(number) for number in self[4:])
         return is_text and is_number and self.scale > 0
 
     def values(self, frame: pd.DataFrame) -> np.ndarray:
-        """This column of x (row,) for the rows of a table."""
+        """The column of x (row,) for the rows of a table."""
         if self.kind == "intercept":
             return np.ones(len(frame))
         if self.kind == "level":
@@ -149,7 +150,7 @@ class Feature(NamedTuple):
 
 
 def _features(column: pd.Series, standardise: bool) -> list[Feature]:
-    """The columns of x that a column of the table gives."""
+    """The features, columns of x, that a column of the table gives."""
     name = str(column.name)
     if _is_number(column):
         numbers = _numbers(column, "column")
@@ -172,9 +173,9 @@ def _features_of(data: Mapping[Any, Any]) -> list[Feature]:
     dims = dict.fromkeys(Feature._fields, ("feature",)) | dict.fromkeys(("y_centre", "y_scale"), ())
     if all(name in coords and coords[name].dims == axes for name, axes in dims.items()):
         columns = (coords[name].values.tolist() for name in Feature._fields)
-        features = [Feature(*one) for one in zip(*columns, strict=True)]
+        features = [Feature(*feature) for feature in zip(*columns, strict=True)]
         scales = Feature("number", centre=coords["y_centre"].item(), scale=coords["y_scale"].item())
-        if all(one.is_right for one in (*features, scales)):
+        if all(feature.is_right for feature in (*features, scales)):
             return features
     raise ValueError("data does not say how its x was coded: make it with regression_data.")
 
@@ -197,7 +198,7 @@ def _checked(frame: Any) -> pd.DataFrame:
 
 
 def _counts(column: pd.Series) -> bool:
-    """Whether it holds numbers as Python objects, perhaps with gaps."""
+    """Whether a column holds numbers as Python objects, perhaps with gaps."""
     kinds = ("integer", "floating", "mixed-integer-float", "decimal")
     return column.dtype == np.dtype(object) and pd.api.types.infer_dtype(column, skipna=True) in kinds
 

@@ -11,6 +11,7 @@ from bayeslab.datasets.arguments import labels, shown, sizes, whole
 from bayeslab.programs.data import numbers
 
 LOADED = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
+"""The probabilities of the faces of the loaded die of Durbin et al. (1998), from one to six."""
 
 
 def sequences(arrays: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict[str, Any]:
@@ -27,23 +28,23 @@ def sequences(arrays: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict[str
     named = dict(arrays) if isinstance(arrays, Mapping) else dict(enumerate(arrays))
     if not named:
         raise ValueError("there is no sequence: give at least one.")
-    each = {name: _one(name, values) for name, values in named.items()}
-    first, features = next((name, values.shape[1:]) for name, values in each.items())
-    for name, values in each.items():
+    masked = {name: _one(name, values) for name, values in named.items()}
+    first, features = next((name, values.shape[1:]) for name, values in masked.items())
+    for name, values in masked.items():
         if values.shape[1:] != features:
             raise ValueError(
                 f"sequence {name!r} has {_features(values.shape[1:])}, but {first!r} has {_features(features)}."
             )
 
-    lengths = np.array([len(values) for values in each.values()])
-    y = np.ma.masked_all((len(each), int(lengths.max()), *features), np.result_type(*each.values()))
-    for place, values in enumerate(each.values()):
-        y[place, : len(values)] = values
+    lengths = np.array([len(values) for values in masked.values()])
+    y = np.ma.masked_all((len(masked), int(lengths.max()), *features), np.result_type(*masked.values()))
+    for row, values in enumerate(masked.values()):
+        y[row, : len(values)] = values
     filled = np.ma.filled(y.astype(float), np.nan) if np.ma.is_masked(y) else y.data
     dims = ["sequence", "step", "feature"][: y.ndim]
-    axes = {"sequence": labels("a sequence", each), "step": np.arange(y.shape[1])}
+    axes = {"sequence": labels("a sequence", masked), "step": np.arange(y.shape[1])}
     return {
-        "num_sequences": len(each),
+        "num_sequences": len(masked),
         "num_steps": y.shape[1],
         "lengths": xr.DataArray(lengths, dims="sequence"),
         "y": xr.DataArray(filled, axes, dims),
@@ -74,12 +75,12 @@ def dishonest_casino(
     faces = np.array([np.full(6, 1 / 6), _probabilities("loaded", loaded, 6)])
     if not np.isclose(faces[1].sum(), 1):
         raise ValueError(f"loaded is {shown(loaded)}; expected probabilities of six faces that sum to one.")
-    fair, other = _probabilities("stay", stay, 2)
-    moves = np.array([[fair, 1 - fair], [1 - other, other]])
+    stay_fair, stay_loaded = _probabilities("stay", stay, 2)
+    transition_probs = np.array([[stay_fair, 1 - stay_fair], [1 - stay_loaded, stay_loaded]])
     rng = np.random.default_rng(whole("seed", seed, 0))
     z = np.zeros((num_sequences, num_steps), int)
     for step in range(1, num_steps):
-        z[:, step] = rng.random(num_sequences) < moves[z[:, step - 1], 1]
+        z[:, step] = rng.random(num_sequences) < transition_probs[z[:, step - 1], 1]
     below = faces.cumsum(1)[z]
     y = (rng.random((*z.shape, 1)) * below[..., -1:] >= below).sum(-1)
     axes = {"sequence": np.arange(num_sequences), "step": np.arange(num_steps)}
@@ -87,33 +88,33 @@ def dishonest_casino(
 
 
 def _one(name: Any, values: ArrayLike) -> np.ma.MaskedArray:
-    """A sequence with what is missing masked."""
+    """The values of a sequence, with the missing ones masked."""
     try:
-        found = np.ma.array(values)
+        sequence = np.ma.array(values)
     except (TypeError, ValueError):
         raise TypeError(
             f"sequence {name!r} is a {type(values).__name__}, where an array of numbers is expected."
         ) from None
-    if found.dtype.kind not in "iufb":
-        raise TypeError(f"sequence {name!r} holds {found.dtype}, where numbers are expected.")
-    if found.ndim not in (1, 2):
-        raise ValueError(f"sequence {name!r} has shape {found.shape}; expected (step,) or (step, feature).")
-    if found.size == 0:
+    if sequence.dtype.kind not in "iufb":
+        raise TypeError(f"sequence {name!r} holds {sequence.dtype}, where numbers are expected.")
+    if sequence.ndim not in (1, 2):
+        raise ValueError(f"sequence {name!r} has shape {sequence.shape}; expected (step,) or (step, feature).")
+    if sequence.size == 0:
         raise ValueError(f"sequence {name!r} is empty: leave it out.")
-    if found.dtype.kind != "f":
-        return found
-    if np.isinf(found.compressed()).any():
+    if sequence.dtype.kind != "f":
+        return sequence
+    if np.isinf(sequence.compressed()).any():
         raise ValueError(
             f"sequence {name!r} has a number that is infinite; expected finite ones, and NaN where missing."
         )
-    return np.ma.masked_invalid(found)
+    return np.ma.masked_invalid(sequence)
 
 
 def _probabilities(name: str, values: Any, length: int) -> np.ndarray:
-    found, present = numbers(values, name)
-    if found.dtype.kind not in "iuf" or found.shape != (length,) or not (present & (found >= 0) & (found <= 1)).all():
+    array, present = numbers(values, name)
+    if array.dtype.kind not in "iuf" or array.shape != (length,) or not (present & (array >= 0) & (array <= 1)).all():
         raise ValueError(f"{name} is {shown(values)}; expected {length} probabilities.")
-    return found.astype(float)
+    return array.astype(float)
 
 
 def _features(shape: tuple[int, ...]) -> str:

@@ -14,6 +14,7 @@ COMPANIES = {
     "Microsoft": "MSFT",
     "Xerox": "XRX",
 }
+"""The ticker of every company, and of the index."""
 
 
 def earthquakes() -> xr.DataArray:
@@ -82,7 +83,10 @@ def onegin_stanza() -> dict[str, np.ndarray]:
     A. A. Markov (1913) counted such letters, 20,000 of them, as the first example of his chains.
     """
     letters = {line: [letter for letter in line.lower() if letter.isalpha() and letter not in "ъь"] for line in _STANZA}
-    return {line: np.array([int(letter in "аеёиоуыэюя") for letter in found]) for line, found in letters.items()}
+    return {
+        line: np.array([int(letter in "аеёиоуыэюя") for letter in line_letters])
+        for line, line_letters in letters.items()
+    }
 
 
 _STANZA = (

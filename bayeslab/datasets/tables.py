@@ -63,7 +63,7 @@ def portland_houses() -> pd.DataFrame:
         1320, 1236, 2609, 3031, 1767, 1888, 1604, 1962, 3890, 1100, 1458, 2526, 2200, 2637, 1839, 1000,
         2040, 3137, 1811, 1437, 1239, 2132, 4215, 2162, 1664, 2238, 2567, 1200, 852, 1852, 1203,
     ]  # fmt: skip
-    bedrooms = [int(number) for number in "33324433334335342344323433333321434334442343243"]
+    bedrooms = [int(digit) for digit in "33324433334335342344323433333321434334442343243"]
     price = [
         399.9, 329.9, 369, 232, 539.9, 299.9, 314.9, 198.999, 212, 242.5, 239.999, 347, 329.999, 699.9,
         259.9, 449.9, 299.9, 199.9, 499.998, 599, 252.9, 255, 242.9, 259.9, 573.9, 249.9, 464.5, 469,
@@ -74,7 +74,10 @@ def portland_houses() -> pd.DataFrame:
 
 
 def portland_inputs() -> xr.Dataset:
-    """Of `portland_houses`: x (row, input), area in 1000 square feet and bedrooms; y (row,), price in 1000 dollars."""
+    """The houses of `portland_houses` as x (row, input) and y (row,).
+
+    x is the area in 1000 square feet and the number of bedrooms, y the price in 1000 dollars.
+    """
     houses = portland_houses()
     x = np.stack([houses["area"] / 1000, houses["bedrooms"]], axis=1)
     coords = {"row": np.arange(len(houses)), "input": ["area", "bedrooms"]}

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     Permutations = NDArray[Any]
 
 SAMPLE = ("chain", "draw")
+"""The dimensions of draws."""
 MAX_ROUNDS = 50
+"""The largest number of rounds of Stephens's algorithm."""
 MEANS = {"posterior_mean", "posterior_sd"}
+"""Groups that have one value a chain."""
 
 
 def align(
@@ -58,12 +61,12 @@ def align(
     size = _number_of_components(posterior, dims)
     _check_labels(posterior, labels, size, {name for names in dims.values() for name in names})
     _check_order_by(posterior, dims, order_by, reference)
-    like = None if reference is None else _turned(_posterior(reference), posterior, dims)
+    target = None if reference is None else _turned(_posterior(reference), posterior, dims)
 
-    parts = _features(posterior, dims)
-    order = _match(parts, _best_draw(tree))
-    if like is not None:
-        order = _in_order_of(np.concatenate(_features(like, dims), axis=2), np.concatenate(parts, axis=2), order)
+    features = _features(posterior, dims)
+    order = _match(features, _best_draw(tree))
+    if target is not None:
+        order = _in_order_of(np.concatenate(_features(target, dims), axis=2), np.concatenate(features, axis=2), order)
     if order_by is not None:
         mean = np.take_along_axis(_rows(posterior[order_by], *dims[order_by])[..., 0], order, axis=1).mean(0)
         order = order[:, np.argsort(mean, kind="stable")]
@@ -89,26 +92,26 @@ def align(
 def _match(parts: Sequence[Array], best: int) -> Permutations:
     """Permutations (draw, component) that bring features (draw, component, feature) together. parts: of every site.
 
-    They begin near one draw, as the draws are, which is the order already where no components changed places, and where
-    each site alone leads. What ends closest together is taken: many features that vary, as moves between states, can
-    hide the one that decides.
+    Stephens's algorithm starts from the permutations that are nearest to one draw, from the draws as they are, which
+    have one order already where no components changed places, and from where each site alone leads. The end with the
+    smallest loss is taken: many features that vary, as moves between states, can hide the one that decides.
     """
     features = np.concatenate(parts, axis=2)
     as_they_are = np.tile(np.arange(features.shape[1]), (len(features), 1))
-    alone = [_settled(part, _near(part, best)) for part in parts] if len(parts) > 1 else []
-    ends = [_settled(features, order) for order in (_near(features, best), as_they_are, *alone)]
+    single_site_ends = [_settled(part, _near(part, best)) for part in parts] if len(parts) > 1 else []
+    ends = [_settled(features, order) for order in (_near(features, best), as_they_are, *single_site_ends)]
     scale = _spread(features.reshape(-1, features.shape[2]))
     return min(ends, key=lambda order: round(_looseness(features / scale, order), 6))
 
 
 def _near(features: Array, best: int) -> Permutations:
-    """The permutations nearest to one draw."""
+    """The permutations that bring all draws nearest to one draw."""
     scale = _spread(features.reshape(-1, features.shape[2]))
     return _nearest(features / scale, features[best] / scale)
 
 
 def _settled(features: Array, order: Permutations) -> Permutations:
-    """The permutations nearest to their own mean."""
+    """The fixed point of Stephens's algorithm: permutations that bring all draws nearest to their own mean."""
     for _ in range(MAX_ROUNDS):
         moved = np.take_along_axis(features, order[..., None], axis=1)
         centre = moved.mean(0)
@@ -120,7 +123,7 @@ def _settled(features: Array, order: Permutations) -> Permutations:
 
 
 def _looseness(features: Array, order: Permutations) -> float:
-    """What Stephens's algorithm makes small: minus the log likelihood of Normal features, for every draw."""
+    """The loss that Stephens's algorithm minimises: minus the log likelihood of Normal features, per draw."""
     moved = np.take_along_axis(features, order[..., None], axis=1)
     variance = ((moved - moved.mean(0)) ** 2).mean((0, 1))
     return float(np.log(variance + np.finfo(float).eps).sum() / 2)
@@ -148,7 +151,7 @@ def _spread(features: Array) -> Array:
 
 
 def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> list[Array]:
-    """What tells components apart, (draw, component, feature) of every site."""
+    """The features of every site that tell components apart, each (draw, component, feature)."""
     read: dict[int, Callable[..., Array]] = {1: _rows, 2: _square}
     return [read[len(names)](posterior[site], *names).astype(float) for site, names in dims.items()]
 
@@ -160,7 +163,8 @@ def _rows(values: DataArray, dim: str) -> Array:
 
 
 def _square(values: DataArray, dim: str, other: str) -> Array:
-    """What does not depend on the order of the others: the diagonal, and sorted rows and columns."""
+    """Features (draw, component, feature) of a transition matrix that do not depend on the order of the other
+    components: the diagonal, and sorted rows and columns."""
     stacked = values.transpose(*SAMPLE, ..., dim, other).values
     matrices = stacked.reshape(stacked.shape[0] * stacked.shape[1], -1, *stacked.shape[-2:])
     diagonal = np.diagonal(matrices, axis1=2, axis2=3)[..., None]
@@ -182,18 +186,18 @@ def _permuted(values: DataArray, dims: tuple[str, ...], order: Permutations) -> 
 def _means_permuted(
     means: Dataset, dims: Mapping[str, tuple[str, ...]], component: str, order: Permutations
 ) -> Dataset:
-    """Every variable with components, in the order that most draws of a chain have."""
+    """The means, with components in the order that most draws of a chain have."""
     moved = {}
-    usual = np.stack([_most_common(each) for each in order])[:, None]
+    most_common = np.stack([_most_common(permutations) for permutations in order])[:, None]
     for name, values in means.data_vars.items():
         axes = dims.get(str(name), (component,) if component in values.dims else ())
         if axes:
-            moved[name] = _permuted(values.expand_dims("draw", 1), axes, usual).squeeze("draw")
+            moved[name] = _permuted(values.expand_dims("draw", 1), axes, most_common).squeeze("draw")
     return means.assign(moved)
 
 
 def _most_common(order: Permutations) -> Array:
-    """Of the rows."""
+    """The most frequent row of an array."""
     rows, counts = np.unique(order, axis=0, return_counts=True)
     return rows[counts.argmax()]
 
@@ -201,9 +205,9 @@ def _most_common(order: Permutations) -> Array:
 def _relabelled(values: DataArray, order: Permutations) -> DataArray:
     """The integer site with every old component replaced by its new place."""
     flat = values.transpose(*SAMPLE, ...)
-    places = np.argsort(order, axis=2)
-    numbers = flat.values.reshape(*places.shape[:2], -1)
-    new = np.take_along_axis(places, numbers.astype(int), axis=2).astype(values.dtype)
+    new_numbers = np.argsort(order, axis=2)
+    old_numbers = flat.values.reshape(*new_numbers.shape[:2], -1)
+    new = np.take_along_axis(new_numbers, old_numbers.astype(int), axis=2).astype(values.dtype)
     return flat.copy(data=new.reshape(flat.shape)).transpose(*values.dims)
 
 
@@ -218,12 +222,13 @@ def _best_draw(tree: DataTree) -> int:
 
 
 def _posterior(tree: DataTree) -> Dataset:
+    """The posterior of a result; raises TypeError or ValueError for a tree without one."""
     posterior_of(tree, "align")
     return tree["posterior"].to_dataset()
 
 
 def _checked_dims(site_dims: Any) -> dict[str, tuple[str, ...]]:
-    """The dimensions of every site."""
+    """The dimensions of every site, as tuples; raises TypeError for another form."""
     if not isinstance(site_dims, Mapping):
         raise TypeError(f"site_dims maps sites to dimensions, as {{'mu': 'component'}}, but is {site_dims!r}.")
     for site, dims in site_dims.items():
@@ -233,17 +238,17 @@ def _checked_dims(site_dims: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> int:
-    """The common size of the dimensions to permute."""
+    """The common size of the dimensions to permute; raises ValueError where there is none."""
     if not dims:
         raise ValueError("align needs at least one site and its dimension over components.")
     for site, names in dims.items():
         _check_site(posterior, site)
         if posterior[site].dtype.kind not in "fiub" or not np.isfinite(posterior[site]).all():
             raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")
-        there = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE]
+        dimensions = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE]
         for name in names:
-            if name not in there:
-                raise ValueError(f"Site {site!r} has no dimension {name!r}, only {there}.")
+            if name not in dimensions:
+                raise ValueError(f"Site {site!r} has no dimension {name!r}, only {dimensions}.")
         if len(names) not in (1, 2) or len(set(names)) < len(names):
             raise ValueError(f"Site {site!r} needs one or two different dimensions, got {list(names)}.")
     sizes = {f"{site}[{dim}]": posterior.sizes[dim] for site, names in dims.items() for dim in names}
@@ -268,7 +273,7 @@ def _turned(reference: Dataset, posterior: Dataset, dims: Mapping[str, tuple[str
 
 
 def _places(dim: str, posterior: Dataset, reference: Dataset) -> Array:
-    """Where the reference has the labels of the tree."""
+    """The positions of the labels of the tree in the reference."""
     as_they_are = np.arange(posterior.sizes[dim])
     if dim not in posterior.indexes or dim not in reference.indexes:
         return as_they_are
@@ -285,6 +290,7 @@ def _places(dim: str, posterior: Dataset, reference: Dataset) -> Array:
 
 
 def _check_labels(posterior: Dataset, labels: Sequence[str], size: int, components: Set[str]) -> None:
+    """Raises TypeError or ValueError for labels that are not sites of integers from 0 up to a size."""
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise TypeError(f"labels are a list of sites, as ['z'], not {labels!r}.")
     for site in labels:
@@ -305,6 +311,7 @@ def _check_labels(posterior: Dataset, labels: Sequence[str], size: int, componen
 def _check_order_by(
     posterior: Dataset, dims: Mapping[str, tuple[str, ...]], site: str | None, reference: DataTree | None
 ) -> None:
+    """Raises ValueError for an order_by that gives no order, or that comes with a reference."""
     if site is None:
         return
     if reference is not None:
@@ -318,6 +325,7 @@ def _check_order_by(
 
 
 def _check_site(posterior: Dataset, site: str) -> None:
+    """Raises ValueError for a site that the posterior has no draws of."""
     if site not in posterior.data_vars:
         raise ValueError(f"The posterior has no site {site!r}, only {sorted(map(str, posterior.data_vars))}.")
     if not set(SAMPLE) <= set(posterior[site].dims):

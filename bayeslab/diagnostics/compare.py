@@ -76,7 +76,7 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
 
 
 def compared(trees: Mapping[str, DataTree], sites_aligned: str, var_names: Sequence[str] | None) -> Dataset:
-    """The table of `compare_parameters` of what `aligned` returns."""
+    """The table of `compare_parameters`, of trees that are aligned already, and of the sites by which they are."""
     from xarray import concat, full_like
 
     sites, only_in_some = _common_sites(trees, var_names)
@@ -132,7 +132,7 @@ def _peaks(draws: DataArray) -> DataArray:
 
 
 def _differences(first: DataArray, reference: Dataset, draws: DataArray, own: Dataset) -> Dataset:
-    """What separates draws from the first posterior, parameter by parameter."""
+    """The differences between draws and the first posterior, parameter by parameter, and their errors."""
     from xarray import Dataset
 
     scale = reference["sd"].where(lambda sd: sd > 0)
@@ -236,12 +236,12 @@ def _summary(table: Dataset) -> Dataset:
 def _extreme(name: str, values: DataArray, mcse: DataArray, sign: int) -> dict[str, DataArray]:
     """The largest (sign 1) or smallest (sign -1) value over parameters and the error of that one."""
     worst = (sign * values).fillna(-np.inf).argmax("parameter")
-    found = {name: values, f"{name}_mcse": mcse}
-    return {key: each.isel(parameter=worst).drop_vars("parameter") for key, each in found.items()}
+    columns = {name: values, f"{name}_mcse": mcse}
+    return {key: each.isel(parameter=worst).drop_vars("parameter") for key, each in columns.items()}
 
 
 def _run(tree: DataTree, log_evidence: float) -> dict[str, float]:
-    """What one tree says about its own run."""
+    """The evidence, the cost and the k-hat of one run, as its tree records them."""
     recorded = ("log_evidence", "elbo", "num_gradients", "compile_seconds", "sampling_seconds")
     run = {name: float(tree.attrs.get(name, np.nan)) for name in recorded}
     k, k_mcse = k_hat(tree)
@@ -250,20 +250,23 @@ def _run(tree: DataTree, log_evidence: float) -> dict[str, float]:
 
 
 def aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]:
-    """All trees in the order of components of the first, if one of them was aligned; and the sites."""
+    """All trees in the order of components of the first, if one of them was aligned, and the sites by which they are.
+
+    Raises ValueError for no trees.
+    """
     if not trees:
         raise ValueError("A comparison needs at least one posterior, got none.")
     for name, tree in trees.items():
         posterior_of(tree, f"compare_posteriors ({name!r})")
-    done = next((tree["alignment"] for tree in trees.values() if "alignment" in tree.children), None)
-    if done is None:
+    alignment = next((tree["alignment"] for tree in trees.values() if "alignment" in tree.children), None)
+    if alignment is None:
         return trees, ""
-    dims, labels = json.loads(done.attrs["site_dims"]), json.loads(done.attrs["labels"])
+    dims, labels = json.loads(alignment.attrs["site_dims"]), json.loads(alignment.attrs["labels"])
     dims = {site: names for site, names in dims.items() if all(site in t["posterior"] for t in trees.values())}
     first, *others = trees
     reference = trees[first] if "alignment" in trees[first].children else _align(trees[first], dims, labels)
-    rest = {name: _align(trees[name], dims, labels, reference) for name in others}
-    return {first: reference, **rest}, ", ".join(dims)
+    aligned_others = {name: _align(trees[name], dims, labels, reference) for name in others}
+    return {first: reference, **aligned_others}, ", ".join(dims)
 
 
 def _align(tree: DataTree, dims: Mapping[str, Sequence[str]], labels: Sequence[str],
@@ -278,14 +281,14 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
     for name, tree in trees.items():
         sites = tree["posterior"].data_vars.items()
         continuous[name] = {str(site): values for site, values in sites if values.dtype.kind == "f"}
-    (first, there), *others = continuous.items()
-    common = [site for site in there if all(site in sites for _, sites in others)]
+    (first, first_sites), *others = continuous.items()
+    common = [site for site in first_sites if all(site in sites for _, sites in others)]
     for site in common if var_names is None else var_names:
         if site not in common:
             raise ValueError(f"{site!r} is no continuous site of every posterior; those are {common}.")
         for name, sites in others:
-            if (a := _shape(there[site])) != (b := _shape(sites[site])):
-                raise ValueError(f"Site {site!r} has shape {a} in {first!r} but {b} in {name!r}.")
+            if (first_shape := _shape(first_sites[site])) != (shape := _shape(sites[site])):
+                raise ValueError(f"Site {site!r} has shape {first_shape} in {first!r} but {shape} in {name!r}.")
     if not common:
         raise ValueError(f"The posteriors {list(trees)} have no continuous site in common.")
     left_out = {name: [site for site in sites if site not in common] for name, sites in continuous.items()}
@@ -294,6 +297,7 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
 
 
 def _shape(values: DataArray) -> tuple[int, ...]:
+    """The shape of a site, without chains and draws."""
     return tuple(size for dim, size in values.sizes.items() if dim not in SAMPLE)
 
 

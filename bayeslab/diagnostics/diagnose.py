@@ -16,13 +16,22 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 SAMPLE = ["chain", "draw"]
+"""The dimensions of draws."""
 MAX_LINES = 5
-MAX_R_HAT = 1.01  # Vehtari et al. (2021), doi:10.1214/20-BA1221
-MIN_ESS_PER_CHAIN = 100  # the same
-MAX_K_HAT = 0.7  # Vehtari et al. (2024), arXiv:1507.02646
-MIN_SPREAD = 0.1  # of log ratios; ratios within a tenth of each other are as good as equal
-MIN_EFFICIENCY = 0.05  # of an approximation: 1 / (1 + variance of its importance weights, with mean 1)
-MIN_BFMI = 0.3  # Betancourt (2016), arXiv:1604.00695
+"""The largest number of complaints that are shown."""
+MAX_R_HAT = 1.01
+"""The largest R-hat of chains that agree: Vehtari et al. (2021), doi:10.1214/20-BA1221."""
+MIN_ESS_PER_CHAIN = 100
+"""The smallest effective sample size per chain: Vehtari et al. (2021), doi:10.1214/20-BA1221."""
+MAX_K_HAT = 0.7
+"""The largest k-hat of an approximation that misses nothing: Vehtari et al. (2024), arXiv:1507.02646."""
+MIN_SPREAD = 0.1
+"""The smallest standard deviation of log importance ratios that counts; ratios within a tenth of each other are as good
+as equal."""
+MIN_EFFICIENCY = 0.05
+"""The smallest efficiency of an approximation, 1 / (1 + variance of its importance weights, with mean 1)."""
+MIN_BFMI = 0.3
+"""The smallest Bayesian fraction of missing information: Betancourt (2016), arXiv:1604.00695."""
 
 
 def diagnose(tree: DataTree) -> str:
@@ -67,14 +76,14 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
         "Tree depth: {} at the maximum; trajectories are cut short: raise max_tree_depth, or rescale the parameters.",
     )
     yield from _energy(stats)
-    if told := tree.attrs.get("prior_conflict"):
-        yield f"Prior: {told}."
+    if conflict_text := tree.attrs.get("prior_conflict"):
+        yield f"Prior: {conflict_text}."
 
 
 def _numeric(posterior: Dataset) -> DataArray:
-    """Every continuous number that is drawn, (chain, draw, parameter); integers where there is nothing else.
+    """The draws of every continuous number, (chain, draw, parameter); of integers where there is nothing else.
 
-    Labels have no place to move to when groups lie far apart, and R-hat is not made for them.
+    Labels cannot change when groups lie far apart, and R-hat is not made for them.
     """
     kinds = {name: values.dtype.kind for name, values in posterior.data_vars.items()}
     names = [name for name, kind in kinds.items() if kind == "f"] or [n for n, kind in kinds.items() if kind in "iu"]
@@ -87,18 +96,18 @@ def _frozen(draws: DataArray, stats: Any, continuous: bool) -> str:
     """Which chains did not move, empty if all did, or if the draws are labels that are the same in all chains."""
     if draws.sizes["draw"] == 1:
         return ""
-    still = (draws.max("draw") == draws.min("draw")) & ~_fixed(draws)
-    stuck = still.any("parameter").values
+    is_constant = (draws.max("draw") == draws.min("draw")) & ~_fixed(draws)
+    is_frozen = is_constant.any("parameter").values
     if continuous and bool(_fixed(draws).all()):  # a label may be certain
-        stuck = np.ones(draws.sizes["chain"], bool)
+        is_frozen = np.ones(draws.sizes["chain"], bool)
     if "acceptance_rate" in stats:  # one in every draw is what Gibbs steps report
         rate = stats["acceptance_rate"]
         first = rate.isel(draw=0)
-        stuck = stuck | (((rate == first) & (first != 1)) | rate.isnull()).all("draw").values
-    if not stuck.any():
+        is_frozen = is_frozen | (((rate == first) & (first != 1)) | rate.isnull()).all("draw").values
+    if not is_frozen.any():
         return ""
-    where = draws["chain"].values[stuck]
-    names = draws["parameter"].values[still.any("chain").values]
+    where = draws["chain"].values[is_frozen]
+    names = draws["parameter"].values[is_constant.any("chain").values]
     name = f" in {names[0]}" if len(names) == 1 else ""
     return f"chain {', '.join(map(str, where))} did not move{name}"
 
@@ -109,6 +118,7 @@ def _fixed(draws: DataArray) -> DataArray:
 
 
 def _disagreement(draws: DataArray) -> Iterator[str]:
+    """A complaint about R-hat."""
     if draws.sizes["chain"] == 1 or draws.sizes["draw"] < 4:
         return
     with np.errstate(all="ignore"):
@@ -122,6 +132,7 @@ def _disagreement(draws: DataArray) -> Iterator[str]:
 
 
 def _few_draws(draws: DataArray) -> Iterator[str]:
+    """A complaint about bulk and tail effective sample sizes."""
     if draws.sizes["chain"] * draws.sizes["draw"] == 1 or draws.sizes["draw"] < 4:
         return
     needed = MIN_ESS_PER_CHAIN * draws.sizes["chain"]
@@ -144,7 +155,10 @@ def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
 
 
 def _tail(tree: DataTree) -> Iterator[str]:
-    """A heavy tail of importance ratios, unless the ratios hardly differ: then the tail weighs nothing."""
+    """A complaint about a heavy tail of importance ratios, or about their variance.
+
+    Where the ratios hardly differ, the tail weighs nothing.
+    """
     k = tree.attrs["k_hat"] if "k_hat" in tree.attrs else k_hat(tree)[0]
     if k > MAX_K_HAT and ratios_differ(tree):
         yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
@@ -180,6 +194,7 @@ def _log_ratios(tree: DataTree) -> np.ndarray[Any, Any] | None:
 
 
 def _energy(stats: Any) -> Iterator[str]:
+    """A complaint about the Bayesian fraction of missing information."""
     if "energy" not in stats or stats["energy"].sizes["draw"] < 4:
         return
     with np.errstate(all="ignore"):
@@ -196,4 +211,5 @@ def _worst(values: DataArray) -> tuple[str, float]:
 
 
 def _count(bad: DataArray) -> str:
+    """How many of all parameters are bad, in words."""
     return f"{int(bad.sum())} of {bad.size} parameters"

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 SAMPLE = ("chain", "draw")
+"""The dimensions of draws."""
 NAMES = {"share", "num_chains", "log_joint", "log_joint_sd", "mode_of_chain", "distance", "mode", "chain_"}
-NOISE = 1e-6  # of the largest value of a site: what is smaller is rounding
-SAME = 1e-3  # of the largest value of a site: how exactly optimisers agree
+"""Names of the columns and dimensions of the table, which sites cannot have."""
+NOISE = 1e-6
+"""The share of the largest value of a site below which differences are rounding."""
+SAME = 1e-3
+"""The share of the largest value of a site to which optimisers agree."""
 
 
 def modes(
@@ -73,12 +77,13 @@ def modes(
 
 
 def _distances(posterior: Dataset, lp: DataArray, site_dims: Mapping[str, Dims]) -> Array:
-    """Between all chains, every two aligned to each other: chains of different modes have no common order."""
-    found = np.zeros((lp.sizes["chain"], lp.sizes["chain"]))
-    for pair in combinations(range(len(found)), 2):
-        two = align(_chains(posterior, lp, pair), site_dims)["posterior"].to_dataset()
-        found[pair] = found[pair[::-1]] = _distance(two, site_dims)
-    return found
+    """The distances between all chains (chain, chain), every two of them aligned to each other, since chains of
+    different modes have no common order."""
+    distances = np.zeros((lp.sizes["chain"], lp.sizes["chain"]))
+    for pair in combinations(range(len(distances)), 2):
+        pair_posterior = align(_chains(posterior, lp, pair), site_dims)["posterior"].to_dataset()
+        distances[pair] = distances[pair[::-1]] = _distance(pair_posterior, site_dims)
+    return distances
 
 
 def _distance(two: Dataset, site_dims: Mapping[str, Dims]) -> float:
@@ -97,7 +102,7 @@ def _distance(two: Dataset, site_dims: Mapping[str, Dims]) -> float:
 
 
 def _groups(distance: Array, max_distance: float) -> list[Array]:
-    """The places of the chains of every mode, by average linkage: one chain in between does not join two modes."""
+    """The positions of the chains of every mode, by average linkage: one chain in between does not join two modes."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
 
@@ -108,16 +113,16 @@ def _groups(distance: Array, max_distance: float) -> list[Array]:
 
 
 def _row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Dataset:
-    """What is known about the chains of one mode."""
+    """The row of one mode, from its aligned chains."""
     from xarray import concat
 
     posterior, lp, permutation = tree["posterior"].to_dataset(), tree["sample_stats/lp"], tree["alignment/permutation"]
     numeric = [site for site, x in posterior.data_vars.items() if x.dtype.kind == "f" or site in sites]
-    own = {"num_chains": lp.sizes["chain"], "log_joint": lp.mean(), "log_joint_sd": lp.std()}
+    columns = {"num_chains": lp.sizes["chain"], "log_joint": lp.mean(), "log_joint_sd": lp.std()}
     for site in labels:
-        each = [(posterior[site] == place).mean(SAMPLE) for place in range(permutation.shape[-1])]
-        own[site] = concat(each, dim=permutation.dims[-1]).transpose(..., permutation.dims[-1])
-    return posterior[numeric].mean(SAMPLE).assign(own)
+        shares = [(posterior[site] == component).mean(SAMPLE) for component in range(permutation.shape[-1])]
+        columns[site] = concat(shares, dim=permutation.dims[-1]).transpose(..., permutation.dims[-1])
+    return posterior[numeric].mean(SAMPLE).assign(columns)
 
 
 def _chains(posterior: Dataset, lp: DataArray, chains: Sequence[int] | Array) -> DataTree:
@@ -134,11 +139,12 @@ def _log_joint(tree: DataTree) -> DataArray:
 
     if "sample_stats" in tree.children and "lp" in (stats := tree["sample_stats"].to_dataset()):
         return stats["lp"].transpose(*SAMPLE)
-    there = tree["posterior"].to_dataset()
-    return DataArray(np.full([there.sizes[dim] for dim in SAMPLE], np.nan), {"chain": there["chain"]}, SAMPLE)
+    posterior = tree["posterior"].to_dataset()
+    return DataArray(np.full([posterior.sizes[dim] for dim in SAMPLE], np.nan), {"chain": posterior["chain"]}, SAMPLE)
 
 
 def _check(tree: DataTree, site_dims: Mapping[str, Dims], max_distance: float) -> None:
+    """Raises ValueError for a distance that is not positive, and for a site named like a column."""
     if not max_distance > 0:
         raise ValueError(f"max_distance must be positive, got {max_distance}.")
     posterior: Mapping[Any, DataArray] = tree["posterior"].data_vars if "posterior" in tree.children else {}

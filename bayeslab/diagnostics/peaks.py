@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 CELLS = 512
-DEPTH = 0.5  # of the lower peak, where the valley has to fall below
+"""The number of grid cells of a density estimate."""
+DEPTH = 0.5
+"""The share of the density at the lower of two peaks that the valley between them has to fall below."""
 ERRORS = 5.0
-ROUGHNESS = 0.5 / np.sqrt(np.pi)  # of the Normal kernel: its integral squared
+"""The number of standard errors that the valley has to be below the lower peak."""
+ROUGHNESS = 0.5 / np.sqrt(np.pi)
+"""The roughness of the standard Normal kernel: the integral of its square."""
 
 
 def peaks(draws: Array, ess: float) -> list[float]:
-    """The places of the peaks of one parameter's draws, in order. ess: how many independent draws they are worth."""
+    """The values at the peaks of the density of one parameter's draws, in order. ess: of the draws."""
     from scipy.ndimage import gaussian_filter1d
 
     low, high = np.quantile(draws, [0.25, 0.75])
@@ -37,23 +41,24 @@ def peaks(draws: Array, ess: float) -> list[float]:
     count, _ = np.histogram(draws, edges)
     density = gaussian_filter1d(count / (draws.size * cell), width / cell, mode="constant")
     error = np.sqrt(density * ROUGHNESS / (ess * width))
-    return [float(edges[place] + cell / 2) for place in _separate(density, error)]
+    return [float(edges[position] + cell / 2) for position in _separate(density, error)]
 
 
 def _separate(density: Array, error: Array) -> list[int]:
-    """Maxima with a true valley to every neighbour that is kept; the higher of two without one stays."""
-    inner = density[1:-1]
-    maxima = [int(place) + 1 for place in np.flatnonzero((inner > density[:-2]) & (inner >= density[2:]))]
+    """The positions of maxima with a true valley to each neighbour; of two without one, the higher is kept."""
+    inside = density[1:-1]
+    maxima = [int(position) + 1 for position in np.flatnonzero((inside > density[:-2]) & (inside >= density[2:]))]
     kept: list[int] = []
-    for place in maxima:
-        while kept and not _valley(density, error, kept[-1], place) and density[kept[-1]] <= density[place]:
+    for position in maxima:
+        while kept and not _valley(density, error, kept[-1], position) and density[kept[-1]] <= density[position]:
             kept.pop()
-        if not kept or _valley(density, error, kept[-1], place):
-            kept.append(place)
+        if not kept or _valley(density, error, kept[-1], position):
+            kept.append(position)
     return kept or [int(np.argmax(density))]
 
 
 def _valley(density: Array, error: Array, left: int, right: int) -> bool:
+    """Whether there is a true valley between the maxima at two positions."""
     bottom = left + int(np.argmin(density[left : right + 1]))
     lower = min(left, right, key=lambda place: density[place])
     gap = density[lower] - density[bottom]

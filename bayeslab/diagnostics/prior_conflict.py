@@ -16,7 +16,8 @@ from bayeslab.programs.program import Bound, unwrapped
 from bayeslab.programs.tracing.compilation import evaluated
 
 IMPROBABLE = 1e-8
-"""Of a value, or one farther out: 5.7 standard deviations of a Normal."""
+"""The prior probability of a value, or one farther out, below which prior and data are in conflict: that of 5.7
+standard deviations of a Normal."""
 
 FAMILIES = {
     "Beta": ("beta", lambda d: (d.concentration1, d.concentration0)),
@@ -32,23 +33,24 @@ FAMILIES = {
     "Normal": ("norm", lambda d: (d.loc, d.scale)),
     "StudentT": ("t", lambda d: (d.df, d.loc, d.scale)),
 }
-"""Distributions whose tails SciPy has: its name and its arguments, of which the last two are place and scale."""
+"""Distributions whose tails SciPy has: the name there, and a function that returns the arguments, of which the last two
+are location and scale."""
 
 
 def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
-    """In words, the site whose posterior mean is least probable under its prior, or nothing.
+    """A sentence on the site whose posterior mean is least probable under its prior, or nothing.
 
-    draws: (chain, draw, *site). Looked at are sites of families with known tails whose priors depend on no other site.
+    draws: (chain, draw, *site). Only sites of families with known tails whose priors depend on no other site count.
     """
     bound = bound.plain
-    looked = [
+    priors = [
         prior
         for name, prior in terms(bound).priors.items()
         if name in draws and not prior.depends and not prior.discrete and prior.kind.__name__ in FAMILIES
     ]
-    drawn = evaluated([_prior(prior) for prior in looked], bound)
-    found = [_least(prior.name, fn, draws[prior.name]) for prior, fn in zip(looked, drawn, strict=True)]
-    least, name, value = min(found, default=(0.0, "", 0.0))
+    distributions = evaluated([_prior(prior) for prior in priors], bound)
+    candidates = [_least(prior.name, fn, draws[prior.name]) for prior, fn in zip(priors, distributions, strict=True)]
+    least, name, value = min(candidates, default=(0.0, "", 0.0))
     if least >= np.log(IMPROBABLE):
         return ""
     return (
@@ -58,22 +60,25 @@ def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
 
 
 def _least(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[float, str, float]:
-    """The log probability of the mean of that element which is least probable, or one farther out; its name; itself."""
+    """For the element of a site whose mean is least probable under the prior: the log probability of that mean or one
+    farther out, the name of the element, and the mean."""
     from scipy import stats
 
     mean = np.asarray(drawn, float).mean((0, 1))
-    lone = unwrapped(prior)
-    family, arguments = FAMILIES[type(lone).__name__]
+    distribution = unwrapped(prior)
+    family, arguments = FAMILIES[type(distribution).__name__]
     with np.errstate(all="ignore"):
-        known = getattr(stats, family)(*arguments(lone))
-        tail = np.log(2) + np.minimum(known.logcdf(mean), known.logsf(mean))
+        frozen = getattr(stats, family)(*arguments(distribution))
+        tail = np.log(2) + np.minimum(frozen.logcdf(mean), frozen.logsf(mean))
     if tail.shape != mean.shape or not np.isfinite(mean).all() or np.isnan(tail).any() or not tail.size:
         return 0.0, "", 0.0
-    place = np.unravel_index(np.argmin(tail), tail.shape)
-    label = f"{name}[{', '.join(map(str, place))}]" if place else name
-    return float(tail[place]), label, float(mean[place])
+    index = np.unravel_index(np.argmin(tail), tail.shape)
+    label = f"{name}[{', '.join(map(str, index))}]" if index else name
+    return float(tail[index]), label, float(mean[index])
 
 
 @lru_cache(maxsize=256)
 def _prior(prior: Prior) -> Callable[[Any], Distribution]:
+    """The distribution of a prior that depends on no site, as a function of the Bound; the same one for the same
+    prior, so that it is compiled once."""
     return lambda bound: prior.distribution(bound, {})

@@ -23,5 +23,5 @@ def with_differences(table: "Dataset", name: str, parts: Any = slice(None)) -> "
 
 
 def standard_error(scores: np.ndarray) -> float:
-    """Of a sum of independent scores."""
+    """The standard error of a sum of independent scores."""
     return float(np.sqrt(len(scores)) * np.std(scores, ddof=1))

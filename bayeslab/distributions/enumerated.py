@@ -10,14 +10,17 @@ from jax import Array
 from numpyro.distributions import Distribution, constraints
 
 FEW = 16
-"""Choices up to which their sums are written out."""
+"""The largest number of choices whose running sums are written out, in one pass over the elements."""
 
 
 def inverted(weights: Iterable[Array], uniform: Array) -> tuple[Array, Array]:
-    """Where sums of weights, each an array, pass uniform times the total; the total. No weight of zero is chosen."""
+    """The index at which the running sum of weights exceeds uniform times their total, and the total.
+
+    weights: an array for every choice. A choice of weight zero is never the result.
+    """
     *sums, total = accumulate(weights)
-    passed = ((below <= uniform * total).astype(jnp.int32) for below in sums)
-    return sum(passed, jnp.zeros(jnp.broadcast_shapes(uniform.shape, total.shape), jnp.int32)), total
+    exceeded = ((running <= uniform * total).astype(jnp.int32) for running in sums)
+    return sum(exceeded, jnp.zeros(jnp.broadcast_shapes(uniform.shape, total.shape), jnp.int32)), total
 
 
 class Enumerated(Distribution):
@@ -47,13 +50,13 @@ class Enumerated(Distribution):
         return self.from_uniform(jax.random.uniform(key, (*sample_shape, *self.batch_shape)))
 
     def from_uniform(self, uniform: Array) -> Array:
-        """Values where the cumulative distribution is at standard uniform numbers (*sample, *batch)."""
+        """Values at which the cumulative distribution passes standard uniform numbers (*sample, *batch)."""
         weights = jnp.exp(self.logits - self.logits.max(-1, keepdims=True))
         if len(self.choices) > FEW:
-            below = jnp.cumsum(weights, axis=-1)
-            index = (uniform[..., None] * below[..., -1:] >= below).sum(-1)
-        else:  # all in one pass over the elements
-            index, _ = inverted([weights[..., place] for place in range(len(self.choices))], uniform)
+            cumulative = jnp.cumsum(weights, axis=-1)
+            index = (uniform[..., None] * cumulative[..., -1:] >= cumulative).sum(-1)
+        else:  # one pass over the elements
+            index, _ = inverted([weights[..., k] for k in range(len(self.choices))], uniform)
         return jnp.asarray(self.choices)[jnp.minimum(index, len(self.choices) - 1)]
 
     def log_prob(self, value: Any) -> Array:

@@ -18,46 +18,53 @@ from bayeslab.distributions.set_bits import first_places
 from bayeslab.distributions.threefry import uniforms
 
 MANY = 1024
-"""Elements from which on those that were not accepted are collected before they are proposed again."""
+"""Number of elements from which on those not accepted are collected before they are proposed again."""
 
 
 def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...]) -> Array:
-    """Logs of Gamma(concentration, 1) variates, exact where the variate itself would underflow to 0."""
+    """Logs of Gamma(concentration, 1) variates of a shape, exact where a variate itself would underflow to 0.
+
+    They are NaN where the concentration is not positive and finite.
+    """
     concentration = jnp.broadcast_to(concentration, shape).ravel()
     size = concentration.size
     invalid = ~(concentration > 0) | ~jnp.isfinite(concentration)
     d = jnp.where(invalid, 1.0, jnp.where(concentration < 1, concentration + 1, concentration)) - 1 / 3
     if size < MANY:
-        key, boost = jax.random.split(key)
+        key, key_boost = jax.random.split(key)
         log_v = _accepted(key, jnp.full(size, jnp.nan, d.dtype), d, _two_keys)
     else:
-        first, rest, boost = jax.random.split(key, 3)
-        state = rest, _proposed(_noise(first, size, d.dtype), d)
+        key_noise, key_loop, key_boost = jax.random.split(key, 3)
+        state = key_loop, _proposed(_noise(key_noise, size, d.dtype), d)
         log_v = jax.lax.while_loop(_missing, partial(_collected, d), state)[1]
 
-    def lowered(log_v: Array) -> Array:
+    def boosted(log_v: Array) -> Array:
         if size < MANY:
-            lower = jnp.log1p(-jax.random.uniform(boost, (size,), d.dtype)) / concentration
+            log_boost = jnp.log1p(-jax.random.uniform(key_boost, (size,), d.dtype)) / concentration
         else:
-            lower = _noise(boost, size, d.dtype)[1] / concentration
-        return log_v + jnp.where(concentration < 1, lower, 0.0)
+            log_boost = _noise(key_boost, size, d.dtype)[1] / concentration
+        return log_v + jnp.where(concentration < 1, log_boost, 0.0)
 
-    log_v = jax.lax.cond((concentration < 1).any(), lowered, lambda log_v: log_v, log_v)
+    log_v = jax.lax.cond((concentration < 1).any(), boosted, lambda log_v: log_v, log_v)
     return jnp.where(invalid, jnp.nan, jnp.log(d) + log_v).reshape(shape)
 
 
 State = tuple[Array, Array]
-"""A key, and the logs of the elements, which are not numbers where nothing was accepted so far."""
+"""A key, and the logs of the elements, which are NaN where nothing was accepted so far."""
 Noise = tuple[Array, Array]
-"""Standard Normal numbers, and logs of uniform ones."""
+"""Standard Normal numbers, and logs of uniform numbers."""
 
 
 def _missing(state: State) -> Array:
+    """Whether any element was not accepted so far."""
     return jnp.isnan(state[1]).any()
 
 
 def _accepted(key: Array, log_v: Array, d: Array, drawn: Callable[..., tuple[Array, Noise]]) -> Array:
-    """All that is missing proposed until it is accepted. drawn: (key, size, type) -> the next key, and noise."""
+    """The logs of all elements, after those that are NaN were proposed until each was accepted.
+
+    next_noise: (key, size, type) -> the next key, and noise.
+    """
 
     def step(state: State) -> State:
         key, log_v = state
@@ -68,18 +75,20 @@ def _accepted(key: Array, log_v: Array, d: Array, drawn: Callable[..., tuple[Arr
 
 
 def _collected(d: Array, state: State) -> State:
-    """After some of the elements that are missing were proposed until they are accepted."""
+    """The state after up to a sixteenth of the elements, of those that are missing, were proposed until accepted."""
     key, log_v = state
-    key, now = jax.random.split(key)
-    at = first_places(jnp.isnan(log_v), log_v.size // 16)
-    found = _accepted(now, jnp.where(at < log_v.size, jnp.nan, 0.0).astype(d.dtype), d[at], _one_key)
-    return key, log_v.at[at].set(found)
+    key, key_now = jax.random.split(key)
+    indices = first_places(jnp.isnan(log_v), log_v.size // 16)
+    log_accepted = _accepted(
+        key_now, jnp.where(indices < log_v.size, jnp.nan, 0.0).astype(d.dtype), d[indices], _one_key
+    )
+    return key, log_v.at[indices].set(log_accepted)
 
 
 def _proposed(noise: Noise, d: Array) -> Array:
-    """Logs of proposals up to that of d, not numbers where they are rejected.
+    """Logs of proposals over d, by the method of Marsaglia and Tsang; NaN where a proposal is rejected.
 
-    One array, not two: its noise would be computed for each.
+    The result is one array, not two: the noise would be computed again for each.
     """
     x, log_u = noise
     root = 1 + x / jnp.sqrt(9 * d)
@@ -90,16 +99,19 @@ def _proposed(noise: Noise, d: Array) -> Array:
 
 
 def _two_keys(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
+    """The next key, and noise of JAX from two keys that were split off beside it."""
     key, *keys = jax.random.split(key, 3)
     return key, _of_jax(keys, size, dtype)
 
 
 def _one_key(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
-    key, now = jax.random.split(key)
-    return key, _noise(now, size, dtype)
+    """The next key, and noise from one key that was split off beside it."""
+    key, key_now = jax.random.split(key)
+    return key, _noise(key_now, size, dtype)
 
 
 def _noise(key: Array, size: int, dtype: Any) -> Noise:
+    """Noise of a size, from counters where it is large and in single precision."""
     if dtype == jnp.float32 and size >= MANY:
         counter = jnp.arange(size, dtype=jnp.uint32)
         first, second = uniforms(jax.random.key_data(key), counter, jnp.zeros_like(counter))
@@ -108,6 +120,7 @@ def _noise(key: Array, size: int, dtype: Any) -> Noise:
 
 
 def _of_jax(keys: Any, size: int, dtype: Any) -> Noise:
+    """Noise as JAX draws it. keys: two of them."""
     log_u = jnp.log1p(-jax.random.uniform(keys[1], (size,), dtype))
     return jax.random.normal(keys[0], (size,), dtype), log_u
 
@@ -134,9 +147,9 @@ class Beta(dist.Beta):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         shape = (*sample_shape, *self.batch_shape)
-        first, second = jax.random.split(key)
-        logits = log_gamma_variates(first, self.concentration1, shape)
-        logits -= log_gamma_variates(second, self.concentration0, shape)
+        key_first, key_second = jax.random.split(key)
+        logits = log_gamma_variates(key_first, self.concentration1, shape)
+        logits -= log_gamma_variates(key_second, self.concentration0, shape)
         value = jax.nn.sigmoid(logits)
         info = jnp.finfo(value.dtype)
         return jnp.clip(value, info.tiny, 1 - info.eps)
@@ -152,23 +165,23 @@ class Dirichlet(dist.Dirichlet):
 
 
 def _bartlett(key: Array, wishart: dist.WishartCholesky, sample_shape: tuple[int, ...]) -> Array:
-    """Cholesky factors of Wishart variates."""
+    """Cholesky factors of Wishart variates, by the Bartlett decomposition."""
     size = wishart.event_shape[-1]
-    first, second = jax.random.split(key)
+    key_chi, key_normal = jax.random.split(key)
     shape = (*sample_shape, *wishart.batch_shape)
-    half = (wishart.concentration[..., None] - jnp.arange(size)) / 2
-    chi = jnp.sqrt(2.0) * jnp.exp(0.5 * log_gamma_variates(first, half, (*shape, size)))
-    below = jax.random.normal(second, (*shape, size * (size - 1) // 2), chi.dtype)
-    entries = jnp.concatenate([chi, below, jnp.zeros((*shape, 1), chi.dtype)], axis=-1)
+    half_shape = (wishart.concentration[..., None] - jnp.arange(size)) / 2
+    chi = jnp.sqrt(2.0) * jnp.exp(0.5 * log_gamma_variates(key_chi, half_shape, (*shape, size)))
+    off_diagonal = jax.random.normal(key_normal, (*shape, size * (size - 1) // 2), chi.dtype)
+    entries = jnp.concatenate([chi, off_diagonal, jnp.zeros((*shape, 1), chi.dtype)], axis=-1)
     return wishart.scale_tril @ entries[..., _places(size)]
 
 
 def _places(size: int) -> np.ndarray:
-    """Where a lower triangular matrix has its entries: the diagonal, the rows below it, a zero."""
-    places = np.full((size, size), -1)
-    places[np.diag_indices(size)] = np.arange(size)
-    places[np.tril_indices(size, -1)] = np.arange(size, size + size * (size - 1) // 2)
-    return places
+    """For every entry of a lower triangular matrix its index among the diagonal, the rows below it, and a last zero."""
+    indices = np.full((size, size), -1)
+    indices[np.diag_indices(size)] = np.arange(size)
+    indices[np.tril_indices(size, -1)] = np.arange(size, size + size * (size - 1) // 2)
+    return indices
 
 
 class WishartCholesky(dist.WishartCholesky):

@@ -9,9 +9,11 @@ from numpyro.distributions import Distribution, constraints
 class JointNormal(Distribution):
     """A Normal over an array of which some axes are joint, by the Cholesky factor of its precision.
 
-    loc (*independent, size), factor (*independent, size, size): the mean, and L where the precision is multiplier L L'.
-    whole: the shape of a value. multiplier: a number, apart so that draws with many of them share one factor.
-    inverse: of the factor, where one serves many draws: a triangular solve for each costs ten times a product.
+    loc: the mean, (*independent, size). factor: L where the precision is multiplier L L', (*independent, size, size).
+    coupled: the axes of a value that are joint. whole: the shape of a value.
+    multiplier: a number, apart from the factor so that draws with many of them share one factor.
+    inverse: the inverse of the factor, where one serves many draws: a triangular solve for each costs ten times a
+        product.
     """
 
     pytree_data_fields = ("loc", "factor", "multiplier", "inverse")
@@ -38,15 +40,18 @@ class JointNormal(Distribution):
 
     @property
     def _order(self) -> tuple[int, ...]:
-        apart = [axis for axis in range(len(self.whole)) if axis not in self.coupled]
-        return (*apart, *self.coupled)
+        """The axes of a value, those that are independent before those that are joint."""
+        independent = [axis for axis in range(len(self.whole)) if axis not in self.coupled]
+        return (*independent, *self.coupled)
 
     def _flat(self, value: Array) -> Array:
+        """Values (*sample, *whole) with their joint axes as one, (*sample, *independent, size)."""
         extra = value.ndim - len(self.whole)
         order = (*range(extra), *(extra + axis for axis in self._order))
         return jnp.transpose(value, order).reshape(*value.shape[:extra], *self.loc.shape)
 
     def _whole(self, flat: Array) -> Array:
+        """Values (*sample, *whole) from their flat form (*sample, *independent, size)."""
         extra = flat.ndim - self.loc.ndim
         shape = tuple(self.whole[axis] for axis in self._order)
         inverse = [self._order.index(axis) for axis in range(len(self.whole))]
@@ -76,7 +81,9 @@ class JointNormal(Distribution):
     def log_prob(self, value: Array) -> Array:
         distance = self._flat(value) - self.loc
         scaled = jnp.einsum("...ji,...j->...i", self.factor, distance)
-        logs = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)).sum(-1)
+        log_determinant = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)).sum(-1)
         squares = self.multiplier * (scaled**2).sum(-1)
-        apart = logs - 0.5 * squares + 0.5 * self.loc.shape[-1] * jnp.log(self.multiplier / (2 * jnp.pi))
-        return apart.sum(tuple(range(apart.ndim - (self.loc.ndim - 1), apart.ndim)))
+        log_densities = (
+            log_determinant - 0.5 * squares + 0.5 * self.loc.shape[-1] * jnp.log(self.multiplier / (2 * jnp.pi))
+        )
+        return log_densities.sum(tuple(range(log_densities.ndim - (self.loc.ndim - 1), log_densities.ndim)))

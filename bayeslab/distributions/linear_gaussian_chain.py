@@ -1,6 +1,6 @@
-"""A path of a linear Gaussian chain, closed under quadratic evidence about its states one by one.
+"""A path of a linear Gaussian chain, conjugate to quadratic log likelihoods of its states one by one.
 
-The recursions are those of `bayeslab.distributions.kalman`.
+Filter and smoother are those of `bayeslab.distributions.kalman`.
 """
 
 import operator
@@ -62,16 +62,16 @@ class LinearGaussianChain(Distribution):
         size = mean.shape[-1]
         dtype = jnp.result_type(mean, first, matrix, noise, float if offset is None else jnp.asarray(offset), float)
         shift = jnp.zeros((1, size) if time_varying else size, dtype) if offset is None else jnp.asarray(offset)
-        moves = {"transition_matrix": matrix, "transition_covariance": noise, "offset": shift}
+        transitions = {"transition_matrix": matrix, "transition_covariance": noise, "offset": shift}
         batches = {"initial_mean": mean.shape[:-1], "initial_covariance": _lead(first, "initial_covariance", size)}
-        for name, array in moves.items():
+        for name, array in transitions.items():
             batches[name] = _lead(array, name, size, time_varying)
-            moves[name] = (array if time_varying else jnp.expand_dims(array, len(batches[name]))).astype(dtype)
-        axes = {name: array.shape[len(batches[name])] for name, array in moves.items()}
+            transitions[name] = (array if time_varying else jnp.expand_dims(array, len(batches[name]))).astype(dtype)
+        axes = {name: array.shape[len(batches[name])] for name, array in transitions.items()}
         steps = _num_steps(axes, num_steps, time_varying)
         common = steps - 1 if any(axis != 1 for axis in axes.values()) else 1
         self.initial_mean, self.initial_covariance = mean.astype(dtype), first.astype(dtype)
-        for name, array in moves.items():
+        for name, array in transitions.items():
             lead = len(batches[name])
             setattr(self, name, jnp.broadcast_to(array, (*array.shape[:lead], common, *array.shape[lead + 1 :])))
         super().__init__(_broadcast(batches), (steps, size), validate_args=validate_args)
@@ -92,17 +92,17 @@ class LinearGaussianChain(Distribution):
     def conditional_scale(self) -> Array:
         """The standard deviation of every number given all others."""
         start, steps = _whitening(self.initial_covariance)[0], _whitening(self.transition_covariance)[0]
-        own, after = (steps**2).sum(-2), ((steps @ self.transition_matrix) ** 2).sum(-2)
-        precision = jnp.zeros(self.shape(), own.dtype).at[..., 0, :].add((start**2).sum(-2))
-        return 1 / jnp.sqrt(precision.at[..., 1:, :].add(own).at[..., :-1, :].add(after))
+        own_precision, next_precision = (steps**2).sum(-2), ((steps @ self.transition_matrix) ** 2).sum(-2)
+        precision = jnp.zeros(self.shape(), own_precision.dtype).at[..., 0, :].add((start**2).sum(-2))
+        return 1 / jnp.sqrt(precision.at[..., 1:, :].add(own_precision).at[..., :-1, :].add(next_precision))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         shape = (self.num_steps, *sample_shape, *self.batch_shape, self.event_shape[1])
         noise = jax.random.normal(key, shape, self.initial_mean.dtype)
-        start, moves = self._parts(self.batch_shape)
+        start, transitions = self._parts(self.batch_shape)
         first = start.mean + _times(kalman.root(start.covariance), noise[0])
-        roots = jnp.expand_dims(kalman.root(moves.covariance), [1 + axis for axis in range(len(sample_shape))])
-        return jnp.moveaxis(kalman.path(first, moves, _times(roots, noise[1:])), 0, -2)
+        roots = jnp.expand_dims(kalman.root(transitions.covariance), [1 + axis for axis in range(len(sample_shape))])
+        return jnp.moveaxis(kalman.path(first, transitions, _times(roots, noise[1:])), 0, -2)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -119,7 +119,7 @@ class LinearGaussianChain(Distribution):
         return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps, _parallel()))
 
     def cross_covariances(self) -> Array:
-        """Of each state with the one before, ``(*batch, num_steps - 1, d, d)``: Cov(z_{t+1}, z_t)."""
+        """The covariance of each state with the one before, Cov(z_{t+1}, z_t), ``(*batch, num_steps - 1, d, d)``."""
         return self.transition_matrix @ self.marginals().covariance[..., :-1, :, :]
 
     def paths(self, corners: ArrayLike) -> Array:
@@ -127,38 +127,40 @@ class LinearGaussianChain(Distribution):
 
         corners: ``(point, 2 d)``, whose means are 0 and whose mean products are the identity.
         """
-        places = jnp.asarray(corners, self.initial_mean.dtype)
-        found = kalman.deviations(*self._parts(self.batch_shape), self.num_steps, places)
-        return self.mean + jnp.moveaxis(found, (0, -2), (-2, 0))
+        points = jnp.asarray(corners, self.initial_mean.dtype)
+        deviations = kalman.deviations(*self._parts(self.batch_shape), self.num_steps, points)
+        return self.mean + jnp.moveaxis(deviations, (0, -2), (-2, 0))
 
     def mode(self) -> Array:
         """The most probable path, which is the mean."""
         return self.mean
 
     def entropy(self) -> Array:
+        """The entropy in nats, ``(*batch,)``."""
         return -self.expected_log_prob(self)
 
     def expected_log_prob(self, other: "LinearGaussianChain") -> Array:
         """The mean of `log_prob` over the paths of another chain, ``(*batch,)``."""
         mean, covariance = other.marginals()
         before, after = mean[..., :-1, :], mean[..., 1:, :]
-        apart = other.transition_matrix - self.transition_matrix
-        spread = apart @ covariance[..., :-1, :, :] @ apart.mT + other.transition_covariance
+        difference = other.transition_matrix - self.transition_matrix
+        spread = difference @ covariance[..., :-1, :, :] @ difference.mT + other.transition_covariance
         step = after - _times(self.transition_matrix, before) - self.offset
         first = _log_normal(mean[..., 0, :] - self.initial_mean, self.initial_covariance, covariance[..., 0, :, :])
         return first + _log_normal(step, self.transition_covariance, spread).sum(-1)
 
     def condition(self, precision: ArrayLike, linear: ArrayLike) -> "LinearGaussianChain":
-        """The chain given evidence, p(z) exp(sum_t h_t' z_t - z_t' J_t z_t / 2) normalised: one that varies in time.
+        """The chain given observations, p(z) exp(sum_t h_t' z_t - z_t' J_t z_t / 2) normalised, which varies in time.
 
         precision: J ``(*batch, num_steps, d, d)``, symmetric and positive semidefinite; 0 where nothing is observed.
-        linear: h ``(*batch, num_steps, d)``. Of y_t ~ N(C z_t + D, R) they are C' R^-1 C and C' R^-1 (y_t - D).
-        Their batch may extend the chain's.
+        linear: h ``(*batch, num_steps, d)``.
+        An observation y_t ~ N(C z_t + D, R) has the information pair C' R^-1 C and C' R^-1 (y_t - D). The batch of
+        both may extend the chain's.
         """
-        start, found = kalman.conditioned(*self._arguments(precision, linear), _parallel())
-        matrix, offset, covariance = _steps_last(found)
-        moves = (matrix, covariance, offset)
-        return LinearGaussianChain(start.mean, start.covariance, *moves, time_varying=True, validate_args=False)
+        start, transitions = kalman.conditioned(*self._arguments(precision, linear), _parallel())
+        matrix, offset, covariance = _steps_last(transitions)
+        parameters = (matrix, covariance, offset)
+        return LinearGaussianChain(start.mean, start.covariance, *parameters, time_varying=True, validate_args=False)
 
     def log_marginal(self, precision: ArrayLike, linear: ArrayLike) -> Array:
         """The log of the integral over paths of p(z) exp(sum_t h_t' z_t - z_t' J_t z_t / 2), ``(*batch,)``.
@@ -168,22 +170,21 @@ class LinearGaussianChain(Distribution):
         return kalman.log_mass(*self._arguments(precision, linear), _parallel())
 
     def predicted(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
-        """Of every state given the evidence before its step. Arguments as for `condition`."""
+        """Moments of every state given the observations before its step. Arguments as for `condition`."""
         return _steps_last(kalman.filtered(*self._arguments(precision, linear), _parallel()).predicted)
 
     def filtered(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
-        """Of every state given the evidence up to its step. Arguments as for `condition`."""
+        """Moments of every state given the observations up to its step. Arguments as for `condition`."""
         return _steps_last(kalman.filtered(*self._arguments(precision, linear), _parallel()).filtered)
 
     def smoothed(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
-        """Of every state given all evidence. Arguments as for `condition`."""
+        """Moments of every state given all observations. Arguments as for `condition`."""
         return self.condition(precision, linear).marginals()
 
     def coefficients(self) -> dict[str, Array]:
-        """What the log density is linear in, but for a constant.
+        """The coefficients in which the log density is linear, but for a constant.
 
-        So the mean of the log densities of several chains is that of the one that `from_coefficients` makes of the mean
-        of their coefficients.
+        `from_coefficients` of the mean of several chains' coefficients is the chain of their mean log density.
         """
         start, steps = _whitening(self.initial_covariance)[0], _whitening(self.transition_covariance)[0]
         steps = jnp.broadcast_to(steps, (*steps.shape[:-3], self.num_steps - 1, *steps.shape[-2:]))
@@ -200,49 +201,52 @@ class LinearGaussianChain(Distribution):
 
     @staticmethod
     def from_coefficients(found: dict[str, Array]) -> "LinearGaussianChain":
-        """The chain with given `coefficients`; what no transition accounts for is evidence about the state before."""
+        """The chain of `coefficients`; what no transition accounts for is information about the state before it."""
         start, steps = _covariance(found["initial_precision"]), _covariance(found["precision"])
         matrix, offset = steps @ found["matrix"], _times(steps, found["offset"])
-        first = _times(start, found["initial_linear"])
-        chain = LinearGaussianChain(first, start, matrix, steps, offset, time_varying=True, validate_args=False)
+        mean = _times(start, found["initial_linear"])
+        chain = LinearGaussianChain(mean, start, matrix, steps, offset, time_varying=True, validate_args=False)
         precision = found["before_precision"] - matrix.mT @ found["matrix"]
         linear = found["before_linear"] + _times(matrix.mT, found["offset"])
         batch, (size,) = (
             np.broadcast_shapes(chain.batch_shape, precision.shape[:-3], linear.shape[:-2]),
-            first.shape[-1:],
+            mean.shape[-1:],
         )
-        nothing = jnp.zeros((*batch, chain.num_steps, size), linear.dtype)
-        square = jnp.zeros((*nothing.shape, size), linear.dtype)
+        zeros = jnp.zeros((*batch, chain.num_steps, size), linear.dtype)
+        zero_matrices = jnp.zeros((*zeros.shape, size), linear.dtype)
         return chain.condition(
-            square.at[..., :-1, :, :].set((precision + precision.mT) / 2), nothing.at[..., :-1, :].set(linear)
+            zero_matrices.at[..., :-1, :, :].set((precision + precision.mT) / 2), zeros.at[..., :-1, :].set(linear)
         )
 
     def _parts(self, batch: tuple[int, ...]) -> tuple[Moments, Transition]:
-        """The first state and the transitions, steps on the first axis."""
+        """The first state and the transitions, with steps on the first axis."""
         size, axes = self.event_shape[1], len(batch)
         mean = jnp.broadcast_to(self.initial_mean, (*batch, size))
         covariance = jnp.broadcast_to(self.initial_covariance, (*batch, size, size))
         matrix, offset, noise = self.transition_matrix, self.offset, self.transition_covariance
-        moves = Transition(_steps_first(matrix, 3, axes), _steps_first(offset, 2, axes), _steps_first(noise, 3, axes))
-        return Moments(mean, covariance), moves
+        transitions = Transition(
+            _steps_first(matrix, 3, axes), _steps_first(offset, 2, axes), _steps_first(noise, 3, axes)
+        )
+        return Moments(mean, covariance), transitions
 
     def _arguments(self, precision: ArrayLike, linear: ArrayLike) -> tuple[Moments, Transition, Evidence]:
-        square, slope = jnp.asarray(precision), jnp.asarray(linear)
+        """The arguments of the recursions in one type, for one batch; raises ValueError if shapes do not fit."""
+        precisions, linears = jnp.asarray(precision), jnp.asarray(linear)
         size = self.event_shape[1]
         for name, array, event in (
-            ("precision", square, (*self.event_shape, size)),
-            ("linear", slope, self.event_shape),
+            ("precision", precisions, (*self.event_shape, size)),
+            ("linear", linears, self.event_shape),
         ):
             if array.shape[-len(event) :] != event:
                 expected = ", ".join(map(str, (*self.batch_shape, *event)))
                 raise ValueError(f"{name} has shape {array.shape}; expected ({expected})")
-        batches = {"the chain": self.batch_shape, "precision": square.shape[:-3], "linear": slope.shape[:-2]}
+        batches = {"the chain": self.batch_shape, "precision": precisions.shape[:-3], "linear": linears.shape[:-2]}
         batch = _broadcast(batches)
-        dtype = jnp.result_type(self.initial_mean, square, slope)
-        start, moves = jax.tree.map(lambda leaf: leaf.astype(dtype), self._parts(batch))
-        square = jnp.broadcast_to(square, (*batch, *self.event_shape, size)).astype(dtype)
-        slope = jnp.broadcast_to(slope, (*batch, *self.event_shape)).astype(dtype)
-        return start, moves, Evidence(jnp.moveaxis(square, -3, 0), jnp.moveaxis(slope, -2, 0))
+        dtype = jnp.result_type(self.initial_mean, precisions, linears)
+        start, transitions = jax.tree.map(lambda leaf: leaf.astype(dtype), self._parts(batch))
+        precisions = jnp.broadcast_to(precisions, (*batch, *self.event_shape, size)).astype(dtype)
+        linears = jnp.broadcast_to(linears, (*batch, *self.event_shape)).astype(dtype)
+        return start, transitions, Evidence(jnp.moveaxis(precisions, -3, 0), jnp.moveaxis(linears, -2, 0))
 
 
 @kl_divergence.register(LinearGaussianChain, LinearGaussianChain)
@@ -264,18 +268,19 @@ def _num_steps(axes: dict[str, int], num_steps: int | None, time_varying: bool) 
     """The length of the path, from the axes of steps; raises ValueError if they do not fit."""
     if num_steps is not None and operator.index(num_steps) < 1:
         raise ValueError(f"num_steps is {num_steps}; expected at least 1")
-    own = {name: axis for name, axis in axes.items() if axis != 1}
-    lengths = {axis + 1 for axis in own.values()}
-    if len(lengths) > 1 or (own and num_steps is not None and {num_steps} != lengths):
-        given = "" if num_steps is None else f", and num_steps is {num_steps}"
-        listed = " and ".join(f"{name} has transitions for {axis + 1} steps" for name, axis in own.items())
-        raise ValueError(f"{listed}{given}; expected one length")
+    varying = {name: axis for name, axis in axes.items() if axis != 1}
+    lengths = {axis + 1 for axis in varying.values()}
+    if len(lengths) > 1 or (varying and num_steps is not None and {num_steps} != lengths):
+        as_given = "" if num_steps is None else f", and num_steps is {num_steps}"
+        listed = " and ".join(f"{name} has transitions for {axis + 1} steps" for name, axis in varying.items())
+        raise ValueError(f"{listed}{as_given}; expected one length")
     if num_steps is None and not time_varying:
         raise ValueError("num_steps is missing; give it, or time_varying=True if transitions differ between steps")
     return operator.index(num_steps) if num_steps is not None else lengths.pop() if lengths else 2
 
 
 def _broadcast(batches: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The batch shape that those of named arguments broadcast to; raises ValueError if there is none."""
     try:
         return np.broadcast_shapes(*batches.values())
     except ValueError:
@@ -284,13 +289,13 @@ def _broadcast(batches: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _steps_first(array: Array, event: int, axes: int) -> Array:
-    """From (*batch, step, ...), with `event` axes from the steps on, to (step, *batch, ...) with `axes` of a batch."""
+    """An array (*batch, step, ...), of `event` axes from steps on, as (step, *batch, ...) with `axes` of a batch."""
     array = jnp.moveaxis(array, -event, 0)
     return array.reshape(array.shape[0], *(1,) * (axes + event - array.ndim), *array.shape[1:])
 
 
 def _steps_last(found: Any) -> Any:
-    """From (step, *batch, ...) to (*batch, step, ...), vectors and matrices."""
+    """A record of vectors and matrices (step, *batch, ...) as one of (*batch, step, ...)."""
     return type(found)(
         *(
             jnp.moveaxis(leaf, 0, -2 if name in ("mean", "offset") else -3)
@@ -300,7 +305,7 @@ def _steps_last(found: Any) -> Any:
 
 
 def _parallel() -> bool:
-    """Whether steps are worth being combined in parallel."""
+    """Whether steps are combined in parallel, which is worth it on accelerators."""
     return jax.default_backend() != "cpu"
 
 
@@ -324,6 +329,7 @@ def _log_normal(distance: Array, covariance: Array, spread: Array | None = None)
 
 
 def _covariance(precision: Array) -> Array:
+    """The covariance that belongs to a precision."""
     whitening, _ = _whitening(precision)
     return whitening.mT @ whitening
 

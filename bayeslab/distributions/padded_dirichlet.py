@@ -38,7 +38,7 @@ class PaddedSimplex(constraints.Constraint):
 
 
 class PaddedStickBreaking(Transform):
-    """From real numbers to a `PaddedSimplex`, one stick for each real entry but the last, as NumPyro breaks them.
+    """Stick breaking, from real numbers to a `PaddedSimplex`: a stick for each real entry but the last, as in NumPyro.
 
     Numbers beyond the sticks have no meaning. So that densities stay proper they are standard Normal, which is part of
     the Jacobian.
@@ -54,12 +54,12 @@ class PaddedStickBreaking(Transform):
         return PaddedSimplex(self.sizes)
 
     def __call__(self, x: Any) -> Any:
-        part, rest = self._parts(x)
-        left = jnp.cumsum(jnp.pad(rest, [(0, 0)] * (x.ndim - 1) + [(1, 0)])[..., :-1], -1)
-        broken = jnp.exp(jnp.where(self._sticks(x), part + left, -jnp.inf))
-        last = jnp.arange(x.shape[-1] + 1) == jnp.asarray(self.sizes)[..., None] - 1
-        whole = jnp.pad(broken, [(0, 0)] * (broken.ndim - 1) + [(0, 1)])
-        return jnp.where(last, jnp.exp(rest.sum(-1, keepdims=True)), whole)
+        log_broken, log_rest = self._parts(x)
+        log_left = jnp.cumsum(jnp.pad(log_rest, [(0, 0)] * (x.ndim - 1) + [(1, 0)])[..., :-1], -1)
+        broken = jnp.exp(jnp.where(self._sticks(x), log_broken + log_left, -jnp.inf))
+        is_last = jnp.arange(x.shape[-1] + 1) == jnp.asarray(self.sizes)[..., None] - 1
+        padded = jnp.pad(broken, [(0, 0)] * (broken.ndim - 1) + [(0, 1)])
+        return jnp.where(is_last, jnp.exp(log_rest.sum(-1, keepdims=True)), padded)
 
     def _inverse(self, y: Any) -> Any:
         sticks = self._sticks(y[..., :-1])
@@ -69,9 +69,9 @@ class PaddedStickBreaking(Transform):
         return jnp.where(sticks, jnp.log(jnp.where(sticks, ratio, 1.0)) + self._balance(y[..., :-1]), 0.0)
 
     def log_abs_det_jacobian(self, x: Any, y: Any, intermediates: Any = None) -> Any:
-        part, rest = self._parts(x)
-        left = jnp.cumsum(rest, -1)
-        return jnp.where(self._sticks(x), part + left, -0.5 * x**2 - 0.5 * np.log(2 * np.pi)).sum(-1)
+        log_broken, log_rest = self._parts(x)
+        log_left = jnp.cumsum(log_rest, -1)
+        return jnp.where(self._sticks(x), log_broken + log_left, -0.5 * x**2 - 0.5 * np.log(2 * np.pi)).sum(-1)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], shape[-1] + 1)
@@ -83,18 +83,19 @@ class PaddedStickBreaking(Transform):
         return (self.sizes,), (("sizes",), {})
 
     def _sticks(self, x: Any) -> Array:
+        """Whether a number breaks a stick, (*batch, K - 1)."""
         return jnp.arange(x.shape[-1]) < jnp.asarray(self.sizes)[..., None] - 1
 
     def _balance(self, x: Any) -> Array:
-        """What makes all entries equal at the origin."""
+        """The shift of the numbers that makes all entries equal at the origin."""
         left = jnp.asarray(self.sizes)[..., None] - 1 - jnp.arange(x.shape[-1])
         return jnp.log(jnp.maximum(left, 1))
 
     def _parts(self, x: Any) -> tuple[Array, Array]:
         """Logs of the part of the stick that is broken off and of the part that is left; 0 beyond the sticks."""
         sticks, x = self._sticks(x), x - self._balance(x)
-        part, rest = jax.nn.log_sigmoid(x), jax.nn.log_sigmoid(-x)
-        return jnp.where(sticks, part, 0.0), jnp.where(sticks, rest, 0.0)
+        log_broken, log_rest = jax.nn.log_sigmoid(x), jax.nn.log_sigmoid(-x)
+        return jnp.where(sticks, log_broken, 0.0), jnp.where(sticks, log_rest, 0.0)
 
 
 @biject_to.register(PaddedSimplex)
@@ -118,15 +119,17 @@ class PaddedDirichlet(Dirichlet):
         concentration, sizes = jnp.asarray(concentration), jnp.asarray(sizes)
         width = concentration.shape[-1]
         if not isinstance(sizes, jax.core.Tracer):
-            given = np.asarray(sizes)
-            wrong = np.argwhere((given < 1) | (given > width) | (given != np.floor(given)))
+            known_sizes = np.asarray(sizes)
+            wrong = np.argwhere((known_sizes < 1) | (known_sizes > width) | (known_sizes != np.floor(known_sizes)))
             if len(wrong):
-                place = wrong[0].tolist()
-                raise ValueError(f"sizes has {given[tuple(place)]} at {place}; expected an integer from 1 to {width}")
+                index = wrong[0].tolist()
+                raise ValueError(
+                    f"sizes has {known_sizes[tuple(index)]} at {index}; expected an integer from 1 to {width}"
+                )
         shape = np.broadcast_shapes(concentration.shape, (*sizes.shape, width))
         self.sizes = jnp.broadcast_to(sizes, shape[:-1]).astype(int)  # 64 bits, or 32 where these are all there are
-        kept = jnp.where(_real(self.sizes, width), jnp.broadcast_to(concentration, shape), 0.0)
-        super().__init__(kept, validate_args=validate_args)
+        padded = jnp.where(_real(self.sizes, width), jnp.broadcast_to(concentration, shape), 0.0)
+        super().__init__(padded, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
     def support(self) -> Any:
@@ -134,7 +137,7 @@ class PaddedDirichlet(Dirichlet):
 
     @property
     def real(self) -> Array:
-        """Whether an entry is one, or padding, ``(*batch, K)``."""
+        """True for the entries of a distribution, False for padding, ``(*batch, K)``."""
         return _real(self.sizes, self.event_shape[0])
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
@@ -152,7 +155,7 @@ class PaddedDirichlet(Dirichlet):
 
 
 def _real(sizes: ArrayLike, width: int) -> Array:
-    """Whether an entry is one, (*batch, K)."""
+    """True for the first `sizes` of `width` entries, False for padding, (*batch, K)."""
     return jnp.arange(width) < jnp.asarray(sizes)[..., None]
 
 

@@ -1,8 +1,8 @@
-"""Values of a site around its conditional, at which laws are asked.
+"""Probe values of a site around its conditional, at which `bayeslab.verification.identity` tests a rule.
 
-A likely value comes first, then the one that the caller has, then others: of a continuous site on both sides of the
-middle, by steps of `bayeslab.verification.identity.noise_for`; of a discrete one so that pairs of elements have every
-pair of different choices.
+A likely value comes first, then the current one, which the caller has, then others. Those of a continuous site lie on
+both sides of the middle, by steps of `bayeslab.verification.identity`; those of a discrete site are such that pairs of
+elements have every pair of different choices.
 """
 
 import math
@@ -17,22 +17,27 @@ from numpyro.distributions import Normal, biject_to
 from bayeslab.distributions import MarkovChain
 from bayeslab.programs.program import unwrapped
 
-MAX_VALUES, MAX_ELEMENTS = 1024, 10**6
-"""Of a discrete site that are compared, at most."""
+MAX_VALUES = 1024
+"""Values of a discrete site that are compared, at most."""
+MAX_ELEMENTS = 10**6
+"""Elements of all these values together, at most."""
 
 
 def around_mean(q: Any, here: Array, move: Any, prior: Any = None) -> Array:
-    """Of a Normal conditional, whose elements have standard deviations given the others."""
+    """Probe values around the mean of a Normal conditional.
+
+    Steps are in units of the standard deviation that every element has given the others.
+    """
     middle, scale = q.mean, q.scale if isinstance(q, Normal) else q.conditional_scale
-    at = middle + scale * jnp.asarray(move)
-    return jnp.concatenate([middle[None], here.astype(middle.dtype).reshape(middle[None].shape), at])
+    values = middle + scale * jnp.asarray(move)
+    return jnp.concatenate([middle[None], here.astype(middle.dtype).reshape(middle[None].shape), values])
 
 
 def around_matrix(q: Any, middle: Array, here: Array, move: Any) -> Array:
-    """Of a positive definite matrix: L A A' L' around L L' = middle, where A is triangular.
+    """Probe values of a positive definite matrix: L A A' L' around L L' = middle, where A is triangular.
 
-    move: of the elements of A, relative to the concentration. They are held where A A' is far from singular: all beyond
-    would be rounding.
+    The steps are those of the elements of A, relative to the concentration. They are clipped where A A' is far from
+    singular: all beyond would be rounding.
     """
     size = middle.shape[-1]
     step = jnp.clip(jnp.asarray(move) / jnp.sqrt(q.concentration)[..., None, None], -2.0, 2.0)
@@ -45,13 +50,13 @@ def around_matrix(q: Any, middle: Array, here: Array, move: Any) -> Array:
 
 
 def around_middle(q: Any, middle: Array, here: Array, move: Any) -> Array:
-    """In the unconstrained space, by units of it."""
+    """Probe values around a middle, by steps of unit length in the unconstrained space."""
     transform = biject_to(q.support)
     return _unconstrained(transform, transform.inv(middle), 1.0, here, move)
 
 
 def around_draws(q: Any, here: Array, move: Any, prior: Any = None) -> Array:
-    """In the unconstrained space, by the distance of two draws."""
+    """Probe values around a draw, by steps in the unconstrained space as long as the distance of two draws."""
     transform = biject_to(q.support)
     centre, other = transform.inv(q.sample(jax.random.PRNGKey(1), (2,)))
     return _unconstrained(transform, centre, other - centre, here, move)
@@ -59,59 +64,63 @@ def around_draws(q: Any, here: Array, move: Any, prior: Any = None) -> Array:
 
 def _unconstrained(transform: Any, centre: Array, radius: Any, here: Array, move: Any) -> Array:
     free = jnp.asarray(move).reshape(len(move), -1)[:, : centre.size].reshape(len(move), *centre.shape)
-    at = transform(jnp.concatenate([centre[None], centre + jnp.clip(radius * free, -30.0, 30.0)]))
-    return jnp.concatenate([at[:1], here.astype(at.dtype).reshape(at[:1].shape), at[1:]])
+    values = transform(jnp.concatenate([centre[None], centre + jnp.clip(radius * free, -30.0, 30.0)]))
+    return jnp.concatenate([values[:1], here.astype(values.dtype).reshape(values[:1].shape), values[1:]])
 
 
 def around_choices(q: Any, here: Array, move: Any, prior: Any = None) -> Array:
-    """Of an enumerated site: the first choice, the last, and mixed ones, element by element."""
+    """Probe values of an enumerated site: the first choice, the last, and mixed ones, element by element."""
     inner, shape = unwrapped(q), q.shape()
     likely = inner.choices[jnp.argmax(inner.logits, axis=-1)].reshape(shape)
-    number = len(inner.choices)
-    ends = jnp.stack([jnp.zeros(shape, int), jnp.full(shape, number - 1)])
-    every = inner.choices[jnp.concatenate([ends, pairs_of_choices(shape, number)])]
-    return jnp.concatenate([likely[None], here[None].astype(likely.dtype), every])
+    num_choices = len(inner.choices)
+    ends = jnp.stack([jnp.zeros(shape, int), jnp.full(shape, num_choices - 1)])
+    mixed = inner.choices[jnp.concatenate([ends, pairs_of_choices(shape, num_choices)])]
+    return jnp.concatenate([likely[None], here[None].astype(likely.dtype), mixed])
 
 
 def around_paths(q: Any, here: Array, move: Any, prior: Any) -> Array:
-    """Of a discrete site with structure: draws of the conditional and of the prior; of a chain of labels, paths so that
-    any two steps have every pair of states."""
+    """Probe values of a discrete site with structure: draws of the conditional and of the prior.
+
+    A chain of labels also has paths in which any two steps have every pair of states.
+    """
     first, second = jax.random.split(jax.random.PRNGKey(1))
-    drawn = jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
+    values = jnp.concatenate([q.sample(first, (3,)), prior.sample(second, (4,))])
     if isinstance(q, MarkovChain):
         paths = pairs_of_choices(q.shape(), q.num_states)
         if q.lengths is not None:  # after its length a path stays where it is
-            at = jnp.minimum(jnp.arange(q.num_steps), q.lengths[..., None] - 1)
-            paths = jnp.take_along_axis(paths, jnp.broadcast_to(at, paths.shape), -1)
-        drawn = jnp.concatenate([drawn, paths.astype(drawn.dtype)])
-    return jnp.concatenate([drawn[:1], here[None].astype(drawn.dtype), drawn[1:]])
+            indices = jnp.minimum(jnp.arange(q.num_steps), q.lengths[..., None] - 1)
+            paths = jnp.take_along_axis(paths, jnp.broadcast_to(indices, paths.shape), -1)
+        values = jnp.concatenate([values, paths.astype(values.dtype)])
+    return jnp.concatenate([values[:1], here[None].astype(values.dtype), values[1:]])
 
 
 def pairs_of_choices(shape: tuple[int, ...], choices: int) -> Array:
-    """Numbers of choices (value, *shape), so that any two elements have every pair of different ones in some value.
+    """Indices of choices (value, *shape), so that any two elements have every pair of different ones in some value.
 
-    What two elements say together may be said of one pair of choices only. Where that takes too many values they are
-    random.
+    A factor may tie two elements at one pair of choices only. Where all pairs take too many values these are random.
     """
-    number, size = choices * (choices - 1), max(math.prod(shape), 1)
+    num_pairs, size = choices * (choices - 1), max(math.prod(shape), 1)
     bits = sum((length - 1).bit_length() for length in shape)
-    most = min(MAX_VALUES, MAX_ELEMENTS // size)
-    if 0 < bits * number <= most:
-        moved = halves(shape)[1]
-        first, step = np.divmod(np.arange(number), choices - 1)
-        along = [-1, *(1 for _ in range(moved.ndim))]
-        both = first.reshape(along), step.reshape(along) + 1
-        return jnp.asarray(((both[0] + both[1] * moved) % choices).reshape(-1, *shape))
-    mixed = min(max(most, 4), 64) if bits else 4
-    return jax.random.randint(jax.random.PRNGKey(1), (mixed, *shape), 0, choices)
+    max_values = min(MAX_VALUES, MAX_ELEMENTS // size)
+    if 0 < bits * num_pairs <= max_values:
+        masks = halves(shape)[1]
+        first, step = np.divmod(np.arange(num_pairs), choices - 1)
+        along = [-1, *(1 for _ in range(masks.ndim))]
+        pair = first.reshape(along), step.reshape(along) + 1
+        return jnp.asarray(((pair[0] + pair[1] * masks) % choices).reshape(-1, *shape))
+    num_random = min(max(max_values, 4), 64) if bits else 4
+    return jax.random.randint(jax.random.PRNGKey(1), (num_random, *shape), 0, choices)
 
 
 def halves(shape: tuple[int, ...]) -> tuple[list[int], np.ndarray]:
-    """For every axis and every bit of its places: the axis, and which elements are at a place with the bit."""
+    """Masks (mask, *shape) of the elements whose position on an axis has a given bit, and the axis of every mask.
+
+    There is one for every axis and every bit of its positions, so any two positions differ in some mask.
+    """
     axes, masks = [], [np.zeros((0, *shape), bool)]
     for axis, size in enumerate(shape):
-        place = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+        positions = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
         for bit in range((size - 1).bit_length()):
             axes.append(axis)
-            masks.append(np.broadcast_to((place >> bit) & 1 == 1, shape)[None])
+            masks.append(np.broadcast_to((positions >> bit) & 1 == 1, shape)[None])
     return axes, np.concatenate(masks)

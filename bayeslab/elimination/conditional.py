@@ -60,6 +60,7 @@ Block = tuple[Rule, ...]
 """Sites that are taken jointly, in the order in which they are eliminated; often one."""
 
 Parts = Callable[[Array], list[Array]]
+"""From a value of a site to the densities of the terms that it reaches."""
 
 
 def conditional(
@@ -70,47 +71,48 @@ def conditional(
     near: Array | None = None,
     drawn: Distribution | None = None,
 ) -> Conditional:
-    """p(site | values) under the sum of the terms `of`; the value of the site itself is not used.
+    """p(site | values) under the sum of some terms; the value of the site itself is not used.
 
-    near: a likely value of the site, a draw of a Markov chain for example: gradients are taken there, once. Without
+    log_joint_terms: the terms whose sum is the log joint.
+    initial: a likely value of the site, a draw of a Markov chain for example: gradients are taken there, once. Without
     it they are taken in the middle of the support, and again around what that gives.
-    drawn: its prior, if not the one at these values.
+    prior: the prior of the site, if not the one at these values.
     """
-    prior = terms(bound).priors[rule.site]
-    mine = [term for term in of if rule.site in term.depends]
+    site = terms(bound).priors[rule.site]
+    site_terms = [term for term in of if rule.site in term.depends]
 
-    def parts(x: Array) -> list[Array]:
-        return [term.density(bound, values | {rule.site: x}) for term in mine]
+    def term_densities(x: Array) -> list[Array]:
+        return [term.density(bound, values | {rule.site: x}) for term in site_terms]
 
     family = rule.family
     if family.enumerates:
-        return _enumerated(prior, mine, bound, values)
-    if len(mine) == 1 and mine[0].reader is not None:
-        distribution, at = mine[0].reader(rule.site, bound, values)
-        return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
+        return _enumerated(site, site_terms, bound, values)
+    if len(site_terms) == 1 and site_terms[0].reader is not None:
+        distribution, point = site_terms[0].reader(rule.site, bound, values)
+        return Conditional(distribution, _evidence(rule, distribution, point, site, site_terms, term_densities))
     if drawn is None:
-        drawn = prior.distribution(bound, values | {rule.site: _middle(prior, bound, values)})
-    elif drawn.shape() != prior.shape:  # without the plates it is repeated in
-        drawn = drawn.expand(prior.shape[: len(prior.shape) - prior.event_dim])
+        drawn = site.distribution(bound, values | {rule.site: _middle(site, bound, values)})
+    elif drawn.shape() != site.shape:  # without the plates it is repeated in
+        drawn = drawn.expand(site.shape[: len(site.shape) - site.event_dim])
 
-    local = _local(prior, mine, bound, values)
+    local = _local(site, site_terms, bound, values)
     if family.joint:
-        distribution, at = _normal(rule.coupled, local.density, prior.shape, near)
+        distribution, point = _normal(rule.coupled, local.density, site.shape, near)
     elif family.evidence is not None:
-        eta = family.read(local, _middle(prior, bound, values), drawn)
+        eta = family.read(local, _middle(site, bound, values), drawn)
         return Conditional(family.build(eta, drawn), family.evidence(eta, drawn))
     else:
-        distribution, at = _of_family(family, local, drawn, near)
-    return Conditional(distribution, _evidence(rule, distribution, at, prior, mine, parts))
+        distribution, point = _of_family(family, local, drawn, near)
+    return Conditional(distribution, _evidence(rule, distribution, point, site, site_terms, term_densities))
 
 
 def evidence(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> tuple[Distribution, Eta]:
-    """The prior of a site that has a family, and the coefficients of what its children say of it."""
-    prior = terms(bound).priors[rule.site]
-    mine = [term for term in of if rule.site in term.depends]
-    anywhere = _middle(prior, bound, values)
-    drawn = prior.distribution(bound, values | {rule.site: anywhere})
-    return drawn, rule.family.read(_local(prior, mine, bound, values), anywhere, drawn)
+    """The prior of a site that has a family, and the natural parameters of the likelihood message of its children."""
+    site = terms(bound).priors[rule.site]
+    site_terms = [term for term in of if rule.site in term.depends]
+    placeholder = _middle(site, bound, values)
+    prior = site.distribution(bound, values | {rule.site: placeholder})
+    return prior, rule.family.read(_local(site, site_terms, bound, values), placeholder, prior)
 
 
 def _local(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Local:
@@ -120,52 +122,62 @@ def _local(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> 
         return total(mine, bound, values | {prior.name: x})
 
     others = [term for term in mine if term.name != prior.name and _at_every_value(term, prior) is None]
-    known = [c.evidence(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
-    if others or len(known) > 1:
-        known = [array_of(one) for one in known]
+    enumerated_likelihoods = [
+        enumerated.log_likelihoods(bound, values)
+        for term in mine
+        if (enumerated := _at_every_value(term, prior)) is not None
+    ]
+    if others or len(enumerated_likelihoods) > 1:
+        enumerated_likelihoods = [array_of(likelihoods) for likelihoods in enumerated_likelihoods]
 
     def likelihood(x: Array) -> Array:
-        given = values | {prior.name: x}
-        return sum((aligned(term.density(bound, given), term, prior)[0] for term in others), jnp.zeros(prior.shape))
+        all_values = values | {prior.name: x}
+        return sum(
+            (aligned(term.density(bound, all_values), term, prior)[0] for term in others), jnp.zeros(prior.shape)
+        )
 
-    return Local(density, likelihood, reduce(operator.add, known) if known else None)
+    return Local(density, likelihood, reduce(operator.add, enumerated_likelihoods) if enumerated_likelihoods else None)
 
 
 def _at_every_value(term: Term, prior: Prior) -> Choices | None:
-    """What a term says of every value of a discrete site, where it knows that at once."""
+    """The term at every value of a discrete site, where it can be computed for all of them at once; else None."""
     return term.choices if term.choices is not None and term.choices.site == prior.name else None
 
 
 def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
-    """A value that only has the right shape: for priors that do not depend on it."""
+    """A value that only has the right shape and type: for priors, which do not depend on it."""
     return jnp.zeros(prior.shape, bound.sites[prior.name].dtype)
 
 
 def _of_family(family: Family, local: Local, prior: Distribution, near: Array | None) -> tuple[Distribution, Array]:
-    """Read the coefficients, twice where it is not known where to look."""
+    """The conditional of a site with a family, and the value at which its coefficients were read.
+
+    They are read twice where no likely value is given.
+    """
     if prior.support.is_discrete:
-        drawn = family.build(family.read(local, jnp.zeros(prior.shape(), int), prior), prior)
-        return drawn, drawn.sample(jax.random.PRNGKey(0))
+        q = family.build(family.read(local, jnp.zeros(prior.shape(), int), prior), prior)
+        return q, q.sample(jax.random.PRNGKey(0))
     if near is not None:
         return family.build(family.read(local, near, prior), prior), near
     transform = biject_to(prior.support)
-    middle = transform(jnp.zeros(transform.inverse_shape(prior.shape())))
+    start = transform(jnp.zeros(transform.inverse_shape(prior.shape())))
 
-    def step(at: Array, _: None) -> tuple[Array, tuple[Eta, Array]]:
-        eta = family.read(local, at, prior)
-        return family.typical(family.build(eta, prior), at), (eta, at)
+    def step(point: Array, _: None) -> tuple[Array, tuple[Eta, Array]]:
+        eta = family.read(local, point, prior)
+        return family.typical(family.build(eta, prior), point), (eta, point)
 
-    _, read = jax.lax.scan(step, middle, None, 2)
-    eta, at = jax.tree.map(lambda leaf: leaf[-1], read)
-    return family.build(eta, prior), at
+    _, visited = jax.lax.scan(step, start, None, 2)
+    eta, point = jax.tree.map(lambda leaf: leaf[-1], visited)
+    return family.build(eta, prior), point
 
 
 def _normal(
     coupled: tuple[int, ...], density: Function, shape: tuple[int, ...], near: Array | None
 ) -> tuple[Distribution, Array]:
-    """g is quadratic: its gradient and its constant Hessian, which is diagonal but for the coupled axes.
+    """The Normal conditional of a quadratic g by Newton's method, and its mean.
 
-    A step of Newton's is exact; a second one, from close by, is for rounding.
+    Its Hessian is constant, and diagonal but for the coupled axes. One Newton step is exact; a second one, from close
+    by, is for rounding.
     """
     gradient = jax.grad(density)
     start, steps = (jnp.zeros(shape), 2) if near is None else (near, 1)
@@ -178,15 +190,15 @@ def _normal(
         mean, curvature = jax.lax.scan(step, start, None, steps)
         return dist.Normal(mean, 1 / jnp.sqrt(-curvature[0])), mean
     size = prod(shape[axis] for axis in coupled)
-    apart = [axis for axis in range(len(shape)) if axis not in coupled]
-    order = (*apart, *coupled)
-    batch = tuple(shape[axis] for axis in apart)
+    batch_axes = [axis for axis in range(len(shape)) if axis not in coupled]
+    axes_order = (*batch_axes, *coupled)
+    batch = tuple(shape[axis] for axis in batch_axes)
 
     def flat(x: Array) -> Array:
-        return jnp.transpose(x, order).reshape(*batch, size)
+        return jnp.transpose(x, axes_order).reshape(*batch, size)
 
     def unflat(x: Array) -> Array:
-        inverse = [order.index(axis) for axis in range(len(shape))]
+        inverse = [axes_order.index(axis) for axis in range(len(shape))]
         return jnp.transpose(x.reshape(*batch, *(shape[axis] for axis in coupled)), inverse)
 
     slope, change = jax.linearize(gradient, start)
@@ -208,62 +220,64 @@ def _normal(
 
 
 def _enumerated(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Conditional:
-    """Every element of the site at every choice, all elements at once."""
+    """The conditional of an enumerated site: every element at every choice, all elements at once."""
     choices = jnp.asarray(prior.choices)
-    known = [c.density(bound, values) for term in mine if (c := _at_every_value(term, prior)) is not None]
+    enumerated_logits = [
+        enumerated.density(bound, values) for term in mine if (enumerated := _at_every_value(term, prior)) is not None
+    ]
     others = [term for term in mine if _at_every_value(term, prior) is None]
 
-    def at(choice: Array) -> Array:
-        given = values | {prior.name: jnp.full(prior.shape, choice)}
-        arrays = [aligned(term.density(bound, given), term, prior)[0] for term in others]
+    def log_joint_at(choice: Array) -> Array:
+        all_values = values | {prior.name: jnp.full(prior.shape, choice)}
+        arrays = [aligned(term.density(bound, all_values), term, prior)[0] for term in others]
         return sum(arrays, jnp.zeros(prior.shape))
 
-    logits = sum(known, jax.vmap(at, out_axes=-1)(choices) if others else jnp.zeros(()))
-    evidence = jax.nn.logsumexp(logits, axis=-1)
-    event = tuple(range(evidence.ndim - prior.event_dim, evidence.ndim))
-    return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), evidence.sum(event))
+    logits = sum(enumerated_logits, jax.vmap(log_joint_at, out_axes=-1)(choices) if others else jnp.zeros(()))
+    log_evidence = jax.nn.logsumexp(logits, axis=-1)
+    event_axes = tuple(range(log_evidence.ndim - prior.event_dim, log_evidence.ndim))
+    return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), log_evidence.sum(event_axes))
 
 
 def _evidence(rule: Rule, drawn: Distribution, at: Array, prior: Prior, mine: Sequence[Term], parts: Parts) -> Array:
-    """g(x*) - log p(x* | rest), for every element of the batch if the terms can be told apart."""
-    density = parts(at)
-    placed = [aligned(part, term, prior) for part, term in zip(density, mine, strict=True)]
-    if rule.coupled or any(shared for _, shared in placed):
-        return sum((part.sum() for part in density), jnp.zeros(())) - jnp.sum(drawn.log_prob(at))
-    event = tuple(range(len(prior.shape) - prior.event_dim, len(prior.shape)))
-    joint = sum((array for array, _ in placed), jnp.zeros(prior.shape)).sum(event)
-    density_of_all = drawn.log_prob(at)
-    return joint - density_of_all.sum(tuple(range(joint.ndim, density_of_all.ndim)))
+    """The local log evidence g(x*) - log p(x* | rest), (*batch) if the terms can be told apart, else ()."""
+    densities = parts(at)
+    summed = [aligned(part, term, prior) for part, term in zip(densities, mine, strict=True)]
+    if rule.coupled or any(shared for _, shared in summed):
+        return sum((part.sum() for part in densities), jnp.zeros(())) - jnp.sum(drawn.log_prob(at))
+    event_axes = tuple(range(len(prior.shape) - prior.event_dim, len(prior.shape)))
+    joint = sum((array for array, _ in summed), jnp.zeros(prior.shape)).sum(event_axes)
+    log_q = drawn.log_prob(at)
+    return joint - log_q.sum(tuple(range(joint.ndim, log_q.ndim)))
 
 
 def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
-    """A term added up for every element of a site (*batch, *event), and whether it belongs to several at once.
+    """A term summed to the elements of a site (*batch, *event), and whether a part of it belongs to several at once.
 
     Axes of the batch meet axes of the batch, from the right as plates do, and events meet events, or their first axes
     where the term has more, as features of a step; where one of the two has no batch, its axes meet whatever the other
     has. What belongs to several elements goes to the first of them: the site is then not elementwise in this term.
     """
-    lead = part.ndim if term.batch_ndim is None else term.batch_ndim
-    extra, batch = part.ndim - lead, len(prior.shape) - prior.event_dim
+    term_batch_ndim = part.ndim if term.batch_ndim is None else term.batch_ndim
+    term_event_ndim, batch = part.ndim - term_batch_ndim, len(prior.shape) - prior.event_dim
     event = prior.shape[batch:]
-    more = extra > len(event) > 0 and part.shape[lead:][: len(event)] == event
-    if more and (lead > 0 or part.shape[-len(event) :] != event):
-        part, extra = part.sum(tuple(range(lead + len(event), part.ndim))), len(event)
-    events = part.shape[lead:] == event
-    if not (events or lead == 0 or (batch == 0 and extra == 0)):
-        part = part.sum(tuple(range(lead, part.ndim)))
+    has_feature_axes = term_event_ndim > len(event) > 0 and part.shape[term_batch_ndim:][: len(event)] == event
+    if has_feature_axes and (term_batch_ndim > 0 or part.shape[-len(event) :] != event):
+        part, term_event_ndim = part.sum(tuple(range(term_batch_ndim + len(event), part.ndim))), len(event)
+    events_match = part.shape[term_batch_ndim:] == event
+    if not (events_match or term_batch_ndim == 0 or (batch == 0 and term_event_ndim == 0)):
+        part = part.sum(tuple(range(term_batch_ndim, part.ndim)))
         part = part.reshape(part.shape + (1,) * prior.event_dim)
     part = part.sum(tuple(range(part.ndim - len(prior.shape)))) if part.ndim > len(prior.shape) else part
     part = part.reshape((1,) * (len(prior.shape) - part.ndim) + part.shape)
-    unlike = [i for i, (own, size) in enumerate(zip(part.shape, prior.shape, strict=True)) if own not in (1, size)]
-    part = part.sum(unlike, keepdims=True)
+    mismatched = [i for i, (own, size) in enumerate(zip(part.shape, prior.shape, strict=True)) if own not in (1, size)]
+    part = part.sum(mismatched, keepdims=True)
     shared = part.shape[:batch] != prior.shape[:batch]
-    place = tuple(slice(0, own) for own in part.shape)
-    return jnp.zeros(prior.shape).at[place].add(part), shared
+    corner = tuple(slice(0, own) for own in part.shape)
+    return jnp.zeros(prior.shape).at[corner].add(part), shared
 
 
 def stages(rules: Sequence[Rule], of: tuple[Term, ...]) -> list[tuple[Term, ...]]:
-    """The terms before each of several eliminations, one after the other."""
+    """For each of several eliminations, one after the other, the terms before it."""
     before = []
     for rule in rules:
         before.append(of)
@@ -277,13 +291,13 @@ def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
 
     The same arguments give the same terms, so that what is compiled for them is compiled once.
     """
-    mine = [term for term in of if rule.site in term.depends]
+    site_terms = [term for term in of if rule.site in term.depends]
 
-    def evidence(bound: Bound, values: Values) -> Array:
+    def log_evidence(bound: Bound, values: Values) -> Array:
         return conditional(rule, of, bound, values).log_evidence
 
-    rest = [term for term in of if rule.site not in term.depends]
-    holds = frozenset().union(*(term.holds or {term.name} for term in mine))
-    kinks = frozenset().union(*(term.kinks for term in mine))
+    others = [term for term in of if rule.site not in term.depends]
+    holds = frozenset().union(*(term.holds or {term.name} for term in site_terms))
+    kinks = frozenset().union(*(term.kinks for term in site_terms))
     name = f"evidence of {rule.site}"
-    return (*rest, Term(name, reaching(mine, rule.site), evidence, None, holds=holds, kinks=kinks))
+    return (*others, Term(name, reaching(site_terms, rule.site), log_evidence, None, holds=holds, kinks=kinks))

@@ -14,16 +14,16 @@ from jax import Array
 from jax.scipy.special import digamma, logsumexp
 
 STEPS = 50
-"""Of Newton's, at most; five are the rule."""
+"""Newton steps at most; five are the rule."""
 
 
 def of_normal(q: Any) -> Array:
-    """x and x^2."""
+    """Two points whose mean statistics x and x^2 are the expected ones."""
     return q.mean + jnp.stack([-q.scale, q.scale])
 
 
 def of_joint_normal(q: Any) -> Array:
-    """x and x x': the corners of a simplex, as many as dimensions and one more."""
+    """Points with the expected x and x x': the corners of a simplex, one more than dimensions."""
     size = q.loc.shape[-1]
     corners = jnp.asarray(_simplex(size)).reshape(size + 1, *(1,) * (q.loc.ndim - 1), size)
     noise = jnp.broadcast_to(corners, (size + 1, *q.loc.shape))
@@ -31,52 +31,55 @@ def of_joint_normal(q: Any) -> Array:
 
 
 def of_linear_gaussian_chain(q: Any) -> Array:
-    """Paths: z_t, z_t z_t' and z_t z_{t+1}' of every step."""
+    """Paths with the expected z_t, z_t z_t' and z_t z_{t+1}' of every step."""
     return q.paths(_simplex(2 * q.event_shape[-1]))
 
 
 def of_gamma(q: Any) -> Array:
-    """log x and x."""
+    """Two points with the expected log x and x."""
     low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))
     return q.concentration / q.rate * jnp.stack([low, high])
 
 
 def of_inverse_gamma(q: Any) -> Array:
-    """log x and 1 / x."""
+    """Two points with the expected log x and 1 / x."""
     low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))
     return q.rate / (q.concentration * jnp.stack([low, high]))
 
 
 def of_dirichlet(q: Any) -> Array:
-    """The logs of all probabilities."""
-    real, alpha = q.concentration > 0, q.concentration
-    mean = digamma(jnp.where(real, alpha, 1.0)) - digamma(alpha.sum(-1, keepdims=True))
-    return jnp.exp(_log_simplex(jnp.where(real, mean, -jnp.inf)))
+    """Two points with the expected logs of all probabilities."""
+    is_present, alpha = q.concentration > 0, q.concentration
+    mean = digamma(jnp.where(is_present, alpha, 1.0)) - digamma(alpha.sum(-1, keepdims=True))
+    return jnp.exp(_log_simplex(jnp.where(is_present, mean, -jnp.inf)))
 
 
 def of_beta(q: Any) -> Array:
-    """log x and log (1 - x)."""
+    """Two points with the expected log x and log (1 - x)."""
     alpha = jnp.stack([q.concentration1, q.concentration0], axis=-1)
     return jnp.exp(_log_simplex(digamma(alpha) - digamma(alpha.sum(-1, keepdims=True))))[..., 0]
 
 
 def of_wishart(q: Any) -> Array:
-    """log |X| and X."""
+    """Two points with the expected log |X| and X: multiples of the mean."""
     return _outside(_spread_of_wishart(q)) * q.mean
 
 
 def of_inverse_wishart(q: Any) -> Array:
-    """log |X| and the inverse of X."""
+    """Two points with the expected log |X| and inverse of X."""
     return q.scale_matrix / (_outside(_spread_of_wishart(q)) * q.concentration[..., None, None])
 
 
 def of_wishart_cholesky(q: Any) -> Array:
-    """log |L| and L L'."""
+    """Two points with the expected log |L| and L L'."""
     return jnp.sqrt(_outside(_spread_of_wishart(q)) * q.concentration[..., None, None]) * q.scale_tril
 
 
 def of_truncated_normal(q: Any) -> Array:
-    """x and x^2. A density that is log-concave on one side of a bound has no larger deviation than distance to it."""
+    """Two points with the expected x and x^2, inside the support.
+
+    A density that is log-concave on one side of a bound has no larger deviation than distance to it.
+    """
     return q.mean + jnp.sqrt(q.variance) * jnp.stack([-jnp.ones(q.batch_shape), jnp.ones(q.batch_shape)])
 
 
@@ -88,12 +91,14 @@ def _about_one(log_gap: Array) -> tuple[Array, Array]:
 
 
 def _spread_of_wishart(q: Any) -> tuple[Array, Array]:
+    """Two multiples of the mean of a Wishart that have its expected log determinant and mean."""
     size = q.event_shape[-1]
     halves = (q.concentration[..., None] - jnp.arange(size)) / 2
     return _about_one(digamma(halves).mean(-1) - jnp.log(q.concentration / 2))
 
 
 def _outside(pair: tuple[Array, Array]) -> Array:
+    """Two factors as a stack (2, *batch, 1, 1) that multiplies matrices."""
     return jnp.stack(pair)[..., None, None]
 
 
@@ -103,10 +108,10 @@ def _log_simplex(logs: Array) -> Array:
     if size == 1:
         return jnp.zeros((2, *logs.shape))
     direction = jnp.asarray(np.where(np.arange(size) % 2, -1.0, 1.0))
-    tops = [jnp.where(direction == sign, logs, -jnp.inf).max(-1, keepdims=True) for sign in (1, -1)]
+    maxima = [jnp.where(direction == sign, logs, -jnp.inf).max(-1, keepdims=True) for sign in (1, -1)]
 
     def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """The mean log sum rises convexly with the step, and the first one is too long."""
+        """One Newton step: the mean log sum rises convexly with the step, and the first one is too long."""
         step, _, count = state
         up, down = logs + step * direction, logs - step * direction
         total = logsumexp(up, -1, keepdims=True) + logsumexp(down, -1, keepdims=True)
@@ -117,15 +122,15 @@ def _log_simplex(logs: Array) -> Array:
         step, before, count = state
         return (before - step > 4 * jnp.finfo(step.dtype).eps * (1 + jnp.abs(step))).any() & (count < STEPS)
 
-    first = -0.5 * (tops[0] + tops[1])
-    first = jnp.where(jnp.isfinite(first), first, 0.0)  # one probability alone
-    step, _, _ = jax.lax.while_loop(unsettled, newton, newton((first, first, jnp.array(0))))
-    both = jnp.stack([logs + step * direction, logs - step * direction])
-    return jax.nn.log_softmax(both)
+    start = -0.5 * (maxima[0] + maxima[1])
+    start = jnp.where(jnp.isfinite(start), start, 0.0)  # one probability alone
+    step, _, _ = jax.lax.while_loop(unsettled, newton, newton((start, start, jnp.array(0))))
+    log_pair = jnp.stack([logs + step * direction, logs - step * direction])
+    return jax.nn.log_softmax(log_pair)
 
 
 def _simplex(size: int) -> np.ndarray:
-    """(size + 1, size): mean zero, second moments the identity. The columns of Helmert's matrix."""
+    """Points (size + 1, size) with mean zero and second moments the identity: the columns of the Helmert matrix."""
     helmert = np.zeros((size + 1, size))
     for column in range(size):
         helmert[: column + 1, column] = 1.0

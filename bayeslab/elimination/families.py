@@ -61,6 +61,7 @@ NORMALS = (
     dist.LowRankMultivariateNormal,
     dist.ImproperUniform,
 )
+"""Priors whose conditionals are Normal."""
 TRUNCATED = (
     dist.HalfNormal,
     dist.LeftTruncatedDistribution,
@@ -68,26 +69,30 @@ TRUNCATED = (
     dist.TwoSidedTruncatedDistribution,
     dist.Uniform,
 )
+"""Priors whose conditionals are truncated Normals."""
 
 
 def _read_dirichlet(local: Local, at: Array, prior: Distribution) -> Array:
-    """x_j dg/dx_j = eta_j + c x_j, where c is what the program does off the simplex; two points give c."""
+    """The coefficients eta of log x: x_j dg/dx_j = eta_j + c x_j, where two points give c.
+
+    c is what the program does off the simplex.
+    """
     size, inner = at.shape[-1], unwrapped(prior)
-    real = inner.real if isinstance(inner, PaddedDirichlet) else jnp.ones(size)
-    tilt = real * (1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size))
-    x, y = (jnp.broadcast_to(one / one.sum(-1, keepdims=True), at.shape) for one in (real, tilt))
+    is_present = inner.real if isinstance(inner, PaddedDirichlet) else jnp.ones(size)
+    tilt = is_present * (1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size))
+    x, y = (jnp.broadcast_to(vector / vector.sum(-1, keepdims=True), at.shape) for vector in (is_present, tilt))
     gx, gy = gradients_at(local.density, x, y)
     hx, hy = x * gx, y * gy
     # hx - hy = c x - d y for unknown c, d: least squares over the event
     change = hx - hy
-    xx, xy, yy = ((one * other).sum(-1, keepdims=True) for one, other in ((x, x), (x, y), (y, y)))
-    right_x, right_y = ((change * one).sum(-1, keepdims=True) for one in (x, y))
+    xx, xy, yy = ((first * second).sum(-1, keepdims=True) for first, second in ((x, x), (x, y), (y, y)))
+    right_x, right_y = ((change * vector).sum(-1, keepdims=True) for vector in (x, y))
     c = (right_x * yy - right_y * xy) / (xx * yy - xy**2) if size > 1 else jnp.zeros_like(at)
     return hx - c * x
 
 
 def _beta(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
-    """A Beta, unless the prior is a Uniform over another interval."""
+    """A Beta; not a number where the prior is a Uniform over another interval than (0, 1)."""
     low, high = (getattr(prior.support, name, unit) for name, unit in (("lower_bound", 0.0), ("upper_bound", 1.0)))
     inside = (low == 0.0) & (high == 1.0)
     return Beta(jnp.where(inside, eta[0] + 1, jnp.nan), jnp.where(inside, eta[1] + 1, jnp.nan))
@@ -117,7 +122,7 @@ def _dirichlet_mode(q: Any) -> Array:
 
 
 def _beta_mode(q: Any) -> Array:
-    above, below = (jnp.maximum(one - 1, TINY) for one in (q.concentration1, q.concentration0))
+    above, below = (jnp.maximum(concentration - 1, TINY) for concentration in (q.concentration1, q.concentration0))
     return above / (above + below)
 
 
@@ -146,37 +151,37 @@ def _most_probable(q: Any) -> Array:
 
 
 def _positive(value: Callable[[Any], Array]) -> dict[str, Any]:
-    """Fields of a family of positive numbers. value: a typical one of a conditional."""
+    """Fields of a family of positive numbers. value: from a conditional to a typical value."""
 
     def typical(q: Any, otherwise: Array) -> Array:
-        found = value(q)
-        return jnp.where(jnp.isfinite(jnp.where(found > 0, found, jnp.nan)), found, otherwise)
+        candidate = value(q)
+        return jnp.where(jnp.isfinite(jnp.where(candidate > 0, candidate, jnp.nan)), candidate, otherwise)
 
     return {
         "typical": typical,
         "middle": lambda key, q, old: typical(q, old),
-        "around": lambda q, here, move, prior=None: around_middle(q, typical(q, q.mean), here, move),
+        "around": lambda q, current, steps, prior=None: around_middle(q, typical(q, q.mean), current, steps),
     }
 
 
 def _positive_definite(value: Callable[[Any], Array]) -> dict[str, Any]:
-    """The same of a family of matrices."""
+    """Fields of a family of positive definite matrices. value: from a conditional to a typical value."""
 
     def typical(q: Any, otherwise: Array) -> Array:
-        found = value(q)
-        good = jnp.isfinite(jnp.linalg.cholesky(found)).all((-2, -1), keepdims=True)
-        return jnp.where(good, found, otherwise)
+        candidate = value(q)
+        is_valid = jnp.isfinite(jnp.linalg.cholesky(candidate)).all((-2, -1), keepdims=True)
+        return jnp.where(is_valid, candidate, otherwise)
 
     return {
         "typical": typical,
         "middle": lambda key, q, old: typical(q, old),
-        "around": lambda q, here, move, prior=None: around_matrix(q, typical(q, q.mean), here, move),
+        "around": lambda q, current, steps, prior=None: around_matrix(q, typical(q, q.mean), current, steps),
     }
 
 
 ON_SIMPLEX: dict[str, Any] = {
     "middle": lambda key, q, old: q.mean,
-    "around": lambda q, here, move, prior=None: around_middle(q, q.mean, here, move),
+    "around": lambda q, current, steps, prior=None: around_middle(q, q.mean, current, steps),
 }
 """Fields of families of probabilities."""
 
@@ -199,7 +204,7 @@ ENUMERATED = Family(
     around=around_choices,
     enumerates=True,
 )
-"""Of discrete sites with a few values: their log probabilities are the log joint at each of them."""
+"""Conditionals of discrete sites with a few values: their log probabilities are the log joint at each of them."""
 
 FAMILIES = (
     NORMAL,

@@ -12,15 +12,18 @@ from bayeslab.distributions.markov.log_likelihoods import Evidence
 from bayeslab.elimination.around import around_draws
 
 Eta = Any
+"""Coefficients of the statistics of a family, its natural parameters: a tree of arrays."""
 Function = Callable[[Array], Array]
+"""From a value of a site to an array."""
 
 
 class Local(NamedTuple):
-    """What the log joint says of one site, as functions of its value (*batch, *event).
+    """The terms of the log joint that one site reaches, as functions of its value (*batch, *event).
 
     density: the prior and all children, scalar.
-    likelihood: the children alone, added up at the elements of the site that they belong to, of the shape of the site.
-    known: what else children say, of all values of a discrete site (*batch, *event, K); a product is all they say.
+    likelihood: the children alone, summed to the elements of the site that they belong to, of the shape of the site.
+    known: log likelihoods of all values of a discrete site (*batch, *event, K), from children that are not in
+    `likelihood`; where they are a product of two matrices, these are all children.
     """
 
     density: Function
@@ -29,10 +32,11 @@ class Local(NamedTuple):
 
 
 Read = Callable[[Local, Array, Distribution], Eta]
+"""From the terms of a site, a value to look around and its prior to coefficients."""
 
 
 def _has_own_way(*given: Any) -> Any:
-    """In place of `read` and `build` where a family is joint or enumerates."""
+    """Stands in for `read` and `build` where a family is joint or enumerates; raises NotImplementedError."""
     raise NotImplementedError("this family has no coefficients to read")
 
 
@@ -47,7 +51,7 @@ def _draw(key: Array, q: Any, old: Array) -> Array:
 class Family(NamedTuple):
     """One kind of conditional: how it is found, and all that algorithms ask of it.
 
-    read: (what the log joint says of the site, a value to look around, the prior) -> coefficients.
+    read: (the terms of the site, a value to look around, the prior) -> coefficients.
     build: (coefficients, the prior) -> the conditional.
     priors: distributions whose sites have this family as their conditional, those apart that name it themselves.
     statistics: value -> what the coefficients multiply, in the same tree and shapes; None where they are too many.
@@ -62,7 +66,7 @@ class Family(NamedTuple):
     typical: (conditional, a value) -> a value near its middle, or that one where the middle is not known or undefined.
     middle: (key, conditional, old value) -> the middle of the conditional, or a draw where it is not known.
     from_uniform: (conditional, uniform numbers in the shape of the site) -> a draw, where that costs no compilation.
-    around: (conditional, a value, steps, the prior of a chain of labels) -> values at which laws are asked, see
+    around: (conditional, a value, steps, the prior of a chain of labels) -> values at which rules are tested, see
     `bayeslab.elimination.around`.
     joint: elements may be joint over axes on which they meet, as those of a Normal; statistics are products of pairs.
     enumerates: every element is looked at with each of its values, independently of the others.
@@ -123,5 +127,5 @@ def two(
 
 
 def gradients_at(density: Function, x: Array, y: Array) -> Array:
-    """Gradients at two points, from one piece of compiled code."""
+    """Gradients of a density at two points, (2, *site), from one piece of compiled code."""
     return jax.lax.map(jax.grad(density), jnp.stack([x, y]))

@@ -10,16 +10,17 @@ from bayeslab.elimination.family import Local, Read, gradients_at
 
 
 def symmetric(matrix: Array) -> Array:
+    """The symmetric part of matrices."""
     return (matrix + matrix.mT) / 2
 
 
 def log_determinant(matrix: Array) -> Array:
-    """Of positive definite matrices."""
+    """Log determinants of positive definite matrices, by their Cholesky factors."""
     return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
 
 
 def read_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
-    """g(X) = a log|X| - tr(B X): gradients at two multiples of a matrix."""
+    """The coefficients a and B of g(X) = a log|X| - tr(B X), from gradients at two multiples of a matrix."""
     size, low, high = at.shape[-1], 0.7, 1.6
     inverse = symmetric(jnp.linalg.inv(at))
     gx, gy = map(symmetric, gradients_at(local.density, low * at, high * at))
@@ -28,7 +29,7 @@ def read_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, A
 
 
 def read_inverse_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
-    """g(X) = -c log|X| - tr(P X^-1): X dg/dX X = -c X + P."""
+    """The coefficients c and P of g(X) = -c log|X| - tr(P X^-1), where X dg/dX X = -c X + P."""
     size, inverse = at.shape[-1], jnp.linalg.inv(at)
     low, high = 0.7 * at, 1.6 * at
     gx, gy = map(symmetric, gradients_at(local.density, low, high))
@@ -38,7 +39,10 @@ def read_inverse_wishart(local: Local, at: Array, prior: Distribution) -> tuple[
 
 
 def of_cholesky(read: Read) -> Read:
-    """The same for a density of the Cholesky factor L of X = L L', without the Jacobian of L -> X."""
+    """A reader of the density of a Cholesky factor L, from one of the density of X = L L'.
+
+    The Jacobian of L -> X is taken out.
+    """
 
     def of_cholesky(local: Local, at: Array, prior: Distribution) -> Any:
         size = at.shape[-1]
@@ -55,29 +59,33 @@ def of_cholesky(read: Read) -> Read:
 
 
 def wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+    """The Wishart distribution, of one of its two classes, with coefficients a and B."""
     a, b = eta
     return kind(2 * a + b.shape[-1] + 1, rate_matrix=2 * symmetric(b))
 
 
 def inverse_wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+    """The inverse Wishart distribution with coefficients c and P."""
     c, p = eta
     return kind(2 * c - p.shape[-1] - 1, scale_matrix=2 * symmetric(p))
 
 
 def wishart_mode(q: Any) -> Array:
+    """The mode of a Wishart."""
     excess = jnp.maximum(q.concentration - q.event_shape[-1] - 1, TINY)
     return excess[..., None, None] * q.scale_matrix
 
 
 def inverse_wishart_mode(q: Any) -> Array:
+    """The mode of an inverse Wishart."""
     return q.scale_matrix / (q.concentration + q.event_shape[-1] + 1)[..., None, None]
 
 
 def wishart_cholesky_mode(q: Any) -> Array:
-    """Of the factor itself: by Bartlett's decomposition the maximum is diagonal but for the scale."""
+    """The mode of the Cholesky factor of a Wishart: by the Bartlett decomposition it is diagonal but for the scale."""
     powers = jnp.maximum(q.concentration[..., None] - 1 - jnp.arange(q.event_shape[-1]), TINY)
     return q.scale_tril * jnp.sqrt(powers)[..., None, :]
 
 
 TINY = 1e-100
-"""In place of zero, where a mode is at the end of a support."""
+"""The smallest number in place of zero, where a mode is at the end of a support."""

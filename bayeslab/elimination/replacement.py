@@ -13,21 +13,21 @@ from bayeslab.programs.program import Bound, is_random, of_elements
 
 
 def run_with(new: Collection[Term], bound: Bound, tables: Mapping[str, Any], gone: Collection[str] = ()) -> Any:
-    """Run a program so that its log joint is the sum of `new`: these are terms of the program or become factors.
+    """What a program returns, run so that its log joint is the sum of other terms: its own ones, and factors.
 
     Sites whose density is not among them stay, with a masked density, so that names and shapes survive.
-    tables: what the new terms look for among the values besides sites.
-    gone: latent sites on which the new terms do not depend; they disappear, with what is computed from them.
+    new: the terms. tables: what they look for among the values besides sites.
+    gone: latent sites on which they do not depend; these disappear, with what is computed from them.
     """
-    known = terms(bound)
-    names = {term.name for term in new}
-    computed = {name for name, reached in known.computed.items() if not reached.isdisjoint(gone)}
-    run = _Without({term.name for term in known.terms} - names, set(gone), computed)
+    log_joint = terms(bound)
+    new_names = {term.name for term in new}
+    computed = {name for name, sites in log_joint.computed.items() if not sites.isdisjoint(gone)}
+    run = _Without({term.name for term in log_joint.terms} - new_names, set(gone), computed)
     with run:
         result = bound.program()
-    old = {term.name for term in known.terms}
+    old_names = {term.name for term in log_joint.terms}
     for term in new:
-        if term.name not in old:
+        if term.name not in old_names:
             numpyro.factor(term.name, term.density(bound, run.values | dict(tables)))
     return result
 

@@ -1,4 +1,4 @@
-"""Points of a program: somewhere feasible, a sweep of Gibbs further, somewhere likely."""
+"""Values of all sites of a program: a feasible point, one sweep of Gibbs sampling, likely and random starts."""
 
 from collections.abc import Sequence
 from math import prod
@@ -17,43 +17,48 @@ from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, feasible, unwrapped
 
 SWEEPS = 5
+"""Sweeps over the middles of conditionals that lead to likely values."""
 STARTING_SWEEPS = 2
+"""Sweeps of a random start."""
 
 
 def sweep(key: Array, blocks: Sequence[Block], of: tuple[Term, ...], bound: Bound, values: Values) -> Values:
-    """One draw of every block, each given the newest values of all others."""
-    for block, now in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
-        values, _ = completed(now, block, of, bound, values)
+    """Values after one sweep of Gibbs sampling: every block is drawn given the newest values of all others."""
+    for block, block_key in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
+        values, _ = completed(block_key, block, of, bound, values)
     return values
 
 
 def completed(
     key: Array, block: Block, of: tuple[Term, ...], bound: Bound, values: Values
 ) -> tuple[Values, dict[str, Distribution]]:
-    """One draw of a block given all others, the site that was eliminated last first; what each was drawn from.
+    """Values with one draw of a block given all other sites, and the conditionals that its sites were drawn from.
 
-    of: the terms before the first elimination. values: old values of the block, where there are any, say where to look.
+    The site that was eliminated last is drawn first.
+    log_joint_terms: the terms before the first elimination.
+    values: old values of the block, where there are any, say where gradients are taken.
     """
     values, drawn_from = dict(values), {}
     keys = jax.random.split(key, len(block))
-    for rule, stage, now in zip(block[::-1], stages(block, of)[::-1], keys, strict=True):
+    for rule, stage, site_key in zip(block[::-1], stages(block, of)[::-1], keys, strict=True):
         site = bound.sites[rule.site]
         q = conditional(rule, stage, bound, values, near=values.get(rule.site)).distribution
-        values[rule.site] = q.sample(now).reshape(site.shape).astype(site.dtype)
+        values[rule.site] = q.sample(site_key).reshape(site.shape).astype(site.dtype)
         drawn_from[rule.site] = q
     return values, drawn_from
 
 
 def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -> Values:
-    """Likely values: a few times the middle of every conditional, or a draw where the middle is not known."""
-    of = terms(bound).terms
+    """Likely values: a few sweeps that set every site to the middle of its conditional, or to a draw where that is not
+    known."""
+    log_joint_terms = terms(bound).terms
 
     def step(values: Values, key: Array) -> tuple[Values, None]:
         values = dict(values)
-        for rule, now in zip(rules, jax.random.split(key, len(rules)), strict=True):
+        for rule, site_key in zip(rules, jax.random.split(key, len(rules)), strict=True):
             old = values[rule.site]
-            q = conditional(rule, of, bound, values, near=old).distribution
-            values[rule.site] = rule.family.middle(now, q, old).reshape(old.shape).astype(old.dtype)
+            q = conditional(rule, log_joint_terms, bound, values, near=old).distribution
+            values[rule.site] = rule.family.middle(site_key, q, old).reshape(old.shape).astype(old.dtype)
         return values, None
 
     return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
@@ -64,9 +69,10 @@ def scattered(
 ) -> Values:
     """A random start for optimisers, about as far from others as the posterior is wide.
 
-    From anywhere two sweeps on, in which Normal and discrete sites are drawn and the others take the middle of their
-    conditional. Compiling random numbers would take longer than most optimisations, so there is one call for all.
-    of, tables: the terms of the log joint, and what they look for among the values.
+    Two sweeps lead there from a random feasible point: Normal and discrete sites are drawn, and the others take the
+    middle of their conditional. Compiling random numbers would take longer than most optimisations, so there is one
+    call for all.
+    log_joint_terms, tables: the terms of the log joint, and what they look for among the values.
     """
     priors = terms(bound).priors
     sizes = [prod(prior.shape) for prior in priors.values()]
@@ -90,7 +96,7 @@ def scattered(
 
 
 def _anywhere(noise: Values, bound: Bound) -> Values:
-    """A point inside all supports, from standard uniform numbers."""
+    """Values of the latent sites inside their supports, from standard uniform numbers."""
     values: Values = {}
     for name, prior in terms(bound).priors.items():
         site = bound.sites[name]
@@ -101,26 +107,26 @@ def _anywhere(noise: Values, bound: Bound) -> Values:
             values[name] = jnp.asarray(choices)[(noise[name] * len(choices)).astype(int)].astype(site.dtype)
         else:
             transform = biject_to(fn.support)
-            free = prod(transform.inverse_shape(prior.shape))
-            position = 2 * jnp.resize(noise[name].ravel(), free) - 1
+            num_free = prod(transform.inverse_shape(prior.shape))
+            position = 2 * jnp.resize(noise[name].ravel(), num_free) - 1
             value = transform(position.reshape(transform.inverse_shape(prior.shape)))
             values[name] = value.reshape(prior.shape).astype(site.dtype)
     return values
 
 
 def _random(family: Family, q: Distribution, uniform: Array, key: Array, old: Array) -> Array:
-    """A draw where uniform numbers give one, else the middle."""
+    """A draw of a conditional where uniform numbers give one, else its middle."""
     return family.middle(key, q, old) if family.from_uniform is None else family.from_uniform(q, uniform)
 
 
 def somewhere(key: Array, bound: Bound) -> Values:
-    """A point inside all supports."""
+    """Values of the latent sites inside their supports."""
     sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
     return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
 
 
 def computed(bound: Bound, values: Values) -> Values:
-    """Values of deterministic sites."""
+    """Values of the deterministic sites of a program, from those of its latent sites."""
     if not any(site.role == "deterministic" for site in bound.sites.values()):
         return {}
     sites = trace(substitute(seed(bound.program, jax.random.PRNGKey(0)), data=values)).get_trace()

@@ -26,44 +26,46 @@ from bayeslab.programs.tracing.branches import branches
 from bayeslab.programs.tracing.compilation import pruned
 
 Slice = Callable[..., list[Array]]
+"""Some outputs of a traced program, as a function of (bound, values)."""
 
 
 class Choices(NamedTuple):
     """A term at every choice of a discrete site that it is elementwise in, for less than one choice after the other.
 
-    statistics: (bound, values) -> (choice, ..., *batch), the same for many elements, with so many axes of a batch.
-    spread: (bound, values, statistics) -> the density at every choice, of the shape of the site and the choices. It is
-    linear in the statistics, so what is averaged over other sites is the statistics.
-    laid: values -> the rows that statistics (choice, column) are multiplied with, where a chain takes them laid out.
+    statistics: (bound, values) -> (choice, ..., *batch), shared by many elements; `batch_ndim` axes are the batch.
+    broadcast: (bound, values, statistics) -> the density at every choice, of the shape of the site and the choices. It
+    is linear in the statistics, so what is averaged over other sites is the statistics.
+    row_layout: values -> the rows that multiply statistics (choice, column), where a chain takes them laid out.
     """
 
     site: str
     statistics: Callable[[Bound, Values], Array]
-    spread: Callable[[Bound, Values, Array], Array]
+    broadcast: Callable[[Bound, Values, Array], Array]
     batch_ndim: int
-    laid: Callable[[Values], Rows | None] = lambda values: None
+    row_layout: Callable[[Values], Rows | None] = lambda values: None
 
     def density(self, bound: Bound, values: Values) -> Array:
-        return self.spread(bound, values, self.statistics(bound, values))
+        """The term at every choice, (*site, K)."""
+        return self.broadcast(bound, values, self.statistics(bound, values))
 
-    def evidence(self, bound: Bound, values: Values) -> Evidence:
-        """The same, not written out where that is not needed."""
-        rows = self.laid(values)
+    def log_likelihoods(self, bound: Bound, values: Values) -> Evidence:
+        """The term at every choice, kept as a product of two matrices where the rows are laid out."""
+        rows = self.row_layout(values)
         return self.density(bound, values) if rows is None else ProductEvidence(rows, self.statistics(bound, values))
 
     def mean(self, bound: Bound, values: Values, known: Any) -> Array:
-        """The term averaged over the site, (*batch): probabilities of all elements are added up before all else.
+        """The expectation of the term over the site, (*batch): probabilities of all elements are added up first.
 
         known: the probabilities of choices (*site, K), or of a site that is a path, its distribution.
         """
         statistics = self.statistics(bound, values)
-        weights = None if isinstance(known, Array) or self.laid(values) is None else known.expected_rows()
+        weights = None if isinstance(known, Array) or self.row_layout(values) is None else known.expected_rows()
         if weights is None:
             probs = known if isinstance(known, Array) else known.marginals()
-            [weights] = jax.linear_transpose(partial(self.spread, bound, values), statistics)(probs)
+            [weights] = jax.linear_transpose(partial(self.broadcast, bound, values), statistics)(probs)
         weights = weights.sum(tuple(range(weights.ndim - statistics.ndim)))
-        each = jnp.where(weights == 0, 0.0, weights * statistics)
-        return each.sum(tuple(range(each.ndim - self.batch_ndim)))
+        weighted = jnp.where(weights == 0, 0.0, weights * statistics)
+        return weighted.sum(tuple(range(weighted.ndim - self.batch_ndim)))
 
 
 class Term(NamedTuple):
@@ -71,8 +73,8 @@ class Term(NamedTuple):
 
     name: of the site whose density it is, or what it is the evidence of.
     depends: the latent sites that reach it.
-    density: (bound, values) -> an array whose sum is the term: the batch of the site, then the parts of its events
-    that are independent.
+    density: (bound, values) -> log density, an array whose sum is the term: the batch of the site, then the parts of
+    its events that are independent.
     batch_ndim: how many axes are the batch; None for all.
     cost: numbers that its computation reads and writes, roughly.
     reader: (site, bound, values) -> the conditional of a site under this term alone and a value of it, for terms that
@@ -115,8 +117,9 @@ class Prior(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """priors: of the latent sites in program order. terms: of all sites, observed ones and factors included.
+    """The log joint of a program, taken apart.
 
+    priors: of the latent sites in program order. terms: of all sites, observed ones and factors included.
     computed: for every deterministic site the latent sites that reach it.
     kinks: the operations of the program that are not analytic in a continuous latent site that reaches them.
     branches: (some of these, bound, values) -> which branch each takes, arrays.
@@ -166,37 +169,37 @@ def terms_of(shapes: tuple) -> Terms:
     outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
-    reached = [names & _used(traced, place, latent) for place, names in enumerate(reached)]
-    real = [(name,) if jnp.issubdtype(latent[name].dtype, jnp.floating) else () for name in sorted(latent)]
-    ways, kinks = reached_by(traced, [*(() for _ in unreached), *real])
+    reached = [names & _used(traced, index, latent) for index, names in enumerate(reached)]
+    continuous = [(name,) if jnp.issubdtype(latent[name].dtype, jnp.floating) else () for name in sorted(latent)]
+    paths, kinks = reached_by(traced, [*(() for _ in unreached), *continuous])
     priors = {}
     for name in bound.latent:
-        places, site, record = outputs[1][name], bound.sites[name], records[name]
-        depends = frozenset().union(*(reached[place] for place in places))
-        rebuild = _distribution(_slice(traced, places, latent)[0], record["tree"])
-        shaped = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
-        priors[name] = Prior(*shaped, record["choices"], site.is_discrete, record["labels"])
-    found = []
-    for name, place in outputs[0].items():
-        slice_, cost = _slice(traced, [place], latent)
+        indices, site, record = outputs[1][name], bound.sites[name], records[name]
+        depends = frozenset().union(*(reached[index] for index in indices))
+        rebuild = _distribution(_slice(traced, indices, latent)[0], record["tree"])
+        description = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
+        priors[name] = Prior(*description, record["choices"], site.is_discrete, record["labels"])
+    all_terms = []
+    for name, index in outputs[0].items():
+        slice_, cost = _slice(traced, [index], latent)
         shared = name in records and records[name]["shared"]
         choices = _prior_choices(priors[name], batch[name]) if shared else None
-        about = (name, reached[place], _one(slice_), batch[name], cost)
-        found.append(Term(*about, choices=choices, kinks=ways[place].kinks))
+        arguments = (name, reached[index], _one(slice_), batch[name], cost)
+        all_terms.append(Term(*arguments, choices=choices, kinks=paths[index].kinks))
     computed = {
-        name: frozenset().union(*(reached[place] for place in jax.tree.leaves(places)))
-        for name, places in outputs[2].items()
+        name: frozenset().union(*(reached[index] for index in jax.tree.leaves(indices)))
+        for name, indices in outputs[2].items()
     }
 
-    def taken(of: Sequence[Kink], bound: Bound, values: Values) -> list[Array]:
-        given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
-        return branches(traced, of, jax.tree.leaves((bound, given)))
+    def branches_taken(selected: Sequence[Kink], bound: Bound, values: Values) -> list[Array]:
+        latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
+        return branches(traced, selected, jax.tree.leaves((bound, latent_values)))
 
-    return Terms(priors, tuple(found), computed, kinks, taken)
+    return Terms(priors, tuple(all_terms), computed, kinks, branches_taken)
 
 
 def reaching(of: Sequence[Term], site: str) -> frozenset[str]:
-    """The other sites of the terms that a site reaches."""
+    """The latent part of the Markov blanket of a site: the other latent sites of the terms that it reaches."""
     return frozenset().union(*(term.depends for term in of if site in term.depends)) - {site}
 
 
@@ -211,19 +214,19 @@ def _is_repeated(fn: Distribution) -> bool:
 
 
 def _prior_choices(prior: Prior, batch_ndim: int) -> Choices:
-    """The log probability of every choice, computed once for all elements that share it."""
+    """The prior of an enumerated site at every choice, computed once for all elements that share it."""
     assert prior.choices is not None
     choices = prior.choices.reshape(-1, *(1,) * batch_ndim)
 
     def statistics(bound: Bound, values: Values) -> Array:
-        lone = prior.distribution(bound, values).base_dist
-        found = lone.log_prob(choices.reshape(-1, *(1,) * len(lone.batch_shape)))
-        return found.reshape(len(choices), *(1,) * (choices.ndim - found.ndim), *found.shape[1:])
+        element = prior.distribution(bound, values).base_dist
+        log_probs = element.log_prob(choices.reshape(-1, *(1,) * len(element.batch_shape)))
+        return log_probs.reshape(len(choices), *(1,) * (choices.ndim - log_probs.ndim), *log_probs.shape[1:])
 
-    def spread(bound: Bound, values: Values, statistics: Array) -> Array:
+    def broadcast(bound: Bound, values: Values, statistics: Array) -> Array:
         return jnp.broadcast_to(jnp.moveaxis(statistics, 0, -1), (*prior.shape, len(choices)))
 
-    return Choices(prior.name, statistics, spread, batch_ndim)
+    return Choices(prior.name, statistics, broadcast, batch_ndim)
 
 
 def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:
@@ -234,10 +237,12 @@ def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruc
 
 
 def _one(slice_: Slice) -> Callable[[Bound, Values], Array]:
+    """The only output of a slice, as a function of (bound, values)."""
     return lambda bound, values: slice_(bound, values)[0]
 
 
 def _distribution(slice_: Slice, tree: Any) -> Callable[[Bound, Values], Distribution]:
+    """The distribution that the outputs of a slice are the leaves of, as a function of (bound, values)."""
     return lambda bound, values: jax.tree.unflatten(tree, slice_(bound, values))
 
 
@@ -250,8 +255,8 @@ def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.Sha
     run = jaxpr_as_fun(part)
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
-        given = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
-        return run(*jax.tree.leaves((bound, given)))
+        latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
+        return run(*jax.tree.leaves((bound, latent_values)))
 
     return sliced, sum(max(_size(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)
 
@@ -271,7 +276,7 @@ def _density(site: dict[str, Any]) -> Array:
 
 
 def pointwise(fn: Distribution, value: Array) -> Array:
-    """The log density before `to_event` sums it."""
+    """The log density of every element, before `to_event` sums it."""
     if isinstance(fn, Independent):
         return pointwise(fn.base_dist, value)
     if isinstance(fn, MaskedDistribution) and not isinstance(fn._mask, bool):
@@ -280,18 +285,20 @@ def pointwise(fn: Distribution, value: Array) -> Array:
         return jnp.where(mask, density, 0.0)
     if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, Independent):
         inner = fn.base_dist
-        spread = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
-        return pointwise(spread, value)
+        expanded = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
+        return pointwise(expanded, value)
     return jnp.asarray(fn.log_prob(value))
 
 
 def _num_labels(fn: Distribution, choices: np.ndarray | None) -> int | None:
+    """How many values the elements of a site have, where these are 0, 1, ...; else None."""
     if choices is None:
         return getattr(fn, "num_states", None)
     return len(choices) if choices.tolist() == [*range(len(choices))] else None
 
 
 def _choices(fn: Distribution) -> np.ndarray | None:
+    """The values of a distribution, (K,), where they are finitely many and known without data; else None."""
     if not fn.support.is_discrete or not fn.has_enumerate_support:
         return None
     try:

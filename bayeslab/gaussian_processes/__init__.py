@@ -1,7 +1,7 @@
 """Gaussian processes: kernels, the distribution, and ways to compute with it, dense, in state space, by a basis.
 
-A representation of a process g at its inputs, with prior mean 0, draws it and integrates it against evidence
-exp(sum_i linear_i g_i - precision_i g_i^2 / 2).
+A representation of a process g at its inputs, with prior mean 0, draws it and integrates it against a likelihood
+exp(sum_i linear_i g_i - precision_i g_i^2 / 2), given as information pairs (precision, linear).
 """
 
 from bayeslab.gaussian_processes.distribution import GaussianProcess

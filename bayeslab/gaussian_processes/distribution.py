@@ -1,4 +1,4 @@
-"""Values of a Gaussian process, closed under quadratic evidence about them one by one."""
+"""The values of a Gaussian process as a distribution, closed under information pairs about the single values."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from bayeslab.gaussian_processes.dense import Dense, DenseProcess
 from bayeslab.gaussian_processes.moments import Moments
 
 LARGEST = 10_000
-"""Rows beyond which the covariance matrix is not made: it alone takes a gigabyte at 11,585."""
+"""The most rows for which a covariance matrix is made: it alone takes a gigabyte at 11,585."""
 MANY = 1_000
-"""Rows beyond which the chain of states is used where there is one."""
+"""The most rows for which the covariance matrix is used although the kernel has a state space."""
 
 
 class RealVector(constraints.Constraint):
@@ -113,7 +113,7 @@ class GaussianProcess(Distribution):
         return _each(process.log_density)(jnp.asarray(value) - self.mean_values)
 
     def condition(self, precision: ArrayLike, linear: ArrayLike) -> "ConditionedProcess":
-        """The process given evidence, p(f) exp(sum_i linear_i f_i - precision_i f_i^2 / 2) normalised.
+        """The process given information pairs: p(f) exp(sum_i linear_i f_i - precision_i f_i^2 / 2), normalised.
 
         precision, linear: ``(*batch, row)``, not negative; both 0 where nothing is observed. Of y ~ N(f, s) they are
         1 / s^2 and y / s^2.
@@ -125,22 +125,22 @@ class GaussianProcess(Distribution):
 
         ``(*batch,)``; of y ~ N(f, s) it is log p(y) + sum_i log(2 pi s_i^2) / 2.
         """
-        square, slope, mean = jnp.broadcast_arrays(precision, linear, self.mean_values)
-        return _each(self.process.log_mass)(square, slope - square * mean)
+        all_precision, all_linear, mean = jnp.broadcast_arrays(precision, linear, self.mean_values)
+        return _each(self.process.log_mass)(all_precision, all_linear - all_precision * mean)
 
 
 class ConditionedProcess(Distribution):
-    """A process given evidence about its values one by one: what `GaussianProcess.condition` returns."""
+    """A process given information pairs about its single values: what `GaussianProcess.condition` returns."""
 
     arg_constraints: dict[str, constraints.Constraint] = {}
     pytree_data_fields = ("prior", "precision", "linear")
     support = constraints.real_vector
 
     def __init__(self, prior: GaussianProcess, precision: ArrayLike, linear: ArrayLike):
-        square, slope, _ = jnp.broadcast_arrays(precision, linear, prior.mean_values)
-        self.prior, self.precision = prior, square
-        self.linear = jnp.where(square > 0, slope, 0.0)  # evidence without precision is none
-        super().__init__(square.shape[:-1], square.shape[-1:], validate_args=False)
+        all_precision, all_linear, _ = jnp.broadcast_arrays(precision, linear, prior.mean_values)
+        self.prior, self.precision = prior, all_precision
+        self.linear = jnp.where(all_precision > 0, all_linear, 0.0)  # a value without precision is not observed
+        super().__init__(all_precision.shape[:-1], all_precision.shape[-1:], validate_args=False)
 
     @property
     def mean(self) -> Array:
@@ -152,33 +152,36 @@ class ConditionedProcess(Distribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         process, batch = self.prior.process, self.batch_shape
-        keys, *evidence = (
+        keys, *pairs = (
             array.reshape(-1, *array.shape[len(batch) :])
             for array in (jax.random.split(key, batch), self.precision, self._slope)
         )
-        drawn = jax.lax.map(lambda one: process.given(*one, sample_shape), (keys, *evidence))
-        drawn = jnp.moveaxis(drawn, 0, -2).reshape(*sample_shape, *self.shape())
-        return self.prior.mean_values + drawn
+        centred = jax.lax.map(lambda arguments: process.given(*arguments, sample_shape), (keys, *pairs))
+        centred = jnp.moveaxis(centred, 0, -2).reshape(*sample_shape, *self.shape())
+        return self.prior.mean_values + centred
 
     def log_prob(self, value: ArrayLike) -> Array:
         f, known = jnp.asarray(value), self.precision > 0
         peak = self.linear / jnp.where(known, self.precision, 1.0)
-        evidence = -(self.precision * (f - peak) ** 2).sum(-1) / 2
-        return self.prior.log_prob(f) + evidence - self.prior.log_marginal(self.precision, self.linear)
+        log_likelihood = -(self.precision * (f - peak) ** 2).sum(-1) / 2
+        return self.prior.log_prob(f) + log_likelihood - self.prior.log_marginal(self.precision, self.linear)
 
     def moments_at(self, new: Array, mean: ArrayLike = 0.0) -> Moments:
-        """Mean and variance at new inputs, each ``(*batch, new)``. mean: of the prior there."""
+        """The mean and variance at new inputs, each ``(*batch, new)``. mean: of the prior there."""
         process = self.prior.process
-        found = _each(lambda j, h: process.moments_at(j, h, new))(self.precision, self._slope)
-        return Moments(mean + found.mean, found.variance)
+        centred = _each(lambda j, h: process.moments_at(j, h, new))(self.precision, self._slope)
+        return Moments(mean + centred.mean, centred.variance)
 
     def moments_of(self, part: Any, new: Array) -> Moments:
-        """At new inputs, of the part of a dense process that has a term of its kernel, without the prior mean."""
+        """The moments at new inputs of one part of a dense process, without the prior mean.
+
+        part: a term of its kernel, the covariance of that part.
+        """
         process = self.prior.process
         return _each(lambda j, h: process.moments_of(part, j, h, new))(self.precision, self._slope)
 
     def covariance_at(self, new: Array) -> Array:
-        """At new inputs, ``(*batch, new, new)``."""
+        """The covariance at new inputs, ``(*batch, new, new)``."""
         process = self.prior.process
         return _each(lambda j, h: process.covariance_at(j, h, new))(self.precision, self._slope)
 
@@ -186,8 +189,8 @@ class ConditionedProcess(Distribution):
         """The derivative of the mean by new inputs, ``(*batch, new, input)``, without that of the prior mean."""
         process, inputs = self.prior.process, new.reshape(len(new), -1)
 
-        def mean(one: Array, j: Array, h: Array) -> Array:
-            return process.moments_at(j, h, one.reshape(1, *new.shape[1:])).mean[0]
+        def mean(point: Array, j: Array, h: Array) -> Array:
+            return process.moments_at(j, h, point.reshape(1, *new.shape[1:])).mean[0]
 
         slopes = jax.vmap(jax.grad(mean), (0, None, None))
         return _each(lambda j, h: slopes(inputs, j, h))(self.precision, self._slope)
@@ -198,12 +201,12 @@ class ConditionedProcess(Distribution):
 
     @property
     def _slope(self) -> Array:
-        """Of the evidence about the process without its mean."""
+        """The linear parts of the information pairs about the process without its mean."""
         return self.linear - self.precision * self.prior.mean_values
 
 
 def solver_of(kernel: Any, x: Array, solver: Any) -> Any:
-    """The solver that runs: the one given, or what is exact and fits into memory; None where nothing is."""
+    """The solver that runs: the one given, or an exact one that fits into memory; None where there is no such one."""
     if solver is not None or len(x) <= MANY:
         return solver or Dense()
     from bayeslab.gaussian_processes.state_space.solver import StateSpace, state_space_kernel
@@ -214,7 +217,7 @@ def solver_of(kernel: Any, x: Array, solver: Any) -> Any:
 
 
 def _each(function: Any) -> Any:
-    """Over all axes but the last."""
+    """The function mapped over all axes of its arguments but the last."""
 
     def over(*arrays: Array) -> Any:
         axes = arrays[0].ndim - 1

@@ -1,6 +1,6 @@
-"""A process by sines in a box: stationary kernels through their spectral densities.
+"""A process as a combination of sines in a box: stationary kernels through their spectral densities.
 
-Every part of a kernel gives functions; those of a sum are all of them, those of a product all their products.
+Every part of a kernel gives functions; a sum has those of all its terms, a product has all products of theirs.
 See Solin and Särkkä (2020), Statistics and Computing 30, and Riutort-Mayol et al. (2023), Statistics and Computing 33.
 """
 
@@ -31,7 +31,7 @@ from bayeslab.gaussian_processes.periodic import fourier_roots
 
 @dataclass(frozen=True)
 class HilbertSpace:
-    """The first eigenfunctions of the Laplacian in a box around x; time of n r^2 for r functions.
+    """The approximate solver by the first r eigenfunctions of the Laplacian in a box around x, in time of n r^2.
 
     num_basis: of every input, or one number for all; a kernel of several inputs takes as many functions as the product.
     boundary: half of the width of the box, over the largest distance of x from the middle; above 1. The slower the
@@ -53,7 +53,7 @@ class HilbertSpace:
             object.__setattr__(self, "num_basis", tuple(self.num_basis))
 
     def represent(self, kernel: Any, x: Array) -> LowRank:
-        """kernel: of tinygp. x: (row,) or (row, input).
+        """The process at inputs x. kernel: of tinygp. x: (row,) or (row, input).
 
         Raises ValueError for a part of the kernel without a spectral density, for distances that are not Euclidean, and
         for an input that never varies.
@@ -74,7 +74,10 @@ class HilbertSpace:
 @partial(register_dataclass, data_fields=["centre", "half_width", "stretch"], meta_fields=["num_basis"])
 @dataclass(frozen=True)
 class Box:
-    """Where the functions are, by input. stretch: what inputs are multiplied by before a kernel meets them."""
+    """The box that the functions live in, by input, and how many there are of each.
+
+    stretch: what inputs are multiplied by before a kernel takes them.
+    """
 
     centre: Array
     half_width: Array
@@ -85,7 +88,7 @@ class Box:
         return replace(self, stretch=self.stretch * scale)
 
     def side(self, columns: np.ndarray) -> "Box":
-        """The box of some inputs."""
+        """The box of some of the inputs."""
         counts = tuple(self.num_basis[column] for column in columns)
         stretch = jnp.broadcast_to(self.stretch, self.centre.shape)
         return Box(self.centre[columns], self.half_width[columns], stretch[columns], counts)
@@ -94,7 +97,7 @@ class Box:
 @partial(register_dataclass, data_fields=["kernel", "box"], meta_fields=[])
 @dataclass(frozen=True)
 class InBox:
-    """The functions of a kernel, times their prior standard deviations.
+    """The functions of a kernel in a box, times their prior standard deviations.
 
     Where the prior variance is less than its mean over the rows, the remainder is relative to the mean: it is 0 where
     straight lines pass the origin.
@@ -114,7 +117,7 @@ class InBox:
 
 
 def _functions(kernel: Any, box: Box, x: Array) -> Array:
-    """(row, r), whose products sum to the covariances of the rows."""
+    """The functions of a kernel at x, (row, r): sums of their products are the covariances of rows."""
     if type(kernel) not in PARTS:
         names = sorted({kind.__name__ for kind in PARTS})
         raise ValueError(
@@ -138,7 +141,7 @@ def _constant(kernel: kernels.Constant, box: Box, x: Array) -> Array:
 
 
 def _linear(kernel: kernels.DotProduct, box: Box, x: Array) -> Array:
-    """Exact, hence so are polynomials, as products of it."""
+    """The function of a linear kernel: it is exact, and so are polynomials, which are products of it."""
     return x * box.stretch
 
 
@@ -158,7 +161,7 @@ def _of_some_inputs(kernel: transforms.Subspace | OfInputs, box: Box, x: Array) 
 
 
 def _periodic(kernel: kernels.ExpSineSquared, box: Box, x: Array) -> Array:
-    """Sines and cosines are exact, inside of the box and outside."""
+    """The sines and cosines of a periodic kernel: they are exact, inside of the box and outside."""
     if x.shape[1] > 1:
         raise ValueError(
             f"ExpSineSquared has {x.shape[1]} inputs; HilbertSpace takes one: transforms.Subspace(0, ...) picks it"
@@ -170,7 +173,7 @@ def _periodic(kernel: kernels.ExpSineSquared, box: Box, x: Array) -> Array:
 
 
 def _spectral(density: Callable[..., Array], kernel: Any, box: Box, x: Array) -> Array:
-    """Sines in the box, times roots of the spectral density at their frequencies."""
+    """The sines in the box, times the roots of the spectral density at their frequencies."""
     inputs, counts = x.shape[1], list(box.num_basis)
     if inputs > 1 and not isinstance(getattr(kernel, "distance", None), L2Distance):
         raise ValueError(
@@ -181,14 +184,15 @@ def _spectral(density: Callable[..., Array], kernel: Any, box: Box, x: Array) ->
     length = jnp.abs(kernel.scale / box.stretch)
     frequency = sqrt_eigenvalues(box.half_width[:, None], counts, inputs).T
     strength = density(dim=inputs, w=frequency, alpha=getattr(kernel, "sigma", 1.0) ** 2, length=length)
-    some = strength != 0
-    roots = jnp.where(some, jnp.sqrt(jnp.where(some, strength, 1.0)), 0.0)
+    is_nonzero = strength != 0
+    roots = jnp.where(is_nonzero, jnp.sqrt(jnp.where(is_nonzero, strength, 1.0)), 0.0)
     offset = x - box.centre
     inside = (jnp.abs(offset) <= box.half_width).all(1, keepdims=True)
     return jnp.where(inside, roots * eigenfunctions(offset, box.half_width[:, None], counts), jnp.nan)
 
 
 def _check_inside(box: Box, x: Array) -> None:
+    """Raise ValueError for the first input outside of the box, where the inputs are known."""
     if not _concrete(x, box.centre, box.half_width):
         return
     outside = np.abs(x - box.centre) > box.half_width
@@ -202,11 +206,13 @@ def _check_inside(box: Box, x: Array) -> None:
 
 
 def _rows(x: Array) -> Array:
+    """The inputs as floats (row, input)."""
     numbers = floats(x)
     return numbers[:, None] if numbers.ndim == 1 else numbers
 
 
 def _concrete(*arrays: Array) -> bool:
+    """Whether the numbers are known, as they are outside of compiled code."""
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
@@ -230,3 +236,4 @@ PARTS: dict[type, Callable[[Any, Box, Array], Array]] = {
     quasisep.Matern32: partial(_spectral, partial(spectral_density_matern, nu=1.5)),
     quasisep.Matern52: partial(_spectral, partial(spectral_density_matern, nu=2.5)),
 }
+"""How a kernel gives its functions, by its class; HilbertSpace takes no others."""

@@ -1,6 +1,6 @@
-"""A process by its values at a few points: the fully independent training conditional.
+"""A process through its values at a few points: the fully independent training conditional.
 
-Given the values at the points, all others are independent (Quiñonero-Candela and Rasmussen 2005, section 6).
+Given the values at the points, all other values are independent (Quiñonero-Candela and Rasmussen 2005, section 6).
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from bayeslab.gaussian_processes.low_rank import LowRank, floats, least_remainde
 
 @dataclass(frozen=True)
 class InducingPoints:
-    """The points through which all values depend on each other; time of n m^2.
+    """The approximate solver by points through which all values depend on each other: time of n m^2.
 
     points: (m,) or (m, input), concrete numbers; more than rows are no gain. `inducing_points` chooses them.
     Variances are those of the kernel; covariances between rows go through the points only.
@@ -38,7 +38,10 @@ class InducingPoints:
         object.__setattr__(self, "points", tuple(map(tuple, rows.tolist())))
 
     def represent(self, kernel: Any, x: Array) -> LowRank:
-        """x: (row,) or (row, input). There may be fewer rows than points. Raises ValueError for other columns."""
+        """The process at inputs x: (row,) or (row, input). There may be fewer rows than points.
+
+        Raises ValueError for another number of columns than that of the points.
+        """
         x, (count, inputs) = floats(x), np.shape(self.points)
         columns = 1 if x.ndim == 1 else x.shape[1]
         if inputs != columns:
@@ -51,10 +54,11 @@ class InducingPoints:
 
 
 class ThroughPoints(NamedTuple):
-    """points: (m,) or (m, input). factor: lower triangular (m, m), of their covariance matrix.
+    """The functions of a process through its values at some points.
 
-    Its diagonal has 3.7e-11 of its mean added (the power 2/3 of eps): with less, derivatives lose their digits. It is
-    never inverted, only solved: the inverse, in a product, would lose those of the values.
+    points: (m,) or (m, input). factor: lower triangular (m, m), of their covariance matrix.
+    The diagonal of that matrix has 3.7e-11 of its mean added (the power 2/3 of eps): with less, derivatives lose their
+    digits. The factor is never inverted, only solved: the inverse, in a product, would lose those of the values.
     """
 
     kernel: Any
@@ -62,10 +66,13 @@ class ThroughPoints(NamedTuple):
     factor: Array
 
     def at(self, x: Array) -> tuple[Array, Array]:
-        """The prior variance is that of the kernel, except that the remainder is no less than `least_remainder`."""
+        """The functions at x, (row, m), and the variance that they leave out, (row,).
+
+        The prior variance is that of the kernel, except that the remainder has a lower bound.
+        """
         x = floats(x)
-        across, variance = self.kernel(self.points, x).astype(x.dtype), self.kernel(x).astype(x.dtype)
-        basis = solve_triangular(self.factor, across, lower=True).T
+        cross_covariance, variance = self.kernel(self.points, x).astype(x.dtype), self.kernel(x).astype(x.dtype)
+        basis = solve_triangular(self.factor, cross_covariance, lower=True).T
         return basis, jnp.maximum(variance - (basis**2).sum(1), least_remainder(variance))
 
 
@@ -83,6 +90,6 @@ def inducing_points(x: ArrayLike, num_points: int) -> InducingPoints:
     if num_points == len(rows):
         return InducingPoints(rows)
     scale = rows.std(0) + (np.ptp(rows, axis=0) == 0)
-    some = np.random.default_rng(0).permutation(len(rows))[: 100 * num_points]
-    found = KMeans(num_points, n_init=1, random_state=0).fit(rows[some] / scale)
-    return InducingPoints(np.unique(found.cluster_centers_ * scale, axis=0))
+    sample = np.random.default_rng(0).permutation(len(rows))[: 100 * num_points]
+    clusters = KMeans(num_points, n_init=1, random_state=0).fit(rows[sample] / scale)
+    return InducingPoints(np.unique(clusters.cluster_centers_ * scale, axis=0))

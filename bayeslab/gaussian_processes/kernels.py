@@ -94,12 +94,12 @@ def polynomial(order: int, scale: ArrayLike = 1.0, offset: ArrayLike = 1.0) -> K
 
 
 def constant(variance: ArrayLike = 1.0) -> Kernel:
-    """The variance of an unknown constant."""
+    """The kernel of an unknown constant, with its prior variance."""
     return Constant(_real(variance))
 
 
 class White(Kernel):
-    """A value of its own at every input, which repeated inputs share."""
+    """The kernel of independent values: every input has one of its own, which repeated inputs share."""
 
     variance: Array
 
@@ -119,8 +119,8 @@ class OfInputs(Kernel):
     kernel: Kernel
 
     def evaluate(self, X1: Array, X2: Array) -> Array:
-        places = jnp.asarray(self.axis)
-        return self.kernel.evaluate(X1[places], X2[places])
+        columns = jnp.asarray(self.axis)
+        return self.kernel.evaluate(X1[columns], X2[columns])
 
 
 def of_inputs(inputs: int | Sequence[int], kernel: Kernel) -> Kernel:
@@ -136,16 +136,18 @@ def terms_of(kernel: Kernel) -> list[Kernel]:
 
 
 def _stretched(kernel: Kernel, lengthscale: ArrayLike, name: str = "lengthscale") -> Kernel:
+    """The kernel of the inputs divided by a lengthscale."""
     return transforms.Linear(1 / _positive(lengthscale, name), kernel)
 
 
 def _positive(value: ArrayLike, name: str) -> Any:
-    found = _real(value)
-    if isinstance(found, np.ndarray) and not (np.isfinite(found) & (found > 0)).all():
-        raise ValueError(f"{name} is {found}; expected positive numbers")
-    return found
+    """The value; raises ValueError where it is known and not positive."""
+    numbers = _real(value)
+    if isinstance(numbers, np.ndarray) and not (np.isfinite(numbers) & (numbers > 0)).all():
+        raise ValueError(f"{name} is {numbers}; expected positive numbers")
+    return numbers
 
 
 def _real(value: ArrayLike) -> Any:
-    """In double precision where it is known, whatever the precision of JAX is where a kernel is made."""
+    """The value in double precision where it is known, whatever the precision of JAX is where a kernel is made."""
     return value if isinstance(value, Array) else np.asarray(value, float)

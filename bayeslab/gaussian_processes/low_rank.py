@@ -1,7 +1,7 @@
-"""A process by finitely many functions: g = Phi u + sqrt(d) e, with u and e standard Normal.
+"""A process as a combination of finitely many functions: g = Phi u + sqrt(d) e, with u and e standard Normal.
 
 Everything takes time of n r^2 for n rows and r functions: the posterior of u has the precision matrix
-A = I + Phi' (W / E) Phi, where W is the precision of the evidence and E = 1 + W d, all but Phi diagonal.
+A = I + Phi' (W / E) Phi, where W are the precisions of the information pairs and E = 1 + W d, all but Phi diagonal.
 """
 
 from typing import NamedTuple, Protocol
@@ -16,16 +16,17 @@ from bayeslab.gaussian_processes.moments import Moments
 
 
 class Functions(Protocol):
-    """What the process is a random combination of; a pytree."""
+    """The functions that a process is a random combination of; a pytree."""
 
     def at(self, x: Array) -> tuple[Array, Array]:
-        """Their values (row, r) at x, and the variance d (row,) of the process that they leave out, positive."""
+        """The values (row, r) of the functions at x, and the variance d (row,) that they leave out, positive."""
         ...
 
 
 class LowRank(NamedTuple):
-    """basis: Phi (row, r). remainder: d (row,), positive. functions: give both at new inputs.
+    """A process through the values of finitely many functions at its inputs.
 
+    basis: Phi (row, r). remainder: d (row,), positive. functions: give both at new inputs.
     What the basis leaves out is independent from row to row, and at new inputs, whatever they are.
     """
 
@@ -44,26 +45,29 @@ class LowRank(NamedTuple):
         return weights.log_scale() - (distance + jnp.log(2 * jnp.pi * self.remainder).sum()) / 2
 
     def log_mass(self, precision: Array, linear: Array) -> Array:
-        """-(z' B^-1 z + log|B|) / 2 with w the root of the precision, z = linear / w and B = I + w (Phi Phi' + d) w.
+        """The log marginal likelihood -(z' B^-1 z + log|B|) / 2, without its constant.
 
-        The first is the least over u of |E^-1/2 (z - w Phi u)|^2 + |u|^2, where rounding of u hardly matters.
+        Here w is the root of the precision, z = linear / w and B = I + w (Phi Phi' + d) w.
+        The first term is the least over u of |E^-1/2 (z - w Phi u)|^2 + |u|^2, where rounding of u hardly matters.
         """
-        own = self._own(precision)
+        inflation = self._own(precision)
         weights = self._posterior(precision, linear)
         missed = linear - precision * (self.basis @ weights.mean)
         known = precision > 0
-        distance = jnp.where(known, missed**2 / (own * jnp.where(known, precision, 1.0)), 0.0).sum()
-        return weights.log_scale() - (distance + weights.mean @ weights.mean + jnp.log(own).sum()) / 2
+        distance = jnp.where(known, missed**2 / (inflation * jnp.where(known, precision, 1.0)), 0.0).sum()
+        return weights.log_scale() - (distance + weights.mean @ weights.mean + jnp.log(inflation).sum()) / 2
 
     def moments(self, precision: Array, linear: Array) -> Moments:
-        own = self._own(precision)
+        inflation = self._own(precision)
         mean, variance = self._posterior(precision, linear).moments(self.basis)
-        return Moments((mean + self.remainder * linear) / own, variance / own**2 + self.remainder / own)
+        return Moments(
+            (mean + self.remainder * linear) / inflation, variance / inflation**2 + self.remainder / inflation
+        )
 
     def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
-        own = self._own(precision)
+        inflation = self._own(precision)
         weights = self._posterior(precision, linear)
-        basis, remainder = self.basis / own[:, None], self.remainder / own
+        basis, remainder = self.basis / inflation[:, None], self.remainder / inflation
         return _draws(key, weights, basis, remainder, shape) + remainder * linear
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
@@ -80,21 +84,25 @@ class LowRank(NamedTuple):
         return spread @ spread.T + jnp.diag(remainder)
 
     def _own(self, precision: Array) -> Array:
+        """The diagonal E = 1 + W d."""
         return 1 + precision * self.remainder
 
     def _posterior(self, precision: Array, linear: Array) -> "Weights":
-        own = self._own(precision)
-        return self._weights(precision / own, linear / own)
+        """The posterior of u given the information pairs about the values."""
+        inflation = self._own(precision)
+        return self._weights(precision / inflation, linear / inflation)
 
     def _weights(self, precision: Array, linear: Array) -> "Weights":
-        """Of u given exp(linear' Phi u - (Phi u)' precision (Phi u) / 2)."""
-        met = jnp.eye(self.basis.shape[1], dtype=self.basis.dtype) + (self.basis * precision[:, None]).T @ self.basis
-        white = whitener(met)
-        return Weights(white.T @ (white @ (self.basis.T @ linear)), white)
+        """The distribution of u given the likelihood exp(linear' Phi u - (Phi u)' precision (Phi u) / 2)."""
+        information = (
+            jnp.eye(self.basis.shape[1], dtype=self.basis.dtype) + (self.basis * precision[:, None]).T @ self.basis
+        )
+        inverse = whitener(information)
+        return Weights(inverse.T @ (inverse @ (self.basis.T @ linear)), inverse)
 
 
 class Weights(NamedTuple):
-    """u ~ N(mean, whitener' whitener). mean: (r,). whitener: (r, r), lower triangular."""
+    """The distribution u ~ N(mean, whitener' whitener). mean: (r,). whitener: (r, r), lower triangular."""
 
     mean: Array
     whitener: Array
@@ -104,23 +112,23 @@ class Weights(NamedTuple):
         return jnp.log(jnp.diagonal(self.whitener)).sum()
 
     def moments(self, basis: Array) -> Moments:
-        """Of Phi u."""
+        """The mean and variance of every entry of Phi u."""
         return Moments(basis @ self.mean, ((basis @ self.whitener.T) ** 2).sum(1))
 
 
 def _draws(key: Array, weights: Weights, basis: Array, remainder: Array, shape: tuple[int, ...]) -> Array:
-    """Of Phi u + sqrt(d) e."""
-    first, second = jax.random.split(key)
-    drawn = weights.mean + jax.random.normal(first, (*shape, basis.shape[1]), basis.dtype) @ weights.whitener
-    noise = jax.random.normal(second, (*shape, len(basis)), basis.dtype)
-    return drawn @ basis.T + jnp.sqrt(remainder) * noise
+    """Draws of Phi u + sqrt(d) e."""
+    weights_key, noise_key = jax.random.split(key)
+    draws = weights.mean + jax.random.normal(weights_key, (*shape, basis.shape[1]), basis.dtype) @ weights.whitener
+    noise = jax.random.normal(noise_key, (*shape, len(basis)), basis.dtype)
+    return draws @ basis.T + jnp.sqrt(remainder) * noise
 
 
 def least_remainder(variance: Array) -> Array:
-    """The least d beside a prior variance: relative to it 1.5e-8, the root of eps (3.5e-4 in single precision)."""
+    """The smallest d that is allowed: relative to the prior variance 1.5e-8, the root of eps (3.5e-4 in float32)."""
     return float(jnp.finfo(variance.dtype).eps) ** 0.5 * variance
 
 
 def floats(x: ArrayLike) -> Array:
-    """Inputs as numbers that can be divided, of their own precision."""
+    """The inputs as floats, of their own precision where they have one."""
     return jnp.asarray(x, jnp.result_type(x, float))

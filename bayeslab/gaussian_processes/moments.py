@@ -1,4 +1,4 @@
-"""What representations take and return of each value of a process."""
+"""What representations of a process take and return about each of its values."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,17 @@ from jax import Array
 
 
 class Moments(NamedTuple):
-    """mean, variance: of every value, (row,)."""
+    """The mean and the variance of every value, each (row,)."""
 
     mean: Array
     variance: Array
 
 
 def scaled(precision: Array, linear: Array) -> tuple[Array, Array]:
-    """Of evidence about every value, the root w of its precision and linear / w, which is 0 where nothing is known."""
+    """The information pairs as observations target ~ N(w g, 1): the root w and the target.
+
+    w is the root of the precision and the target linear / w; both are 0 where the precision is.
+    """
     known = precision > 0
     root = jnp.where(known, jnp.sqrt(jnp.where(known, precision, 1.0)), 0.0)
     return root, jnp.where(known, linear / jnp.where(known, root, 1.0), 0.0)

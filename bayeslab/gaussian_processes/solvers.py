@@ -1,4 +1,4 @@
-"""How to compute with a Gaussian process: what its argument `solver` takes.
+"""The solvers: ways to compute with a Gaussian process, which its argument `solver` takes.
 
 `Dense()` and `StateSpace()` are exact, `HilbertSpace(num_basis)` and `inducing_points(x, num_points)` approximate.
 """

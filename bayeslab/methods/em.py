@@ -31,7 +31,7 @@ from bayeslab.verification.likely_points import widened
 from bayeslab.verification.probe_points import points
 
 INNER = 5
-"""Quasi-Newton steps for sites without a mode in closed form, in every step of EM."""
+"""The number of L-BFGS steps, in every step of EM, for sites without a mode in closed form."""
 
 
 @dataclass(frozen=True)
@@ -65,30 +65,36 @@ class EM:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        bound, found = analysis.bound, {one.site: one for one in analysis.plain.findings}
-        left = continuous(analysis, self)
-        if not isinstance(left.transform, Marginal):
+        bound, findings = analysis.bound, {finding.site: finding for finding in analysis.plain.findings}
+        marginal_bound = continuous(analysis, self)
+        if not isinstance(marginal_bound.transform, Marginal):
             raise ValueError(
                 "EM takes expectations over discrete sites, and the program has none; name continuous ones, "
                 f"EM(collapse=...), of {list(bound.latent)}, or use MAP()"
             )
-        plain, expect = bound.plain, left.transform.rules
+        plain, expect = bound.plain, marginal_bound.transform.rules
         for rule in expect:
             if not rule.family.has_expectations:
                 raise ValueError(f"site '{rule.site}': the family {rule.family.name} has no expectations; use MAP()")
-        closed = [r for n in left.latent if (r := found[n].rule) is not None and r.family.mode is not None]
-        rest = tuple(name for name in left.latent if name not in {rule.site for rule in closed})
+        mode_rules = [
+            r for n in marginal_bound.latent if (r := findings[n].rule) is not None and r.family.mode is not None
+        ]
+        numeric_sites = tuple(name for name in marginal_bound.latent if name not in {rule.site for rule in mode_rules})
         groups = groups_for_starts(analysis.plain, self.num_starts)
-        sampler = EMSampler(expect, tuple(closed), rest, analysis.plain.rules, groups, structure(left))
+        sampler = EMSampler(
+            expect, tuple(mode_rules), numeric_sites, analysis.plain.rules, groups, structure(marginal_bound)
+        )
         _require_exact(expect, plain)
-        return recovering(best_of(sampler, self.num_starts, "log_joint"), left, bound, most_probable)
+        return recovering(best_of(sampler, self.num_starts, "log_joint"), marginal_bound, bound, most_probable)
 
 
 @dataclass(frozen=True)
 class EMSampler(Sampler):
-    """expect: sites that are averaged over, in the order of their elimination. closed: sites with a mode.
+    """The sampler of EM.
 
-    rest: sites without. alone: rules of all sites that have one given all others.
+    expect: rules of the sites that the log joint is averaged over, in the order of their elimination.
+    closed: rules of the sites whose conditional has a mode in closed form. rest: sites that have none.
+    alone: rules of all sites that have one, each given all other sites.
     """
 
     expect: tuple[Rule, ...]
@@ -111,8 +117,8 @@ class EMSampler(Sampler):
         return summarised(self.groups, self.alone, bound)
 
     def start(self, key: Array, bound: Bound) -> Ascent:
-        plain, of, tables = pieces(bound)
-        values = scattered(key, self.alone, of, plain, tables)
+        plain, all_terms, tables = pieces(bound)
+        values = scattered(key, self.alone, all_terms, plain, tables)
         values = {name: values[name] for name in bound.latent}
         return ascent(values, ravel_pytree(unconstrained.position(bound, values))[0], -jnp.inf)
 
@@ -127,50 +133,52 @@ class EMSampler(Sampler):
         return state, Draws(state.best, {"lp": state.objective})
 
     def _climbed(self, bound: Bound, best: Values, at: Array, leapt: Array) -> tuple[Values, Array, Array]:
-        back = ravel_pytree(unconstrained.position(bound, best))[1]
-        far = unconstrained.constrained(bound, back(at))
-        values = self._step({name: jnp.where(leapt, far[name], value) for name, value in best.items()}, bound)
+        """Values after a step of EM from the flat coordinates `at`, their flat coordinates, and their log joint."""
+        unravel = ravel_pytree(unconstrained.position(bound, best))[1]
+        extrapolated = unconstrained.constrained(bound, unravel(at))
+        values = self._step({name: jnp.where(leapt, extrapolated[name], value) for name, value in best.items()}, bound)
         return values, ravel_pytree(unconstrained.position(bound, values))[0], _log_joint(bound, values)
 
     def _step(self, values: Values, bound: Bound) -> Values:
-        """One step of EM."""
-        plain, of, tables = pieces(bound)
+        """Values after one step of EM: the expectation, and then the maximum over one site after the other."""
+        plain, all_terms, tables = pieces(bound)
         known: dict[str, Any] = tables | {"given": values | tables}
-        for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
+        for rule, stage in zip(self.expect, stages(self.expect, all_terms), strict=True):
             if not _depends(rule, stage, self.expect):
-                q = conditional(rule, stage, plain, values | tables).distribution
-                known[stored(rule.site)] = density(rule.family, q)
-        of, values = self._expected(of), dict(values)
+                distribution = conditional(rule, stage, plain, values | tables).distribution
+                known[stored(rule.site)] = density(rule.family, distribution)
+        all_terms, values = self._expected(all_terms), dict(values)
         for rule in self.closed:
             site = plain.sites[rule.site]
-            q = conditional(rule, of, plain, values | known, near=values[rule.site]).distribution
+            distribution = conditional(rule, all_terms, plain, values | known, near=values[rule.site]).distribution
             assert rule.family.mode is not None
-            values[rule.site] = rule.family.mode(q).reshape(site.shape).astype(site.dtype)
-        return self._ascended(of, plain, values, known) if self.rest else values
+            values[rule.site] = rule.family.mode(distribution).reshape(site.shape).astype(site.dtype)
+        return self._ascended(all_terms, plain, values, known) if self.rest else values
 
     def _expected(self, of: tuple[Term, ...]) -> tuple[Term, ...]:
-        """Terms averaged over the sites that are integrated out."""
+        """The terms of the log joint, averaged over the sites that are integrated out."""
         for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
             of = averaged(rule, of, stage if _depends(rule, stage, self.expect) else None)
         return of
 
     def _ascended(self, of: tuple[Term, ...], bound: Bound, values: Values, known: dict[str, Any]) -> Values:
-        """A few steps of L-BFGS over the sites without a mode, kept where the expectation grows."""
+        """Values after a few steps of L-BFGS over the sites without a mode, or as they were if the expectation of the
+        log joint does not grow."""
         priors = terms(bound).priors
-        mine = [term for term in of if not term.depends.isdisjoint(self.rest)]
+        site_terms = [term for term in of if not term.depends.isdisjoint(self.rest)]
 
         def written(position: Values) -> Values:
-            found = dict(values)
+            constrained = dict(values)
             for name in self.rest:
-                support = priors[name].distribution(bound, found).support
-                found[name] = biject_to(support)(position[name])
-            return found
+                support = priors[name].distribution(bound, constrained).support
+                constrained[name] = biject_to(support)(position[name])
+            return constrained
 
         def loss(position: Values) -> Array:
-            value = -total(mine, bound, written(position) | known)
+            value = -total(site_terms, bound, written(position) | known)
             return jnp.where(jnp.isfinite(value), value, 1e300 if value.dtype == jnp.float64 else 1e30)
 
-        first = {n: biject_to(priors[n].distribution(bound, values).support).inv(values[n]) for n in self.rest}
+        initial = {n: biject_to(priors[n].distribution(bound, values).support).inv(values[n]) for n in self.rest}
         optimizer = optax.lbfgs()
 
         def step(_: int, state: tuple[Values, Any]) -> tuple[Values, Any]:
@@ -179,27 +187,28 @@ class EMSampler(Sampler):
             updates, memory = optimizer.update(gradient, memory, position, value=value, grad=gradient, value_fn=loss)
             return optax.apply_updates(position, updates), memory
 
-        last, _ = jax.lax.fori_loop(0, INNER, step, (first, optimizer.init(first)))
-        better = loss(last) < loss(first)
-        return written(jax.tree.map(lambda a, b: jnp.where(better, a, b), last, first))
+        last, _ = jax.lax.fori_loop(0, INNER, step, (initial, optimizer.init(initial)))
+        improves = loss(last) < loss(initial)
+        return written(jax.tree.map(lambda a, b: jnp.where(improves, a, b), last, initial))
 
 
 def _depends(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:
-    """Whether a site is averaged over given others of the sites that are."""
+    """Whether the conditional of a site that is averaged over depends on others of those sites."""
     return not reaching(stage, rule.site).isdisjoint(other.site for other in rules)
 
 
 def _log_joint(bound: Bound, values: Values) -> Array:
-    """With sites integrated out."""
+    """The log joint density with sites integrated out."""
     assert isinstance(bound.transform, Marginal)
     plain, _, tables = pieces(bound)
     return total(bound.transform.terms(plain), plain, values | tables)
 
 
 def _require_exact(expect: tuple[Rule, ...], bound: Bound) -> None:
+    """Raises ValueError unless expectations over the sites that are integrated out are exact."""
     sites = {rule.site for rule in expect}
     with jax.enable_x64(True):
-        at: list[Any] = []
-        for here, values in points(widened(bound)):
-            at.append((here, values | {"given": {n: v for n, v in values.items() if n not in sites}}))
-    require_linear(terms(bound).terms, expect, at)
+        probe_points: list[Any] = []
+        for point_bound, values in points(widened(bound)):
+            probe_points.append((point_bound, values | {"given": {n: v for n, v in values.items() if n not in sites}}))
+    require_linear(terms(bound).terms, expect, probe_points)

@@ -45,16 +45,16 @@ class Exact:
                 raise ValueError(
                     f"site '{name}' has an improper prior, so the data have no evidence; use Gibbs() or NUTS()"
                 )
-        alone = analysis.rules
+        full_conditionals = analysis.rules
         try:
             rules = analysis.order(bound.latent)
         except ValueError as reasons:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
-        return ExactSampler(rules, alone, analysis.groups, structure(bound))
+        return ExactSampler(rules, full_conditionals, analysis.groups, structure(bound))
 
 
 class Remaining(NamedTuple):
-    """What all draws share, and how many were made.
+    """The state of the sampler: what all draws share, and how many of them were made.
 
     last: the distribution of the site that was eliminated last, which depends on the data alone.
     """
@@ -67,7 +67,11 @@ class Remaining(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactSampler(Sampler):
-    """rules: in the order of elimination. alone: of every site given all others, where terms are compressed."""
+    """The sampler of Exact.
+
+    rules: of all sites, in the order of their elimination. alone: of every site given all others, which tables of
+    sufficient statistics are made from.
+    """
 
     rules: tuple[Rule, ...]
     alone: tuple[Rule, ...]
@@ -88,10 +92,10 @@ class ExactSampler(Sampler):
 
     def start(self, key: Array, data: Bound) -> Remaining:
         bound, all_terms, tables = pieces(data)
-        rule, of = self.rules[-1], stages(self.rules, all_terms)[-1]
-        last = conditional(rule, of, bound, tables)
-        rest = (term.density(bound, tables).sum() for term in of if not term.depends)
-        log_evidence = sum(rest, last.log_evidence.sum())
+        rule, stage = self.rules[-1], stages(self.rules, all_terms)[-1]
+        last = conditional(rule, stage, bound, tables)
+        constants = (term.density(bound, tables).sum() for term in stage if not term.depends)
+        log_evidence = sum(constants, last.log_evidence.sum())
         return Remaining(key, jnp.zeros((), int), Ordered(last.distribution), log_evidence)
 
     def advance(self, state: Remaining, data: Bound) -> tuple[Remaining, Draws]:
@@ -99,7 +103,7 @@ class ExactSampler(Sampler):
         return state._replace(made=state.made + 1), draw
 
     def batch(self, state: Remaining, data: Bound, index: Array, size: int) -> Draws:
-        """Independent draws, all at once: those of the site eliminated last, and for each of them of the others."""
+        """Independent draws, all at once: of the site that was eliminated last, and then of the others given each."""
         first, others = jax.random.split(jax.random.fold_in(state.key, index))
         name = self.rules[-1].site
         last = state.last.distribution.sample(first, (size,)).astype(data.sites[name].dtype)
@@ -108,14 +112,16 @@ class ExactSampler(Sampler):
         )
 
     def _completed(self, key: Array, state: Remaining, data: Bound, values: Values) -> Draws:
-        """A draw of all sites, from that of the last."""
-        bound, of, tables = pieces(data)
+        """A draw of all sites, given that of the site that was eliminated last."""
+        bound, all_terms, tables = pieces(data)
         log_q = state.last.distribution.log_prob(values[self.rules[-1].site]).sum()
-        drawn, others = completed(key, self.rules[:-1], of, bound, values | tables)
-        log_q += sum((q.log_prob(drawn[name]).sum() for name, q in others.items()), jnp.zeros(()))
-        values = {name: drawn[name] for name in bound.latent}
-        parts = [term.density(bound, values | tables) for term in of]
-        lp, size = (sum((jnp.sum(change(part)) for part in parts), jnp.zeros(())) for change in (jnp.asarray, jnp.abs))
+        samples, distributions = completed(key, self.rules[:-1], all_terms, bound, values | tables)
+        log_q += sum((q.log_prob(samples[name]).sum() for name, q in distributions.items()), jnp.zeros(()))
+        values = {name: samples[name] for name in bound.latent}
+        densities = [term.density(bound, values | tables) for term in all_terms]
+        lp, size = (
+            sum((jnp.sum(change(part)) for part in densities), jnp.zeros(())) for change in (jnp.asarray, jnp.abs)
+        )
         size += jnp.abs(log_q) + jnp.abs(state.log_evidence)
         excess = beyond_rounding(lp - log_q - state.log_evidence, size, float(jnp.finfo(lp.dtype).eps))
         stats = {"lp": lp, "log_q": log_q, "log_evidence": state.log_evidence, "excess": excess}

@@ -24,7 +24,8 @@ from bayeslab.transforms.tables import Group, Groups, pieces, summarised
 from bayeslab.verification.ordering import blocked
 
 TRIALS, TRIAL_SWEEPS = 4, 10
-"""Short chains to choose a start from. Without them 13 of 60 chains of a hidden Markov model stayed in a poor mode."""
+"""The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
+hidden Markov model stayed in a poor mode."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +56,28 @@ class Gibbs:
         bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        rest = [one for one in analysis.findings if one.rule is None]
-        for one in rest:
-            if bound.sites[one.site].is_discrete:
-                raise ValueError(f"site '{one.site}' is discrete and cannot be enumerated: {one.reason}")
+        open_findings = [finding for finding in analysis.findings if finding.rule is None]
+        for finding in open_findings:
+            if bound.sites[finding.site].is_discrete:
+                raise ValueError(f"site '{finding.site}' is discrete and cannot be enumerated: {finding.reason}")
         rules = analysis.rules
         if not rules:
-            reasons = "; ".join(f"site '{one.site}': {one.reason}" for one in rest)
+            reasons = "; ".join(f"site '{finding.site}': {finding.reason}" for finding in open_findings)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
         joint = analysis.joint_blocks(self.joint)
-        if rest:
-            left, moved = _with_movers(bound, rules, [one.site for one in rest])
-            if not left or {rule.site for block in joint for rule in block} & set(moved):
+        if open_findings:
+            gibbs_rules, nuts_sites = _with_movers(bound, rules, [finding.site for finding in open_findings])
+            if not gibbs_rules or {rule.site for block in joint for rule in block} & set(nuts_sites):
                 raise ValueError(
-                    f"{moved} have to be moved together, since coordinates of one depend on others; use NUTS()"
+                    f"{nuts_sites} have to be moved together, since coordinates of one depend on others; use NUTS()"
                 )
-            return BlockSampler(blocked(joint, left), tuple(moved), structure(bound), self.num_warmup)
+            return BlockSampler(blocked(joint, gibbs_rules), tuple(nuts_sites), structure(bound), self.num_warmup)
         groups = analysis.groups
-        asked = {rule.site for block in joint for rule in block}
+        joint_sites = {rule.site for block in joint for rule in block}
         for group in (group for group in groups if isinstance(group, Group)):
             sites = [rule.site for rule in group.rules]
             scalar = all(bound.sites[rule.site].event_dim == 0 and not rule.coupled for rule in group.rules)
-            if len(sites) > 1 and scalar and asked.isdisjoint(sites):
+            if len(sites) > 1 and scalar and joint_sites.isdisjoint(sites):
                 with suppress(ValueError):
                     joint.append(analysis.order(sites))
         blocks = blocked(joint, rules)
@@ -85,9 +86,10 @@ class Gibbs:
 
 
 def _with_movers(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tuple[tuple[Rule, ...], list[str]]:
-    """Conditionals, and the sites of the block by NUTS: with a site whose coordinates move, those that move them.
+    """The rules of the sites that are drawn from their conditionals, and the names of those that NUTS moves.
 
-    Raises ValueError where a discrete site does.
+    With a site whose unconstrained coordinates depend on other sites, NUTS moves those others as well. Raises
+    ValueError where one of them is discrete.
     """
     moving = set(bound.moving) & set(rest)
     movers = [rule for rule in rules if moving & set(rule.children)]
@@ -96,18 +98,24 @@ def _with_movers(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tupl
             raise ValueError(f"the coordinates of {sorted(moving)} depend on site '{rule.site}', which is discrete")
     if not movers:
         return rules, rest
-    left = tuple(rule for rule in rules if rule not in movers)
-    return _with_movers(bound, left, [*rest, *(rule.site for rule in movers)])
+    remaining = tuple(rule for rule in rules if rule not in movers)
+    return _with_movers(bound, remaining, [*rest, *(rule.site for rule in movers)])
 
 
 class Sweep(NamedTuple):
+    """The state of a chain of sweeps."""
+
     values: Values
     key: Array
 
 
 @dataclass(frozen=True)
 class SweepSampler(Sampler):
-    """Every site has a conditional. rules: of every site given all others, in program order."""
+    """A systematic scan of conditionals, for programs whose sites all have one.
+
+    blocks: rules of the sites that are drawn jointly, in the order of the scan.
+    rules: of every site given all others, in program order.
+    """
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
@@ -127,7 +135,7 @@ class SweepSampler(Sampler):
         return summarised(self.groups, self.rules, bound)
 
     def start(self, key: Array, data: Bound) -> Sweep:
-        """Anywhere, or with discrete sites where the best of a few short chains has come."""
+        """A random point of finite density; with discrete sites, the end of the best of a few short chains."""
         if not any(data.plain.sites[name].is_discrete for name in data.plain.latent):
             return self._anywhere(key, data)
 
@@ -143,21 +151,25 @@ class SweepSampler(Sampler):
         return jax.tree.map(lambda leaf: leaf[jnp.argmax(log_joint)], states)
 
     def _anywhere(self, key: Array, data: Bound) -> Sweep:
-        key, here = jax.random.split(key)
-        return Sweep(somewhere(here, data.plain), key)
+        """A random point of finite density."""
+        key, start_key = jax.random.split(key)
+        return Sweep(somewhere(start_key, data.plain), key)
 
     def advance(self, state: Sweep, data: Bound) -> tuple[Sweep, Draws]:
-        key, now = jax.random.split(state.key)
-        bound, of, tables = pieces(data)
-        known = sweep(now, self.blocks, of, bound, state.values | tables)
-        log_p = total(of, bound, known)
+        key, sweep_key = jax.random.split(state.key)
+        bound, all_terms, tables = pieces(data)
+        known = sweep(sweep_key, self.blocks, all_terms, bound, state.values | tables)
+        log_p = total(all_terms, bound, known)
         values = {name: known[name] for name in state.values}
         return Sweep(values, key), Draws(values | computed(bound, values), {"lp": log_p})
 
 
 @dataclass(frozen=True)
 class BlockSampler(Sampler):
-    """One block of conditionals, one of NUTS, composed by `numpyro.infer.Gibbs`."""
+    """One block of sites that are drawn from conditionals and one that NUTS moves, composed by `numpyro.infer.Gibbs`.
+
+    blocks: rules of the first, in the order in which they are drawn. rest: the sites of the second.
+    """
 
     blocks: tuple[Block, ...]
     rest: tuple[str, ...]
@@ -170,15 +182,15 @@ class BlockSampler(Sampler):
         return conditionals(bound, self.blocks)
 
     def start(self, key: Array, bound: Bound) -> State:
-        key, now = jax.random.split(key)
-        values = somewhere(now, bound)
-        first = {name: values[name] for name in self._mine}
-        return self._kernel(bound).init(key, self.num_warmup, first, (bound,), {})
+        key, start_key = jax.random.split(key)
+        values = somewhere(start_key, bound)
+        initial = {name: values[name] for name in self._mine}
+        return self._kernel(bound).init(key, self.num_warmup, initial, (bound,), {})
 
     def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
         kernel = self._kernel(bound)
-        first = {name: state.z[name] for name in self._mine}
-        kernel.init(jax.random.PRNGKey(0), self.num_warmup, first, (bound,), {})
+        initial = {name: state.z[name] for name in self._mine}
+        kernel.init(jax.random.PRNGKey(0), self.num_warmup, initial, (bound,), {})
         state = kernel.sample(state, (bound,), {})
         values = kernel.postprocess_fn((bound,), {})(state.z)
         latent = {name: values[name] for name in bound.latent}
@@ -187,12 +199,15 @@ class BlockSampler(Sampler):
 
     @property
     def _mine(self) -> list[str]:
+        """The sites that are drawn from their conditionals."""
         return [rule.site for block in self.blocks for rule in block]
 
     def _kernel(self, bound: Bound) -> MCMCKernel:
+        """The NumPyro kernel of both blocks."""
+
         def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            drawn = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
-            return {name: drawn[name] for name in self._mine}
+            samples = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
+            return {name: samples[name] for name in self._mine}
 
         step = block_kernel(bound, self.rest)(evaluate)
         blocks = [(CustomGibbs(update), self._mine), (step, list(self.rest))]

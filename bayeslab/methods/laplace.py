@@ -22,7 +22,7 @@ from bayeslab.transforms.collapse import most_probable
 from bayeslab.verification.optimum import tolerance, verdict
 
 EVALUATIONS = 200
-"""Of the log joint until L-BFGS has converged, roughly."""
+"""The usual number of evaluations of the log joint until L-BFGS has converged, roughly."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class MAP:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        left = continuous(analysis, self)
-        summary = summary_of(left, analysis, EVALUATIONS * self.num_starts)
-        sampler = best_of(PointSampler(summary.structure(left)), self.num_starts, "log_joint")
-        return recovering(summary.around(sampler), left, analysis.bound, most_probable)
+        marginal_bound = continuous(analysis, self)
+        summary = summary_of(marginal_bound, analysis, EVALUATIONS * self.num_starts)
+        sampler = best_of(PointSampler(summary.structure(marginal_bound)), self.num_starts, "log_joint")
+        return recovering(summary.around(sampler), marginal_bound, analysis.bound, most_probable)
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,19 @@ class Laplace:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        left = continuous(analysis, self)
-        summary = summary_of(left, analysis, EVALUATIONS + self.num_samples)
-        return recovering(summary.around(LaplaceSampler(summary.structure(left))), left, analysis.bound)
+        marginal_bound = continuous(analysis, self)
+        summary = summary_of(marginal_bound, analysis, EVALUATIONS + self.num_samples)
+        return recovering(
+            summary.around(LaplaceSampler(summary.structure(marginal_bound))), marginal_bound, analysis.bound
+        )
 
 
 class Climb(NamedTuple):
-    """The state of an ascent. position: flat. best: the highest so far. loss: minus the log density there."""
+    """The state of L-BFGS.
+
+    position: flat unconstrained coordinates. best: the position of the highest density so far. loss: minus the log
+    density there.
+    """
 
     position: Array
     optimizer: Any
@@ -105,7 +111,7 @@ class Climb(NamedTuple):
 
 @dataclass(frozen=True)
 class PointSampler(Sampler):
-    """structure: of the Bound, because the optimiser is compiled for it."""
+    """The sampler of MAP. structure: of the Bound, because the optimiser is compiled for it."""
 
     structure: Any
 
@@ -116,10 +122,10 @@ class PointSampler(Sampler):
         return _ascend(lambda flat: _log_joint(bound, flat), state)
 
     def ended(self, state: Climb, bound: Bound, _: Any) -> tuple[Climb | None, str]:
-        found = verdict(_log_joint, bound, state.best)
-        if found.kink is None:
-            return None, found.why
-        return state._replace(best=jnp.asarray(found.kink, state.best.dtype), converged=jnp.array(True)), found.why
+        optimum = verdict(_log_joint, bound, state.best)
+        if optimum.kink is None:
+            return None, optimum.why
+        return state._replace(best=jnp.asarray(optimum.kink, state.best.dtype), converged=jnp.array(True)), optimum.why
 
     def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
         position = unconstrained.unravel(bound)(state.best)
@@ -127,7 +133,11 @@ class PointSampler(Sampler):
 
 
 class Fitted(NamedTuple):
-    """A Normal around a mode: factor is the Cholesky factor of the precision, zeros until it is known."""
+    """A Normal around a mode.
+
+    climb: the state of the optimiser that finds the mode. factor: the Cholesky factor of the precision, zeros until it
+    is computed. known: whether it is.
+    """
 
     climb: Climb
     factor: Array
@@ -136,6 +146,8 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class LaplaceSampler(Sampler):
+    """The sampler of Laplace. structure: of the Bound, because the optimiser is compiled for it."""
+
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> Fitted:
@@ -149,20 +161,20 @@ class LaplaceSampler(Sampler):
 
     def ended(self, state: Fitted, bound: Bound, _: Any) -> tuple[None, str]:
         """Raises ValueError where the posterior has no peak that a Normal could be put around."""
-        found = verdict(flat_log_posterior, bound, state.climb.best)
-        if found.kink is not None:
+        optimum = verdict(flat_log_posterior, bound, state.climb.best)
+        if optimum.kink is not None:
             raise ValueError(
                 "the log joint has a kink at its maximum (a hinge or an absolute value), and no curvature there, so it "
                 "has no Laplace approximation; use NUTS(), or smooth it"
             )
-        if found.lasting:
-            raise ValueError(f"no Laplace approximation: {found.why}")
-        return None, found.why
+        if optimum.lasting:
+            raise ValueError(f"no Laplace approximation: {optimum.why}")
+        return None, optimum.why
 
     def advance(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
         state = jax.lax.cond(state.known, lambda s: s, lambda s: _curve(s, bound), state)
-        key, now = jax.random.split(state.climb.key)
-        noise = jax.random.normal(now, state.climb.best.shape)
+        key, noise_key = jax.random.split(state.climb.key)
+        noise = jax.random.normal(noise_key, state.climb.best.shape)
         flat = state.climb.best + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
         log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(state.factor)).sum()
         log_q -= 0.5 * noise.size * jnp.log(2 * jnp.pi)
@@ -172,27 +184,28 @@ class LaplaceSampler(Sampler):
 
 
 def _curve(state: Fitted, bound: Bound) -> Fitted:
-    """The curvature at the mode, after a last step of Newton's."""
+    """The state with the curvature at the mode, after a last Newton step."""
 
     def density(flat: Array) -> Array:
         return flat_log_posterior(bound, flat)
 
-    at = state.climb.best
-    step = jax.scipy.linalg.solve(-jax.hessian(density)(at), jax.grad(density)(at), assume_a="pos")
-    better = density(at + step) >= density(at)
-    climb = state.climb._replace(best=jnp.where(better, at + step, at))
+    mode = state.climb.best
+    step = jax.scipy.linalg.solve(-jax.hessian(density)(mode), jax.grad(density)(mode), assume_a="pos")
+    improves = density(mode + step) >= density(mode)
+    climb = state.climb._replace(best=jnp.where(improves, mode + step, mode))
     factor = jnp.linalg.cholesky(-jax.hessian(density)(climb.best))
     return Fitted(climb, factor, jnp.array(True))
 
 
 def _start(key: Array, bound: Bound) -> Climb:
-    key, now = jax.random.split(key)
-    flat, _ = ravel_pytree(unconstrained.start(now, bound))
+    """The state of L-BFGS at a random point."""
+    key, start_key = jax.random.split(key)
+    flat, _ = ravel_pytree(unconstrained.start(start_key, bound))
     return Climb(flat, optax.lbfgs().init(flat), jnp.array(False), key, flat, jnp.array(jnp.inf, flat.dtype))
 
 
 def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
-    """One step of L-BFGS with a line search; none once the gradient is zero to rounding, or the density."""
+    """The state after one step of L-BFGS with a line search; the same once gradient or density are zero to rounding."""
     optimizer, impossible = optax.lbfgs(), 1e300 if state.position.dtype == jnp.float64 else 1e30
 
     def loss(flat: Array) -> Array:
@@ -201,18 +214,18 @@ def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
 
     def step(state: Climb) -> tuple[Climb, Array]:
         value, gradient = optax.value_and_grad_from_state(loss)(state.position, state=state.optimizer)
-        updates, new = optimizer.update(
+        updates, optimizer_state = optimizer.update(
             gradient, state.optimizer, state.position, value=value, grad=gradient, value_fn=loss
         )
         position = optax.apply_updates(state.position, updates)
         stops = (jnp.max(jnp.abs(gradient)) <= tolerance(value)) | (value >= impossible)
-        reached = optax.tree_utils.tree_get(new, "value")
-        better = reached < state.loss
-        best, lowest = jnp.where(better, position, state.best), jnp.where(better, reached, state.loss)
-        return Climb(position, new, stops, state.key, best, lowest), -value
+        new_loss = optax.tree_utils.tree_get(optimizer_state, "value")
+        improves = new_loss < state.loss
+        best, lowest = jnp.where(improves, position, state.best), jnp.where(improves, new_loss, state.loss)
+        return Climb(position, optimizer_state, stops, state.key, best, lowest), -value
 
-    new, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)
-    return new, Draws({}, {}, {"log_joint": value, "converged": new.converged})
+    optimizer_state, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)
+    return optimizer_state, Draws({}, {}, {"log_joint": value, "converged": optimizer_state.converged})
 
 
 def _log_joint(bound: Bound, flat: Array) -> Array:

@@ -23,9 +23,10 @@ from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 STEPS_A_DRAW = 15
-"""Gradients, roughly."""
+"""Gradients that NUTS takes for a draw, roughly."""
 DENSE_UP_TO = 50
-"""Dimensions up to which a dense mass matrix pays (measured on 25 published posteriors)."""
+"""The largest number of dimensions for which a dense mass matrix is worth its cost (measured on 25 published
+posteriors)."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,13 @@ class NUTS:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
     def plan(self, analysis: Analysis) -> Sampler:
-        left = continuous(analysis, self)
-        dense = dense_pays(left, left.latent) if self.dense_mass is None else self.dense_mass
+        marginal_bound = continuous(analysis, self)
+        dense = dense_pays(marginal_bound, marginal_bound.latent) if self.dense_mass is None else self.dense_mass
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        steps = self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * STEPS_A_DRAW
-        summary = summary_of(left, analysis, steps, self.statistics)
-        sampler = KernelSampler(kernel, summary.structure(left), self.num_warmup)
-        return recovering(summary.around(sampler), left, analysis.bound)
+        num_evaluations = self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * STEPS_A_DRAW
+        summary = summary_of(marginal_bound, analysis, num_evaluations, self.statistics)
+        sampler = KernelSampler(kernel, summary.structure(marginal_bound), self.num_warmup)
+        return recovering(summary.around(sampler), marginal_bound, analysis.bound)
 
 
 def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
@@ -99,7 +100,9 @@ def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
 
 @dataclass(frozen=True)
 class NUTSKernel:
-    """A record, not a bound method or a lambda: those are equal only to themselves, and would compile again.
+    """A function that builds NUTS for a NumPyro model.
+
+    It is a record, as bound methods and lambdas are equal only to themselves, and would be compiled again.
 
     moving: whether supports of its sites may depend on others of them.
     """
@@ -121,13 +124,13 @@ class NUTSKernel:
 
 
 def block_kernel(bound: Bound, names: Iterable[str]) -> NUTSKernel:
-    """Of a block of sites of a program, beside what draws the others."""
+    """The NUTS kernel for a block of sites of a program whose other sites something else draws."""
     names = set(names)
     return NUTSKernel(dense_pays(bound, names), 0.8, 10, moving=not names.isdisjoint(bound.moving))
 
 
 class Replayed(numpyro.infer.NUTS):
-    """NUTS whose positions become values by running the program: as a block of Gibbs sampling, NumPyro's keeps the
+    """NUTS that runs the program to turn positions into values: as a block of Gibbs sampling, that of NumPyro keeps the
     coordinates of its start."""
 
     def get_constrain_fn(
@@ -138,7 +141,10 @@ class Replayed(numpyro.infer.NUTS):
 
 
 def _kinetic(mass: Array, momentum: Array) -> Array:
-    """Where a trajectory explodes, a dense mass matrix can overflow to minus infinity, which would be accepted."""
+    """The kinetic energy, infinite where it overflows.
+
+    Where a trajectory explodes, a dense mass matrix can overflow to minus infinity, which would be accepted.
+    """
     energy = euclidean_kinetic_energy(mass, momentum)
     return jnp.where(energy >= 0, energy, jnp.inf)
 
@@ -147,7 +153,7 @@ def _kinetic(mass: Array, momentum: Array) -> Array:
 class KernelSampler(Sampler):
     """A NumPyro kernel as a sampler.
 
-    build: hashable, equal for equal kernels.
+    build: makes a kernel for a model; hashable, and equal for equal kernels.
     structure: of the Bound, for which the sampler is compiled.
     """
 
@@ -181,7 +187,7 @@ class KernelSampler(Sampler):
 
 
 def kernel_stats(state: Any) -> dict[str, Array]:
-    """What a kernel says of a draw, by the names that ArviZ knows; `lp` lives in the unconstrained space."""
+    """What a kernel says of a draw, by the names that ArviZ knows; `lp` is a density in the unconstrained space."""
     stats = {new: getattr(state, old) for old, new in _NAMES.items() if hasattr(state, old)}
     if "potential_energy" in stats:
         stats["lp"] = -stats.pop("potential_energy")
@@ -199,3 +205,4 @@ _NAMES = {
     "energy": "energy",
     "potential_energy": "potential_energy",
 }
+"""Fields of the states of NumPyro's kernels, and the names that ArviZ has for them."""

@@ -100,32 +100,33 @@ class MeanField:
         return best_of(sampler, self.num_starts, "elbo")
 
     def _of_batches(self, bound: Bound, plates: tuple[Subsample, ...]) -> BatchSampler:
+        """The sampler for a program that subsamples plates."""
         if self.joint:
             raise ValueError("MeanField keeps no joint blocks with subsampled plates; draw the plates whole")
         if bound.transform is not None:
             raise ValueError("MeanField takes batches of a program as it is written, without sites integrated out")
-        small = batch_of(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
-        rules = _averaged(find_all(small), small)
+        batch = batch_of(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
+        rules = _averaged(find_all(batch), batch)
         names = {plate.plate for plate in plates}
-        own = [rule for rule in rules if names & {plate.name for plate in small.sites[rule.site].plates}]
-        shared = [rule for rule in rules if rule not in own]
-        for rule in own:
-            _require_together(rule.site, names, small)
-        if not shared:
+        local_rules = [rule for rule in rules if names & {plate.name for plate in batch.sites[rule.site].plates}]
+        shared_rules = [rule for rule in rules if rule not in local_rules]
+        for rule in local_rules:
+            _require_together(rule.site, names, batch)
+        if not shared_rules:
             raise ValueError("every site is inside of a subsampled plate, so there is nothing that batches share")
-        for rule in shared:
+        for rule in shared_rules:
             if rule.family.linear is not None:
                 raise ValueError(f"site '{rule.site}' is a chain that batches share; draw the plates whole")
-        return BatchSampler(tuple(shared), tuple(own), plates, self.num_steps, structure(bound))
+        return BatchSampler(tuple(shared_rules), tuple(local_rules), plates, self.num_steps, structure(bound))
 
 
 def _require_together(site: str, plates: set[str], bound: Bound) -> None:
-    """Raises ValueError where a batch has a site of an element, but not all that it reaches."""
-    mine = {plate.name for plate in bound.sites[site].plates}
+    """Raises ValueError where a batch has a site of an element, but not all terms that the site reaches."""
+    site_plates = {plate.name for plate in bound.sites[site].plates}
     for term in terms(bound).terms:
         if site in term.depends:
             for plate in bound.sites[term.name].plates:
-                if plate.name in plates - mine:
+                if plate.name in plates - site_plates:
                     raise ValueError(
                         f"site '{site}' of a batch reaches '{term.name}', of which subsampled plate '{plate.name}' "
                         "leaves out a part; draw that plate whole"
@@ -133,8 +134,8 @@ def _require_together(site: str, plates: set[str], bound: Bound) -> None:
 
 
 def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
-    """The rules of all sites; raises ValueError unless terms can be averaged over every one of them."""
-    if reasons := [f"site '{one.site}': {one.reason}" for one in found if one.rule is None]:
+    """The rules of all sites. Raises ValueError unless terms can be averaged over every one of them."""
+    if reasons := [f"site '{finding.site}': {finding.reason}" for finding in found if finding.rule is None]:
         raise ValueError(f"MeanField needs conditionals in closed form ({'; '.join(reasons)}); use SVI()")
     rules = rules_of(found)
     priors = terms(bound).priors
@@ -151,13 +152,18 @@ Move = Callable[[Array], Array]
 
 
 class Climb(NamedTuple):
+    """The state of coordinate ascent: that of the accelerated ascent, and the key for draws."""
+
     ascent: Ascent
     key: Array
 
 
 @dataclass(frozen=True)
 class FactorSampler(Sampler):
-    """rules: of every site given all others."""
+    """The sampler of MeanField.
+
+    blocks: rules of the sites that share a factor, in the order of a sweep. rules: of every site given all others.
+    """
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
@@ -178,20 +184,24 @@ class FactorSampler(Sampler):
         return summarised(self.groups, self.rules, bound)
 
     def start(self, key: Array, data: Bound) -> Climb:
-        key, now = jax.random.split(key)
-        bound, of, tables = pieces(data)
-        of = tuple(term._replace(reader=None) for term in of)  # averages have none, and a state keeps its form
-        values = scattered(now, self.rules, of, bound, tables)
+        key, start_key = jax.random.split(key)
+        bound, all_terms, tables = pieces(data)
+        all_terms = tuple(
+            term._replace(reader=None) for term in all_terms
+        )  # averages have none, and a state keeps its form
+        values = scattered(start_key, self.rules, all_terms, bound, tables)
 
-        def found(values: Values) -> Factors:
-            return joined(self.blocks, [factor(block, of, bound, values | tables, values) for block in self.blocks])
+        def all_factors(values: Values) -> Factors:
+            return joined(
+                self.blocks, [factor(block, all_terms, bound, values | tables, values) for block in self.blocks]
+            )
 
         # a sweep needs to know something of every site, and nothing else: it would take as long to compile again
-        shapes = jax.eval_shape(found, values)
+        shapes = jax.eval_shape(all_factors, values)
         factors = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         for rule in self.rules:
             shape = shapes.known[stored(rule.site)]
-            factors.known[stored(rule.site)] = only(rule, of, bound, values | tables, shape)
+            factors.known[stored(rule.site)] = only(rule, all_terms, bound, values | tables, shape)
         return Climb(ascent(ordered(factors), self._coordinates(factors, bound)[0], -jnp.inf), key)
 
     def adapt(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
@@ -201,59 +211,62 @@ class FactorSampler(Sampler):
 
     def advance(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
-        bound, of, tables = pieces(data)
+        bound, all_terms, tables = pieces(data)
         factors: Factors = plain(state.ascent.best)
         values: Values = {}
         log_q = jnp.zeros(())
         for block in self.blocks:
-            mine = expected(block, self.blocks, of)
-            for rule, stage in zip(block[::-1], stages(block, mine)[::-1], strict=True):
+            block_terms = expected(block, self.blocks, all_terms)
+            for rule, stage in zip(block[::-1], stages(block, block_terms)[::-1], strict=True):
                 site = bound.sites[rule.site]
                 q = factors.last.get(rule.site)
                 if q is None:
                     q = conditional(rule, stage, bound, values | factors.known | tables).distribution
                 values[rule.site] = q.sample(keys.pop()).reshape(site.shape).astype(site.dtype)
                 log_q += q.log_prob(values[rule.site]).sum()
-        lp = total(of, bound, values | tables)
+        lp = total(all_terms, bound, values | tables)
         stats = {"lp": lp, "log_q": log_q, "evidence_bound": state.ascent.objective}
         return state._replace(key=key), Draws(values | computed(bound, values), stats)
 
     def _swept(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
-        """All factors anew, one after the other; where they are; the bound."""
-        bound, of, tables = pieces(data)
+        """The factors after one sweep of coordinate ascent from the flat coordinates `at`, their flat coordinates, and
+        the evidence lower bound."""
+        bound, all_terms, tables = pieces(data)
         best = plain(best)
-        known, found = dict(best.known), []
-        for name, far in self._coordinates(best, bound)[1](at).items():
-            known[name] = jnp.where(leapt, far, known[name])
+        known, new_factors = dict(best.known), []
+        for name, extrapolated in self._coordinates(best, bound)[1](at).items():
+            known[name] = jnp.where(leapt, extrapolated, known[name])
         for block in self.blocks:
             others = [other for other in self.blocks if other != block]
             rule = block[-1]
-            drawn = mean_prior(rule, terms(bound).priors[rule.site], others, bound, known)
-            near = middles(block, best)
-            found.append(factor(block, expected(block, self.blocks, of), bound, known | tables, near, drawn))
-            known |= found[-1].known
-        new = joined(self.blocks, found)
-        elbo = found[-1].log_evidence + new.entropies[:-1].sum()
+            prior = mean_prior(rule, terms(bound).priors[rule.site], others, bound, known)
+            initial = middles(block, best)
+            new_factors.append(
+                factor(block, expected(block, self.blocks, all_terms), bound, known | tables, initial, prior)
+            )
+            known |= new_factors[-1].known
+        new = joined(self.blocks, new_factors)
+        elbo = new_factors[-1].log_evidence + new.entropies[:-1].sum()
         return ordered(new), self._coordinates(new, bound)[0], elbo
 
     def _coordinates(self, factors: Factors, bound: Bound) -> tuple[Array, Callable[[Array], dict[str, Array]]]:
-        """Flat coordinates of what a sweep starts from, and the way back.
+        """Flat coordinates of what a sweep starts from, and the function that turns such coordinates into densities.
 
         The first block is left out, as a sweep begins by replacing it, and so are sites with structure.
         """
-        free, back = {}, {}
+        free, inverses = {}, {}
         for rule in (rule for block in self.blocks[1:] for rule in block):
             name = stored(rule.site)
             if isinstance(factors.known[name], jax.Array):
-                out, back[name] = _free(rule, terms(bound).priors[rule.site], bound, factors)
-                free[name] = out(factors.known[name])
+                forward, inverses[name] = _free(rule, terms(bound).priors[rule.site], bound, factors)
+                free[name] = forward(factors.known[name])
         flat, unflat = ravel_pytree(free)
         flat = flat.astype(factors.entropies.dtype)  # none are numbers of single precision
-        return flat, lambda at: {name: back[name](value) for name, value in unflat(at).items()}
+        return flat, lambda at: {name: inverses[name](value) for name, value in unflat(at).items()}
 
 
 def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Move, Move]:
-    """From what is known of a site to real numbers, and back."""
+    """The map from the density of a site, as averages need it, to real numbers, and its inverse."""
     if rule.family.enumerates:
         return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
     others = {name: factors.known[stored(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete}
@@ -262,20 +275,21 @@ def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Mov
 
 
 def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
-    """Averages over a block must be as exact as those over one site, whatever is known of the other sites."""
+    """Raises ValueError unless averages over blocks are as exact as those over single sites, whatever is known of the
+    other sites."""
     joint = [block for block in sampler.blocks if len(block) > 1]
     if not joint:
         return
     with jax.enable_x64(True):
-        here, there = points(widened(bound))
-        known: Any = {stored(rule.site): _any(rule, here, there[1]) for rule in sampler.rules}
+        first_point, second_point = points(widened(bound))
+        known: Any = {stored(rule.site): _any(rule, first_point, second_point[1]) for rule in sampler.rules}
         for block in joint:
-            at = [(plain, known | values | {"given": known}) for plain, values in (here, there)]
-            require_linear(expected(block, sampler.blocks, terms(bound).terms), block, at)
+            probe_points = [(plain, known | values | {"given": known}) for plain, values in (first_point, second_point)]
+            require_linear(expected(block, sampler.blocks, terms(bound).terms), block, probe_points)
 
 
 def _any(rule: Rule, point: Point, other: Values) -> Any:
-    """Something that could be known of a site: two points, or uneven probabilities."""
+    """An arbitrary density of a site, as averages need it: two points, or uneven probabilities."""
     prior, site = terms(point[0]).priors[rule.site], rule.site
     if rule.family.enumerates:
         assert prior.choices is not None

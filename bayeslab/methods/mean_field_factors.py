@@ -15,10 +15,10 @@ from bayeslab.transforms.expectation import averaged, averaged_jointly, density,
 
 
 class Factors(NamedTuple):
-    """The factor of every block.
+    """The factors of all blocks.
 
-    last: the distribution of its site that is eliminated last. known: what averages need of its sites.
-    entropies: (block,).
+    last: by site, the distribution of the site of a block that is eliminated last. known: what averages need of all
+    sites. entropies: of the factors (block,).
     """
 
     last: dict[str, Distribution]
@@ -27,7 +27,11 @@ class Factors(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """The optimal factor of one block. log_evidence: of all its sites, with the terms that they do not reach."""
+    """The optimal factor of one block.
+
+    last: the distribution of its site that is eliminated last. known: what averages need of its sites. log_evidence:
+    the log normaliser of the factor, with the terms that its sites do not reach.
+    """
 
     last: Distribution
     known: dict[str, Any]
@@ -44,10 +48,10 @@ def expected(block: Block, blocks: Sequence[Block], of: tuple[Term, ...]) -> tup
 
 
 def joined(blocks: Sequence[Block], found: Sequence[Factor]) -> Factors:
-    """The factors of all blocks as one."""
-    last = {block[-1].site: one.last for block, one in zip(blocks, found, strict=True)}
-    known = {name: value for one in found for name, value in one.known.items()}
-    return Factors(last, known, jnp.stack([one.entropy for one in found]))
+    """The factors of all blocks, one Factor for each, as one record."""
+    last = {block[-1].site: block_factor.last for block, block_factor in zip(blocks, found, strict=True)}
+    known = {name: value for block_factor in found for name, value in block_factor.known.items()}
+    return Factors(last, known, jnp.stack([block_factor.entropy for block_factor in found]))
 
 
 def factor(
@@ -58,33 +62,35 @@ def factor(
     near: Values,
     drawn: Distribution | None = None,
 ) -> Factor:
-    """The conditional of a block under some terms, the site that is eliminated last first.
+    """The optimal factor of a block: its conditional under some terms.
 
-    near: likely values, see `conditional`. drawn: the prior of the last site.
+    The site that is eliminated last comes first, and the others are conditioned on it.
+    near: likely values, see `conditional`. drawn: the prior of the site that is eliminated last.
     """
-    before = stages(block, of)
-    rule, stage = block[-1], before[-1]
+    block_stages = stages(block, of)
+    rule, stage = block[-1], block_stages[-1]
     last = conditional(rule, stage, bound, values, near.get(rule.site), drawn)
-    rest = total([term for term in stage if rule.site not in term.depends], bound, values)
+    constant = total([term for term in stage if rule.site not in term.depends], bound, values)
     known = {rule.site: density(rule.family, last.distribution)}
     total_entropy = entropy(rule.family, last.distribution)
-    for rule, stage in zip(block[-2::-1], before[-2::-1], strict=True):
+    for rule, stage in zip(block[-2::-1], block_stages[-2::-1], strict=True):
 
-        def given(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
+        def conditional_density(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
             q = conditional(rule, stage, bound, values | at, near.get(rule.site)).distribution
             return density(rule.family, q), entropy(rule.family, q)
 
-        points, entropies = jax.vmap(given)(known)
-        times = points.shape[1]
-        known = {name: jnp.repeat(value, times, axis=0) for name, value in known.items()}
+        points, entropies = jax.vmap(conditional_density)(known)
+        num_points = points.shape[1]
+        known = {name: jnp.repeat(value, num_points, axis=0) for name, value in known.items()}
         known[rule.site] = points.reshape(-1, *points.shape[2:])
         total_entropy += entropies.mean()
     named = {stored(site): value for site, value in known.items()}
-    return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + rest)
+    return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + constant)
 
 
 def only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: Any) -> Any:
-    """What averages need of a site that has one value; of a site with structure, its conditional."""
+    """What averages need of a site that has a single value; for a site with structure, the density of its
+    conditional."""
     prior, value = terms(bound).priors[rule.site], values[rule.site]
     if rule.family.enumerates:
         return (value[..., None] == jnp.asarray(prior.choices)).astype(shape.dtype)
@@ -94,12 +100,12 @@ def only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: 
 
 
 def middles(block: Block, factors: Factors) -> Values:
-    """Likely values of the continuous sites of a block, where they are known."""
-    found = {}
+    """Likely values of the continuous sites of a block under its factor, where there are any."""
+    values = {}
     for rule in block:
         points = factors.known[stored(rule.site)]
         if rule.family.joint:
-            found[rule.site] = points.mean(0)
+            values[rule.site] = points.mean(0)
         elif rule.site in factors.last and not rule.family.enumerates and isinstance(points, jax.Array):
-            found[rule.site] = rule.family.typical(factors.last[rule.site], points[0])
-    return found
+            values[rule.site] = rule.family.typical(factors.last[rule.site], points[0])
+    return values

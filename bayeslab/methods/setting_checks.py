@@ -1,4 +1,4 @@
-"""Checks that methods share."""
+"""Checks of settings that methods share."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def require_count(settings: Any, *names: str) -> None:
 def require_names(settings: Any, name: str) -> None:
     """Makes a tuple of a setting that lists sites; raises ValueError for what is none."""
     value = getattr(settings, name)
-    if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+    if isinstance(value, str) or not all(isinstance(site, str) for site in value):
         raise ValueError(f'{name} of {type(settings).__name__} must be names of sites such as ("w",), not {value!r}')
     object.__setattr__(settings, name, tuple(value))
 
@@ -30,6 +30,7 @@ def require_blocks(settings: Any, name: str) -> None:
 
 
 def _require_at_least(least: int, wanted: str, settings: Any, names: tuple[str, ...]) -> None:
+    """Raises ValueError for a setting that is not an integer of at least this size. wanted: in words."""
     for name in names:
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

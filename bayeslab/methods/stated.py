@@ -55,6 +55,8 @@ class Stated:
 
 @dataclass(frozen=True)
 class StatedSampler(Sampler):
+    """Independent draws from a posterior program, with both log densities of each."""
+
     posterior: Program
 
     warmup_draws = True
@@ -63,20 +65,21 @@ class StatedSampler(Sampler):
         return key
 
     def advance(self, key: Array, bound: Bound) -> tuple[Array, Draws]:
-        key, now = jax.random.split(key)
-        log_q, sites = log_density(seed(self._program, now), (bound,), {}, {})
+        key, draw_key = jax.random.split(key)
+        log_q, sites = log_density(seed(self._program, draw_key), (bound,), {}, {})
         latent = {name: sites[name]["value"] for name in bound.latent}
         log_p, run = log_density(bound.program, (), {}, latent)
         computed = {name: site["value"] for name, site in run.items() if site["type"] == "deterministic"}
         return key, Draws(latent | computed, {"lp": log_p, "log_q": log_q, "log_evidence": log_p - log_q})
 
     def _program(self, bound: Bound) -> Any:
+        """The posterior program, called with the inputs and observed values that it names."""
         values = bound.inputs | bound.observed
         return self.posterior(**{name: values[name] for name in signature(self.posterior).parameters})
 
 
 def _prove(sampler: StatedSampler, bound: Bound) -> None:
-    """The law: log joint minus log posterior is constant, relative to the size of the two."""
+    """Raises ValueError unless log joint minus log posterior is constant, relative to the size of the two."""
     stats = _law(sampler, bound)
     gap = float(jnp.ptp(stats["log_evidence"]))
     size = float(jnp.abs(stats["lp"]).max() + jnp.abs(stats["log_q"]).max() + 1.0)
@@ -89,5 +92,5 @@ def _prove(sampler: StatedSampler, bound: Bound) -> None:
 
 @partial(jax.jit, static_argnames="sampler")
 def _law(sampler: StatedSampler, bound: Bound) -> dict[str, Array]:
-    """Densities at a few draws."""
+    """The log joint, the log posterior and their difference, by names as in `stats`, at a few draws (draw,)."""
     return jax.vmap(lambda key: sampler.advance(key, bound)[1].stats)(jax.random.split(jax.random.PRNGKey(0), 4))

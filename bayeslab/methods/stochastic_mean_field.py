@@ -1,4 +1,5 @@
-"""Mean field from batches of the subsampled plates of a program: natural-gradient steps on what all elements share."""
+"""Stochastic mean field from batches of the subsampled plates of a program: natural-gradient steps for the sites that
+all elements share (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.expectation import mean_prior, stored
 
 INNER = 20
-"""Sweeps over the sites of a batch, where there are several."""
+"""The number of sweeps over the sites of a batch, where it has several."""
 
 
 class Subsample(NamedTuple):
@@ -39,18 +40,19 @@ def subsamples(bound: Bound) -> tuple[Subsample, ...]:
 
 @lru_cache(maxsize=64)
 def _subsamples(shapes: tuple) -> tuple[Subsample, ...]:
+    """The plates that a program with this structure subsamples."""
     bound = blueprint(shapes)
-    found: dict[str, tuple[int, int]] = {}
+    sizes_by_plate: dict[str, tuple[int, int]] = {}
 
     def run(bound: Bound) -> None:
         source = bound.source
         model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=feasible)
         trace(model).get_trace(**bound.inputs)
-        found.update(source.asked)
+        sizes_by_plate.update(source.asked)
 
     with jax.enable_x64(shapes[0]):
         jax.eval_shape(run, bound)
-    return tuple(Subsample(name, *sizes) for name, sizes in found.items())
+    return tuple(Subsample(name, *sizes) for name, sizes in sizes_by_plate.items())
 
 
 def batch_of(bound: Bound, indices: Mapping[str, Array]) -> Bound:
@@ -69,26 +71,30 @@ def batch_of(bound: Bound, indices: Mapping[str, Array]) -> Bound:
 
 
 class Average(NamedTuple):
-    """Of noisy values. squares: the sum of their squared deviations."""
+    """A running average of noisy values. squares: the sum of their squared deviations. number: how many there were."""
 
     mean: Array
     squares: Array
     number: Array
 
     def with_value(self, value: Array) -> "Average":
-        """Welford (1962), doi:10.1080/00401706.1962.10490022."""
+        """The average with one value more, by the algorithm of Welford (1962), doi:10.1080/00401706.1962.10490022."""
         number = self.number + 1
         mean = self.mean + (value - self.mean) / number
         return Average(mean, self.squares + (value - self.mean) * (value - mean), number)
 
     @property
     def standard_error(self) -> Array:
+        """The standard error of the mean, of independent values."""
         return jnp.sqrt(self.squares / (self.number - 1) / self.number)
 
 
 class Progress(NamedTuple):
-    """factors: of the shared sites. elbo: an average over the batches that they are made from. last: the bound of the
-    last factors, from other batches; of none before the first draw."""
+    """The state of stochastic mean field.
+
+    factors: of the shared sites. elbo: the bound, averaged over the batches that the factors are made from. last: the
+    bound of the last factors, averaged over other batches; over none before the first draw.
+    """
 
     factors: Factors
     elbo: Array
@@ -116,94 +122,100 @@ class BatchSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> Progress:
-        key, first, second = jax.random.split(key, 3)
-        small = self._drawn(first, bound)
-        of, values = terms(small).terms, scattered(second, (*self.shared, *self.own), terms(small).terms, small, {})
-        known = self._known(of, small, values, (*self.shared, *self.own))
-        factors = [self._factor(rule, of, small, known, values, counted=True) for rule in self.shared]
+        key, batch_key, start_key = jax.random.split(key, 3)
+        batch = self._drawn(batch_key, bound)
+        batch_terms, values = (
+            terms(batch).terms,
+            scattered(start_key, (*self.shared, *self.own), terms(batch).terms, batch, {}),
+        )
+        known = self._known(batch_terms, batch, values, (*self.shared, *self.own))
+        factors = [self._factor(rule, batch_terms, batch, known, values, counted=True) for rule in self.shared]
         zero = jnp.zeros((), factors[0].entropy.dtype)
         return Progress(ordered(joined(_alone(self.shared), factors)), zero, _of_none(zero), jnp.array(0), key)
 
     def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
-        key, now = jax.random.split(state.key)
+        key, batch_key = jax.random.split(state.key)
         rate = rate_of(state.step, self.num_steps)
-        small = self._drawn(now, bound)
-        of = terms(small).terms
+        batch = self._drawn(batch_key, bound)
+        batch_terms = terms(batch).terms
         factors: Factors = plain(state.factors)
-        known, noisy = self._bounded(factors, of, small)
+        known, noisy = self._bounded(factors, batch_terms, batch)
         elbo = state.elbo + jnp.where(state.step == 0, 1.0, rate) * (noisy - state.elbo)
-        found = []
+        new_factors = []
         for rule in self.shared:
             before = {"rate": rate, "before": factors.last}
-            near = middles((rule,), factors)
-            found.append(self._factor(rule, of, small, known | before, near, counted=True, blended=True))
-            known |= found[-1].known
-        new = ordered(joined(_alone(self.shared), found))
+            initial = middles((rule,), factors)
+            new_factors.append(
+                self._factor(rule, batch_terms, batch, known | before, initial, counted=True, blended=True)
+            )
+            known |= new_factors[-1].known
+        new = ordered(joined(_alone(self.shared), new_factors))
         return Progress(new, elbo, _of_none(elbo), state.step + 1, key), Draws({}, {}, {"elbo": elbo})
 
     def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
-        key, fresh, *keys = jax.random.split(state.key, 2 + len(self.shared))
+        key, bound_key, *keys = jax.random.split(state.key, 2 + len(self.shared))
         factors: Factors = plain(state.factors)
-        last = self._last(fresh, factors, state.last, bound)
+        last = self._last(bound_key, factors, state.last, bound)
         values: Values = {}
-        for rule, now in zip(self.shared, keys, strict=True):
+        for rule, site_key in zip(self.shared, keys, strict=True):
             site = bound.sites[rule.site]
-            values[rule.site] = factors.last[rule.site].sample(now).reshape(site.shape).astype(site.dtype)
+            values[rule.site] = factors.last[rule.site].sample(site_key).reshape(site.shape).astype(site.dtype)
         stats = {"evidence_bound": last.mean, "evidence_bound_se": last.standard_error}
-        drawn = values if self.own else values | computed(bound, values)
-        return state._replace(last=last, key=key), Draws(drawn, stats)
+        samples = values if self.own else values | computed(bound, values)
+        return state._replace(last=last, key=key), Draws(samples, stats)
 
     def _last(self, key: Array, factors: Factors, found: Average, bound: Bound) -> Average:
-        """The bound of factors from fresh batches, if it was not found before."""
-        enough = max(2, self.num_steps // 2)
+        """The evidence lower bound of factors, averaged over fresh batches, if there are not enough of these yet."""
+        num_batches = max(2, self.num_steps // 2)
 
         def step(found: Average) -> Average:
-            small = self._drawn(jax.random.fold_in(key, found.number), bound)
-            return found.with_value(self._bounded(factors, terms(small).terms, small)[1])
+            batch = self._drawn(jax.random.fold_in(key, found.number), bound)
+            return found.with_value(self._bounded(factors, terms(batch).terms, batch)[1])
 
-        return jax.lax.while_loop(lambda found: found.number < enough, step, found)
+        return jax.lax.while_loop(lambda found: found.number < num_batches, step, found)
 
     def _bounded(self, factors: Factors, of: tuple[Term, ...], small: Bound) -> tuple[dict[str, Any], Array]:
-        """What is known of all sites of a batch, and the bound if all rows were like it."""
+        """What averages need of all sites of a batch, and the evidence lower bound if all rows were like the batch."""
         known, entropies = self._completed(of, small, dict(factors.known))
         averaged = self._counted(expected((), self._blocks(small), of), small)
         return known, total(averaged, small, known) + factors.entropies.sum() + entropies
 
     def _drawn(self, key: Array, bound: Bound) -> Bound:
-        """A batch, drawn with replacement."""
+        """The program with a batch of each subsampled plate, drawn with replacement."""
         keys = jax.random.split(key, len(self.plates))
-        drawn = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, self.plates, strict=True))
-        indices = {plate.plate: chosen for plate, chosen in zip(self.plates, drawn, strict=True)}
+        index_arrays = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, self.plates, strict=True))
+        indices = {plate.plate: chosen for plate, chosen in zip(self.plates, index_arrays, strict=True)}
         return batch_of(bound, indices)
 
     def _known(self, of: tuple[Term, ...], small: Bound, values: Values, rules: tuple[Rule, ...]) -> dict[str, Any]:
-        """What averages need of sites that have one value."""
+        """What averages need of sites that have a single value."""
 
         def found(values: Values) -> dict[str, Any]:
-            made = [factor((rule,), of, small, values, values) for rule in rules]
-            return {name: value for one in made for name, value in one.known.items()}
+            factors = [factor((rule,), of, small, values, values) for rule in rules]
+            return {name: value for site_factor in factors for name, value in site_factor.known.items()}
 
         shapes = jax.eval_shape(found, values)
         return {stored(rule.site): only(rule, of, small, values, shapes[stored(rule.site)]) for rule in rules}
 
     def _completed(self, of: tuple[Term, ...], small: Bound, known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
-        """The factors of the sites of a batch added to what is known of the shared ones; the entropy of all rows."""
+        """What averages need of the shared sites and of those of a batch, whose factors are found here, and the entropy
+        of the latter for all rows."""
         if not self.own:
             return known, jnp.zeros(())
 
         def sweep(known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
             entropy = jnp.zeros(())
             for rule in self.own:
-                found = self._factor(rule, of, small, known, {})
-                known = known | found.known
-                entropy += self._times(rule.site, small) * found.entropy
+                site_factor = self._factor(rule, of, small, known, {})
+                known = known | site_factor.known
+                entropy += self._times(rule.site, small) * site_factor.entropy
             return known, entropy
 
         if len(self.own) > 1:
-            for place, rule in enumerate(self.own):  # what is said of a site without those that come after it
-                later = {other.site for other in self.own[place + 1 :]}
-                alone = tuple(term for term in of if term.depends.isdisjoint(later))
-                known = known | self._factor(rule, alone, small, known, {}).known
+            for index, rule in enumerate(self.own):  # what is said of a site without those that come after it
+                later = {other.site for other in self.own[index + 1 :]}
+                earlier_terms = tuple(term for term in of if term.depends.isdisjoint(later))
+                known = known | self._factor(rule, earlier_terms, small, known, {}).known
             known = jax.lax.fori_loop(0, INNER - 1, lambda _, known: sweep(known)[0], known)
         return sweep(known)
 
@@ -217,46 +229,55 @@ class BatchSampler(Sampler):
         counted: bool = False,
         blended: bool = False,
     ) -> Any:
-        """counted: what a batch says stands for all rows."""
+        """The optimal factor of a site under the terms of a batch.
+
+        counted: whether what a batch says stands for all rows. blended: whether the terms are mixed with the factor of
+        the step before, at the rate that the values have.
+        """
         blocks = self._blocks(small)
         others = [block for block in blocks if block != (rule,)]
-        mine = expected((rule,), blocks, of)
+        site_terms = expected((rule,), blocks, of)
         if counted:
-            mine = self._counted(mine, small)
-        drawn = mean_prior(rule, terms(small).priors[rule.site], others, small, values)
-        return factor((rule,), _blended(mine, rule.site) if blended else mine, small, values, near, drawn)
+            site_terms = self._counted(site_terms, small)
+        prior = mean_prior(rule, terms(small).priors[rule.site], others, small, values)
+        return factor((rule,), _blended(site_terms, rule.site) if blended else site_terms, small, values, near, prior)
 
     def _counted(self, of: tuple[Term, ...], small: Bound) -> tuple[Term, ...]:
+        """Terms of a batch, scaled to all rows."""
         return _counted(of, tuple(self._times(term.name, small) for term in of))
 
     def _times(self, site: str, small: Bound) -> float:
-        """How often what is drawn of a site stands for what there is."""
+        """The number of elements that each element of a site in a batch stands for."""
         sizes = {p.plate: p.size / p.batch for p in self.plates}
         return prod(sizes.get(plate.name, 1.0) for plate in small.sites[site].plates)
 
     def _blocks(self, small: Bound) -> tuple[tuple[Rule], ...]:
-        """Averages over sites with structure come first, those over the parameters of their priors afterwards."""
+        """A block for each site, in the order of averages: over sites with structure first, and over the parameters of
+        their priors afterwards."""
         rules = sorted((*self.shared, *self.own), key=lambda rule: not rule.family.structured)
         return _alone(tuple(rules))
 
 
 def rate_of(step: Array, num_steps: int) -> Array:
-    """How far a step goes; the sum of all grows without end, that of their squares does not."""
+    """The relative size of a step; the sum of all grows without end, and that of their squares does not (Robbins and
+    Monro 1951)."""
     half = num_steps / 2
     return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
 
 
 def _of_none(like: Array) -> Average:
+    """The average of no values, with the shape and dtype of `like`."""
     return Average(jnp.zeros_like(like), jnp.zeros_like(like), jnp.array(0))
 
 
 def _alone(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
+    """A block for each rule."""
     return tuple((rule,) for rule in rules)
 
 
 @lru_cache(maxsize=256)
 def _counted(of: tuple[Term, ...], times: tuple[float, ...]) -> tuple[Term, ...]:
-    """Terms, each so many times."""
+    """Terms, each multiplied by its number of times."""
 
     def counted(term: Term, times: float) -> Term:
         choices = term.choices
@@ -268,25 +289,27 @@ def _counted(of: tuple[Term, ...], times: tuple[float, ...]) -> tuple[Term, ...]
 
 
 def _product(times: float, function: Any, bound: Bound, values: Values) -> Array:
+    """The value of a function of a Bound and values, multiplied."""
     return times * function(bound, values)
 
 
 @lru_cache(maxsize=256)
 def _blended(of: tuple[Term, ...], site: str) -> tuple[Term, ...]:
-    """Terms of a site at the rate that the values have, and the rest of the factor before.
+    """The terms of a natural-gradient step for the factor of a site.
 
-    Other terms are left out: they say nothing about the site.
+    The terms that the site reaches are weighted with the rate that the values have, and the log density of the factor
+    of the step before with one minus the rate. Other terms are left out: they say nothing about the site.
     """
 
-    def part(term: Term) -> Term:
+    def weighted(term: Term) -> Term:
         def density(bound: Bound, values: Values) -> Array:
             return values["rate"] * term.density(bound, values)
 
         return term._replace(density=density, choices=None, reader=None)
 
-    def rest(bound: Bound, values: Values) -> Array:
+    def previous(bound: Bound, values: Values) -> Array:
         before: Any = values["before"]
         return (1 - values["rate"]) * before[site].log_prob(values[site])
 
-    mine = tuple(part(term) for term in of if site in term.depends)
-    return (*mine, Term(f"factor of {site} before", frozenset({site}), rest, None))
+    site_terms = tuple(weighted(term) for term in of if site in term.depends)
+    return (*site_terms, Term(f"factor of {site} before", frozenset({site}), previous, None))

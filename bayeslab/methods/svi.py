@@ -30,7 +30,7 @@ from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.optimum import JUMPS, jumps
 
 STEPS = 5000
-"""Of the optimiser until it has converged, roughly."""
+"""The usual number of optimiser steps until it has converged, roughly."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> 
 
 @lru_cache
 def adam(learning_rate: float) -> optax.GradientTransformation:
-    """One optimiser for a rate: optimisers are equal only to themselves."""
+    """Adam, the same object for the same rate, since optimisers are equal only to themselves."""
     return optax.adam(learning_rate)
 
 
@@ -109,25 +109,27 @@ class SVI:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        left = continuous(analysis, self)
+        marginal_bound = continuous(analysis, self)
         guide = _recorded(self.guide)
         if isinstance(guide, Automatic):
-            size = sum(prod(shape) for _, shape in unconstrained.shapes(left))
+            size = sum(prod(shape) for _, shape in unconstrained.shapes(marginal_bound))
             if guide.build in _NEEDS_TWO and size < 2:
                 raise ValueError(
                     f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
-                    f"{list(left.latent)} have {size}; use full_rank_normal()"
+                    f"{list(marginal_bound.latent)} have {size}; use full_rank_normal()"
                 )
         else:
-            _refuse_other_sites(guide, left)
+            _refuse_other_sites(guide, marginal_bound)
         optimizer = self.optimizer or adam(getattr(guide, "learning_rate", 0.02))
-        summary = summary_of(left, analysis, STEPS * self.num_particles)
-        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, summary.structure(left))
+        summary = summary_of(marginal_bound, analysis, STEPS * self.num_particles)
+        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, summary.structure(marginal_bound))
         _engine(sampler)
-        return recovering(summary.around(sampler), left, analysis.bound)
+        return recovering(summary.around(sampler), marginal_bound, analysis.bound)
 
 
 class GuideState(NamedTuple):
+    """The parameters of a guide and the state of their optimisation. scale: of the steps, by the plateau rule."""
+
     params: Any
     optimizer: Any
     scale: Any
@@ -145,22 +147,22 @@ class GuideSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> GuideState:
-        key, now = jax.random.split(key)
+        key, init_key = jax.random.split(key)
         engine = _engine(self)
-        state = engine.svi.init(now, bound)
+        state = engine.svi.init(init_key, bound)
         params = engine.svi.optim.get_params(state.optim_state)
         return GuideState(params, self.optimizer.init(params), self._plateau.init(params), key)
 
     def adapt(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
-        done = state.scale.scale <= _SMALLEST
-        new, elbo = jax.lax.cond(done, lambda s: (s, jnp.nan), lambda s: self._step(s, bound), state)
+        has_converged = state.scale.scale <= _SMALLEST
+        new, elbo = jax.lax.cond(has_converged, lambda s: (s, jnp.nan), lambda s: self._step(s, bound), state)
         return new, Draws({}, {}, {"elbo": elbo, "converged": new.scale.scale <= _SMALLEST})
 
     def advance(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
-        key, now = jax.random.split(state.key)
+        key, draw_key = jax.random.split(state.key)
         engine = _engine(self)
-        drawn = substitute(seed(engine.guide, now), data=engine.svi.constrain_fn(state.params))
-        log_q, sites = log_density(drawn, (bound,), {}, {})
+        guide = substitute(seed(engine.guide, draw_key), data=engine.svi.constrain_fn(state.params))
+        log_q, sites = log_density(guide, (bound,), {}, {})
         samples, log_p = engine.evaluate(bound, {name: sites[name]["value"] for name in bound.latent})
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
@@ -169,44 +171,55 @@ class GuideSampler(Sampler):
         if not isinstance(self.guide, Automatic):
             return None
         number = min(LOOKED_AT, len(samples[bound.latent[0]]))
-        some = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
-        flat = [ravel_pytree(unconstrained.position(bound, values))[0] for values in some]
+        draws = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
+        flat = [ravel_pytree(unconstrained.position(bound, values))[0] for values in draws]
         return (None, JUMPS) if jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
 
     @property
     def _plateau(self) -> optax.GradientTransformationExtraArgs:
+        """The rule that scales steps down when the bound no longer grows."""
         return optax.contrib.reduce_on_plateau(
             factor=_FACTOR, patience=_PATIENCE, accumulation_size=self.window, rtol=0.0, atol=1e-3
         )
 
     def _step(self, state: GuideState, bound: Bound) -> tuple[GuideState, Array]:
-        """One step of the optimiser; a step whose bound or gradient is not finite is left out."""
-        engine, (key, now) = _engine(self), jax.random.split(state.key)
+        """The state after one step of the optimiser, and the bound before it; a step whose bound or gradient is not
+        finite is left out."""
+        engine, (key, loss_key) = _engine(self), jax.random.split(state.key)
 
         def loss(params: Any) -> Array:
             constrained = engine.svi.constrain_fn(params)
-            return engine.svi.loss.loss(now, constrained, engine.svi.model, engine.svi.guide, bound)
+            return engine.svi.loss.loss(loss_key, constrained, engine.svi.model, engine.svi.guide, bound)
 
         value, gradient = jax.value_and_grad(loss)(state.params)
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
         updates, scale = self._plateau.update(updates, state.scale, state.params, value=value)
-        moved = GuideState(optax.apply_updates(state.params, updates), optimizer, scale, key)
+        updated = GuideState(optax.apply_updates(state.params, updates), optimizer, scale, key)
         finite = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
-        kept = jax.tree.map(partial(jnp.where, finite), moved, state._replace(key=key))
+        kept = jax.tree.map(partial(jnp.where, finite), updated, state._replace(key=key))
         return kept, -value
 
 
 LOOKED_AT = 3
-"""Draws between which the log joint is looked at."""
+"""The number of draws between which the log joint is searched for jumps."""
 _FACTOR = 0.2
+"""What steps are multiplied with on a plateau of the bound."""
 _PATIENCE = 4
+"""The number of windows without growth of the bound that make a plateau."""
 _SMALLEST = 1.01 * _FACTOR**4
+"""The scale of steps at which the fit has converged: that after the fourth plateau, rounding apart."""
 _NEEDS_TWO = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
+"""Guides that need a posterior of two dimensions or more."""
 _POINTS: dict[type, str] = {autoguide.AutoLaplaceApproximation: "Laplace()", autoguide.AutoDelta: "MAP()"}
+"""Guides that are points, and the methods to use in place of them."""
 
 
 class _Engine(NamedTuple):
-    """guide: a function of a Bound; evaluate: values of the sites that it draws, and their log joint."""
+    """NumPyro's SVI for a guide.
+
+    guide: a function of a Bound. evaluate: (bound, values that the guide draws) -> values of the sites, and their log
+    joint in the space of the guide.
+    """
 
     guide: Callable[[Bound], Any]
     svi: numpyro.infer.SVI
@@ -215,18 +228,20 @@ class _Engine(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _engine(sampler: GuideSampler) -> _Engine:
-    """Guides are stateful: one for a sampler, set up on concrete values."""
+    """NumPyro's SVI for a sampler, the same object for equal samplers, since guides are stateful; it is set up on
+    concrete values."""
     if isinstance(sampler.guide, Automatic):
         guide = _automatic(sampler.guide, unconstrained.shapes(blueprint(sampler.structure)))
         model: Callable[[Bound], Any] = unconstrained.free
-        evaluated: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
+        evaluate_sites: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
     else:
-        guide, model, evaluated = _Own(sampler.guide), evaluate, _evaluate_constrained
+        guide, model, evaluate_sites = _Own(sampler.guide), evaluate, _evaluate_constrained
     loss = Trace_ELBO(num_particles=sampler.num_particles)
-    return _Engine(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluated)
+    return _Engine(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluate_sites)
 
 
 def _automatic(record: Automatic, of: tuple) -> Callable[[Bound], Any]:
+    """The guide that a record describes, over unconstrained sites of some shapes."""
     guide = record.build(partial(unconstrained.blank, of), **dict(record.settings))
     with numpyro.handlers.block():
         seed(guide, jax.random.PRNGKey(0))()
@@ -245,17 +260,22 @@ class _Own:
 
 
 def _evaluate_unconstrained(bound: Bound, position: Values) -> tuple[Values, Array]:
+    """Values of the sites at an unconstrained position, and the log posterior there, Jacobian included."""
     return unconstrained.constrained(bound, position), unconstrained.log_posterior(bound, position)
 
 
 def _evaluate_constrained(bound: Bound, latent: Values) -> tuple[Values, Array]:
+    """Values of latent and deterministic sites, and the log joint."""
     log_p, sites = log_density(bound.program, (), {}, latent)
     computed = {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
     return latent | computed, log_p
 
 
 def _recorded(guide: Any) -> Any:
-    """Guides of NumPyro as records, which are equal for equal settings."""
+    """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
+
+    Raises TypeError for a guide that was built before or that is a point.
+    """
     if isinstance(guide, autoguide.AutoGuide):
         name = type(guide).__name__
         raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
@@ -269,6 +289,7 @@ def _recorded(guide: Any) -> Any:
 
 
 def _refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
+    """Raises ValueError for a guide whose arguments or sites are not those of the program, or that is a point."""
     values = bound.inputs | bound.observed
     if unknown := [name for name in signature(guide).parameters if name not in values]:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")

@@ -1,4 +1,7 @@
-"""Steps to a maximum taken farther than they go, where only the objective before a step is known without more work."""
+"""Ascent to a maximum, sped up by Anderson acceleration, where a step gives the objective only at the point before it.
+
+`bayeslab.methods.acceleration` is for steps that give the objective after them.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,14 +15,17 @@ from bayeslab.mixed_membership.genotypes.allele_counts import Shape
 from bayeslab.mixed_membership.tokens.topic_counts import Tokens
 
 GAIN = 0.1
-"""In nats, of a step that is the last, where other methods go on from there."""
+"""Gain in nats below which a step is the last, where other methods go on from its end."""
 
 
 class Climb(NamedTuple):
-    """at: flat coordinates where the next step starts. leapt: whether that is elsewhere than where the last one ended.
+    """The state of an accelerated ascent.
 
-    objective: before the last step that was kept. inputs, outputs: coordinates before and after the last steps,
-    (MEMORY + 1, size), number of which follow each other.
+    at: flat coordinates where the next step starts.
+    leapt: whether that is an extrapolated point, and not the end of the last step.
+    objective: its value before the last step that was accepted.
+    inputs, outputs: coordinates before and after the last steps, (MEMORY + 1, size).
+    number: how many of these steps follow each other.
     """
 
     at: Array
@@ -32,19 +38,20 @@ class Climb(NamedTuple):
 
 
 Step = Callable[[Array], tuple[Array, Array]]
-"""Coordinates -> those after a step, the objective before it."""
+"""A function of coordinates that returns the coordinates after a step, and the objective before it."""
 
 
 def climb(at: Array) -> Climb:
-    """Before the first step."""
-    steps, no = jnp.broadcast_to(at, (MEMORY + 1, at.size)), jnp.array(False)
-    return Climb(at, no, jnp.asarray(-jnp.inf, jnp.result_type(float)), steps, steps, jnp.array(0), no)
+    """The state before the first step."""
+    steps, false = jnp.broadcast_to(at, (MEMORY + 1, at.size)), jnp.array(False)
+    return Climb(at, false, jnp.asarray(-jnp.inf, jnp.result_type(float)), steps, steps, jnp.array(0), false)
 
 
 def climbed(state: Climb, step: Step, inside: Callable[[Array], Array], least: float = GAIN) -> Climb:
-    """A step from where the last ones lead. What lowers the objective is undone.
+    """The state after one step and one Anderson extrapolation; an extrapolation that lowered the objective is undone.
 
-    inside: the nearest coordinates that are possible. least: the gain of a step, not leapt to, that is not the last.
+    inside: returns the nearest feasible coordinates.
+    least: the ascent has converged when a step that no extrapolation came before gains less, in nats.
     """
     after, objective = step(state.at)
     gain = objective - state.objective
@@ -55,31 +62,31 @@ def climbed(state: Climb, step: Step, inside: Callable[[Array], Array], least: f
     small = gain < least + noise
     far = (number > 1) & ~small  # what a leap gains says nothing of the end: a plain step follows
     ahead = jnp.where(far, inside(crossing(inputs, outputs, number)), after)
-    kept = Climb(ahead, far, objective, inputs, outputs, number, small & ~state.leapt)
-    no = jnp.zeros_like(far)
-    undone = state._replace(at=state.outputs[-1], leapt=no, number=jnp.zeros_like(number))
-    return jax.tree.map(lambda a, b: jnp.where(~state.leapt | (gain > -noise), a, b), kept, undone)
+    accepted = Climb(ahead, far, objective, inputs, outputs, number, small & ~state.leapt)
+    false = jnp.zeros_like(far)
+    undone = state._replace(at=state.outputs[-1], leapt=false, number=jnp.zeros_like(number))
+    return jax.tree.map(lambda a, b: jnp.where(~state.leapt | (gain > -noise), a, b), accepted, undone)
 
 
 def top(state: Climb, step: Step, inside: Callable[[Array], Array], most: int, least: float = GAIN) -> Climb:
-    """After so many steps at most."""
+    """The state after the ascent has converged, or after `most` steps."""
 
     def unfinished(carry: tuple[Array, Climb]) -> Array:
         return (carry[0] < most) & ~carry[1].converged
 
-    def one(carry: tuple[Array, Climb]) -> tuple[Array, Climb]:
+    def take_step(carry: tuple[Array, Climb]) -> tuple[Array, Climb]:
         return carry[0] + 1, climbed(carry[1], step, inside, least)
 
-    return jax.lax.while_loop(unfinished, one, (jnp.array(0), state))[1]
+    return jax.lax.while_loop(unfinished, take_step, (jnp.array(0), state))[1]
 
 
 def joined(weights: Array, components: Array) -> Array:
-    """As coordinates."""
+    """Flat coordinates of weights and components."""
     return jnp.concatenate([weights.ravel(), components.ravel()])
 
 
 def split(at: Array, shape: Shape | Tokens) -> tuple[Array, Array]:
-    """Weights (individual, population) and components (population, locus, allele)."""
+    """Weights (individual, population) and components (population, locus, allele) of flat coordinates."""
     weights, components = jnp.split(at, [shape.individuals * shape.populations])
     size = (shape.populations, shape.loci, shape.alleles)
     return weights.reshape(shape.individuals, shape.populations), components.reshape(size)

@@ -1,4 +1,4 @@
-"""Individuals in parts of equal size, of which a step of stochastic inference takes one."""
+"""Individuals in batches of equal size, of which a step of stochastic inference takes one."""
 
 from functools import partial
 
@@ -18,17 +18,17 @@ from bayeslab.programs.program import Bound
 
 
 def shape_of_part(found: Membership, bound: Bound, parts: int) -> Shape | Tokens:
-    """Of the largest part. Individual i is number i // parts of part i % parts."""
+    """The shape of the largest batch. Individual i is number i // parts of batch i % parts."""
     shape = found.shape
     size = -(-shape.individuals // parts)
     if isinstance(shape, Tokens):
-        part = np.asarray(jax.jit(partial(individuals_of, found))(bound)) % parts
-        return shape._replace(individuals=size, tokens=int(np.bincount(part).max()))
+        batch_number = np.asarray(jax.jit(partial(individuals_of, found))(bound)) % parts
+        return shape._replace(individuals=size, tokens=int(np.bincount(batch_number).max()))
     return shape._replace(individuals=size)
 
 
 def counted_parts(found: Membership, bound: Bound, part: Shape | Tokens, parts: int) -> Counted:
-    """What is observed, packed (part, ...)."""
+    """The packed data of all batches, with packed arrays (batch, ...). part: the shape of a batch."""
     name = found.observed
     observed = bound.observed[name]
     present = bound.present.get(name, jnp.ones(observed.shape, bool))
@@ -40,37 +40,41 @@ def counted_parts(found: Membership, bound: Bound, part: Shape | Tokens, parts: 
 
     def of_genotypes(number: Array) -> Array:
         assert isinstance(part, Shape)
-        place = jnp.arange(part.individuals) * parts + number
-        at = jnp.minimum(place, len(observed) - 1)
-        there = present[at] & (place < len(observed)).reshape(-1, *(1 for _ in observed.shape[1:]))
-        return packed(observed[at], there, part)
+        individual = jnp.arange(part.individuals) * parts + number
+        row = jnp.minimum(individual, len(observed) - 1)
+        is_present = present[row] & (individual < len(observed)).reshape(-1, *(1 for _ in observed.shape[1:]))
+        return packed(observed[row], is_present, part)
 
-    each = of_tokens if isinstance(part, Tokens) else of_genotypes
-    return Counted(without_observed(found, bound), lax.map(each, jnp.arange(parts)))
+    pack_one = of_tokens if isinstance(part, Tokens) else of_genotypes
+    return Counted(without_observed(found, bound), lax.map(pack_one, jnp.arange(parts)))
 
 
 def start_of_parts(key: Array, packed: Array, part: Shape | Tokens, prior: Priors) -> Array:
-    """Components (population, locus, allele) near a maximum of the likelihood: of the tokens of all parts, of the
-    genotypes of one. prior: with weights (part, individual, population)."""
-    parts, size = prior.weights.shape[:2]
+    """Components (population, locus, allele) near a mode of the likelihood of the tokens of all batches, or of the
+    genotypes of one batch.
+
+    packed: (batch, ...). part: the shape of a batch.
+    prior: with weights (batch, individual, population).
+    """
+    num_batches, size = prior.weights.shape[:2]
     if isinstance(part, Tokens):
-        document = packed[:, 0, :, 0] + jnp.arange(parts, dtype=packed.dtype)[:, None, None] * size
-        document = jnp.where(packed[:, 0, :, 0] < size, document, parts * size)
+        document = packed[:, 0, :, 0] + jnp.arange(num_batches, dtype=packed.dtype)[:, None, None] * size
+        document = jnp.where(packed[:, 0, :, 0] < size, document, num_batches * size)
         merged = packed[:, 0].at[:, :, 0].set(document).reshape(1, -1, *packed.shape[3:])
-        return alternating_start(key, merged, part._replace(individuals=parts * size), prior.real)[1]
-    key, first = jax.random.split(key)
-    number = jax.random.randint(first, (), 0, parts)
-    one = Likeliest(packed[number], part, prior._replace(weights=prior.weights[number]))
-    return one.near_top(key)[1]
+        return alternating_start(key, merged, part._replace(individuals=num_batches * size), prior.real)[1]
+    key, number_key = jax.random.split(key)
+    number = jax.random.randint(number_key, (), 0, num_batches)
+    likelihood = Likeliest(packed[number], part, prior._replace(weights=prior.weights[number]))
+    return likelihood.near_top(key)[1]
 
 
 def in_parts(values: Array, parts: int) -> Array:
-    """Values (individual, ...) as (part, individual, ...); those that pad are of the last individual."""
+    """Values (individual, ...) as (batch, individual, ...), padded with those of the last individual."""
     size = -(-len(values) // parts)
     padded = jnp.pad(values, ((0, size * parts - len(values)), *((0, 0),) * (values.ndim - 1)), mode="edge")
     return padded.reshape(size, parts, *values.shape[1:]).swapaxes(0, 1)
 
 
 def of_individuals(values: Array, individuals: int) -> Array:
-    """Values (part, individual, ...) as (individual, ...)."""
+    """Values (batch, individual, ...) as (individual, ...), without those that pad."""
     return values.swapaxes(0, 1).reshape(-1, *values.shape[2:])[:individuals]

@@ -8,10 +8,11 @@ from typing import NamedTuple
 from jax import Array
 
 LANES = 64
+"""Numbers that loops over loci or tokens treat as one vector."""
 
 
 class Counts(NamedTuple):
-    """Of origins: of individuals (individual, population), and of what they show (population, locus, allele)."""
+    """Counts of origins: in individuals (individual, population), and with alleles (population, locus, allele)."""
 
     individuals: Array
     alleles: Array

@@ -1,4 +1,4 @@
-"""Individuals spread over the devices of a mesh: passes over their data run on each, sums go across."""
+"""Individuals spread over the devices of a mesh: passes over data run on each device, and sums go over all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,41 +12,51 @@ from jax import Array, lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXIS = "individual"
+"""Name of the mesh axis that individuals are spread over."""
 ROWS = 5
-"""Of individuals that are added up first. A device has whole groups of them: sums are the same on any number of it."""
+"""Rows of individuals that are added up first. A device has whole groups of them, so that sums are the same on any
+number of devices."""
 
 
 class Here(NamedTuple):
-    """One device. first: the number of its first individual. total: the sum over all devices, for any pytree."""
+    """What a pass knows of the device that it runs on.
+
+    first: number of the first individual of the device. total: returns the sum of a pytree over all devices.
+    """
 
     first: Array | int
     total: Callable[[Any], Any]
 
 
 Pass = Callable[..., tuple[Any, Any]]
-"""(here, values of individuals, data, ...) -> what belongs to individuals, and what is the same on every device."""
+"""A function (device, values of individuals, data, ...) -> what belongs to individuals, and what is the same on every
+device."""
 
 
 @dataclass(frozen=True)
 class Devices:
-    """Those of a mesh with an axis named "individual", or the only one."""
+    """The devices of a mesh with an axis named "individual", or the only device where there is no mesh."""
 
     mesh: Mesh | None = None
 
     @property
     def number(self) -> int:
+        """Number of devices."""
         return 1 if self.mesh is None else self.mesh.shape[AXIS]
 
     def share(self, individuals: int) -> int:
-        """Individuals of each."""
+        """Individuals of one device, the last of which may only pad."""
         return individuals if self.mesh is None else ceil(individuals / self.number / ROWS) * ROWS
 
     def spread(self, data: Array) -> Array:
-        """Data with an axis of devices, each part on its own."""
+        """Data (device, ...) sharded so that each device holds its own part."""
         return data if self.mesh is None else lax.with_sharding_constraint(data, NamedSharding(self.mesh, self._split))
 
     def run(self, one: Pass, individuals: Array, data: Array, *others: Any) -> tuple[Any, Any]:
-        """A pass over the data (device, ...) of all; others are the same everywhere."""
+        """The results of a pass on every device: values of all individuals, and what is the same on every device.
+
+        one: the pass. individuals: values (individual, ...). data: (device, ...). others: the same on every device.
+        """
         if self.mesh is None:
             return one(Here(0, lambda sums: sums), individuals, data[0], *others)
         number, everywhere = len(individuals), PartitionSpec()
@@ -64,15 +74,17 @@ class Devices:
 
     @property
     def _split(self) -> PartitionSpec:
+        """The partition of arrays whose first axis is spread over devices."""
         return PartitionSpec(AXIS)
 
 
 def devices_of(mesh: Mesh) -> Devices:
-    """Whatever the types of its axes are."""
+    """The devices of a mesh, whose axes may have any type."""
     return Devices(Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names)))
 
 
 def _on_one(one: Pass, share: int, individuals: Array, data: Array, *others: Any) -> tuple[Any, Any]:
-    here = Here(lax.axis_index(AXIS) * share, partial(lax.psum, axis_name=AXIS))
-    own, same = one(here, individuals, data[0], *others)
+    """The results of a pass on this device, with the values of individuals gathered from all devices."""
+    device = Here(lax.axis_index(AXIS) * share, partial(lax.psum, axis_name=AXIS))
+    own, same = one(device, individuals, data[0], *others)
     return jax.tree.map(partial(lax.all_gather, axis_name=AXIS, tiled=True), own), same

@@ -1,4 +1,4 @@
-"""A watch over draws of mixed membership, which no conditional is read for.
+"""Checks of draws of mixed membership, for which no full conditional is found and verified.
 
 Sweeps carry the likelihood along and keep probabilities in single precision. So it is computed again in double
 precision at some of the draws; and no draw may lie far below those before and after it: a step that accepts by the
@@ -17,17 +17,18 @@ from bayeslab.programs.program import Bound
 from bayeslab.transforms.draw_checks import FalseConditional
 
 DRAWS = 4
-"""At which the likelihood is computed again."""
+"""Number of draws at which the likelihood is computed again."""
 MOST = 10**8
-"""Copies in all draws from which it is not."""
+"""Most copies in all these draws together, which bounds the time of the check."""
 ROUNDING = 16 * np.finfo(np.float32).eps
-"""Of the log probability of a copy: of the shares and frequencies that it is summed from, and of its logarithm."""
+"""Rounding error of the log probability of a copy, over 1 plus its size: that of the shares and frequencies that it is
+summed from, and that of its logarithm."""
 AROUND = 5
-"""Draws before and after one, whose medians it is held against."""
+"""Number of draws before, and after, a draw whose medians it is compared with."""
 RARE = 1e-12
-"""The probability of a fall that is not believed, in all draws together."""
+"""Probability of a fall below which it is not believed, in all draws together."""
 SPARE = 1.5
-"""Times that: log densities are not Gamma variables to the end of their tails."""
+"""Factor of the limit of falls: log densities are not Gamma variables to the end of their tails."""
 
 
 def require_no_falls(log_likelihood: np.ndarray) -> None:
@@ -45,14 +46,15 @@ def require_no_falls(log_likelihood: np.ndarray) -> None:
         draw = int(np.argmax(fall))
         if fall[draw] > _limit(shape, log_likelihood.size):
             raise FalseConditional(
-                f"draw {draw + AROUND} of chain {chain} lies {fall[draw]:.3g} nats below those before and after "
-                "it, where no step that accepts by the posterior goes, so the draws are not of the posterior; please "
-                "report the data"
+                f"draw {draw + AROUND} of chain {chain} lies {fall[draw]:.3g} nats below those before and "
+                "after it, where no step that accepts by the posterior goes, so the draws are not of the posterior; "
+                "please report the data"
             )
 
 
 def _limit(shape: float, draws: int) -> float:
-    """How far a Gamma variable is above its mean with a probability of RARE for so many of them, at most."""
+    """The fall in nats that is still believed: how far above its mean the largest of so many Gamma variables is with a
+    probability of RARE, at most, times a factor."""
     log_odds = np.log(draws / RARE)
     return SPARE * brentq(lambda x: x - shape * np.log1p(x / shape) - log_odds, 0.0, 1e3 * (log_odds + shape))
 
@@ -69,13 +71,13 @@ def require_likelihood(
     y = np.asarray(bound.observed[found.observed])
     seen = np.asarray(bound.present.get(found.observed, True)) & (y >= 0)
     draws = min(DRAWS, log_likelihood.size, MOST // max(y.size, 1))
-    places = np.unique(np.linspace(0, log_likelihood.size - 1, draws).astype(int))
+    indices = np.unique(np.linspace(0, log_likelihood.size - 1, draws).astype(int))
     flat = [np.asarray(samples[name]) for name in found.probabilities]
-    weights, components = (each.reshape(-1, *each.shape[2:]) for each in flat)
-    for place in places:
-        p = np.einsum("ik,kla->ila", weights[place].astype(float), components[place].astype(float))
+    weights, components = (values.reshape(-1, *values.shape[2:]) for values in flat)
+    for index in indices:
+        p = np.einsum("ik,kla->ila", weights[index].astype(float), components[index].astype(float))
         of_copies = np.log(np.take_along_axis(p, np.where(seen, y, 0).astype(int), axis=2), where=seen, out=0.0 * y)
-        gap, limit = abs(of_copies.sum() - log_likelihood.flat[place]), ROUNDING * (seen.sum() + abs(of_copies).sum())
+        gap, limit = abs(of_copies.sum() - log_likelihood.flat[index]), ROUNDING * (seen.sum() + abs(of_copies).sum())
         if not gap <= limit:
             raise FalseConditional(
                 f"the log likelihood that was carried along differs from that of a draw by {gap:.3g} nats, where "

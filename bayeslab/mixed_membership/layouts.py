@@ -1,4 +1,4 @@
-"""Genotypes and tokens of documents, which differ in how they lie in memory: the same passes over both."""
+"""One table of passes over data, for genotypes and for tokens of documents, which differ in how they lie in memory."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,12 +14,14 @@ from bayeslab.mixed_membership.tokens.topic_counts import Tokens, drawn_of_token
 
 
 class Layout(NamedTuple):
-    """Passes over packed data; weights (individual, population), components (population, locus, allele).
+    """Passes over packed data, given weights (individual, population) and components (population, locus, allele).
 
-    drawn: (key, weights, components, data, shape) -> counts of origins. expected: (weights, components, data, shape) ->
-    expected counts, and the log of the sums over origins. start: (key, data, shape, which alleles there are) -> weights
-    and components. stepped: (weights, components, data, shape, what priors add) -> both after a step to the maximum of
-    the likelihood, and the log likelihood before it. climb: how many such steps other methods begin with, at most.
+    drawn: (key, weights, components, data, shape) -> counts of drawn origins.
+    expected: (weights, components, data, shape) -> expected counts of origins, and the log of the sums over origins.
+    start: (key, data, shape, which alleles a locus has) -> weights and components.
+    stepped: (weights, components, data, shape, pseudo counts of the priors) -> weights and components after a step to
+    the maximum of the likelihood (Newton's for genotypes, EM for tokens), and the log likelihood before it.
+    climb: how many such steps other methods begin with, at most.
     """
 
     drawn: Callable[..., Counts]
@@ -36,5 +38,5 @@ _LAYOUTS: dict[Any, Layout] = {
 
 
 def layout(shape: Shape | Tokens) -> Layout:
-    """The passes over data of a shape."""
+    """The passes over data of this shape."""
     return _LAYOUTS[type(shape)]

@@ -1,4 +1,4 @@
-"""Weights and components of the largest density, origins summed over."""
+"""The density of weights and components, origins summed over, as an objective of an ascent to its maximum."""
 
 from typing import NamedTuple
 
@@ -14,17 +14,21 @@ from bayeslab.mixed_membership.tokens.topic_counts import Tokens
 
 
 class Likeliest(NamedTuple):
-    """The density, for an ascent; concentrations below 1 count as 1, so that it has a maximum."""
+    """The posterior density for an ascent, in which concentrations below 1 count as 1, so that it has a maximum.
+
+    packed: see `packed` and `packed_tokens`.
+    """
 
     packed: Array
     shape: Shape | Tokens
     prior: Priors
 
     def start(self, key: Array) -> Array:
+        """Coordinates of a start that is found from the data."""
         return joined(*layout(self.shape).start(key, self.packed, self.shape, self.prior.real))
 
     def step(self, at: Array) -> tuple[Array, Array]:
-        """One uphill; and the log density before it, up to a constant."""
+        """Coordinates after a step uphill, and the log density before it, up to a constant."""
         pseudo = jnp.maximum(self.prior.weights - 1, 0.0), jnp.maximum(self.prior.components - 1, 0.0)
         weights, components = split(at, self.shape)
         stepped = layout(self.shape).stepped
@@ -34,17 +38,17 @@ class Likeliest(NamedTuple):
         return joined(*new), log_density
 
     def inside(self, at: Array) -> Array:
-        """The nearest probabilities."""
+        """The nearest coordinates that are probabilities away from zero."""
         weights, components = split(at, self.shape)
         return joined(inside(weights), inside(components, self.prior.real))
 
     def near_top(self, key: Array) -> tuple[Array, Array]:
-        """Weights and components close to a maximum, for other methods to start from."""
-        first, most = climb(self.start(key)), layout(self.shape).climb
-        return split(top(first, self.step, self.inside, most).at, self.shape)
+        """Weights and components near a mode, for other methods to start from."""
+        initial, max_steps = climb(self.start(key)), layout(self.shape).climb
+        return split(top(initial, self.step, self.inside, max_steps).at, self.shape)
 
 
 def log_powers(counts: Array, probabilities: Array) -> Array:
-    """The log of probabilities to the power of counts, added up."""
-    each = jnp.where(counts > 0, counts * jnp.log(jnp.where(counts > 0, probabilities, 1.0)), 0.0)
-    return each.astype(jnp.result_type(float)).sum()
+    """The log likelihood of categories with these counts: the sum of counts times log probabilities."""
+    log_factors = jnp.where(counts > 0, counts * jnp.log(jnp.where(counts > 0, probabilities, 1.0)), 0.0)
+    return log_factors.astype(jnp.result_type(float)).sum()

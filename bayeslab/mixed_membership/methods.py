@@ -1,6 +1,7 @@
 """Methods for programs of mixed membership at size: origins are counted and forgotten, or summed over.
 
-`fit` takes them in place of the methods of the same names beyond 2,000 origins; what is special is set on them.
+`fit` takes them in place of the methods of the same names beyond 2,000 origins; settings that only they have are set on
+them.
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from bayeslab.transforms.analysis import Analysis
 MIN_ORIGINS = 2000
 """Origins up to which `fit` keeps them, unless a method of this module is asked for."""
 BASES = "sites", "softmax"
+"""Bases in which `MAP` finds a maximum."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ class Gibbs:
     def plan(self, analysis: Analysis) -> Sampler:
         if self.keep_origins:
             return gibbs.Gibbs(self.num_warmup, self.num_samples, self.num_chains, self.thinning).plan(analysis)
-        found = _required(analysis, "Gibbs", self.mesh)
-        return MembershipGibbs(found, structure(analysis.bound), self.num_warmup, keeps_components(found))
+        roles = _required(analysis, "Gibbs", self.mesh)
+        return MembershipGibbs(roles, structure(analysis.bound), self.num_warmup, keeps_components(roles))
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ class MAP:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        found = _latent(analysis, "MAP", self.mesh)
-        return best_of(membership_point(found, analysis.bound, self.basis), self.num_starts, "log_joint")
+        roles = _latent(analysis, "MAP", self.mesh)
+        return best_of(membership_point(roles, analysis.bound, self.basis), self.num_starts, "log_joint")
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ class EM:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        found = _latent(analysis, "EM", self.mesh)
-        return best_of(membership_point(found, analysis.bound, "sites"), self.num_starts, "log_joint")
+        roles = _latent(analysis, "EM", self.mesh)
+        return best_of(membership_point(roles, analysis.bound, "sites"), self.num_starts, "log_joint")
 
 
 @dataclass(frozen=True)
@@ -150,10 +152,10 @@ class MeanField:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        found, bound = _latent(analysis, "MeanField", self.mesh), analysis.bound
+        roles, bound = _latent(analysis, "MeanField", self.mesh), analysis.bound
         if self.batches > 1:
-            return best_of(membership_batches(found, bound, self.batches, self.num_steps), self.num_starts, "elbo")
-        return best_of(membership_mean_field(found, bound, self.tolerance), self.num_starts, "elbo")
+            return best_of(membership_batches(roles, bound, self.batches, self.num_steps), self.num_starts, "elbo")
+        return best_of(membership_mean_field(roles, bound, self.tolerance), self.num_starts, "elbo")
 
 
 COUNTERPARTS: dict[type, Callable[..., Method]] = {
@@ -167,17 +169,18 @@ COUNTERPARTS: dict[type, Callable[..., Method]] = {
 def counterpart(method: Any) -> Method | None:
     """The method of this module with the settings of the one of the same name, for any number of origins.
 
-    None where there is none, or where settings say what only the other one does: joint blocks, sites to integrate out.
+    None where there is none, or where settings ask for what only the given one does: joint blocks, sites to integrate
+    out.
     """
     build = COUNTERPARTS.get(type(method))
     if build is None or getattr(method, "joint", False) or getattr(method, "collapse", False):
         return None
-    settings = {one.name: getattr(method, one.name) for one in fields(method)}
+    settings = {field.name: getattr(method, field.name) for field in fields(method)}
     return build(**{name: value for name, value in settings.items() if name not in ("joint", "collapse")})
 
 
 def membership_at_size(analysis: Analysis) -> Membership | None:
-    """The sites of a program of mixed membership with more origins than `fit` keeps, None where it is none."""
+    """The roles of sites in a program of mixed membership with more origins than `fit` keeps, None in any other."""
     bound = analysis.bound
     discrete = (bound.sites[name] for name in bound.latent if bound.sites[name].is_discrete)
     if sum(prod(site.shape) for site in discrete) <= MIN_ORIGINS:
@@ -191,26 +194,29 @@ def membership_at_size(analysis: Analysis) -> Membership | None:
 def at_size(analysis: Analysis, method: Method) -> Method:
     """The method that a fit takes: its counterpart for a program of mixed membership at size, else itself."""
     other = counterpart(method)
-    found = None if other is None else membership_at_size(analysis)
-    if other is None or found is None or (found.known and not isinstance(other, Gibbs)):
+    roles = None if other is None else membership_at_size(analysis)
+    if other is None or roles is None or (roles.known and not isinstance(other, Gibbs)):
         return method
     return other
 
 
 def _required(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
-    """The sites; raises ValueError with the reason where the program is none of mixed membership."""
+    """The roles of sites; raises ValueError with the reason where the program is none of mixed membership.
+
+    name: of the method.
+    """
     if not analysis.bound.latent:
         raise ValueError("every site of the program is observed: there is nothing to infer")
     try:
-        found = analysis.ask(membership)
+        roles = analysis.ask(membership)
     except ValueError as reason:
         raise ValueError(f"origins cannot be kept as counts: {reason}; use bl.{name}()") from None
-    return found if mesh is None else over_devices(found, analysis.bound, mesh)
+    return roles if mesh is None else over_devices(roles, analysis.bound, mesh)
 
 
 def _latent(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
-    """The same of a program whose components are latent."""
-    found = _required(analysis, name, mesh)
-    if found.known:
-        raise ValueError(f"site '{found.components}' is data, so weights alone are unknown; use bl.{name}()")
-    return found
+    """The roles of sites in a program whose components are latent; raises ValueError where they are data."""
+    roles = _required(analysis, name, mesh)
+    if roles.known:
+        raise ValueError(f"site '{roles.components}' is data, so weights alone are unknown; use bl.{name}()")
+    return roles

@@ -1,4 +1,4 @@
-"""What counting needs of a Bound: what is observed, packed, and the priors of weights and components."""
+"""The packed data of a Bound of mixed membership, and the priors of its weights and components."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,8 +17,11 @@ from bayeslab.programs.program import Bound, Values, blueprint, unwrapped
 
 
 class Counted(NamedTuple):
-    """bound: without what is observed. packed: that, see `packed` and `packed_tokens`. blocks: the same, where origins
-    are drawn in blocks of words."""
+    """The data that passes need, packed once a fit.
+
+    bound: without the observed alleles or words. packed: these, see `packed` and `packed_tokens`.
+    blocks: these in blocks of words, where origins are drawn so.
+    """
 
     bound: Bound
     packed: Array
@@ -26,7 +29,7 @@ class Counted(NamedTuple):
 
 
 def counted(found: Membership, bound: Bound) -> Counted:
-    """What all chains share."""
+    """The packed data, which all chains share."""
     name, shape = found.observed, found.shape
     observed, present = bound.observed[name], bound.present.get(name)
     if isinstance(shape, Tokens):
@@ -37,7 +40,7 @@ def counted(found: Membership, bound: Bound) -> Counted:
 
 
 def counted_in_blocks(found: Membership, bound: Bound) -> Counted:
-    """The same, with blocks of words where origins are drawn in these."""
+    """The packed data, with blocks of words where origins are drawn in these."""
     data, name = counted(found, bound), found.observed
     if found.known or not isinstance(found.shape, Tokens) or not pays(found.shape):
         return data
@@ -46,7 +49,7 @@ def counted_in_blocks(found: Membership, bound: Bound) -> Counted:
 
 
 def without_observed(found: Membership, bound: Bound) -> Bound:
-    """The Bound without what is packed."""
+    """The Bound without the observed values that are packed."""
     parts = (
         {name: value for name, value in values.items() if name != found.observed}
         for values in (bound.observed, bound.present)
@@ -56,47 +59,51 @@ def without_observed(found: Membership, bound: Bound) -> Bound:
 
 
 def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Priors:
-    """At values of the other sites. shapes: the structure of the Bound."""
+    """Priors of weights and components at values of the other sites. shapes: the structure of the Bound."""
     size = found.shape
-    weights, components, real = concentrations(found, shapes, data, others)
-    of_individuals = jnp.broadcast_to(weights, (size.individuals, size.populations)).astype(jnp.float32)
+    weights, components, is_allele = concentrations(found, shapes, data, others)
+    weight_concentrations = jnp.broadcast_to(weights, (size.individuals, size.populations)).astype(jnp.float32)
     table = (size.populations, size.loci, size.alleles)
     if components is None:
-        return Priors(of_individuals, jnp.ones(table, jnp.float32), real)
-    return Priors(of_individuals, jnp.broadcast_to(components, table).astype(jnp.float32), real)
+        return Priors(weight_concentrations, jnp.ones(table, jnp.float32), is_allele)
+    return Priors(weight_concentrations, jnp.broadcast_to(components, table).astype(jnp.float32), is_allele)
 
 
 def concentrations(found: Membership, shapes: Any, data: Counted, others: Values) -> tuple[Array, Array | None, Array]:
-    """Of weights (..., population), of components (..., locus, allele), None where those are known, and which alleles a
-    locus has (locus, allele): in the precision of the program, of the shapes that it gives them."""
+    """Concentrations of weights (..., population) and of components (..., locus, allele), None where those are known,
+    and which alleles a locus has (locus, allele).
+
+    They are in the precision of the program, and have the shapes that it gives them.
+    """
     bound, size = whole(shapes, data), found.shape
-    drawn = terms(bound).priors
-    weights = unwrapped(drawn[found.weights].distribution(bound, others)).concentration
+    site_priors = terms(bound).priors
+    weights = unwrapped(site_priors[found.weights].distribution(bound, others)).concentration
     table = (size.populations, size.loci, size.alleles)
     if found.known:
         return weights, None, (bound.observed[found.components] > 0).reshape(table).any(0)
-    components = unwrapped(drawn[found.components].distribution(bound, others))
-    real = jnp.ones(table, bool)
+    components = unwrapped(site_priors[found.components].distribution(bound, others))
+    is_allele = jnp.ones(table, bool)
     if isinstance(components, PaddedDirichlet):
-        real = jnp.broadcast_to(components.real, table)
+        is_allele = jnp.broadcast_to(components.real, table)
     concentration = jnp.asarray(components.concentration)
     if concentration.ndim < len(size.table):
         concentration = jnp.broadcast_to(concentration, size.table)
-    return weights, concentration.reshape(-1, size.loci, size.alleles), real[0]
+    return weights, concentration.reshape(-1, size.loci, size.alleles), is_allele[0]
 
 
 def log_prior(found: Membership, shapes: Any, data: Counted, values: Values) -> Array:
-    """Of weights, components and other sites."""
+    """The log prior density of weights, components and other sites."""
     bound = whole(shapes, data)
-    mine = [term for term in terms(bound).terms if term.name not in (found.origins, found.observed)]
-    return total(mine, bound, {name: value.astype(bound.sites[name].dtype) for name, value in values.items()})
+    prior_terms = [term for term in terms(bound).terms if term.name not in (found.origins, found.observed)]
+    return total(prior_terms, bound, {name: value.astype(bound.sites[name].dtype) for name, value in values.items()})
 
 
 def whole(shapes: Any, data: Counted) -> Bound:
-    """The Bound with observed values that are none: what depends on them is not computed."""
+    """The Bound with zeros in place of packed values: what depends on them is not computed."""
     shape = blueprint(shapes)
     zeros = (
-        {n: jnp.zeros(one.shape, one.dtype) for n, one in part.items()} for part in (shape.observed, shape.present)
+        {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
+        for specs in (shape.observed, shape.present)
     )
     observed, present = zeros
     return replace(data.bound, observed=observed | data.bound.observed, present=present | data.bound.present)

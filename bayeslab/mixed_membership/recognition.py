@@ -34,17 +34,19 @@ from bayeslab.programs.program import Bound, Values, blueprint, structure
 
 FAMILIES = ("Dirichlet", "PaddedDirichlet")
 EACH = 100_000
-"""Origins up to which a program is proven with each population everywhere."""
+"""Number of origins up to which the densities are also compared with every origin set to each population in turn."""
 TOLERANCE = 1e-4
-"""Of a log density, relative to 1 and its size; in single precision."""
+"""Largest difference of log densities that counts as equal, over 1 plus their size; in single precision."""
 
 
 class Membership(NamedTuple):
-    """The sites of a program of mixed membership.
+    """The roles that sites have in a program of mixed membership, and the shape of its data.
 
-    weights: (individual, population). components: (population, locus, allele). origins and observed:
-    (individual, locus, copy); or, of tokens, components (population, allele), origins and observed (token,).
-    others: latent sites that the priors of the first two may depend on. known: whether the components are data.
+    weights: name of the site (individual, population).
+    components: name of the site (population, locus, allele), or (population, allele) with tokens.
+    origins, observed: names of the sites (individual, locus, copy), or (token,) with tokens.
+    others: latent sites that the priors of weights and components may depend on.
+    known: whether the components are data.
     """
 
     weights: str
@@ -57,6 +59,7 @@ class Membership(NamedTuple):
 
     @property
     def probabilities(self) -> tuple[str, str]:
+        """Names of the two Dirichlet sites."""
         return self.weights, self.components
 
     def values(self, named: Values) -> tuple[Array, Array]:
@@ -72,35 +75,35 @@ class Membership(NamedTuple):
 
 def membership(bound: Bound) -> Membership:
     """The sites of a program of mixed membership; raises ValueError with the reason where a program is none."""
-    found = _structure(structure(bound))
-    if isinstance(found, str):
-        raise ValueError(found)
-    gap = _largest_gap(bound, found)
+    roles = _structure(structure(bound))
+    if isinstance(roles, str):
+        raise ValueError(roles)
+    gap = _largest_gap(bound, roles)
     if not gap < TOLERANCE:
         raise ValueError(
-            f"sites '{found.origins}' and '{found.observed}' are not origins and what they show: their log densities "
+            f"sites '{roles.origins}' and '{roles.observed}' are not origins and what they show: their log densities "
             f"differ from these by {gap:.2g}"
         )
-    return found
+    return roles
 
 
 @lru_cache(maxsize=64)
 def _structure(shapes: tuple) -> Membership | str:
-    """What the sites are, by their types and shapes, or why they are not."""
+    """The roles of sites by their types and shapes, or the reason why the program is none of mixed membership."""
     bound = blueprint(shapes)
-    found, sites = terms(bound), bound.sites
+    program_terms, sites = terms(bound), bound.sites
     discrete = [name for name in bound.latent if sites[name].is_discrete]
     if bound.transform is not None or len(discrete) != 1:
         return f"it has {len(discrete)} discrete latent sites, where one of origins is expected"
     [origins] = discrete
-    children = [term for term in found.terms if origins in term.depends and term.name != origins]
+    children = [term for term in program_terms.terms if origins in term.depends and term.name != origins]
     if len(children) != 1 or sites[children[0].name].role != "observed":
         return f"site '{origins}' is not the parent of one observed site alone"
     [child] = children
     parents = sorted(child.depends - {origins}) or _known_components(bound, child.name)
-    if len(found.priors[origins].depends) != 1 or len(parents) != 1:
+    if len(program_terms.priors[origins].depends) != 1 or len(parents) != 1:
         return f"sites '{origins}' and '{child.name}' do not have the probabilities of one site each"
-    [weights], [components] = found.priors[origins].depends, parents
+    [weights], [components] = program_terms.priors[origins].depends, parents
     for name in (weights, components):
         if sites[name].family not in FAMILIES or sites[name].event_dim != 1 or len(sites[name].shape) < 2:
             return f"site '{name}' is not Dirichlet"
@@ -112,20 +115,26 @@ def _structure(shapes: tuple) -> Membership | str:
             "(individual, population) and (population, locus, allele), or (token,), (individual, population) and "
             "(population, allele)"
         )
-    choices = found.priors[origins].choices
+    choices = program_terms.priors[origins].choices
     if choices is None or choices.tolist() != [*range(shape.populations)]:
         return f"site '{origins}' does not have one of {shape.populations} populations"
-    mine = {weights, components, origins, child.name}
-    others = tuple(name for name in bound.latent if name not in mine)
-    more = [name for name, site in sites.items() if name not in {*mine, *others} and site.role != "observed"]
-    more += [term.name for term in found.terms if term.name not in mine and term.depends & {weights, components}]
-    if more:
-        return f"it has other sites, {sorted(more)}, that are no priors of '{weights}' or '{components}'"
+    role_names = {weights, components, origins, child.name}
+    others = tuple(name for name in bound.latent if name not in role_names)
+    unexpected = [
+        name for name, site in sites.items() if name not in {*role_names, *others} and site.role != "observed"
+    ]
+    unexpected += [
+        term.name
+        for term in program_terms.terms
+        if term.name not in role_names and term.depends & {weights, components}
+    ]
+    if unexpected:
+        return f"it has other sites, {sorted(unexpected)}, that are no priors of '{weights}' or '{components}'"
     return Membership(weights, components, origins, child.name, others, shape, components not in bound.latent)
 
 
 def _shape(origins: tuple[int, ...], weights: tuple[int, ...], components: tuple[int, ...]) -> Shape | Tokens | None:
-    """Of genotypes or tokens, None where it is neither."""
+    """The shape of genotypes or of tokens that sites of these shapes have, None where it is neither."""
     if len(weights) != 2:
         return None
     individuals, populations = weights
@@ -143,58 +152,60 @@ def _known_components(bound: Bound, child: str) -> list[str]:
 
 
 def _largest_gap(bound: Bound, found: Membership) -> float:
-    """Of log densities from those that the counts are of, with origins mixed, and with each of them everywhere where
-    there are few."""
+    """The largest gap between log densities of the program and of mixed membership.
+
+    It is looked for with origins mixed, and with few origins also at each population for all of them.
+    """
     compared = jax.jit(partial(_gap, found=found))
-    each = range(found.shape.populations) if np.prod(bound.sites[found.origins].shape) <= EACH else ()
-    origins = [(0, 1), *((k, 0) for k in each)]
+    populations = range(found.shape.populations) if np.prod(bound.sites[found.origins].shape) <= EACH else ()
+    origins = [(0, 1), *((k, 0) for k in populations)]
     keys = jax.random.split(jax.random.PRNGKey(0))
     return max(float(compared(keys[mixed], np.int32(k), np.int32(mixed), bound)) for k, mixed in origins)
 
 
 def _gap(key: Array, first: Array, mixed: Array, bound: Bound, found: Membership) -> Array:
-    """At random weights and components."""
+    """The largest gap between log densities at random weights and components."""
     values = {name: value for name, value in somewhere(key, bound).items() if name != found.origins}
     size, number = bound.sites[found.origins].shape, jnp.uint32(0)
     for axis in range(len(size)):
         number = number * 73 + jax.lax.broadcasted_iota(jnp.uint32, size, axis)
     hashed = number * jnp.uint32(2654435761) >> jnp.uint32(16)
     origin = (first.astype(jnp.uint32) + mixed.astype(jnp.uint32) * hashed) % found.shape.populations
-    at = values | {found.origins: origin.astype(bound.sites[found.origins].dtype)}
+    all_values = values | {found.origins: origin.astype(bound.sites[found.origins].dtype)}
     named = {term.name: term for term in terms(bound).terms}
-    prior, shown = (named[name].density(bound, at) for name in (found.origins, found.observed))
-    if prior.shape != origin.shape or shown.shape != origin.shape:
+    prior, observed = (named[name].density(bound, all_values) for name in (found.origins, found.observed))
+    if prior.shape != origin.shape or observed.shape != origin.shape:
         return jnp.array(jnp.inf)
     weights, components = (jnp.log((values | bound.observed)[name]) for name in (found.weights, found.components))
     expected = _of_tokens if isinstance(found.shape, Tokens) else _of_genotypes
     weight, component = expected(found, bound, weights, components, origin)
     if found.observed in bound.present:
         component = jnp.where(bound.present[found.observed], component, 0.0)
-    return jnp.maximum(_difference(prior, weight), _difference(shown, component))
+    return jnp.maximum(_difference(prior, weight), _difference(observed, component))
 
 
 def _of_genotypes(
     found: Membership, bound: Bound, weights: Array, components: Array, origin: Array
 ) -> tuple[Array, Array]:
-    """Log probabilities of origins and of what they show."""
+    """Log probabilities of origins and of observed alleles (individual, locus, copy)."""
     weight, component = jnp.zeros(origin.shape), jnp.zeros(origin.shape)
     for k in range(found.shape.populations):  # a lookup would need places of all elements in memory
         weight = jnp.where(origin == k, weights[:, k, None, None], weight)
         for j in range(found.shape.alleles):
-            here = (origin == k) & (bound.observed[found.observed] == j)
-            component = jnp.where(here, components[k, :, j, None], component)
+            is_observed = (origin == k) & (bound.observed[found.observed] == j)
+            component = jnp.where(is_observed, components[k, :, j, None], component)
     return weight, component
 
 
 def _of_tokens(
     found: Membership, bound: Bound, weights: Array, components: Array, origin: Array
 ) -> tuple[Array, Array]:
-    """Log probabilities of origins and of what they show."""
+    """Log probabilities of origins and of observed words (token,)."""
     return weights[individuals_of(found, bound), origin], components[origin, bound.observed[found.observed]]
 
 
 def individuals_of(found: Membership, bound: Bound) -> Array:
-    """The individual that every token is of, read from the probabilities that its origin has."""
+    """The individual of every token (token,), read from the probabilities that its origin has."""
     individuals, populations = found.shape.individuals, found.shape.populations
     base = ceil(sqrt(individuals))
     [prior] = [term for term in terms(bound).terms if term.name == found.origins]
@@ -202,8 +213,8 @@ def individuals_of(found: Membership, bound: Bound) -> Array:
 
     def digit(numbers: Array) -> Array:
         first = (numbers + 1) / (base + 1)
-        rest = jnp.broadcast_to((1 - first) / max(populations - 1, 1), (populations - 1, individuals))
-        weights = jnp.concatenate([first[None], rest]).T.astype(bound.sites[found.weights].dtype)
+        other_weights = jnp.broadcast_to((1 - first) / max(populations - 1, 1), (populations - 1, individuals))
+        weights = jnp.concatenate([first[None], other_weights]).T.astype(bound.sites[found.weights].dtype)
         log_first = prior.density(bound, {found.weights: weights, found.origins: origins})
         return jnp.round(jnp.exp(log_first) * (base + 1) - 1).astype(jnp.int32)
 
@@ -212,12 +223,13 @@ def individuals_of(found: Membership, bound: Bound) -> Array:
 
 
 def _difference(found: Array, expected: Array) -> Array:
+    """The largest difference of elements, over 1 plus the size of what is expected; infinite where one is NaN."""
     gap = jnp.where(found == expected, 0.0, jnp.abs(found - expected) / (1 + jnp.abs(expected)))
     return jnp.where(jnp.isnan(gap), jnp.inf, gap).max()
 
 
 def over_devices(found: Membership, bound: Bound, mesh: Mesh) -> Membership:
-    """The same with individuals on the devices of a mesh; raises ValueError for a mesh without their axis."""
+    """The roles with individuals spread over the devices of a mesh; raises ValueError for a mesh without their axis."""
     if AXIS not in mesh.axis_names:
         raise ValueError(f"mesh has axes {list(mesh.axis_names)}; expected one named '{AXIS}'")
     shape = found.shape._replace(devices=devices_of(mesh))

@@ -1,4 +1,4 @@
-"""Dirichlet distributions of weights and components that are closest to the posterior, and the bound they reach."""
+"""Mean-field Dirichlet factors of weights and components, and the evidence lower bound that they reach."""
 
 from typing import NamedTuple
 
@@ -13,60 +13,73 @@ from bayeslab.mixed_membership.layouts import layout
 from bayeslab.mixed_membership.tokens.topic_counts import Tokens
 
 TINY = 1e-18
-"""Of the exponential of a mean log: the product of two is still a number of single precision."""
+"""Smallest exponential of a mean log: the product of two is still a number of single precision."""
 
 
 class Closest(NamedTuple):
-    """The evidence lower bound, for an ascent in the logs of concentrations; origins have their best factor."""
+    """The evidence lower bound, for an ascent in the logs of concentrations; origins have their optimal factor.
+
+    packed: see `packed` and `packed_tokens`.
+    """
 
     packed: Array
     shape: Shape | Tokens
     prior: Priors
 
     def step(self, at: Array) -> tuple[Array, Array]:
-        """One of coordinate ascent; and the bound before it."""
+        """Coordinates after a step of coordinate ascent, and the bound before it."""
         factors = self.concentrations(at)
-        new, bound = self._counted(*(exp_mean_logs(*one) for one in zip(factors, self._real, strict=True)))
-        for prior, factor, real in zip(self.prior[:2], factors, self._real, strict=True):
-            bound += minus_divergence(prior, factor, real)
+        new, bound = self._counted(*(exp_mean_logs(*arguments) for arguments in zip(factors, self._real, strict=True)))
+        for prior, factor, is_category in zip(self.prior[:2], factors, self._real, strict=True):
+            bound += minus_divergence(prior, factor, is_category)
         return new, bound
 
     def inside(self, at: Array) -> Array:
-        """Between the prior and all the data."""
-        prior = joined(*(jnp.where(real, one, 1.0) for one, real in zip(self.prior[:2], self._real, strict=True)))
+        """The nearest coordinates whose concentrations lie between the prior's and those with all data added."""
+        prior = joined(
+            *(
+                jnp.where(is_category, concentration, 1.0)
+                for concentration, is_category in zip(self.prior[:2], self._real, strict=True)
+            )
+        )
         return jnp.clip(at, jnp.log(prior), jnp.log(prior + self.shape.most))
 
     def concentrations(self, at: Array) -> tuple[Array, Array]:
-        """Of weights and components; 1 where there is no allele."""
+        """Concentrations of weights and components; 1 where there is no allele."""
         weights, components = split(at, self.shape)
         return jnp.exp(weights), jnp.exp(components)
 
     def around(self, weights: Array, components: Array) -> Array:
-        """Coordinates of the factors that follow from probabilities."""
+        """Coordinates of the factors that follow from weights and components."""
         return self._counted(weights, components)[0]
 
     def _counted(self, weights: Array, components: Array) -> tuple[Array, Array]:
-        """Coordinates of the factors, and the log of the sums over origins."""
+        """Coordinates of the factors with expected counts added to the priors, and the log of the sums over origins."""
         counts, log_sums = layout(self.shape).expected(weights, components, self.packed, self.shape)
         new = self.prior.weights + counts.individuals, self.prior.components + counts.alleles
-        logs = (jnp.log(jnp.where(real, one, 1.0)) for one, real in zip(new, self._real, strict=True))
+        logs = (
+            jnp.log(jnp.where(is_category, concentration, 1.0))
+            for concentration, is_category in zip(new, self._real, strict=True)
+        )
         return joined(*logs), log_sums
 
     @property
     def _real(self) -> tuple[Array, Array]:
+        """Which categories weights and components have."""
         return jnp.ones(self.shape.populations, bool), self.prior.real
 
 
 def exp_mean_logs(concentration: Array, real: Array) -> Array:
-    """The exponential of the mean log of Dirichlet probabilities, 0 for what is not real."""
+    """Exponentials of the mean logs of Dirichlet probabilities, 0 for categories that are not real."""
     return jnp.where(real, jnp.maximum(jnp.exp(_mean_logs(concentration, real)), TINY), 0.0)
 
 
 def minus_divergence(prior: Array, factor: Array, real: Array) -> Array:
-    """Of Dirichlet factors from their priors, both by their concentrations, all added up."""
+    """The sum of minus the Kullback-Leibler divergences of Dirichlet factors from priors, both as concentrations."""
     powers = jnp.where(real, (prior - factor) * _mean_logs(factor, real), 0.0).sum(-1)
     return (powers + log_beta(factor, real) - log_beta(prior, real)).astype(jnp.result_type(float)).sum()
 
 
 def _mean_logs(concentration: Array, real: Array) -> Array:
+    """Means of the logs of Dirichlet probabilities (..., category)."""
     return digamma(concentration) - digamma(jnp.where(real, concentration, 0.0).sum(-1, keepdims=True))

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 COLUMNS = 3
+"""The most panels side by side."""
 
 
 def plot_calibration(
     checks: DataTree, var_names: Sequence[str] | None = None, level: float = LEVEL, max_panels: int = 9
 ) -> NDArray[Any]:
-    """Distribution function of the ranks minus theirs if all is right, one panel a site, one line an element.
+    """Draw the distribution function of the ranks minus that of a right method, one panel a site, one line an element.
 
     checks: of `sbc`. level: the probability that a line of a right method leaves the band of its panel somewhere.
     A line above zero on the left says that draws are too high; an S that falls on the right that they are too narrow.
@@ -28,8 +29,8 @@ def plot_calibration(
     """
     from matplotlib import pyplot
 
-    found = {name: values[:, varying(values)] for name, values in ranks_of(checks, var_names).items()}
-    ranks = {name: values for name, values in found.items() if values.size}
+    by_site = {name: values[:, varying(values)] for name, values in ranks_of(checks, var_names).items()}
+    ranks = {name: values for name, values in by_site.items() if values.size}
     if not ranks:
         raise ValueError("plot_calibration got no ranks that vary, so there is nothing to draw.")
     shown = list(ranks)[:max_panels]

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 ORDERS = ("groups", "ancestry", "given")
+"""The orders of individuals that a figure may have."""
 FEW = 40
-"""Individuals up to which each has its name below and its interval as a line; of more, lines connect the ends."""
-LETTER, LINE = 0.075, 0.14
-"""Inches that a letter and a line of small text take."""
+"""The most individuals that have their names below and intervals as lines; of more, lines connect the ends."""
+LETTER = 0.075
+"""The width of a letter of small text, in inches."""
+LINE = 0.14
+"""The height of a line of small text, in inches."""
 WIDE = 11.0
-"""Inches of a figure of many individuals."""
+"""The width of a figure of many individuals, in inches."""
 
 
 def plot_ancestry(
@@ -35,7 +38,7 @@ def plot_ancestry(
     axes: Sequence[Axes] | None = None,
     colours: Mapping[int, Array] | None = None,
 ) -> Array:
-    """Mean ancestry as stacked bars, a column an individual, a row of the figure for every number of populations K.
+    """Draw mean ancestry as stacked bars, a column an individual, a row of the figure for each number of populations K.
 
     summaries: from `ancestry_summary`, or several by K, whose colours are those of `match_populations`. Columns have
         one order in all rows, that of the largest K.
@@ -58,9 +61,9 @@ def plot_ancestry(
     largest = by_number[numbers[-1]]
     labels = group_labels(largest, groups)
     columns = _columns(_mean(largest), labels, order)
-    found = None if labels is None else _runs(labels[columns], order)
+    group_runs = None if labels is None else _runs(labels[columns], order)
     names = [_short(name) for name in largest["individual"].values[columns]] if len(columns) <= FEW else []
-    panels = panel_grid(len(numbers), names, found) if axes is None else np.asarray(axes, dtype=object).ravel()
+    panels = panel_grid(len(numbers), names, group_runs) if axes is None else np.asarray(axes, dtype=object).ravel()
     if len(panels) < len(numbers):
         raise ValueError(f"There are {len(numbers)} numbers of populations but only {len(panels)} axes.")
     panels = panels[: len(numbers)]
@@ -69,9 +72,9 @@ def plot_ancestry(
         axis.set(xlim=(0, len(columns)), ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1], ylabel=f"K = {number}")
         axis.tick_params(labelsize="small")
         axis.spines[:].set_visible(False)
-        if found is not None:
-            axis.vlines(np.cumsum(found[1])[:-1], 0, 1, color="black", linewidth=1.0)
-    notes = _label_columns(panels, names, found, len(columns))
+        if group_runs is not None:
+            axis.vlines(np.cumsum(group_runs[1])[:-1], 0, 1, color="black", linewidth=1.0)
+    notes = _label_columns(panels, names, group_runs, len(columns))
     if intervals:
         notes.append(f"lines: {largest.attrs['probability']:.0%} intervals of the largest shares")
     panels[-1].set_xlabel("\n".join(notes), fontsize="small")
@@ -83,7 +86,7 @@ def plot_ancestry(
 def plot_divergence(
     divergence: Dataset, measure: str = "distance", colours: Sequence[int] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """A measure of divergence for every two populations, with its sd where known, each in its colour on the diagonal.
+    """Draw a measure of divergence of every two populations, with its sd if known, and their colours on the diagonal.
 
     divergence: from `divergence`; its expected heterozygosity is in the labels of the rows.
     measure: "distance" or "fst". colours: numbers (population,) from `match_populations`; by default 0, 1, ... as in
@@ -100,15 +103,15 @@ def plot_divergence(
     numbers = range(size) if colours is None else colours
     if len(numbers) != size:
         raise ValueError(f"There are {len(numbers)} colours for {size} populations.")
-    apart = ~np.eye(size, dtype=bool)
-    top = max(float(mean[apart].max(initial=0.0)), np.finfo(float).tiny)
+    off_diagonal = ~np.eye(size, dtype=bool)
+    top = max(float(mean[off_diagonal].max(initial=0.0)), np.finfo(float).tiny)
     ax = new_figure(max(3.8, 1.9 + 0.72 * size), max(2.8, 1.2 + 0.5 * size)).subplots() if ax is None else ax
-    ax.imshow(np.where(apart, mean, np.nan), cmap="Greys", vmin=0, vmax=2.5 * top, aspect="auto")
-    for i, j in np.argwhere(apart):
+    ax.imshow(np.where(off_diagonal, mean, np.nan), cmap="Greys", vmin=0, vmax=2.5 * top, aspect="auto")
+    for i, j in np.argwhere(off_diagonal):
         spread = f"\n± {sd[i, j]:.3f}" if sd[i, j] > 0 else ""
         ax.text(j, i, f"{mean[i, j]:.3f}{spread}", ha="center", va="center", fontsize="small")
-    for place, number in enumerate(numbers):
-        ax.add_patch(Rectangle((place - 0.5, place - 0.5), 1, 1, linewidth=0, **_look(number)))
+    for position, number in enumerate(numbers):
+        ax.add_patch(Rectangle((position - 0.5, position - 0.5), 1, 1, linewidth=0, **_look(number)))
     labels = [_short(name) for name in divergence["population"].values]
     heterozygosity = divergence["heterozygosity"].values
     ax.set_xticks(range(size), labels)
@@ -121,17 +124,18 @@ def plot_divergence(
 
 
 def _look(number: int) -> dict[str, Any]:
-    """Colour and hatch of a population."""
+    """The colour and the hatch of a population, as arguments of a patch."""
     hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
     return {"facecolor": COLOURS[number % len(COLOURS)], "hatch": hatch, "edgecolor": "white"}
 
 
 def _mean(summary: Dataset) -> Array:
+    """The mean ancestry (individual, population)."""
     return summary["mean"].transpose("individual", "population").values
 
 
 def _columns(mean: Array, labels: Array | None, order: str) -> Array:
-    """The individuals in the order of the figure."""
+    """The indices of the individuals in the order of the figure."""
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; expected one of {list(ORDERS)}.")
     if order == "given":
@@ -147,38 +151,38 @@ def _columns(mean: Array, labels: Array | None, order: str) -> Array:
 
 
 def _runs(labels: Array, order: str) -> tuple[Array, Array]:
-    """The names of groups and how many individuals each has, as they follow each other."""
+    """The names of groups in their order, and how many individuals each has; raises ValueError for one taken apart."""
     starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
     names, number = np.unique(labels[starts], return_counts=True)
     if (number > 1).any():
-        apart = str(names[number.argmax()])
+        name = str(names[number.argmax()])
         raise ValueError(
-            f"order {order!r} takes the individuals of group {apart!r} apart; take order 'groups', or no groups."
+            f"order {order!r} takes the individuals of group {name!r} apart; take order 'groups', or no groups."
         )
     return labels[starts], np.diff(np.append(starts, len(labels)))
 
 
 def _bars(axis: Axes, summary: Dataset, colours: Array, intervals: bool) -> None:
-    """Every population as one patch of steps over all individuals, from the ground up, behind those below it.
+    """Draw every population as one patch of steps over all individuals, from the ground up, behind those below it.
 
     With intervals the largest shares come first, as patches in front.
     """
     height = np.empty_like(_mean(summary))
     height[:, colours] = _mean(summary)  # in order of colours
     edges, largest = np.arange(len(height) + 1), height.argmax(1)
-    ground = np.where(intervals & (largest[:, None] == np.arange(height.shape[1])), height, 0)
-    tops = ground.sum(1, keepdims=True) + np.cumsum(height - ground, axis=1)
-    for layer in (tops, ground)[: 1 + intervals]:
+    below = np.where(intervals & (largest[:, None] == np.arange(height.shape[1])), height, 0)
+    above = below.sum(1, keepdims=True) + np.cumsum(height - below, axis=1)
+    for layer in (above, below)[: 1 + intervals]:
         for number in reversed(range(len(colours))):
             axis.stairs(layer[:, number], edges, fill=True, linewidth=0, **_look(number))
     if intervals:
-        mine = colours == largest[:, None]
-        low, high = (summary[name].transpose("individual", "population").values[mine] for name in ("low", "high"))
+        is_largest = colours == largest[:, None]
+        low, high = (summary[name].transpose("individual", "population").values[is_largest] for name in ("low", "high"))
         _mark(axis, low, high)
 
 
 def _mark(axis: Axes, low: Array, high: Array) -> None:
-    """Intervals (individual,), in what can be seen on any colour, black too."""
+    """Draw the intervals (individual,), in lines that can be seen on any colour, black too."""
     edges = np.arange(len(low) + 1)
     if len(low) > FEW:
         for ends in (low, high):
@@ -189,7 +193,7 @@ def _mark(axis: Axes, low: Array, high: Array) -> None:
 
 
 def _label_columns(panels: Array, names: Sequence[str], found: tuple[Array, Array] | None, number: int) -> list[str]:
-    """Names of individuals and of groups at the axes; what a reader should know besides."""
+    """Write the names of individuals and of groups at the axes; returns notes on what a reader should know besides."""
     lowest = panels[-1]
     inches = lowest.bbox.width / lowest.figure.dpi / number
     if names:
@@ -202,24 +206,24 @@ def _label_columns(panels: Array, names: Sequence[str], found: tuple[Array, Arra
 
 
 def _name_groups(axis: Any, groups: Array, sizes: Array, inches: float) -> list[str]:
-    """Names at the middle of their groups, upright where they need it, without those that still find no room.
+    """Write names at the middle of their groups, upright where they need it, without those that still find no room.
 
-    inches: the width of an individual.
+    inches: the width of an individual. Returns a note where names are left out.
     """
     names, middle = [_short(name) for name in groups], np.cumsum(sizes) - sizes / 2
     widths = LETTER * np.array([len(name) + 1 for name in names])
     upright = (np.diff(middle) * inches < (widths[1:] + widths[:-1]) / 2).any()
-    shown: list[int] = []
-    for place in np.argsort(-sizes, kind="stable"):
-        if not upright or (abs(middle[shown] - middle[place]) * inches >= LINE).all():
-            shown.append(place)
-    axis.set_xticks(middle[shown], [names[place] for place in shown], rotation=90 if upright else 0)
+    named: list[int] = []
+    for index in np.argsort(-sizes, kind="stable"):
+        if not upright or (abs(middle[named] - middle[index]) * inches >= LINE).all():
+            named.append(index)
+    axis.set_xticks(middle[named], [names[index] for index in named], rotation=90 if upright else 0)
     axis.tick_params(axis="x", length=0, labelsize="small")
-    return [f"names of {len(shown)} of {len(names)} groups"] if len(shown) < len(names) else []
+    return [f"names of {len(named)} of {len(names)} groups"] if len(named) < len(names) else []
 
 
 def panel_grid(rows: int, names: Sequence[str], found: tuple[Array, Array] | None) -> Array:
-    """One axes below the other, with room for labels."""
+    """The axes of a new figure, one below the other, with room for labels."""
     width = max(4.0, 1.2 + 0.3 * len(names)) if names else WIDE
     labels = [*names, *(found[0] if found is not None else [])]
     room = LETTER * min(28, max((len(str(label)) for label in labels), default=0))
@@ -228,6 +232,7 @@ def panel_grid(rows: int, names: Sequence[str], found: tuple[Array, Array] | Non
 
 
 def legend(axis: Axes, summary: Dataset, colours: Array) -> None:
+    """Write the names of populations and their colours above the figure."""
     from matplotlib.patches import Patch
 
     names = [_short(name) for name in summary["population"].values]

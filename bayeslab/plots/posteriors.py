@@ -22,14 +22,14 @@ def plot_posteriors(
     axes: Sequence[Axes] | None = None,
     max_panels: int = 12,
 ) -> NDArray[Any]:
-    """Marginals of every scalar parameter, one panel each, all methods on top of each other.
+    """Draw the marginals of every scalar parameter, one panel each, all methods on top of each other.
 
     The exact posterior (attribute method "Exact", else the first tree) is filled grey, a point
     estimate is a vertical line. Further parameters than max_panels are left out, and the figure says so.
     Returns the axes (panel,). Raises ValueError for unknown names and for too few axes.
     """
     draws = {name: _parameters(tree, var_names) for name, tree in trees.items()}
-    labels = list(dict.fromkeys(str(p) for each in draws.values() for p in each["parameter"].values))
+    labels = list(dict.fromkeys(str(p) for parameters in draws.values() for p in parameters["parameter"].values))
     shown = labels[:max_panels]
     panels = panel_grid(len(shown)) if axes is None else np.asarray(axes, dtype=object).ravel()
     if len(panels) < len(shown):
@@ -38,9 +38,9 @@ def plot_posteriors(
     exact = (exact_ones or list(trees))[0]
     styles = line_styles([name for name in trees if name != exact])
     for axis, label in zip(panels, shown, strict=False):
-        for name, each in draws.items():
-            if label in each["parameter"]:
-                values = each.sel(parameter=label).values.ravel()
+        for name, parameters in draws.items():
+            if label in parameters["parameter"]:
+                values = parameters.sel(parameter=label).values.ravel()
                 _marginal(axis, values, name, styles.get(name))
         axis.set_title(label, fontsize="medium")
         axis.set_yticks([])
@@ -54,7 +54,7 @@ def plot_posteriors(
 
 
 def plot_elbo(tree: DataTree, ax: Axes | None = None) -> Axes:
-    """The ELBO of every step, smoothed on top, with the step at which the optimisation stopped, for every start.
+    """Draw the ELBO of every step, smoothed on top, and the step at which the optimisation stopped, for every start.
 
     Reads variable elbo (chain, step) or (chain, step, start) of group history; the log evidence is drawn where it is
     known. The early climb may leave the picture below. Raises ValueError where there is no such history.
@@ -86,7 +86,7 @@ def plot_elbo(tree: DataTree, ax: Axes | None = None) -> Axes:
 
 
 def plot_comparison(table: Dataset, axes: Sequence[Axes] | None = None, max_rows: int = 30) -> NDArray[Any]:
-    """Error of the mean and ratio of sd, one row a parameter, one dot a method.
+    """Draw the error of the mean and the ratio of sd, one row a parameter, one dot a method.
 
     table: from `compare_parameters`; bars are two Monte Carlo standard errors. Beyond max_rows, the
     parameters with the largest errors are shown. Returns the two axes.
@@ -137,7 +137,7 @@ def _parameters(tree: DataTree, var_names: Sequence[str] | None) -> DataArray:
 
 
 def _marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str, str] | None) -> None:
-    """One marginal density: filled grey without a style, a vertical line for a single value."""
+    """Draw one marginal density: filled grey without a style, a vertical line for a single value."""
     from arviz_stats.base import array_stats
 
     colour, line = style or ("0.35", "-")
@@ -152,7 +152,7 @@ def _marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str, str
 
 
 def _smooth(run: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Steps and moving average over a fiftieth of the run."""
+    """The steps and the values of the moving average over a fiftieth of the run."""
     width = max(1, run.size // 50)
     total = np.concatenate([[0.0], np.cumsum(run)])
     return np.arange(width, run.size + 1) - (width - 1) / 2, (total[width:] - total[:-width]) / width

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from xarray import DataArray, Dataset
 
-INNER, OUTER = 0.6745, 1.6449
-"""Standard deviations of a Normal to either side that hold 50 % and 90 %."""
+INNER = 0.6745
+"""The standard deviations to either side of the mean between which a Normal has 50 %."""
+OUTER = 1.6449
+"""The standard deviations to either side of the mean between which a Normal has 90 %."""
 
 
 def plot_process(
@@ -27,7 +29,7 @@ def plot_process(
     response: str = "y",
     ax: Axes | None = None,
 ) -> Axes:
-    """A process of one input: mean, 50 % and 90 % bands, and lines for the 90 % band of a new measurement.
+    """Draw a process of one input: mean, 50 % and 90 % bands, and lines for the 90 % band of a new measurement.
 
     predictions: from `process_at`, with its `site` and, if there are any, measurements under the name `response`;
     Normal bands, exact for given parameters. x: its inputs (row,), in any order. data: inputs and values of what was
@@ -39,23 +41,23 @@ def plot_process(
         raise ValueError(f"There are {inputs.shape[1]} inputs; plot_process shows one, plot_process_map two.")
     ax = one_axis() if ax is None else ax
     order = np.argsort(inputs[:, 0], kind="stable")
-    places = inputs[order, 0]
+    sorted_inputs = inputs[order, 0]
     mean, sd = (predictions[name].values[order] for name in (site, f"{site}_sd"))
     for width, alpha, label in ((OUTER, 0.2, f"90 % band of {site}"), (INNER, 0.35, f"50 % band of {site}")):
         ax.fill_between(
-            places, mean - width * sd, mean + width * sd, color=COLOURS[0], alpha=alpha, linewidth=0, label=label
+            sorted_inputs, mean - width * sd, mean + width * sd, color=COLOURS[0], alpha=alpha, linewidth=0, label=label
         )
     if f"{response}_sd" in predictions:
         centre, spread = (predictions[name].values[order] for name in (response, f"{response}_sd"))
         for sign in (-1, 1):
-            named = f"90 % band of {response}" if sign < 0 else None
-            ax.plot(places, centre + sign * OUTER * spread, "--", color="0.45", linewidth=0.9, label=named)
+            line_label = f"90 % band of {response}" if sign < 0 else None
+            ax.plot(sorted_inputs, centre + sign * OUTER * spread, "--", color="0.45", linewidth=0.9, label=line_label)
     if functions is not None:
-        drawn = functions.transpose(..., "row").values.reshape(-1, len(order))
-        for place, values in enumerate(drawn):
-            named = None if place else f"draws of {site}"
-            ax.plot(places, values[order], color=COLOURS[1], linewidth=0.8, alpha=0.7, label=named)
-    ax.plot(places, mean, color=COLOURS[0], linewidth=1.8, label=f"mean of {site}")
+        draws = functions.transpose(..., "row").values.reshape(-1, len(order))
+        for index, values in enumerate(draws):
+            line_label = None if index else f"draws of {site}"
+            ax.plot(sorted_inputs, values[order], color=COLOURS[1], linewidth=0.8, alpha=0.7, label=line_label)
+    ax.plot(sorted_inputs, mean, color=COLOURS[0], linewidth=1.8, label=f"mean of {site}")
     if data is not None:
         measured, values = _measured(data, 1)
         ax.plot(measured[:, 0], values, "o", color="black", markersize=3, label="data")
@@ -71,7 +73,7 @@ def plot_process_map(
     site: str = "f",
     axes: Sequence[Axes] | None = None,
 ) -> NDArray[Any]:
-    """A process of two inputs: its mean and its standard deviation as colours, with the data on top.
+    """Draw a process of two inputs: its mean and its standard deviation as colours, with the data on top.
 
     predictions: from `process_at`. x: its inputs (row, 2), on a grid or not, but not all on one line; an xarray
     DataArray names the axes. data: inputs (row, 2) and values of what was measured, which have the colours of the
@@ -117,6 +119,7 @@ def _inputs(predictions: Dataset, x: ArrayLike, site: str) -> NDArray[Any]:
 
 
 def _measured(data: tuple[ArrayLike, ArrayLike], columns: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The inputs (row, column) and the values (row,) of the data, once their shapes are known to fit."""
     inputs, values = (np.asarray(each, dtype=float) for each in data)
     if values.ndim != 1 or inputs.size != columns * len(values):
         raise ValueError(
@@ -127,14 +130,14 @@ def _measured(data: tuple[ArrayLike, ArrayLike], columns: int) -> tuple[NDArray[
 
 
 def _names(x: Any) -> Sequence[str]:
-    """Of two inputs: their labels, where they have any."""
+    """The labels of two inputs, numbered where they have none."""
     dims: tuple[Any, ...] = getattr(x, "dims", ())
     labelled = len(dims) == 2 and dims[1] in x.coords
     return [str(name) for name in x.coords[dims[1]].values] if labelled else ["input 0", "input 1"]
 
 
 def _legend_above(ax: Axes) -> None:
-    """In as many columns as fit above the axes."""
+    """Write the legend above the axes, in as many columns as fit."""
     handles, names = ax.get_legend_handles_labels()
     inches = ax.get_window_extent().width / ax.figure.dpi
     columns = max(1, int(inches / (0.5 + 0.07 * max(map(len, names)))))

@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 STRIP = 0.2
-"""Share of the height that the probabilities of states take."""
+"""The share of the height of the axes that the probabilities of states take below a series."""
 
 
 def plot_states(states: Dataset, series: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
-    """A series above the probabilities of its states, stacked; a continuous state as mean with a 90 % band.
+    """Draw a series above the stacked probabilities of its states; a continuous state as mean with a 90 % band.
 
     states: from `filtered_states` or `smoothed_states`, of one sequence. series: (step,), of the same steps.
     Raises ValueError for several sequences, and for a series of another length.
     """
     ax = one_axis() if ax is None else ax
-    found = states["probability" if "probability" in states else "mean"]
-    events = found.dims[-2:]
-    _require_one(found, events)
-    found = found.squeeze([dim for dim in found.dims if dim not in events])
-    steps = _steps(ax, found[events[0]])
+    shown = states["probability" if "probability" in states else "mean"]
+    events = shown.dims[-2:]
+    _require_one(shown, events)
+    shown = shown.squeeze([dim for dim in shown.dims if dim not in events])
+    steps = _steps(ax, shown[events[0]])
     if series is not None:
         values = np.asarray(series, dtype=float).squeeze()
         if values.shape != steps.shape:
@@ -38,14 +38,14 @@ def plot_states(states: Dataset, series: ArrayLike | None = None, ax: Axes | Non
         ax.plot(steps, values, color="0.25", marker="." if not discrete else "", markersize=4,
                 linewidth=0.9 if discrete else 0, label="observed")  # fmt: skip
     if "probability" in states:
-        _strip(ax, steps, found.values, [str(label) for label in found[events[1]].values])
+        _strip(ax, steps, shown.values, [str(label) for label in shown[events[1]].values])
     else:
         spread = states["sd"].squeeze([dim for dim in states["sd"].dims if dim not in events]).values
-        for place, mean in enumerate(found.values.T):
-            colour = COLOURS[place % len(COLOURS)]
-            label = "mean and 90 % band" if found.shape[1] == 1 else f"{events[1]} {found[events[1]].values[place]}"
+        for index, mean in enumerate(shown.values.T):
+            colour = COLOURS[index % len(COLOURS)]
+            label = "mean and 90 % band" if shown.shape[1] == 1 else f"{events[1]} {shown[events[1]].values[index]}"
             ax.plot(steps, mean, color=colour, linewidth=1.8, label=label)
-            low, high = (mean + sign * 1.645 * spread[:, place] for sign in (-1, 1))
+            low, high = (mean + sign * 1.645 * spread[:, index] for sign in (-1, 1))
             ax.fill_between(steps, low, high, color=colour, alpha=0.25, linewidth=0)
     ax.spines[["right", "top"]].set_visible(False)
     _legend_above(ax)
@@ -53,8 +53,9 @@ def plot_states(states: Dataset, series: ArrayLike | None = None, ax: Axes | Non
 
 
 def plot_transitions(tree: DataTree, site: str = "moves", ax: Axes | None = None) -> Axes:
-    """The matrix of a chain as colours, rows to move from, with means and, of several draws, 90 % intervals.
+    """Draw the transition matrix of a chain as colours, rows to move from, with means.
 
+    Several draws have 90 % intervals too.
     Raises ValueError where the posterior has no such matrix.
     """
     draws = _matrix(tree, site)
@@ -77,13 +78,13 @@ def plot_transitions(tree: DataTree, site: str = "moves", ax: Axes | None = None
 
 
 def plot_path(path: Dataset, truth: ArrayLike | None = None, ax: Axes | None = None) -> Axes:
-    """The decoded path, with the true one behind it where that is given, and how often the two agree.
+    """Draw the decoded path, with the true one behind it where that is given, and how often the two agree.
 
     path: from `most_probable_path`, of one sequence of discrete states. truth: (step,).
     Raises ValueError for several sequences, and for a truth of another length.
     """
     ax = new_figure(6.4, 2.2).subplots() if ax is None else ax
-    found, steps, inside = _discrete(path, ax)
+    states, steps, inside = _discrete(path, ax)
     if truth is not None:
         true = np.asarray(truth).squeeze()
         if true.shape != inside.shape:
@@ -91,9 +92,9 @@ def plot_path(path: Dataset, truth: ArrayLike | None = None, ax: Axes | None = N
         ax.step(steps, true[inside], where="mid", color=GREY, linewidth=6, solid_capstyle="butt", label="truth")
     label = "decoded"
     if truth is not None:
-        label += f", {np.mean(true[inside] == found):.0%} as in truth"
-    ax.step(steps, found, where="mid", color=COLOURS[0], linewidth=1.4, label=label)
-    top = int(found.max() if truth is None else max(found.max(), true[inside].max()))
+        label += f", {np.mean(true[inside] == states):.0%} as in truth"
+    ax.step(steps, states, where="mid", color=COLOURS[0], linewidth=1.4, label=label)
+    top = int(states.max() if truth is None else max(states.max(), true[inside].max()))
     ax.set_yticks(range(top + 1))
     ax.set_ylim(-0.3, top + 0.3)
     ax.set_ylabel("state")
@@ -105,7 +106,7 @@ def plot_path(path: Dataset, truth: ArrayLike | None = None, ax: Axes | None = N
 def plot_dwell_times(
     path: Dataset, tree: DataTree, site: str = "moves", axes: Sequence[Axes] | None = None
 ) -> NDArray[Any]:
-    """How many steps the decoded path stays in each state, and what the matrix of the chain says of it.
+    """Draw how many steps the decoded path stays in each state, and what the transition matrix says of it.
 
     Shares of stays that last at least so many steps: geometric for each draw of the matrix, as mean with a 90 % band,
     and as steps those of the path, without its unfinished last one. Returns the axes (state,).
@@ -116,19 +117,19 @@ def plot_dwell_times(
     panels = _side_by_side(staying.shape[1]) if axes is None else np.asarray(axes, dtype=object).ravel()
     if len(panels) < staying.shape[1]:
         raise ValueError(f"There are {staying.shape[1]} states but only {len(panels)} axes.")
-    found, _, _ = _discrete(path)
-    ends = np.flatnonzero(np.diff(found))
-    lengths, states = np.diff(ends, prepend=-1), found[ends]
+    path_states, _, _ = _discrete(path)
+    ends = np.flatnonzero(np.diff(path_states))
+    lengths, states = np.diff(ends, prepend=-1), path_states[ends]
     for state, axis in enumerate(panels[: staying.shape[1]]):
-        own = np.sort(lengths[states == state])
-        longest = int(max([*own, np.ceil(3 / (1 - min(staying[:, state].mean(), 0.99)))]))
+        stays = np.sort(lengths[states == state])
+        longest = int(max([*stays, np.ceil(3 / (1 - min(staying[:, state].mean(), 0.99)))]))
         times = np.arange(1, longest + 2)
         share = staying[:, state, None] ** (times - 1)
         axis.fill_between(times, *np.quantile(share, [0.05, 0.95], axis=0), color=GREY, linewidth=0, label="90 % band")
         axis.plot(times, share.mean(0), color="0.4", linewidth=1.2, label="mean of the posterior")
-        reached = (own >= times[:, None]).mean(1) if own.size else np.full(times.shape, np.nan)
+        reached = (stays >= times[:, None]).mean(1) if stays.size else np.full(times.shape, np.nan)
         axis.step(times, reached, where="post", color=COLOURS[0], linewidth=1.6, label="decoded")
-        axis.set_title(f"state {state}, {own.size} stays", fontsize="medium")
+        axis.set_title(f"state {state}, {stays.size} stays", fontsize="medium")
         axis.set(xlabel="at least so many steps", ylim=(0, 1.05))
         axis.spines[["right", "top"]].set_visible(False)
     panels[0].set_ylabel("share of stays")
@@ -137,22 +138,27 @@ def plot_dwell_times(
 
 
 def plot_choice(table: Dataset, ax: Axes | None = None) -> Axes:
-    """Scores of `choose`, `choose_topics` or `choose_populations`, each as the difference from its best value.
+    """Draw the scores of `choose`, `choose_topics` or `choose_populations`, each as the difference from its best value.
 
     The held-out ones have standard errors. Bounds and leave-one-out are shown where the table has them.
     """
     ax = one_axis() if ax is None else ax
     (name,) = table["log_score"].dims
-    places, apart = np.arange(table.sizes[name]), 0.06 * any(score in table for score in ("evidence_bound", "loo"))
+    positions, shift = np.arange(table.sizes[name]), 0.06 * any(score in table for score in ("evidence_bound", "loo"))
     ax.axhline(0, color="0.8", linewidth=1, zorder=0)
-    ax.errorbar(places - apart, table["difference"], table["difference_se"], fmt="o-", color=COLOURS[0], capsize=3,
+    ax.errorbar(positions - shift, table["difference"], table["difference_se"], fmt="o-", color=COLOURS[0], capsize=3,
                 label="held-out log score, ± standard error")  # fmt: skip
-    others = {"evidence_bound": (COLOURS[1], "evidence or its bound"), "loo": (COLOURS[2], "leave one sequence out")}
-    for offset, (score, (colour, label)) in enumerate(others.items()):
+    other_scores = {
+        "evidence_bound": (COLOURS[1], "evidence or its bound"),
+        "loo": (COLOURS[2], "leave one sequence out"),
+    }
+    for offset, (score, (colour, label)) in enumerate(other_scores.items()):
         values = table[score].values if score in table else np.array([np.nan])
         if np.isfinite(values).any():
-            ax.plot(places + 0.06 * offset, values - np.nanmax(values), "s--", color=colour, markersize=4, label=label)
-    ax.set_xticks(places, [str(value) for value in table[name].values])
+            ax.plot(
+                positions + 0.06 * offset, values - np.nanmax(values), "s--", color=colour, markersize=4, label=label
+            )
+    ax.set_xticks(positions, [str(value) for value in table[name].values])
     ax.set(xlabel=str(name), ylabel="nats below the best")
     ax.spines[["right", "top"]].set_visible(False)
     ax.legend(frameon=False)
@@ -160,6 +166,7 @@ def plot_choice(table: Dataset, ax: Axes | None = None) -> Axes:
 
 
 def _matrix(tree: DataTree, site: str) -> DataArray:
+    """The draws of a transition matrix (chain, draw, state, state); raises ValueError where there are none."""
     posterior = tree["posterior"].to_dataset()
     if site not in posterior or posterior[site].ndim != 4:
         raise ValueError(f"The posterior has no matrix {site!r} (state, state), only {sorted(map(str, posterior))}.")
@@ -167,17 +174,17 @@ def _matrix(tree: DataTree, site: str) -> DataArray:
 
 
 def _strip(ax: Axes, steps: NDArray[Any], probability: NDArray[Any], labels: Sequence[str]) -> None:
-    """Probabilities (step, state) as stacked areas at the bottom; what is drawn already moves above them."""
+    """Draw probabilities (step, state) as stacked areas at the bottom; what is drawn already moves above them."""
     low, high = ax.get_ylim() if ax.lines else (0.0, 0.0)
     share = STRIP if ax.lines else 1.0
     below = np.concatenate([np.zeros((len(steps), 1)), probability.cumsum(1)], axis=1) * share
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         ax.fill_between(
             steps,
-            below[:, place],
-            below[:, place + 1],
+            below[:, index],
+            below[:, index + 1],
             step="mid",
-            color=COLOURS[place % len(COLOURS)],
+            color=COLOURS[index % len(COLOURS)],
             alpha=0.75,
             linewidth=0,
             transform=ax.get_xaxis_transform(),
@@ -190,40 +197,42 @@ def _strip(ax: Axes, steps: NDArray[Any], probability: NDArray[Any], labels: Seq
 
 
 def _discrete(path: Dataset, ax: Axes | None = None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """States and steps of the one sequence of a path, up to its end; which steps these are."""
-    found = path["path"]
-    if found.dtype.kind not in "iu":
+    """The states and the steps of the one sequence of a path, up to its end, and a mask of the steps before that."""
+    states = path["path"]
+    if states.dtype.kind not in "iu":
         raise ValueError("The path is one of real numbers; plot_states shows its mean.")
-    _require_one(found, found.dims[-1:])
-    found = found.squeeze(list(found.dims[:-1]))
-    inside = found.values >= 0
-    steps = np.arange(found.size) if ax is None else _steps(ax, found[found.dims[0]])
-    return found.values[inside], steps[inside], inside
+    _require_one(states, states.dims[-1:])
+    states = states.squeeze(list(states.dims[:-1]))
+    is_before_end = states.values >= 0
+    steps = np.arange(states.size) if ax is None else _steps(ax, states[states.dims[0]])
+    return states.values[is_before_end], steps[is_before_end], is_before_end
 
 
 def _side_by_side(number: int) -> NDArray[Any]:
+    """The axes of a new figure, side by side with one scale."""
     return new_figure(max(4.8, 2.6 * number), 2.6).subplots(1, number, sharey=True, squeeze=False)[0]
 
 
 def _require_one(found: DataArray, events: Sequence[Any]) -> None:
+    """Raise ValueError where there is more than one sequence; events: the other dimensions."""
     several = {dim: size for dim, size in found.sizes.items() if dim not in events and size > 1}
     if several:
         raise ValueError(f"The figure shows one sequence; select one of {several} with isel.")
 
 
 def _steps(ax: Axes, labels: DataArray) -> NDArray[Any]:
-    """Where the steps are: at their labels, or, if these are text, at their numbers with some labels."""
+    """The positions of steps: their labels, or, if these are text, their numbers, with some labels at the axis."""
     ax.set_xlabel(str(labels.dims[0]))
     if labels.dtype.kind in "iufM":
         return labels.values
     steps = np.arange(labels.size)
-    shown = np.unique(np.linspace(0, labels.size - 1, 6).round().astype(int))
-    ax.set_xticks(shown, [str(labels.values[place]) for place in shown])
+    labelled = np.unique(np.linspace(0, labels.size - 1, 6).round().astype(int))
+    ax.set_xticks(labelled, [str(labels.values[index]) for index in labelled])
     return steps
 
 
 def _legend_above(ax: Axes) -> None:
-    """One row above the axes, where it hides nothing."""
+    """Write the legend in one row above the axes, where it hides nothing."""
     handles, names = ax.get_legend_handles_labels()
     if handles:
         ax.legend(frameon=False, ncols=min(5, len(names)), loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1)

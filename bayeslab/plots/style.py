@@ -10,18 +10,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-# Okabe and Ito (2008), without yellow: told apart with any colour vision
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-
-
+"""The colours of Okabe and Ito (2008), without yellow: they are told apart with any colour vision."""
 GREY = "0.82"
-
-
+"""The colour of what other lines are compared with."""
 LINES = ("-", "--", ":", "-.")
+"""The line styles of methods, for prints in black and white."""
 
 
 def line_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Colour and line of each method; lines differ too, for prints in black and white."""
+    """The colour and the line style of each method; lines differ too, for prints in black and white."""
     return {name: (COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]) for i, name in enumerate(names)}
 
 
@@ -36,10 +34,12 @@ def panel_grid(number: int) -> NDArray[Any]:
 
 
 def two_axes(lines: float) -> NDArray[Any]:
+    """Two axes side by side, high enough for some lines of text."""
     return new_figure(8.0, 1.4 + 0.26 * lines).subplots(1, 2, sharey=True)
 
 
 def one_axis() -> Axes:
+    """The axes of a new figure of the usual size."""
     return new_figure(6.4, 3.6).subplots()
 
 
@@ -52,14 +52,14 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def legend(axes: NDArray[Any], above: bool) -> None:
-    """One legend for all axes: above the figure where it is ours, else inside the first axes."""
+    """Write one legend for all axes: above the figure where it is ours, else inside the first axes."""
     entries: dict[str, Any] = {}
     for axis in axes:
         handles, names = axis.get_legend_handles_labels()
         entries |= {name: handle for name, handle in zip(names, handles, strict=True) if name not in entries}
-    place: dict[str, Any] = {"handles": list(entries.values()), "labels": list(entries), "frameon": False}
+    options: dict[str, Any] = {"handles": list(entries.values()), "labels": list(entries), "frameon": False}
     if above:
         figure = axes[0].figure
-        figure.legend(loc="outside upper center", ncols=min(int(figure.get_figwidth() / 1.6), len(entries)), **place)
+        figure.legend(loc="outside upper center", ncols=min(int(figure.get_figwidth() / 1.6), len(entries)), **options)
     else:
-        axes[0].legend(fontsize="small", **place)
+        axes[0].legend(fontsize="small", **options)

@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 MOST = 30
-"""Documents in one figure."""
+"""The most documents in one figure."""
 LONGEST = 28
-"""Letters of a label; of longer ones the beginning is shown."""
+"""The most letters of a label; of longer ones the beginning is shown."""
 HATCHES = ("", "////", "....", "xxxx")
-"""Of the topics that have a colour for the first, second, third and fourth time."""
+"""The hatches of topics that have a colour for the first, second, third and fourth time."""
 
 
 def plot_topics(words: Dataset, axes: Sequence[Axes] | None = None) -> NDArray[Any]:
-    """The words of every topic, one panel each, in order of rank: means as dots with 90 % intervals.
+    """Draw the words of every topic, one panel each, in order of rank: means as dots with 90 % intervals.
 
     words: from `top_words`. Titles have the shares of topics. All panels have one scale.
     Returns the axes (topic,). Raises ValueError for fewer axes than topics.
     """
-    topics, places = words["topic"].values, np.arange(words.sizes["rank"])
-    labels = [[_short(word) for word in each] for each in words["word"].values]
+    topics, ranks = words["topic"].values, np.arange(words.sizes["rank"])
+    labels = [[_short(word) for word in ranked] for ranked in words["word"].values]
     panels = panel_grid(labels) if axes is None else np.asarray(axes, dtype=object).ravel()
     if len(panels) < len(topics):
         raise ValueError(f"There are {len(topics)} topics but only {len(panels)} axes.")
     top = 1.05 * max(float(words[name].max()) for name in ("mean", "high"))
-    for place, axis in enumerate(panels[: len(topics)]):
-        row = words.isel(topic=place)
-        axis.hlines(places, row["low"], row["high"], color=COLOURS[0], linewidth=1.4)
-        axis.plot(row["mean"], places, "o", color=COLOURS[0], markersize=4)
-        axis.set_yticks(places, labels[place])
-        axis.set(xlim=(0, top), ylim=(len(places) - 0.5, -0.5))
-        axis.set_title(_titled(topics[place], float(row["share"])), fontsize="medium")
+    for index, axis in enumerate(panels[: len(topics)]):
+        row = words.isel(topic=index)
+        axis.hlines(ranks, row["low"], row["high"], color=COLOURS[0], linewidth=1.4)
+        axis.plot(row["mean"], ranks, "o", color=COLOURS[0], markersize=4)
+        axis.set_yticks(ranks, labels[index])
+        axis.set(xlim=(0, top), ylim=(len(ranks) - 0.5, -0.5))
+        axis.set_title(_titled(topics[index], float(row["share"])), fontsize="medium")
         axis.tick_params(axis="y", length=0, labelsize="small")
         axis.tick_params(axis="x", labelsize="small")
         axis.locator_params(axis="x", nbins=3)
@@ -54,7 +54,7 @@ def plot_topics(words: Dataset, axes: Sequence[Axes] | None = None) -> NDArray[A
 
 
 def plot_shares(tree: DataTree, documents: Sequence[Hashable] | None = None, ax: Axes | None = None) -> Axes:
-    """Which topics documents mix: mean shares as stacked bars, a row a document, with the legend beside the axes.
+    """Draw which topics documents mix: mean shares as stacked bars, a row a document, with the legend beside the axes.
 
     documents: labels of those to show, at most 30; by default the first 30, and the figure says so.
     Raises ValueError for a tree without shares, for unknown documents and for too many.
@@ -64,15 +64,15 @@ def plot_shares(tree: DataTree, documents: Sequence[Hashable] | None = None, ax:
     rows, topics = np.arange(len(shown)), shown["topic"].values
     ax = new_figure(7.2, max(1.2 + 0.22 * len(rows), 0.9 + 0.26 * len(topics))).subplots() if ax is None else ax
     left = np.zeros(len(rows))
-    for place, topic in enumerate(topics):
-        colour, hatch = COLOURS[place % len(COLOURS)], HATCHES[place // len(COLOURS) % len(HATCHES)]
+    for index, topic in enumerate(topics):
+        colour, hatch = COLOURS[index % len(COLOURS)], HATCHES[index // len(COLOURS) % len(HATCHES)]
         style: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
-        ax.barh(rows, shown.values[:, place], left=left, label=_short(topic), **style)
-        left += shown.values[:, place]
+        ax.barh(rows, shown.values[:, index], left=left, label=_short(topic), **style)
+        left += shown.values[:, index]
     ax.set_yticks(rows, [_short(label) for label in shown["document"].values])
     ax.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), ylabel="document")
-    few = documents is None and len(shown) < len(mean)
-    ax.set_xlabel("mean share" + (f"\n(the first {len(shown)} of {len(mean)} documents)" if few else ""))
+    has_more = documents is None and len(shown) < len(mean)
+    ax.set_xlabel("mean share" + (f"\n(the first {len(shown)} of {len(mean)} documents)" if has_more else ""))
     ax.tick_params(axis="y", length=0, labelsize="small")
     ax.spines[["left", "right", "top"]].set_visible(False)
     ax.legend(title="topic", frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0))
@@ -80,7 +80,7 @@ def plot_shares(tree: DataTree, documents: Sequence[Hashable] | None = None, ax:
 
 
 def plot_stability(matched: Dataset, ax: Axes | None = None) -> Axes:
-    """How similar the topics of the reference are to their partners in every other run, the most stable ones on top.
+    """Draw how similar the topics of the reference are to their partners in other runs, the most stable ones on top.
 
     matched: from `match_topics`. Cells without a number have no partner.
     """
@@ -108,10 +108,12 @@ def plot_stability(matched: Dataset, ax: Axes | None = None) -> Axes:
 
 
 def _titled(topic: Any, share: float) -> str:
+    """The title of a topic, with its share where that is known."""
     return f"topic {_short(topic)}" + (f" ({share:.0%})" if np.isfinite(share) else "")
 
 
 def _short(label: Any) -> str:
+    """The label as text, shortened where it is long."""
     text = str(label)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
@@ -130,7 +132,7 @@ def panel_grid(labels: Sequence[Sequence[str]]) -> NDArray[Any]:
 
 
 def _mean_shares(tree: DataTree) -> DataArray:
-    """(document, topic), with topics in one order; those that are data have one."""
+    """The mean shares (document, topic), with topics in one order; those that are data have one."""
     groups = [tree[name].to_dataset() for name in ("posterior", "posterior_mean") if name in tree.children]
     sites = sorted({str(name) for group in groups for name in group.data_vars})
     if "shares" not in sites:
@@ -139,6 +141,7 @@ def _mean_shares(tree: DataTree) -> DataArray:
 
 
 def _chosen(shares: DataArray, documents: Sequence[Hashable] | None) -> DataArray:
+    """The shares of some documents, by default the first ones; raises ValueError for unknown ones and too many."""
     if documents is None:
         return shares[:MOST]
     known = shares["document"].values.tolist()

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 SAMPLE = ("chain", "draw")
+"""The dimensions of draws."""
 COLUMNS = ("mean", "sd", "low", "high")
+"""The variables of a summary of ancestry."""
 OTHERWISE = 0.1
-"""Share of all ancestry that may differ between a chain's own means and its aligned draws; more means that populations
-changed places within the chain."""
+"""The largest share of all ancestry that may differ between a chain's own means and its aligned draws; more means that
+populations changed places within the chain."""
 
 
 def ancestry_summary(tree: DataTree, probability: float = 0.9) -> Dataset:
@@ -44,13 +46,13 @@ def ancestry_summary(tree: DataTree, probability: float = 0.9) -> Dataset:
 
     tails = _tails(probability)
     draws, _ = _aligned(tree, _ancestry(tree))
-    values, of = draws.values, "ancestry" if "ancestry" in _group(tree, "posterior") else "origins"
-    if of == "origins":
+    values, site = draws.values, "ancestry" if "ancestry" in _group(tree, "posterior") else "origins"
+    if site == "origins":
         values = values.mean((0, 1), keepdims=True)  # their spread would say nothing new
     dims, columns = ("individual", "population"), _moments(values.reshape(-1, *values.shape[2:]), tails)
     variables = {name: (dims, column) for name, column in zip(COLUMNS, columns, strict=True)}
     coords = {dim: draws[dim].values for dim in dims}
-    return Dataset(variables, coords, {"of": of, "probability": probability})
+    return Dataset(variables, coords, {"of": site, "probability": probability})
 
 
 def match_populations(summaries: Mapping[int, Dataset]) -> dict[int, Array]:
@@ -64,17 +66,17 @@ def match_populations(summaries: Mapping[int, Dataset]) -> dict[int, Array]:
     """
     _check_summaries(summaries)
     colours: dict[int, Array] = {}
-    before: Array = np.zeros((0, 0))
+    previous: Array = np.zeros((0, 0))
     for number in sorted(summaries):
-        now = summaries[number]["mean"].transpose("individual", "population").values
+        current = summaries[number]["mean"].transpose("individual", "population").values
         if colours:
-            partners = _partners(before, now)
-            found = np.full(number, -1)
-            found[partners] = colours[len(partners)]
-            found[found < 0] = np.setdiff1d(np.arange(number), found)
+            partners = _partners(previous, current)
+            numbers = np.full(number, -1)
+            numbers[partners] = colours[len(partners)]
+            numbers[numbers < 0] = np.setdiff1d(np.arange(number), numbers)
         else:
-            found = np.arange(number)
-        before, colours[number] = now, found
+            numbers = np.arange(number)
+        previous, colours[number] = current, numbers
     return colours
 
 
@@ -97,19 +99,19 @@ def divergence(tree: DataTree, probability: float = 0.9) -> Dataset:
     """
     from xarray import Dataset
 
-    tails, kept = _tails(probability), "frequencies" in _group(tree, "posterior")
-    alike, names = _alike_of_draws(tree) if kept else _alike_of_means(tree)
+    tails, has_draws = _tails(probability), "frequencies" in _group(tree, "posterior")
+    identity, names = _alike_of_draws(tree) if has_draws else _alike_of_means(tree)
     pair = ("population", "other")
     variables: dict[str, Any] = {}
-    for name, values in _measures(alike).items():
+    for name, values in _measures(identity).items():
         columns = _moments(values, tails)
         dims = pair[: values.ndim - 1]
         variables[name] = (dims, columns[0])
         for part, column in zip(COLUMNS[1:], columns[1:], strict=True):
             unknown = np.full_like(column, np.nan), {"reason": "draws of frequencies are not kept"}
-            variables[f"{name}_{part}"] = (dims, column) if kept else (dims, *unknown)
-    how = "draws of frequencies" if kept else "means and sd of frequencies, without covariances of populations"
-    return Dataset(variables, dict.fromkeys(pair, names), {"computed": f"from {how}", "probability": probability})
+            variables[f"{name}_{part}"] = (dims, column) if has_draws else (dims, *unknown)
+    source = "draws of frequencies" if has_draws else "means and sd of frequencies, without covariances of populations"
+    return Dataset(variables, dict.fromkeys(pair, names), {"computed": f"from {source}", "probability": probability})
 
 
 def q_table(summary: Dataset, groups: Sequence[str] | None = None) -> DataFrame:
@@ -121,11 +123,11 @@ def q_table(summary: Dataset, groups: Sequence[str] | None = None) -> DataFrame:
     from pandas import DataFrame
 
     _check_summary(summary)
-    of = group_labels(summary, groups)
+    labels = group_labels(summary, groups)
     individuals, populations = summary.sizes["individual"], summary.sizes["population"]
     columns: dict[str, Any] = {"individual": np.repeat(summary["individual"].values, populations)}
-    if of is not None:
-        columns["group"] = np.repeat(of, populations)
+    if labels is not None:
+        columns["group"] = np.repeat(labels, populations)
     columns["population"] = np.tile(summary["population"].values, individuals)
     for name in COLUMNS:
         columns[name] = summary[name].transpose("individual", "population").values.ravel()
@@ -166,17 +168,22 @@ def _moments(draws: Array, tails: tuple[float, float]) -> tuple[Array, Array, Ar
 
 
 def _tails(probability: float) -> tuple[float, float]:
+    """The probabilities of the ends of an equal-tailed interval."""
     if not 0 < probability < 1:
         raise ValueError(f"probability is {probability}; expected that of an interval, between 0 and 1.")
     return (1 - probability) / 2, (1 + probability) / 2
 
 
 def _group(tree: DataTree, name: str) -> dict[Any, DataArray]:
+    """The variables of a group, none where the tree does not have it."""
     return dict(tree[name].to_dataset().data_vars) if name in tree.children else {}
 
 
 def _ancestry(tree: DataTree) -> DataArray:
-    """(chain, draw, individual, population), in the order that it has; the origin of an individual is its all."""
+    """Ancestry (chain, draw, individual, population), in the order that the tree has.
+
+    Of origins z, all ancestry of an individual is in the population that it comes from.
+    """
     posterior, dims = _group(tree, "posterior"), (*SAMPLE, "individual", "population")
     if "ancestry" in posterior:
         if set(posterior["ancestry"].dims) != set(dims):
@@ -201,16 +208,16 @@ def _aligned(tree: DataTree, values: DataArray) -> tuple[DataArray, Array]:
     groups = {"posterior": values.to_dataset(name="site")}
     if "lp" in (stats := _group(tree, "sample_stats")):
         groups["sample_stats"] = stats["lp"].to_dataset()
-    found = align(DataTree.from_dict(groups), {"site": "population"})
-    return found["posterior"].to_dataset()["site"], found["alignment"].to_dataset()["permutation"].values
+    aligned = align(DataTree.from_dict(groups), {"site": "population"})
+    return aligned["posterior"].to_dataset()["site"], aligned["alignment"].to_dataset()["permutation"].values
 
 
 def _measures(alike: Array) -> dict[str, Array]:
-    """Heterozygosity (draw, population), distance and fst (draw, population, other)."""
+    """Heterozygosity (draw, population), and distance and fst (draw, population, other), from J."""
     within = 1 - np.diagonal(alike, axis1=1, axis2=2)
-    between, mean = 1 - alike, (within[:, :, None] + within[:, None]) / 2
-    ratio = np.divide(mean, between, out=np.ones_like(mean), where=between > 0)
-    return {"heterozygosity": within, "distance": between - mean, "fst": 1 - ratio}
+    between, mean_within = 1 - alike, (within[:, :, None] + within[:, None]) / 2
+    share_within = np.divide(mean_within, between, out=np.ones_like(mean_within), where=between > 0)
+    return {"heterozygosity": within, "distance": between - mean_within, "fst": 1 - share_within}
 
 
 def _alike_of_draws(tree: DataTree) -> tuple[Array, Array]:
@@ -222,49 +229,51 @@ def _alike_of_draws(tree: DataTree) -> tuple[Array, Array]:
         raise ValueError(f"Only one of the sites '{source}' and 'frequencies' is aligned; align them together.")
     values = frequencies if source == "frequencies" else _ancestry(tree)
     order = _aligned(tree, values)[1].reshape(-1, frequencies.sizes["population"])
-    alike = np.empty((len(order), order.shape[1], order.shape[1]))
-    for place, table in enumerate(frequencies.values.reshape(len(order), *frequencies.shape[2:])):
-        p = table[order[place]].reshape(order.shape[1], -1).astype(float)
-        alike[place] = p @ p.T / frequencies.sizes["locus"]
-    return alike, frequencies["population"].values
+    identity = np.empty((len(order), order.shape[1], order.shape[1]))
+    for draw, table in enumerate(frequencies.values.reshape(len(order), *frequencies.shape[2:])):
+        flat = table[order[draw]].reshape(order.shape[1], -1).astype(float)
+        identity[draw] = flat @ flat.T / frequencies.sizes["locus"]
+    return identity, frequencies["population"].values
 
 
 def _alike_of_means(tree: DataTree) -> tuple[Array, Array]:
     """J (1, population, other), its mean over chains, and the names of populations."""
-    means, spreads = (_group(tree, f"posterior_{name}") for name in ("mean", "sd"))
+    means, sds = (_group(tree, f"posterior_{name}") for name in ("mean", "sd"))
     if "frequencies" not in means:
         sites = sorted(map(str, {**_group(tree, "posterior"), **means}))
         raise ValueError(f"The result has no frequencies of populations, only {sites}.")
     ancestry = _ancestry(tree)
-    places, alike = _places(tree, ancestry), []
-    mean, sd = (group["frequencies"].transpose("chain", "population", ...).values for group in (means, spreads))
-    for order, *moments in zip(places, mean, sd, strict=True):
-        p, spread = (each[order].reshape(len(order), -1).astype(float) for each in moments)
-        alike.append((p @ p.T + np.diag(np.square(spread).sum(1))) / means["frequencies"].sizes["locus"])
-    return np.mean(alike, axis=0, keepdims=True), ancestry["population"].values
+    orders, identities = _places(tree, ancestry), []
+    mean, sd = (group["frequencies"].transpose("chain", "population", ...).values for group in (means, sds))
+    for order, *moments in zip(orders, mean, sd, strict=True):
+        flat, spread = (moment[order].reshape(len(order), -1).astype(float) for moment in moments)
+        identities.append((flat @ flat.T + np.diag(np.square(spread).sum(1))) / means["frequencies"].sizes["locus"])
+    return np.mean(identities, axis=0, keepdims=True), ancestry["population"].values
 
 
 def _places(tree: DataTree, ancestry: DataArray) -> Array:
-    """Where the populations of the aligned draws are in the means of every chain (chain, population).
+    """The positions of the populations of the aligned draws in the means of every chain (chain, population).
 
     Means of frequencies have the order of those of ancestry, or of most draws of ancestry where it has none.
     """
     aligned, _ = _aligned(tree, ancestry)
     means = _group(tree, "posterior_mean")
     if "ancestry" in means:
-        own = means["ancestry"].transpose("chain", "individual", "population").values
+        means_by_chain = means["ancestry"].transpose("chain", "individual", "population").values
     else:
-        own = ancestry.values.mean(1, dtype=float)
-    places = []
-    for name, its, mine in zip(ancestry["chain"].values, aligned.values.mean(1, dtype=float), own, strict=True):
-        places.append(_partners(its, mine))
-        otherwise = 1 - np.minimum(its, mine[:, places[-1]]).sum() / len(its)
-        if otherwise > OTHERWISE:
+        means_by_chain = ancestry.values.mean(1, dtype=float)
+    orders = []
+    for name, aligned_means, chain_means in zip(
+        ancestry["chain"].values, aligned.values.mean(1, dtype=float), means_by_chain, strict=True
+    ):
+        orders.append(_partners(aligned_means, chain_means))
+        moved_share = 1 - np.minimum(aligned_means, chain_means[:, orders[-1]]).sum() / len(aligned_means)
+        if moved_share > OTHERWISE:
             raise ValueError(
                 f"Populations changed places within chain {name}, so the means of its frequencies are of none; "
                 "leave the chain out, or fit so few loci that draws of frequencies are kept."
             )
-    return np.stack(places)
+    return np.stack(orders)
 
 
 def _moved(tree: DataTree) -> set[str]:
@@ -276,7 +285,8 @@ def _moved(tree: DataTree) -> set[str]:
 
 
 def _partners(first: Array, second: Array) -> Array:
-    """For every column of the first one of the second, which has as many or more, so that they share most ancestry."""
+    """For every column of the first, the column of the second that it is paired with by the Hungarian algorithm, so
+    that pairs share most ancestry; the second has as many columns or more."""
     from scipy.optimize import linear_sum_assignment
 
     shared = np.array([np.minimum(column[:, None], second).sum(0) for column in first.T])
@@ -284,6 +294,7 @@ def _partners(first: Array, second: Array) -> Array:
 
 
 def _check_summary(summary: Any) -> None:
+    """Raises ValueError for what is no summary of ancestry."""
     if not set(COLUMNS) <= set(getattr(summary, "data_vars", ())):
         raise ValueError(
             f"expected a summary from ancestry_summary, got a {type(summary).__name__} without mean, sd, low and high."
@@ -291,6 +302,7 @@ def _check_summary(summary: Any) -> None:
 
 
 def _check_summaries(summaries: Mapping[int, Dataset]) -> None:
+    """Raises ValueError unless summaries are by number of populations and of the same individuals."""
     if not summaries:
         raise ValueError("expected summaries by their number of populations, got none.")
     first = summaries[min(summaries)]

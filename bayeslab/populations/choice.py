@@ -27,18 +27,22 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 ARGUMENT = "num_populations"
+"""The argument of programs that is chosen."""
 SITES = ("ancestry", "frequencies")
+"""The sites that populations are read from."""
 BLOCK = 2**24
-"""Probabilities that are held at once."""
+"""The largest number of probabilities that are held at once."""
 STEPS = 200
-"""Of the default method. With more populations than the data have its climb is long, and no longer matters."""
+"""The largest number of sweeps of the default method. With more populations than the data have its ascent is long, and
+the end of it does not matter."""
 SMALLEST_DRIFT = 1e-3
+"""The smallest F that a population is given."""
 SPLIT_BY = 2**25
-"""Counts of alleles that a split looks at."""
+"""The largest number of allele counts that a split looks at."""
 
 
 class Means(NamedTuple):
-    """Of one chain: ancestry (individual, population), frequencies (population, locus, allele)."""
+    """The means of one chain, or a draw: ancestry (individual, population), frequencies (population, locus, allele)."""
 
     ancestry: NDArray[Any]
     frequencies: NDArray[Any]
@@ -81,8 +85,8 @@ def choose_populations(
 
 
 def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -> NDArray[Any]:
-    """Which genotypes (individual, locus) to hide: a share of those that were read, in which no locus and no individual
-    loses its last one."""
+    """Which genotypes (individual, locus) to hide: a share of those that were read, by which no locus and no individual
+    loses its last one. Raises ValueError where that are those of fewer than two individuals."""
     if ARGUMENT not in parameters(model):
         raise ValueError(f"'{ARGUMENT}' is no argument of the program; these are {list(parameters(model))}")
     if not 0 < share < 1:
@@ -120,24 +124,24 @@ def score_populations(
 
     method = MeanField(num_steps=STEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
     method = counterpart(method) or method
-    starts = isinstance(method, MeanField) and method.num_starts == 1
+    has_own_start = isinstance(method, MeanField) and method.num_starts == 1
     keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
-    masked, whole = Masked(model), dict(data) | {ARGUMENT: value}
-    y, gone = _codes(data["y"]), hidden[:, :, None]
-    shown = np.where(gone, MISSING, y)
-    rest = whole | {"y": _in_place_of(data["y"], shown)}
-    fits = [fit(keys[0], masked, rest, method, progress=False)]
+    masked, full_data = Masked(model), dict(data) | {ARGUMENT: value}
+    y, is_hidden = _codes(data["y"]), hidden[:, :, None]
+    shown = np.where(is_hidden, MISSING, y)
+    training_data = full_data | {"y": _in_place_of(data["y"], shown)}
+    fits = [fit(keys[0], masked, training_data, method, progress=False)]
     bounded = "elbo" in fits[0].attrs
-    if starts and bounded and before is not None and len(before.frequencies) == value - 1:
+    if has_own_start and bounded and before is not None and len(before.frequencies) == value - 1:
         start = split(before, shown)._asdict()
-        fits.append(fit(keys[1], masked, rest, method, start=start, progress=False))
+        fits.append(fit(keys[1], masked, training_data, method, start=start, progress=False))
     best = max(fits, key=lambda tree: tree.attrs.get("elbo", 0.0))
     tree, bound = best, np.nan
     if bounded:
-        near = means(best)._asdict() if starts else None
-        tree = fit(keys[2], masked, whole, method, start=near, progress=False)
+        initial = means(best)._asdict() if has_own_start else None
+        tree = fit(keys[2], masked, full_data, method, start=initial, progress=False)
         bound = tree.attrs["elbo"]
-    density = log_densities(np.where(gone, y, MISSING), draws_of(best))
+    density = log_densities(np.where(is_hidden, y, MISSING), draws_of(best))
     ancestry = best["posterior"].to_dataset()["ancestry"]
     row = Dataset(
         {
@@ -169,17 +173,19 @@ def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:
 
     y: (individual, locus, copy), negative where there is nothing to predict.
     """
-    y, found = np.asarray(y), np.empty(len(np.asarray(y)))
-    rows = max(1, BLOCK // max(y[0].size, draws[0].frequencies[0].size))
-    for first in range(0, len(y), rows):
-        part = y[first : first + rows]
-        total = np.zeros(part.shape)
+    y, log_density = np.asarray(y), np.empty(len(np.asarray(y)))
+    block_size = max(1, BLOCK // max(y[0].size, draws[0].frequencies[0].size))
+    for first in range(0, len(y), block_size):
+        block = y[first : first + block_size]
+        total = np.zeros(block.shape)
         for ancestry, frequencies in draws:
-            shown = np.tensordot(ancestry[first : first + rows], frequencies, 1)  # (individual, locus, allele)
-            total += np.take_along_axis(shown, np.maximum(part, 0), 2)
+            probabilities = np.tensordot(
+                ancestry[first : first + block_size], frequencies, 1
+            )  # (individual, locus, allele)
+            total += np.take_along_axis(probabilities, np.maximum(block, 0), 2)
         logs = np.log(np.maximum(total / len(draws), np.finfo(float).tiny))
-        found[first : first + rows] = np.where(part >= 0, logs, 0.0).sum((1, 2))
-    return found
+        log_density[first : first + block_size] = np.where(block >= 0, logs, 0.0).sum((1, 2))
+    return log_density
 
 
 def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
@@ -196,13 +202,15 @@ def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
     from xarray import Dataset
 
     chains = {value: _chains(trees[value]) for value in sorted(trees)}
-    runs = {value: len(each) for value, each in chains.items()}
+    runs = {value: len(chain_list) for value, chain_list in chains.items()}
     if len(set(runs.values())) != 1 or min(runs.values()) < 2:
         raise ValueError(f"the fits have {runs} chains; expected the same number for each, at least 2")
     codes = _codes(y)
-    for value, [one, *_] in chains.items():
-        _check_fit(value, one, codes)
-    likelihood = np.array([[log_densities(codes, [one]).sum() for one in each] for each in chains.values()])
+    for value, [chain_means, *_] in chains.items():
+        _check_fit(value, chain_means, codes)
+    likelihood = np.array(
+        [[log_densities(codes, [chain_means]).sum() for chain_means in chain_list] for chain_list in chains.values()]
+    )
     mean, sd, values = likelihood.mean(1), likelihood.std(1, ddof=1), np.array(list(chains))
     delta = np.full(len(values), np.nan)
     inner = np.flatnonzero((values[2:] == values[1:-1] + 1) & (values[1:-1] == values[:-2] + 1)) + 1
@@ -213,7 +221,7 @@ def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
 
 
 def split(before: Means, y: NDArray[Any]) -> Means:
-    """A start with one population more, which takes from all others what they explain least.
+    """A start with one population more, which takes over from all others what they explain least.
 
     Individuals give their share of it by the leading left singular vector of the frequencies that they show less those
     that are expected, in the direction in which few of them stand out.
@@ -222,22 +230,22 @@ def split(before: Means, y: NDArray[Any]) -> Means:
     from sklearn.utils.extmath import randomized_svd
 
     alleles, individuals = before.frequencies.shape[2], len(y)
-    few = np.random.default_rng(0).permutation(y.shape[1])[: max(1, SPLIT_BY // (individuals * alleles))]
-    rest = _unexplained(before.ancestry, before.frequencies[:, few], y[:, few])
-    direction = randomized_svd(rest.reshape(individuals, -1), 1, random_state=0)[0][:, 0]
+    some_loci = np.random.default_rng(0).permutation(y.shape[1])[: max(1, SPLIT_BY // (individuals * alleles))]
+    residuals = _unexplained(before.ancestry, before.frequencies[:, some_loci], y[:, some_loci])
+    direction = randomized_svd(residuals.reshape(individuals, -1), 1, random_state=0)[0][:, 0]
     direction = direction * (np.sign((direction**3).sum()) or 1.0)
     scale = np.quantile(direction, 0.98)
-    given = 0.9 * np.clip(direction / (scale if scale > 0 else 1.0), 0.0, 1.0)
-    weight = given / max(given.sum(), np.finfo(float).tiny)
+    shares = 0.9 * np.clip(direction / (scale if scale > 0 else 1.0), 0.0, 1.0)
+    weight = shares / max(shares.sum(), np.finfo(float).tiny)
     mean = np.tensordot(weight @ before.ancestry, before.frequencies, 1)
-    rows = max(1, BLOCK // before.frequencies[0].size)
-    for first in range(0, individuals, rows):
-        part = slice(first, first + rows)
-        rest = _unexplained(before.ancestry[part], before.frequencies, y[part])
-        mean = mean + np.tensordot(weight[part], rest, 1)
-    real = (before.frequencies > 0).any(0)
-    new = np.where(real, np.maximum(mean, 0.01), 0.0)
-    ancestry = np.concatenate([(1 - given)[:, None] * before.ancestry, given[:, None]], 1)
+    block_size = max(1, BLOCK // before.frequencies[0].size)
+    for first in range(0, individuals, block_size):
+        block = slice(first, first + block_size)
+        residuals = _unexplained(before.ancestry[block], before.frequencies, y[block])
+        mean = mean + np.tensordot(weight[block], residuals, 1)
+    is_allele = (before.frequencies > 0).any(0)
+    new = np.where(is_allele, np.maximum(mean, 0.01), 0.0)
+    ancestry = np.concatenate([(1 - shares)[:, None] * before.ancestry, shares[:, None]], 1)
     return Means(ancestry, np.concatenate([before.frequencies, new[None] / new.sum(-1)[None, :, None]]))
 
 
@@ -255,38 +263,42 @@ def drift_from_all(data: Data, found: Means) -> dict[str, NDArray[Any]]:
     ancestral = counts / counts.sum(-1, keepdims=True)
     variance = (ancestral * (1 - ancestral)).mean()
     copies = y.shape[2] * np.maximum((found.ancestry**2).sum(0), 1.0)
-    apart = ((found.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
-    return {"ancestral": ancestral, "drift": np.clip(apart, SMALLEST_DRIFT, 0.9)}
+    drift = ((found.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
+    return {"ancestral": ancestral, "drift": np.clip(drift, SMALLEST_DRIFT, 0.9)}
 
 
 def means(tree: DataTree, chain: int = 0) -> Means:
-    """Of a chain, in its own order of populations; rows sum to 1 in double precision."""
-    kept = [_mean_of(tree, site, chain) for site in SITES]
-    return Means(*(one / one.sum(-1, keepdims=True) for one in kept))
+    """The means of a chain, in its own order of populations; rows sum to 1 in double precision."""
+    site_means = [_mean_of(tree, site, chain) for site in SITES]
+    return Means(*(site_mean / site_mean.sum(-1, keepdims=True) for site_mean in site_means))
 
 
 def _mean_of(tree: DataTree, site: str, chain: int) -> NDArray[Any]:
+    """The mean of a site in a chain, as it was kept or from draws."""
     posterior = tree["posterior"].to_dataset()
-    if "posterior_mean" in tree.children and site in (kept := tree["posterior_mean"].to_dataset()):
-        return kept[site].values[chain].astype(float)
+    if "posterior_mean" in tree.children and site in (kept_means := tree["posterior_mean"].to_dataset()):
+        return kept_means[site].values[chain].astype(float)
     if site not in posterior:
         raise ValueError(f"the result has no site '{site}', only {sorted(map(str, posterior.data_vars))}")
     return posterior[site].values[chain].mean(0, dtype=float)
 
 
 def _chains(tree: DataTree) -> list[Means]:
+    """The means of every chain."""
     return [means(tree, chain) for chain in range(tree["posterior"].sizes["chain"])]
 
 
 def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
-    """Whether a fit has so many populations, and these individuals, loci and alleles."""
+    """Raises ValueError unless a fit has so many populations, and the individuals, loci and alleles of the data."""
     number, *loci_alleles = found.frequencies.shape
     if number != value:
         raise ValueError(f"the fit at {value} of trees has {number} populations; expected fits by that number")
-    own = {"individuals": len(found.ancestry), "loci": loci_alleles[0]}
-    given = {"individuals": y.shape[0], "loci": y.shape[1]}
-    if own != given:
-        raise ValueError(f"y has {given}, but the fit of {value} populations {own}; expected the genotypes of the fit")
+    fitted_sizes = {"individuals": len(found.ancestry), "loci": loci_alleles[0]}
+    sizes = {"individuals": y.shape[0], "loci": y.shape[1]}
+    if fitted_sizes != sizes:
+        raise ValueError(
+            f"y has {sizes}, but the fit of {value} populations {fitted_sizes}; expected the genotypes of the fit"
+        )
     if y.size and y.max() >= loci_alleles[1]:
         raise ValueError(
             f"y has allele {y.max()}, but the fit of {value} populations has alleles 0 to {loci_alleles[1] - 1}; "
@@ -295,21 +307,21 @@ def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
 
 
 def draws_of(tree: DataTree) -> list[Means]:
-    """All of them; where draws of frequencies are not kept, each chain counts as one, that of its means."""
+    """All draws; where those of frequencies are not kept, each chain counts as one draw, that of its means."""
     posterior = tree["posterior"].to_dataset()
     if not all(site in posterior for site in SITES):
         return _chains(tree)
     flat = (posterior[site].values.reshape(-1, *posterior[site].shape[2:]) for site in SITES)
-    return [Means(*one) for one in zip(*flat, strict=True)]
+    return [Means(*draw) for draw in zip(*flat, strict=True)]
 
 
 def _unexplained(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """Shares of alleles among the copies that were read, less those expected; 0 where none was (individual, locus,
-    allele)."""
+    """Residuals (individual, locus, allele): shares of alleles among the copies that were read, less those expected;
+    0 where none was read."""
     seen = (y >= 0).sum(2)
-    shown = np.stack([(y == allele).sum(2) for allele in range(frequencies.shape[2])], -1, dtype=np.float32)
-    rest = shown / np.maximum(seen, 1)[..., None] - np.tensordot(ancestry, frequencies, 1).astype(np.float32)
-    return np.where((seen > 0)[..., None], rest, 0.0)
+    counts = np.stack([(y == allele).sum(2) for allele in range(frequencies.shape[2])], -1, dtype=np.float32)
+    residuals = counts / np.maximum(seen, 1)[..., None] - np.tensordot(ancestry, frequencies, 1).astype(np.float32)
+    return np.where((seen > 0)[..., None], residuals, 0.0)
 
 
 def _codes(y: Any) -> NDArray[Any]:
@@ -321,9 +333,9 @@ def _codes(y: Any) -> NDArray[Any]:
 
 
 def _in_place_of(y: Any, codes: NDArray[Any]) -> DataArray:
-    """With the names that y has."""
+    """Codes in place of those of y, with its names and labels."""
     from xarray import DataArray
 
-    found = y.copy(data=codes) if isinstance(y, DataArray) else DataArray(codes)
-    found.attrs[FILL] = MISSING
-    return found
+    recoded = y.copy(data=codes) if isinstance(y, DataArray) else DataArray(codes)
+    recoded.attrs[FILL] = MISSING
+    return recoded

@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 PARTS = 4
-"""Of the draws of a fit, after each of which they are written."""
+"""The number of parts in which the draws of a fit are made; they are written after each part."""
 GENOTYPES = "genotypes.nc"
+"""The file of the genotypes as filtered."""
 REPEATED = ("observed_data", "constant_data")
-"""Groups that the file of every fit would repeat."""
+"""Groups that the file of every fit would repeat, and that are left out of it."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """The settings of a run.
 
     populations: their numbers, ascending. share: of genotypes that are hidden to choose among them. alpha: of the
     ancestry; None to learn it. independent: whether frequencies are, and not drifted from those of all individuals.
@@ -62,13 +63,15 @@ class Settings:
 
     @property
     def method(self) -> Gibbs:
+        """The method of the fits."""
         return Gibbs(self.warmup, self.draws, self.chains, thinning=self.thinning)
 
 
 class Results(NamedTuple):
-    """genotypes: as filtered. choice: the table of `choose_populations`. fits: by their number of populations.
+    """The results of a run.
 
-    seconds: that each step took, in whichever run.
+    genotypes: as filtered. choice: the table of `choose_populations`. fits: by their number of populations.
+    seconds: that each step took, in whichever run it was made.
     """
 
     genotypes: Dataset
@@ -98,26 +101,28 @@ def run_structure(
     panel = _step(folder / GENOTYPES, "reading and filtering", seconds, say, lambda: _read(settings))
     data = genotypes(panel)
     rows: list[Dataset] = []
-    near: dict[int, Means] = {}
+    means_by_number: dict[int, Means] = {}
     hidden = hide_genotypes(raw_key(settings.seed), model, data, settings.share)
-    flat = data | {"alpha": 1.0 if settings.alpha is None else settings.alpha}
+    data_of_choice = data | {"alpha": 1.0 if settings.alpha is None else settings.alpha}
     for number in settings.populations:
 
         def choose(number: int = number) -> Dataset:
-            row, tree = score_populations(settings.seed, model, flat, number, hidden, before=near.get(number - 1))
+            row, tree = score_populations(
+                settings.seed, model, data_of_choice, number, hidden, before=means_by_number.get(number - 1)
+            )
             return row.assign(_stored(means(tree)))
 
         row = _step(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
-        near[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
+        means_by_number[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
         rows.append(row.drop_vars(["ancestry_mean", "frequencies_mean"]))
     fits = {}
     for number in settings.populations:
         say(f"K = {number}: drawing")
-        mine = data | {"num_populations": number, "alpha": settings.alpha}
+        data_of_number = data | {"num_populations": number, "alpha": settings.alpha}
         if not settings.independent:
-            mine |= drift_from_all(data, near[number])
+            data_of_number |= drift_from_all(data, means_by_number[number])
         program = model if settings.independent else correlated
-        fits[number] = _fitted(program, settings, mine, folder, progress)
+        fits[number] = _fitted(program, settings, data_of_number, folder, progress)
         seconds[f"K = {number}: drawing"] = fits[number].attrs["seconds"]
     return Results(panel, comparison_of(rows), fits, seconds)
 
@@ -137,23 +142,23 @@ def claim(settings: Settings, folder: Path) -> None:
 def _changes(known: dict[str, Any], run: dict[str, Any]) -> str:
     """What keeps a run from going on with the files of a known one; more draws and larger K do not."""
     names = sorted((run.keys() | known.keys()) - {"file", "draws", "populations"})
-    other = [name for name in names if run.get(name) != known.get(name)]
-    other += ["draws"] if run["draws"] < known["draws"] else []
-    before, now = known["populations"], run["populations"]
-    other += ["populations"] if now[: len(before)] != before else []
-    return ", ".join(f"{name} was {known.get(name)} and is {run.get(name)}" for name in other)
+    changed = [name for name in names if run.get(name) != known.get(name)]
+    changed += ["draws"] if run["draws"] < known["draws"] else []
+    known_numbers, numbers = known["populations"], run["populations"]
+    changed += ["populations"] if numbers[: len(known_numbers)] != known_numbers else []
+    return ", ".join(f"{name} was {known.get(name)} and is {run.get(name)}" for name in changed)
 
 
 def _fingerprint(path: Path) -> str:
-    """Of the file, and of those of PLINK beside it."""
+    """The SHA-256 of the contents of the file, and of those of PLINK beside it."""
     stem = path.with_suffix("") if path.suffix == ".bed" else path
     beside = [Path(f"{stem}{suffix}") for suffix in (".bed", ".bim", ".fam")]
-    files = [one for one in dict.fromkeys([path, *beside]) if one.is_file()]
+    files = [part for part in dict.fromkeys([path, *beside]) if part.is_file()]
     if not files:
         raise FileNotFoundError(f"there is no file '{path}'")
     contents = hashlib.sha256()
-    for one in files:
-        with one.open("rb") as file:
+    for part in files:
+        with part.open("rb") as file:
             while block := file.read(2**22):
                 contents.update(block)
     return contents.hexdigest()
@@ -167,15 +172,16 @@ def _step(
 
     if not path.exists():
         say(what)
-        began = time.perf_counter()
-        found = make()
-        save(found.assign_attrs(seconds=time.perf_counter() - began), path)
-    found = load_dataset(path, engine="h5netcdf", mask_and_scale=False)
-    seconds[what] = float(found.attrs["seconds"])
-    return found
+        start = time.perf_counter()
+        dataset = make()
+        save(dataset.assign_attrs(seconds=time.perf_counter() - start), path)
+    dataset = load_dataset(path, engine="h5netcdf", mask_and_scale=False)
+    seconds[what] = float(dataset.attrs["seconds"])
+    return dataset
 
 
 def _read(settings: Settings) -> Dataset:
+    """The genotypes as filtered. Raises ValueError for fewer individuals than populations."""
     panel = read_genotypes(Path(settings.file), **(settings.reading or {}))
     panel = filter_genotypes(panel, **(settings.filters or {}))
     if (most := settings.populations[-1]) > (individuals := panel.sizes["individual"]):
@@ -184,50 +190,56 @@ def _read(settings: Settings) -> Dataset:
 
 
 def _stored(found: Means) -> dict[str, Any]:
+    """Means as variables of a Dataset."""
     frequencies = (("population", "locus", "allele"), found.frequencies)
     return {"ancestry_mean": (("individual", "population"), found.ancestry), "frequencies_mean": frequencies}
 
 
 def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Path, progress: bool) -> DataTree:
-    """All draws, made in parts: what a part has made is written before the next."""
+    """The result with all draws, made in parts; what a part has made is written before the next begins."""
     from xarray import load_datatree
 
     number = data["num_populations"]
-    path, part = folder / "fits" / f"{number}.nc", max(-(-settings.draws // PARTS), settings.chains)
-    kept = load_datatree(path, engine="h5netcdf") if path.exists() else None
-    key, whole = jax.random.fold_in(raw_key(settings.seed), number), None
-    while kept is None or kept["posterior"].sizes["draw"] < settings.draws:
-        began = time.perf_counter()
-        seconds, done = (0.0, 0) if kept is None else (kept.attrs["seconds"], kept["posterior"].sizes["draw"])
-        if kept is not None and whole is None:
-            whole = _with_data(kept, model, data)
-        left = settings.draws - done
-        method = replace(settings.method, num_samples=part if left >= 2 * part else left)
-        whole = fit(key, model, data, method, previous=whole, progress=progress)
-        if whole.attrs["interrupted"]:
+    path, draws_per_part = folder / "fits" / f"{number}.nc", max(-(-settings.draws // PARTS), settings.chains)
+    kept_tree = load_datatree(path, engine="h5netcdf") if path.exists() else None
+    key, full_tree = jax.random.fold_in(raw_key(settings.seed), number), None
+    while kept_tree is None or kept_tree["posterior"].sizes["draw"] < settings.draws:
+        start = time.perf_counter()
+        seconds, num_done = (
+            (0.0, 0) if kept_tree is None else (kept_tree.attrs["seconds"], kept_tree["posterior"].sizes["draw"])
+        )
+        if kept_tree is not None and full_tree is None:
+            full_tree = _with_data(kept_tree, model, data)
+        num_left = settings.draws - num_done
+        method = replace(settings.method, num_samples=draws_per_part if num_left >= 2 * draws_per_part else num_left)
+        full_tree = fit(key, model, data, method, previous=full_tree, progress=progress)
+        if full_tree.attrs["interrupted"]:
             raise KeyboardInterrupt
-        kept = _of_groups({name: node for name, node in whole.children.items() if name not in REPEATED}, whole)
-        kept.attrs["drift"] = np.asarray(data.get("drift", np.nan))
-        kept.attrs["seconds"] = float(seconds + time.perf_counter() - began)
-        save(kept, path)
-    return kept
+        kept_tree = _of_groups(
+            {name: node for name, node in full_tree.children.items() if name not in REPEATED}, full_tree
+        )
+        kept_tree.attrs["drift"] = np.asarray(data.get("drift", np.nan))
+        kept_tree.attrs["seconds"] = float(seconds + time.perf_counter() - start)
+        save(kept_tree, path)
+    return kept_tree
 
 
 def _with_data(tree: DataTree, model: Program, data: dict[str, Any]) -> DataTree:
-    """With the groups that a fit compares its data with before it goes on."""
+    """The tree with the groups that a fit compares its data with before it goes on."""
     from xarray import DataTree
 
     with precision():
         bound = bind(model, data)
-        of = {"observed_data": observed_data(bound), "constant_data": constant_data(bound)}
+        data_groups = {"observed_data": observed_data(bound), "constant_data": constant_data(bound)}
     known = {
         group: DataTree.from_dict({"/": Dataset({name: _unnamed(name, value) for name, value in values.items()})})
-        for group, values in of.items()
+        for group, values in data_groups.items()
     }
     return _of_groups({**tree.children, **known}, tree)
 
 
 def _unnamed(name: str, value: NDArray[Any]) -> tuple[list[str], NDArray[Any]]:
+    """A variable with default names of its dimensions."""
     return [f"{name}_dim_{axis}" for axis in range(value.ndim)], value
 
 
@@ -235,6 +247,6 @@ def _of_groups(groups: Mapping[str, DataTree], tree: DataTree) -> DataTree:
     """A tree of these groups, with the attributes of another."""
     from xarray import DataTree
 
-    found = DataTree.from_dict({name: node.to_dataset() for name, node in groups.items()})
-    found.attrs = dict(tree.attrs)
-    return found
+    result = DataTree.from_dict({name: node.to_dataset() for name, node in groups.items()})
+    result.attrs = dict(tree.attrs)
+    return result

@@ -28,11 +28,15 @@ if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
 ROUNDING = 1e-10
-"""Of numbers that are the same, relative to their parts."""
+"""The largest difference between numbers that are the same, relative to what they are computed from."""
 
 
 class _Asked(NamedTuple):
-    """site: the process. rule: how it is eliminated, None where its draws are used. responses: observed children."""
+    """The process that is predicted.
+
+    rule: how it is eliminated, None where its draws are used. responses: its observed children. of: the terms of the
+    log joint.
+    """
 
     site: str
     rule: Rule | None
@@ -63,28 +67,28 @@ def process_at(
     the fit.
     """
     with precision():
-        here, there, values, asked = _prepared(model, data, tree, new)
-        asked = asked._replace(responses=_affine(there, _first(values), asked))
-        found = jax.device_get(_averaged(here, there, values, asked, (covariance, slope)))
-        middle = {name: jnp.median(value, axis=0) for name, value in values.items()}
-        return _dataset(found, asked.site, new).assign_attrs(_distance(here, middle, asked))
+        fit_bound, new_bound, values, asked = _prepared(model, data, tree, new)
+        asked = asked._replace(responses=_affine(new_bound, _first(values), asked))
+        moments = jax.device_get(_averaged(fit_bound, new_bound, values, asked, (covariance, slope)))
+        medians = {name: jnp.median(value, axis=0) for name, value in values.items()}
+        return _dataset(moments, asked.site, new).assign_attrs(_distance(fit_bound, medians, asked))
 
 
 def process_components(model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
-    """Of a process whose kernel is a sum, what each term adds: f and f_sd (component, row) at new inputs.
+    """What each term of a sum of kernels adds to a process: f and f_sd (component, row) at new inputs.
 
     Components are in the order of the sum, without the prior mean, and add up to f but for it. Arguments as for
     `process_at`, and what it raises; ValueError as well for a process that is not computed by its covariance matrix.
     """
     with precision():
-        here, there, values, asked = _prepared(model, data, tree, new)
-        prior = _prior(here, _first(values), asked.site)
+        fit_bound, new_bound, values, asked = _prepared(model, data, tree, new)
+        prior = _prior(fit_bound, _first(values), asked.site)
         if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
             raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
-        mean, within, square = jax.device_get(_parts(here, there, values, asked))
+        mean, within, square = jax.device_get(_parts(fit_bound, new_bound, values, asked))
         deviation = np.sqrt(within + np.maximum(square - mean**2, 0.0))
-        found = _dataset({asked.site: mean, f"{asked.site}_sd": deviation}, asked.site, new)
-        return found.assign_coords(component=np.arange(len(mean)))
+        components = _dataset({asked.site: mean, f"{asked.site}_sd": deviation}, asked.site, new)
+        return components.assign_coords(component=np.arange(len(mean)))
 
 
 def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
@@ -94,13 +98,15 @@ def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree"
     process is dense.
     """
     with precision():
-        here, there, values, asked = _prepared(model, data, tree, new)
-        number = len(next(iter(values.values()))) if values else 1
+        fit_bound, new_bound, values, asked = _prepared(model, data, tree, new)
+        num_functions = len(next(iter(values.values()))) if values else 1
         chains, draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
         if not values:
-            number = chains * draws
-        drawn = jax.device_get(_drawn(jax.random.split(raw_key(key), number), here, there, values, asked))
-        return _dataset({asked.site: drawn.reshape(chains, draws, -1)}, asked.site, new)
+            num_functions = chains * draws
+        functions = jax.device_get(
+            _drawn(jax.random.split(raw_key(key), num_functions), fit_bound, new_bound, values, asked)
+        )
+        return _dataset({asked.site: functions.reshape(chains, draws, -1)}, asked.site, new)
 
 
 def distance_from_dense(
@@ -108,8 +114,8 @@ def distance_from_dense(
 ) -> dict[str, float]:
     """How far the solver of a process is from the covariance matrix, on rows that this can handle.
 
-    precision, linear: of the evidence about its values (row,). Half of num_rows rows are conditioned on, taken
-    evenly in the order that they are given in, and the other half is predicted.
+    precision, linear: the information pair about its values, each (row,). Half of num_rows rows are conditioned on,
+    taken evenly in the order that they are given in, and the other half is predicted.
     Returns dense_rows, log_marginal_error (nats), mean_error and sd_error (the largest, in dense standard deviations).
     """
     rows = np.unique(np.linspace(0, len(prior.x) - 1, min(num_rows, len(prior.x))).astype(int))
@@ -117,52 +123,56 @@ def distance_from_dense(
     answers = []
     for solver in (prior.solver, Dense()):
         process = GaussianProcess(prior.kernel, prior.x[fitted], prior.mean_values[fitted], solver)
-        given = process.condition(precision[fitted], linear[fitted])
-        moments = given.moments_at(prior.x[predicted], prior.mean_values[predicted])
+        conditioned = process.condition(precision[fitted], linear[fitted])
+        moments = conditioned.moments_at(prior.x[predicted], prior.mean_values[predicted])
         answers.append((process.log_marginal(precision[fitted], linear[fitted]), moments))
-    (mass, (mean, variance)), (exact, (centre, square)) = answers
-    spread = jnp.sqrt(square)
+    (log_marginal, (mean, variance)), (dense_log_marginal, (dense_mean, dense_variance)) = answers
+    spread = jnp.sqrt(dense_variance)
     return {
         "dense_rows": len(fitted),
-        "log_marginal_error": float(mass - exact),
-        "mean_error": float(jnp.abs((mean - centre) / spread).max()),
-        "sd_error": float(jnp.abs(jnp.sqrt(variance / square) - 1).max()),
+        "log_marginal_error": float(log_marginal - dense_log_marginal),
+        "mean_error": float(jnp.abs((mean - dense_mean) / spread).max()),
+        "sd_error": float(jnp.abs(jnp.sqrt(variance / dense_variance) - 1).max()),
     }
 
 
 def _distance(bound: Bound, values: Values, asked: _Asked) -> dict[str, Any]:
-    given = _conditioned(bound, values, asked)
-    solver = solver_of(given.prior.kernel, given.prior.x, given.prior.solver)
-    about = {"solver": type(solver).__name__}
+    """The name of the solver and, unless it is the dense one, how far it is from that at some parameters."""
+    conditioned = _conditioned(bound, values, asked)
+    solver = solver_of(conditioned.prior.kernel, conditioned.prior.x, conditioned.prior.solver)
+    columns = {"solver": type(solver).__name__}
     if isinstance(solver, Dense):
-        return about
-    prior = GaussianProcess(given.prior.kernel, given.prior.x, given.prior.mean_values, solver)
-    return about | distance_from_dense(given.precision, given.linear, prior)
+        return columns
+    prior = GaussianProcess(conditioned.prior.kernel, conditioned.prior.x, conditioned.prior.mean_values, solver)
+    return columns | distance_from_dense(conditioned.precision, conditioned.linear, prior)
 
 
 def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _Asked]:
     """The program at the inputs of the fit and at new ones, draws (draw, *site) of what it needs, and the process."""
     posterior = posterior_of(tree, "a prediction of a process")
-    here = bind(model, data).plain
-    if not same_data(tree, here):
+    fit_bound = bind(model, data).plain
+    if not same_data(tree, fit_bound):
         raise ValueError("the result is of other data than these")
-    site = _process_of(here)
-    inputs = {name: value for name, value in dict(data).items() if name not in here.observed} | dict(new)
-    there = bind(model, inputs).plain
-    found = find(here, site)
-    needed = [name for name in here.latent if name != site or found.rule is None]
-    if lost := [name for name in needed if name not in posterior]:
-        raise ValueError(f"the result has no draws of {lost}, on which '{site}' depends")
+    site = _process_of(fit_bound)
+    inputs = {name: value for name, value in dict(data).items() if name not in fit_bound.observed} | dict(new)
+    new_bound = bind(model, inputs).plain
+    finding = find(fit_bound, site)
+    needed = [name for name in fit_bound.latent if name != site or finding.rule is None]
+    if missing := [name for name in needed if name not in posterior]:
+        raise ValueError(f"the result has no draws of {missing}, on which '{site}' depends")
     values = {name: jnp.asarray(posterior[name].values) for name in needed}
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
-    own, other = (_prior(bound, _first(flat), site).x for bound in (here, there))
-    if own.shape[1:] != other.shape[1:]:
-        raise ValueError(f"the new inputs have shape {other.shape}; expected {('row', *own.shape[1:])} as in the fit")
-    responses = tuple(name for name in found.children if name in here.observed) if found.rule else ()
-    return here, there, flat, _Asked(site, found.rule, responses, terms(here).terms)
+    fit_inputs, new_inputs = (_prior(bound, _first(flat), site).x for bound in (fit_bound, new_bound))
+    if fit_inputs.shape[1:] != new_inputs.shape[1:]:
+        raise ValueError(
+            f"the new inputs have shape {new_inputs.shape}; expected {('row', *fit_inputs.shape[1:])} as in the fit"
+        )
+    responses = tuple(name for name in finding.children if name in fit_bound.observed) if finding.rule else ()
+    return fit_bound, new_bound, flat, _Asked(site, finding.rule, responses, terms(fit_bound).terms)
 
 
 def _process_of(bound: Bound) -> str:
+    """The name of the Gaussian process; raises ValueError unless there is one."""
     names = [name for name in bound.latent if terms(bound).priors[name].kind is GaussianProcess]
     if len(names) != 1:
         raise ValueError(f"the program has the Gaussian processes {names}; expected one")
@@ -170,17 +180,19 @@ def _process_of(bound: Bound) -> str:
 
 
 def _first(values: Values) -> Values:
+    """The values of the first draw."""
     return {name: value[0] for name, value in values.items()}
 
 
 def _sites(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
-    """The program at some draws, with the process at 0 or another value, whatever its draw."""
+    """The sites of the program, run at one draw, with the process at 0 or another value in place of its draw."""
     known = values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
     model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
     return trace(model).get_trace(**bound.inputs)
 
 
 def _prior(bound: Bound, values: Values, site: str) -> GaussianProcess:
+    """The prior of the process at one draw of its parameters."""
     return unwrapped(_sites(bound, values, site)[site]["fn"])
 
 
@@ -204,99 +216,108 @@ def _affine(bound: Bound, values: Values, asked: _Asked) -> tuple[str, ...]:
 
 
 def _line(name: str, zero: dict[str, Any], one: dict[str, Any]) -> tuple[Array, Array, Array]:
-    """Of a response, from the sites at f = 0 and f = 1: its location at f = 0, the slope by f, and its scale."""
+    """The location of a response at f = 0, its slope by f, and its scale, from the sites at f = 0 and f = 1."""
     start, end = (unwrapped(sites[name]["fn"]) for sites in (zero, one))
     return start.loc, end.loc - start.loc, start.scale
 
 
 def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProcess:
-    """Given its children, or its own draw."""
+    """The process given its children, or given its own draw."""
     if asked.rule is not None:
-        drawn, eta = evidence(asked.rule, asked.of, bound, values)
-        return unwrapped(drawn).condition(*eta[:2])
-    prior, at = _prior(bound, values, asked.site), values[asked.site]
-    tight = jnp.full(at.shape, 1 / (NUGGET * prior.kernel(prior.x).mean()))
-    return prior.condition(tight, tight * at)
+        process, natural_parameters = evidence(asked.rule, asked.of, bound, values)
+        return unwrapped(process).condition(*natural_parameters[:2])
+    prior, value = _prior(bound, values, asked.site), values[asked.site]
+    precision = jnp.full(value.shape, 1 / (NUGGET * prior.kernel(prior.x).mean()))
+    return prior.condition(precision, precision * value)
 
 
 @partial(jax.jit, static_argnames=("asked", "more"))
 def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tuple[bool, bool]) -> dict[str, Array]:
-    """Means over draws of the moments; variances within draws and between them."""
+    """Means and standard deviations of the process and of its responses at new inputs, by name, averaged over draws.
+
+    Variances are those within draws and those between them. more: whether the covariance and the slope are wanted.
+    """
     covariance, slope = more
     first = _sites(there, _first(values), asked.site)
-    middle = {name: unwrapped(first[name]["fn"]).loc for name in asked.responses}
+    offsets = {name: unwrapped(first[name]["fn"]).loc for name in asked.responses}
 
-    def at(values: Values) -> dict[str, Array]:
-        given = _conditioned(here, values, asked)
+    def moments_of_draw(values: Values) -> dict[str, Array]:
+        conditioned = _conditioned(here, values, asked)
         sites, others = (_sites(there, values, asked.site, f) for f in (0.0, 1.0))
         new = unwrapped(sites[asked.site]["fn"])
-        mean, variance = given.moments_at(new.x, new.mean)
-        found = {"mean": mean, "within": variance, "square": mean**2}
+        mean, variance = conditioned.moments_at(new.x, new.mean)
+        moments = {"mean": mean, "within": variance, "square": mean**2}
         for name in asked.responses:
-            start, by, scale = _line(name, sites, others)
-            centre = start - middle[name] + by * mean
-            found |= {f"{name} mean": centre, f"{name} square": centre**2}
-            found[f"{name} within"] = by**2 * variance + scale**2
+            start, slopes, scale = _line(name, sites, others)
+            centre = start - offsets[name] + slopes * mean
+            moments |= {f"{name} mean": centre, f"{name} square": centre**2}
+            moments[f"{name} within"] = slopes**2 * variance + scale**2
         if covariance:
-            within = given.covariance_at(new.x)
-            found["covariance"] = within + mean[:, None] * mean
+            within = conditioned.covariance_at(new.x)
+            moments["covariance"] = within + mean[:, None] * mean
         if slope:
-            found["slope"] = given.slope_at(new.x)
-        return found
+            moments["slope"] = conditioned.slope_at(new.x)
+        return moments
 
     if not values:
-        total, number = at(values), 1
+        total, number = moments_of_draw(values), 1
     else:
         number = len(next(iter(values.values())))
-        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(at, _first(values)))
+        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(moments_of_draw, _first(values)))
 
         def add(total: dict[str, Array], one: Values) -> tuple[dict[str, Array], None]:
-            return jax.tree.map(jnp.add, total, at(one)), None
+            return jax.tree.map(jnp.add, total, moments_of_draw(one)), None
 
         total = jax.lax.scan(add, start, values)[0]
     average = {name: value / number for name, value in total.items()}
     mean = average["mean"]
     variance = average["within"] + jnp.maximum(average["square"] - mean**2, 0.0)
-    found = {asked.site: mean, f"{asked.site}_sd": jnp.sqrt(variance)}
+    moments = {asked.site: mean, f"{asked.site}_sd": jnp.sqrt(variance)}
     for name in asked.responses:
         centre, square, within = (average[f"{name} {part}"] for part in ("mean", "square", "within"))
         deviation = jnp.sqrt(within + jnp.maximum(square - centre**2, 0.0))
-        found |= {name: middle[name] + centre, f"{name}_sd": deviation}
+        moments |= {name: offsets[name] + centre, f"{name}_sd": deviation}
     if covariance:
-        found[f"{asked.site}_covariance"] = average["covariance"] - mean[:, None] * mean
+        moments[f"{asked.site}_covariance"] = average["covariance"] - mean[:, None] * mean
     if slope:
-        found[f"{asked.site}_slope"] = average["slope"]
-    return found
+        moments[f"{asked.site}_slope"] = average["slope"]
+    return moments
 
 
 @partial(jax.jit, static_argnames="asked")
 def _parts(here: Bound, there: Bound, values: Values, asked: _Asked) -> tuple[Array, Array, Array]:
-    """Of every term of the kernel, over the draws: the means of the mean, of the variance and of the squared mean."""
+    """The means over draws of the mean, of the variance and of the squared mean of every term of the kernel."""
     from bayeslab.gaussian_processes.kernels import terms_of
 
-    def at(values: Values) -> tuple[Array, Array, Array]:
-        given = _conditioned(here, values, asked)
+    def moments_of_draw(values: Values) -> tuple[Array, Array, Array]:
+        conditioned = _conditioned(here, values, asked)
         new = _prior(there, values, asked.site).x
-        each = [given.moments_of(part, new) for part in terms_of(given.prior.kernel)]
+        each = [conditioned.moments_of(part, new) for part in terms_of(conditioned.prior.kernel)]
         mean, variance = (jnp.stack(moment) for moment in zip(*each, strict=True))
         return mean, variance, mean**2
 
-    return jax.tree.map(lambda each: each.mean(0), jax.lax.map(at, values)) if values else at(values)
+    return (
+        jax.tree.map(lambda each: each.mean(0), jax.lax.map(moments_of_draw, values))
+        if values
+        else moments_of_draw(values)
+    )
 
 
 @partial(jax.jit, static_argnames="asked")
 def _drawn(keys: Array, here: Bound, there: Bound, values: Values, asked: _Asked) -> Array:
-    def one(at: tuple[Array, Values]) -> Array:
-        key, values = at
-        given = _conditioned(here, values, asked)
-        new = _prior(there, values, asked.site)
-        return given.sample_at(key, new.x, new.mean)
+    """A draw of the process at new inputs for every key and draw of its parameters (draw, row)."""
 
-    return jax.lax.map(one, (keys, values))
+    def draw(at: tuple[Array, Values]) -> Array:
+        key, values = at
+        conditioned = _conditioned(here, values, asked)
+        new = _prior(there, values, asked.site)
+        return conditioned.sample_at(key, new.x, new.mean)
+
+    return jax.lax.map(draw, (keys, values))
 
 
 def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
-    """With the names that the new inputs have."""
+    """The results as a Dataset, with the names that the new inputs have."""
     from xarray import Dataset
 
     labels: Sequence[Any] = next((e.labels[0] for e in read(new).values() if e.labels.get(0) is not None), ())

@@ -21,15 +21,18 @@ from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.transforms.collapse import Marginal, marginal
 
 BATCH = 64
-"""Draws that are evaluated at once."""
+"""The number of draws that are evaluated at once."""
 TOLERANCE = 1e-9
-"""What the evidence of a row may change, relative to it, when others are hidden: rounding."""
+"""The largest relative change of the log likelihood of a row, when other rows are hidden, that is rounding."""
 
 
 class Likelihood(NamedTuple):
-    """values: (draw, *batch) of observed sites, NaN where they are missing or masked; of several sites that share
-    latent ones, their names are joined. like: what a joined name has its dimensions from. integrated_out: latent
-    sites."""
+    """Pointwise log likelihoods.
+
+    values: by observed site (draw, *batch), NaN where entries are missing or masked; several sites that share latent
+    ones have one value, by their joined names. like: by joined name, the site that it has its dimensions from.
+    integrated_out: latent sites.
+    """
 
     values: Values
     like: dict[str, str]
@@ -39,19 +42,19 @@ class Likelihood(NamedTuple):
 def log_likelihood(bound: Bound, latent: Values) -> Likelihood:
     """log p(row | draw) of every entry of the observed sites. latent: (draw, *site).
 
-    Nothing where sites that belong to rows can neither be integrated out row by row nor have draws.
+    The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
     """
     private = rows_own(bound)
-    left = _without(bound, private)
-    joint = _joint(left)
-    if not _by_rows(left, {name: value[0] for name, value in latent.items() if name not in private}):
-        left, private, joint = bound, (), {}
+    marginal_bound = _without(bound, private)
+    joint_terms = _joint(marginal_bound)
+    if not _by_rows(marginal_bound, {name: value[0] for name, value in latent.items() if name not in private}):
+        marginal_bound, private, joint_terms = bound, (), {}
     if any(name not in latent for name in bound.latent if name not in private):
         return Likelihood({}, {}, ())
-    values = _evaluated(left, {name: value for name, value in latent.items() if name not in private})
+    values = _evaluated(marginal_bound, {name: value for name, value in latent.items() if name not in private})
     number = len(next(iter(latent.values())))
     values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
-    return Likelihood(values, {names: names.split(", ")[0] for names in joint}, private)
+    return Likelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private)
 
 
 def rows_own(bound: Bound) -> tuple[str, ...]:
@@ -61,12 +64,13 @@ def rows_own(bound: Bound) -> tuple[str, ...]:
 
 def belongs_to_rows(name: str, observed: "dict[str, Array] | list[str]", bound: Bound) -> bool:
     """Whether a latent site is in all plates of an observed one."""
-    mine = {plate.name for plate in bound.sites[name].plates}
-    rows = [{plate.name for plate in bound.sites[n].plates} for n in observed if n in bound.sites]
-    return any(plates and plates <= mine for plates in rows)
+    site_plates = {plate.name for plate in bound.sites[name].plates}
+    plates_of_rows = [{plate.name for plate in bound.sites[n].plates} for n in observed if n in bound.sites]
+    return any(plates and plates <= site_plates for plates in plates_of_rows)
 
 
 def _without(bound: Bound, private: tuple[str, ...]) -> Bound:
+    """The program with some sites integrated out, or as it is where that cannot be done."""
     try:
         return marginal(bound, private)
     except ValueError:
@@ -74,25 +78,30 @@ def _without(bound: Bound, private: tuple[str, ...]) -> Bound:
 
 
 def _joint(bound: Bound) -> dict[str, Term]:
-    """Pieces of evidence by the observed sites that each is the density of; nothing where one is more than that."""
+    """Marginal likelihood terms by the joined names of the observed sites that each is the density of.
+
+    There are none where one of them is more than a density of observed sites.
+    """
     if not isinstance(bound.transform, Marginal):
         return {}
     plain = bound.plain
-    found = {}
+    joint_terms = {}
     for term in bound.transform.terms(plain):
         if term.holds:
             names = [name for name in plain.sites if name in term.holds and name not in bound.transform.sites]
             if not names or not set(names) <= set(plain.observed):
                 return {}
-            found[", ".join(names)] = term
-    return found
+            joint_terms[", ".join(names)] = term
+    return joint_terms
 
 
 def _by_rows(bound: Bound, values: Values) -> bool:
-    """Whether all evidence has an element for every row, to which no other row contributes. values: of one draw.
+    """Whether all marginal likelihoods have an element for every row, to which no other row contributes.
 
-    A site that is looked up, th[order], may leave the evidence of a row at the place of another one. So half of the
-    rows are hidden, those with a given bit in their place and then those without: any two rows differ in some bit.
+    A site that is looked up, th[order], may leave the likelihood of a row at the position of another one. So half of
+    the rows are hidden, those with a given bit in their position and then those without: any two rows differ in some
+    bit.
+    values: of one draw.
     """
     joint, plain = _joint(bound), bound.plain
     for names, term in joint.items():
@@ -104,44 +113,47 @@ def _by_rows(bound: Bound, values: Values) -> bool:
             return False
         hidden = halves(shape)[1]
         shown = np.concatenate([np.ones((1, *shape), bool), ~hidden, hidden])
-        found = np.asarray(_of_shown(bound, names, values, shown))
+        log_likelihoods = np.asarray(_of_shown(bound, names, values, shown))
         with np.errstate(invalid="ignore"):
-            same = np.isclose(found, found[0], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
-        if not same[shown].all():
+            is_unchanged = np.isclose(
+                log_likelihoods, log_likelihoods[0], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+            )
+        if not is_unchanged[shown].all():
             return False
     return bool(joint)
 
 
 def _batch(site: Site) -> tuple[int, ...]:
+    """The batch shape of a site."""
     return site.shape[: len(site.shape) - site.event_dim]
 
 
 def _plates(site: Site) -> tuple[int, ...]:
-    """The part of its batch that is in plates."""
+    """The part of the batch shape of a site that is in plates."""
     sizes = {plate.dim: plate.size for plate in site.plates}
     return tuple(sizes.get(dim, 1) for dim in range(min(sizes, default=0), 0))
 
 
 def _fits(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
-    """Whether an array of a shape broadcasts to a batch."""
+    """Whether an array of a shape broadcasts to a batch shape."""
     lead = len(batch) - len(shape)
     return lead >= 0 and all(size in (1, own) for size, own in zip(shape, batch[lead:], strict=True))
 
 
 @partial(jax.jit, static_argnames="names")
 def _of_shown(bound: Bound, names: str, values: Values, shown: Array) -> Array:
-    """The evidence of some sites (mask, *batch) where only the rows of a mask are there."""
+    """The marginal log likelihood of some sites (mask, *batch) where only the rows of a mask are observed."""
 
     def run(rows: Array) -> Array:
-        there = {name: _shown(bound, name, rows) for name in names.split(", ")}
-        part = replace(bound, present=bound.present | there)
-        return _joint(part)[names].density(part.plain, values)
+        present = {name: _shown(bound, name, rows) for name in names.split(", ")}
+        masked_bound = replace(bound, present=bound.present | present)
+        return _joint(masked_bound)[names].density(masked_bound.plain, values)
 
     return jax.lax.map(run, shown)
 
 
 def _shown(bound: Bound, name: str, rows: Array) -> Array:
-    """Which entries of a site are there, of some rows only."""
+    """Which entries of a site are observed, if only some rows are."""
     batch = _batch(bound.plain.sites[name])
     present = bound.present.get(name, jnp.ones(batch, bool))
     rows = jnp.broadcast_to(rows, batch)
@@ -150,25 +162,26 @@ def _shown(bound: Bound, name: str, rows: Array) -> Array:
 
 @jax.jit
 def _evaluated(bound: Bound, latent: Values) -> Values:
+    """The log likelihood of every row for every draw (draw, *batch), by site or joined names."""
     joint, plain = _joint(bound), bound.plain
 
     def run(values: Values) -> tuple[Values, Values]:
-        found, masked = {}, {}
+        densities, masked = {}, {}
         for names, term in joint.items():
-            found[names] = _gaps(plain, names.split(", "), term.density(plain, values))
+            densities[names] = _gaps(plain, names.split(", "), term.density(plain, values))
         sites = trace(substitute(bound.program, data=values)).get_trace()
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):
-                found[name] = _gaps(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
+                densities[name] = _gaps(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
                 masked[name] = masked_rows(sites[name]["fn"])
-        return found, masked
+        return densities, masked
 
     if latent:
-        found, masked = jax.lax.map(run, latent, batch_size=BATCH)
+        densities, masked = jax.lax.map(run, latent, batch_size=BATCH)
     else:  # all sites belong to rows
-        found, masked = jax.tree.map(lambda value: value[None], run({}))
+        densities, masked = jax.tree.map(lambda value: value[None], run({}))
     never = {name: rows.all(0) for name, rows in masked.items()}
-    return found | {name: jnp.where(rows, jnp.nan, found[name]) for name, rows in never.items()}
+    return densities | {name: jnp.where(rows, jnp.nan, densities[name]) for name, rows in never.items()}
 
 
 def masked_rows(fn: Distribution) -> Array:
@@ -184,5 +197,5 @@ def _gaps(bound: Bound, names: list[str], density: Array) -> Array:
     """The density (*batch), NaN where no site has an entry."""
     if not all(name in bound.present for name in names):
         return density
-    there = [bound.present[name].any(tuple(range(density.ndim, bound.present[name].ndim))) for name in names]
-    return jnp.where(jnp.stack(there).any(0), density, jnp.nan)
+    is_present = [bound.present[name].any(tuple(range(density.ndim, bound.present[name].ndim))) for name in names]
+    return jnp.where(jnp.stack(is_present).any(0), density, jnp.nan)

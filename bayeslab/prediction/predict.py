@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 BATCH = 64
-"""Draws that are simulated at once."""
+"""The number of draws that are simulated at once."""
 
 
 def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 1000) -> "DataTree":
@@ -49,10 +49,10 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         bound = bind(model, data).plain
         require_prior_draws(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
-        drawn = {name: value[None] for name, value in jax.device_get(simulated(keys, bound, {}, ())).items()}
+        simulations = {name: value[None] for name, value in jax.device_get(simulated(keys, bound, {}, ())).items()}
         groups = {
-            "prior": {name: value for name, value in drawn.items() if name not in bound.observed},
-            "prior_predictive": {name: value for name, value in drawn.items() if name in bound.observed},
+            "prior": {name: value for name, value in simulations.items() if name not in bound.observed},
+            "prior_predictive": {name: value for name, value in simulations.items() if name in bound.observed},
             "observed_data": observed_data(bound),
             "constant_data": constant_data(bound),
         }
@@ -86,24 +86,26 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         latent = _latent_draws(tree, posterior, bound, replicate)
         if not replicate:
             _refuse_other_axes(given, tree, bound, posterior[list(latent)])
-        chains, number = next(iter(latent.values())).shape[:2]
+        chains, num_draws = next(iter(latent.values())).shape[:2]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
-        keys = jax.random.split(raw_key(key), chains * number)
+        keys = jax.random.split(raw_key(key), chains * num_draws)
         hidden = tuple(flat)
-        drawn = jax.device_get(simulated(keys, bound, flat, hidden))
-        _require_something(drawn, bound, replicate)
+        simulations = jax.device_get(simulated(keys, bound, flat, hidden))
+        _require_something(simulations, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
-            return {name: np.asarray(value).reshape(chains, number, *value.shape[1:]) for name, value in values.items()}
+            return {
+                name: np.asarray(value).reshape(chains, num_draws, *value.shape[1:]) for name, value in values.items()
+            }
 
         if replicate:
-            chosen = {name: value for name, value in drawn.items() if name in bound.observed}
+            chosen = {name: value for name, value in simulations.items() if name in bound.observed}
             groups = {"posterior_predictive": stacked(chosen), "log_likelihood": stacked(density)}
         else:
             groups = {
-                "predictions": stacked(drawn),
+                "predictions": stacked(simulations),
                 "predictions_log_likelihood": stacked(density),
                 "predictions_constant_data": constant_data(bound),
             }
@@ -141,16 +143,16 @@ def _recoded(name: str, item: Entry, tree: "DataTree") -> Entry:
     value = np.array([codes.get(level, -1) for level in levels])[item.value]
     unknown = value < 0 if item.present is None else (value < 0) & item.present
     if unknown.any():
-        at = first(unknown)
+        position = first(unknown)
         raise ValueError(
-            f"entry '{name}' has category '{levels[item.value[at]]}' at position {at}, which the fit does not know; "
-            f"it knows {shorten(', '.join(known), 200)}"
+            f"entry '{name}' has category '{levels[item.value[position]]}' at position {position}, which the fit does "
+            f"not know; it knows {shorten(', '.join(known), 200)}"
         )
     return item._replace(value=np.maximum(value, 0), categories=known)
 
 
 def _fitted(tree: "DataTree") -> dict[str, "DataArray"]:
-    """The arguments and observed values of a fit."""
+    """The arguments and observed values of a fit, by name."""
     groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
     return {str(name): value for group in groups for name, value in group.items()}
 
@@ -163,34 +165,36 @@ def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataT
     declared = parameters(program)
     observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
     constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
-    made = arguments_of(tree)
-    if not made:
+    descriptions = arguments_of(tree)
+    if not descriptions:
         kept = [n for n in map(str, constants) if n in declared and declared[n].default is not None]
-        made = {name: {"array": name, "default": False} for name in kept}
-    left_out = [name for name in made if name in declared and name not in given and name not in observed]
-    found: dict[str, Entry] = {}
-    for name, how in made.items():
-        if name not in declared or ("array" not in how and "value" not in how and how["default"]):
+        descriptions = {name: {"array": name, "default": False} for name in kept}
+    left_out = [name for name in descriptions if name in declared and name not in given and name not in observed]
+    fitted: dict[str, Entry] = {}
+    for name, description in descriptions.items():
+        if name not in declared or (
+            "array" not in description and "value" not in description and description["default"]
+        ):
             continue
-        if lost := next(_lost(how, constants), None):
+        if missing := next(_lost(description, constants), None):
             if name in left_out:
                 raise ValueError(
                     f"data lack argument '{name}', which was not its default at the fit and is not in the result, "
-                    f"because it is made of {lost}; give it"
+                    f"because it is made of {missing}; give it"
                 )
             if name in given:
-                found[name] = given[name]
+                fitted[name] = given[name]
         else:
-            value = _remade(how, constants)
-            item = entry(constants[name], name) if "array" in how and constants[name].ndim else Entry(value)
-            found[name] = item._replace(categories=categories_of(tree, name))
-    optional = {n for n in left_out if n in found and declared[n].default is None and [*_arrays(made[n])]}
-    handed = optional & _handed_over(program, found) if optional else set()
-    return {name: found[name] for name in left_out if name in found and name not in handed}
+            value = _remade(description, constants)
+            item = entry(constants[name], name) if "array" in description and constants[name].ndim else Entry(value)
+            fitted[name] = item._replace(categories=categories_of(tree, name))
+    optional = {n for n in left_out if n in fitted and declared[n].default is None and [*_arrays(descriptions[n])]}
+    data_only = optional & _handed_over(program, fitted) if optional else set()
+    return {name: fitted[name] for name in left_out if name in fitted and name not in data_only}
 
 
 def _lost(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
-    """What a result does not hold of an argument: classes, and arrays that were taken out of it."""
+    """The parts of an argument that a result does not hold, in words: classes, and arrays that were taken out of it."""
     if "other" in how:
         yield f"a {how['other']}"
     yield from (f"array '{name}'" for name in _arrays(how) if name not in constants)
@@ -199,6 +203,7 @@ def _lost(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Itera
 
 
 def _arrays(how: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the arrays in the description of an argument."""
     if "array" in how:
         yield how["array"]
     for part in _parts(how):
@@ -206,6 +211,7 @@ def _arrays(how: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parts(how: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The descriptions of the elements of a dict, list or tuple."""
     return [*how.get("dict", {}).values(), *how.get("list", []), *how.get("tuple", [])]
 
 
@@ -226,18 +232,19 @@ def _handed_over(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
     """The arguments that are observed values and reach no parameter of a distribution."""
     bound = bind(program, arguments).plain
     latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    found = flow(bound, latent)
+    facts = flow(bound, latent)
     reached = [
-        {name.split(".")[0] for fact in found.of(*kinds) for name in fact.reached_by("argument")}
+        {name.split(".")[0] for fact in facts.of(*kinds) for name in fact.reached_by("argument")}
         for kinds in (("written",), ("parameter", "bound"))
     ]
     return reached[0] - reached[1]
 
 
 def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:
-    """Raises ValueError where an axis other than that of new rows has other labels than at the fit, or another place.
+    """Raises ValueError where an axis, other than that of new rows, has other labels or another position than at the
+    fit.
 
-    latent: what is taken from the result.
+    latent: the draws that are taken from the result.
     """
     fitted = {name: entry(value, name) for name, value in _fitted(tree).items()}
     observed = {*bound.observed, *fitted} & set(bound.sites)
@@ -254,10 +261,12 @@ def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Boun
             if same or is_count(known) or is_count(labels) or before.dims[axis] in rows:
                 continue
             if axis or before.dims[axis] in latent.dims or known in of_latent:
-                at = next(i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1)
+                position = next(
+                    i for i, pair in enumerate(zip(known, labels, strict=True)) if len({*map(str, pair)}) > 1
+                )
                 raise ValueError(
-                    f"entry '{name}' has '{labels[at]}' at position {at} of axis {axis}, where the fit had "
-                    f"'{known[at]}'; give what it had, in its order: {shorten(', '.join(map(str, known)), 200)}"
+                    f"entry '{name}' has '{labels[position]}' at position {position} of axis {axis}, where the fit had "
+                    f"'{known[position]}'; give what it had, in its order: {shorten(', '.join(map(str, known)), 200)}"
                 )
 
 
@@ -271,10 +280,10 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
     own = {name for name in bound.latent if _is_of_new_rows(name, observed, tree, bound)}
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
     if any(name in kept for name in bound.latent) and (
-        lost := [name for name in bound.latent if name not in kept and name not in own]
+        missing := [name for name in bound.latent if name not in kept and name not in own]
     ):
         raise ValueError(
-            f"the result has no draws of {lost}, on which the predictions depend; if they were integrated out, "
+            f"the result has no draws of {missing}, on which the predictions depend; if they were integrated out, "
             "recover() draws them"
         )
     for name in latent:
@@ -296,14 +305,16 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
 
     Groups are those of the fit where what is observed of each is as it was, and more is observed elsewhere.
     """
-    mine = {plate.name for plate in bound.sites[name].plates}
-    if all({plate.name for plate in bound.sites[n].plates} <= mine for n in observed if n in bound.sites):
+    site_plates = {plate.name for plate in bound.sites[name].plates}
+    if all({plate.name for plate in bound.sites[n].plates} <= site_plates for n in observed if n in bound.sites):
         return belongs_to_rows(name, observed, bound)
-    before, now = _fitted(tree), observed_data(bound)
-    same = {
-        n for n in now if n in before and np.array_equal(before[n].values, now[n], equal_nan=now[n].dtype.kind == "f")
+    fitted, current = _fitted(tree), observed_data(bound)
+    unchanged = {
+        n
+        for n in current
+        if n in fitted and np.array_equal(fitted[n].values, current[n], equal_nan=current[n].dtype.kind == "f")
     }
-    return belongs_to_rows(name, [n for n in observed if n not in same], bound)
+    return belongs_to_rows(name, [n for n in observed if n not in unchanged], bound)
 
 
 @partial(jax.jit, static_argnames="hidden")

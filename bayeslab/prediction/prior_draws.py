@@ -1,4 +1,4 @@
-"""Whether the draws of a program's sites, one after the other, are draws of what it says."""
+"""Checks that forward simulation, one site after the other, draws from the distribution that a program states."""
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +31,7 @@ def require_prior_draws(bound: Bound, verb: str) -> None:
 
 
 def require_joint_draws(bound: Bound, verb: str) -> None:
-    """The same where data are drawn as well, for a posterior that has to be that of draws of everything."""
+    """Raises ValueError for a program whose forward simulation, data included, does not draw from its joint density."""
     require_prior_draws(bound, verb)
     for name, (weighted, masked) in _changed(bound.plain).items():
         if weighted:
@@ -41,12 +41,13 @@ def require_joint_draws(bound: Bound, verb: str) -> None:
 
 
 def _changed(bound: Bound) -> dict[str, tuple[bool, bool]]:
-    """Of every random site whether weights other than 1 multiply its density, and whether a mask hides some of it."""
+    """For every random site, whether weights other than 1 multiply its density, and whether a mask hides some of it."""
     return {name: (bool(one), bool(other)) for name, (one, other) in jax.device_get(_found(bound)).items()}
 
 
 @jax.jit
 def _found(bound: Bound) -> dict[str, tuple[Array, Array]]:
+    """What `_changed` returns, as arrays, from one run of the program."""
     model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
     sites = trace(model).get_trace(**bound.inputs)
     return {

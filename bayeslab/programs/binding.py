@@ -71,14 +71,14 @@ def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
     refuse_other_labels(entries, {name: site["plates"] for name, site in probe.items()})
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
     with _told(bound):
-        found = flow(bound, latent)
+        data_flow = flow(bound, latent)
     scanned = [name for name, site in probe.items() if site["scanned"]]
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    return checked(bound, found, sites, Special(scanned, [name for name in scaled if name in latent]))
+    return checked(bound, data_flow, sites, Special(scanned, [name for name in scaled if name in latent]))
 
 
 def signature(program: Program) -> inspect.Signature:
-    """The arguments of a program, seen through NumPyro's handlers; raises TypeError for what is no function."""
+    """The signature of a program inside its NumPyro handlers; raises TypeError for what is no function."""
     while isinstance(program, Messenger) and program.fn is not None:
         program = program.fn
     try:
@@ -88,20 +88,23 @@ def signature(program: Program) -> inspect.Signature:
 
 
 def parameters(function: Program) -> Mapping[str, inspect.Parameter]:
-    """The named arguments of a program."""
+    """The parameters of a program that have a name, without *args and **kwargs."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {name: p for name, p in signature(function).parameters.items() if p.kind not in variadic}
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A question that suggests the nearest word, or nothing."""
+    """A question that suggests the word that is spelled most like `word`; an empty text where none is close."""
     plain = {each.lower(): each for each in words}
     close = difflib.get_close_matches(word.lower(), list(plain), 1)
     return f" Did you mean '{plain[close[0]]}'?" if close else ""
 
 
 def unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program, dict[str, Entry]]:
-    """The function inside partials, whose arguments join the data: partials are equal only to themselves."""
+    """The function inside partials, and the entries with the arguments of the partials, which data override.
+
+    Partials are taken apart because they are equal only to themselves, so code would be compiled again for each.
+    """
     signature(program)
     while isinstance(program, partial):
         names = list(parameters(program.func))
@@ -112,7 +115,7 @@ def unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program
 
 
 class _Arguments:
-    """The arguments of a program, taken apart into arrays and structure."""
+    """Takes the arguments of a program apart into arrays and structure."""
 
     def __init__(self, function: Program, parameters: Mapping[str, inspect.Parameter], given: dict[str, Entry]):
         self._function, self._parameters, self._given = function, parameters, given
@@ -127,7 +130,7 @@ class _Arguments:
                 raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
 
     def bound(self) -> Bound:
-        """Arrays that the program needs as concrete values become structure, and no more than those."""
+        """The Bound without observed sites; only arrays that the program needs as concrete values become structure."""
         everything = self._split(frozenset())
         if _runs(everything):
             return everything
@@ -147,27 +150,27 @@ class _Arguments:
         settings = []
         for name, parameter in self._parameters.items():
             value = self._given[name].value if name in self._given else parameter.default
-            real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
+            is_real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
             try:
                 paths, tree = jax.tree_util.tree_flatten_with_path(ordered(value))
             except (ValueError, RecursionError):
                 raise ValueError(f"argument '{name}' has keys of several kinds, or contains itself") from None
             leaves = []
             for path, leaf in paths:
-                place = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
+                entry_name = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
                 if path and is_container(leaf):
                     with suppress(TypeError):  # what is not made of numbers is structure
-                        item = entry(leaf, place)
-                        _refuse_missing(place, item)
+                        item = entry(leaf, entry_name)
+                        _refuse_missing(entry_name, item)
                         leaf = item.value
-                array = as_array(place, leaf, real and not path)
+                array = as_array(entry_name, leaf, is_real and not path)
                 if array is None:
                     leaves.append(as_structure(leaf))
-                elif place in concrete:
+                elif entry_name in concrete:
                     leaves.append(Frozen(np.asarray(leaf)))
                 else:
-                    arrays[place] = array
-                    leaves.append(Slot(place))
+                    arrays[entry_name] = array
+                    leaves.append(Slot(entry_name))
             settings.append(Argument(name, tree, tuple(leaves)))
         return Bound(self._function, tuple(settings), arrays, {}, {})
 
@@ -181,16 +184,20 @@ def _refuse_missing(name: str, item: Entry) -> None:
 
 
 def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
-    """Shapes of all random sites, nothing conditioned: name -> value, batch_ndim, parts_ndim (axes before
-    those of dependent elements), family."""
+    """What a run on shapes, with nothing conditioned, says of every random site, by name.
+
+    value: the shape and type of the site. batch_ndim: number of batch axes. parts_ndim: number of axes before those of
+    dependent elements. family: class of its distribution. written: whether obs= gives its value. scanned: whether it is
+    in a scan. scaled: whether handlers.scale multiplies its density. plates: name -> axis.
+    """
     notes: dict[str, dict[str, Any]] = {}
     learned: list[str] = []
 
     def run(bound: Bound) -> dict[str, Any]:
         model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
-        every = trace(model).get_trace(**bound.inputs)
-        sites = {name: site for name, site in every.items() if is_random(site)}
-        learned.extend(name for name, site in every.items() if site["type"] == "param")
+        trace_sites = trace(model).get_trace(**bound.inputs)
+        sites = {name: site for name, site in trace_sites.items() if is_random(site)}
+        learned.extend(name for name, site in trace_sites.items() if site["type"] == "param")
         for name, site in sites.items():
             fn, inner = site["fn"], unwrapped(site["fn"])
             parts = len(fn.shape()) - inner.event_dim
@@ -209,7 +216,7 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
 
 @contextmanager
 def _told(bound: Bound) -> Iterator[None]:
-    """One sentence in place of what a program raises on its arguments, which stays the cause."""
+    """The scope that raises one sentence in place of what a program raises on its arguments, which stays the cause."""
     function = f"'{short_name(bound.function)}'"
     try:
         yield
@@ -225,13 +232,13 @@ def _told(bound: Bound) -> Iterator[None]:
                 f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
             ) from error
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        given = textwrap.shorten(", ".join(_shown(bound)), 150)
+        arguments = textwrap.shorten(", ".join(_shown(bound)), 150)
         reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
-        raise kind(f"program {function} does not run with {given} ({reason})") from error
+        raise kind(f"program {function} does not run with {arguments} ({reason})") from error
 
 
 def _shown(bound: Bound) -> Iterator[str]:
-    """What the arguments are."""
+    """For every argument a text with its name, and the types and shapes or the values of its leaves."""
     for argument in bound.settings:
         leaves = [bound.arrays[leaf.entry] if isinstance(leaf, Slot) else leaf for leaf in argument.leaves]
         values = [leaf.value if isinstance(leaf, Frozen) else leaf for leaf in leaves]
@@ -285,7 +292,7 @@ def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, En
 
 
 def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
-    """Axes named like plates are in their order."""
+    """Raise ValueError where an axis of an entry is named like a plate that is another axis of its site."""
     for axis, dim in enumerate(item.dims):
         if dim is not None and plates.get(dim, axis) != axis:
             raise ValueError(
@@ -296,7 +303,7 @@ def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
 
 @jax.jit
 def _written(bound: Bound) -> dict[str, Any]:
-    """The values that the program itself gives with obs=."""
-    written = Written(bound.source)
-    trace(substitute(seed(written, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
-    return written.values
+    """The values that the program itself gives its sites with obs=."""
+    recorder = Written(bound.source)
+    trace(substitute(seed(recorder, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
+    return recorder.values

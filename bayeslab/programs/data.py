@@ -1,4 +1,4 @@
-"""Reads what users give as data: values, which of them are there, and the names that pandas and xarray carry."""
+"""Reads what users give as data: values, which of them are present, and the labels that pandas and xarray carry."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,23 +10,23 @@ import numpy as np
 from bayeslab.programs.program import Frozen
 
 FILL = "_FillValue"
-"""The attribute of integers of xarray that says which of them stands for what is missing, as in netCDF."""
+"""Name of the attribute of an xarray variable of integers that says which integer means missing, as in netCDF."""
 
 MISSING = -1
-"""The integer that genotypes have for it."""
+"""The integer that stands for a missing copy in genotypes."""
 
 DEEPEST = 32
-"""How far lists may be nested."""
+"""Largest number of levels of nested lists."""
 
 COUNTED = ("integer", "floating", "mixed-integer-float", "boolean")
-"""What pandas calls the objects of a column that are numbers."""
+"""What `pandas.api.types.infer_dtype` calls the columns of Python objects that are taken as numbers."""
 
 
 class Entry(NamedTuple):
     """One entry of the data.
 
     value: an array, or anything else that a program takes.
-    present: which elements are there, where the container says so (NaN is looked at later); None for all.
+    present: which elements are present, where the container says so (NaN is looked at later); None for all.
     dims: a name for every axis that has one.
     labels: axis -> the names of its positions.
     categories: what integer codes stand for, where they were made from categories or text.
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def read(data: Any) -> dict[str, Entry]:
-    """The entries of a dict, a pandas DataFrame (its columns) or an xarray Dataset (its variables).
+    """An Entry for each entry of a dict, column of a pandas DataFrame or variable of an xarray Dataset, by name.
 
     Raises TypeError for anything else, for names that are not text and for entries that hold no numbers, ValueError for
     a name that two columns have and for lists of unequal lengths.
@@ -89,17 +89,17 @@ def refuse_other_codes(entries: Mapping[str, Entry]) -> None:
 
 
 def is_count(labels: Sequence[Hashable]) -> bool:
-    """Whether labels are the positions, as those of axes without labels."""
+    """Whether labels are 0, 1, 2, ..., as those of axes without labels."""
     return list(labels) == list(range(len(labels)))
 
 
 def is_container(value: Any) -> bool:
-    """Whether it is of a library that says of elements that they are missing."""
+    """Whether a value is a masked array or an object of pandas or xarray, which can mark elements as missing."""
     return isinstance(value, np.ma.MaskedArray) or type(value).__module__.split(".")[0] in ("pandas", "xarray")
 
 
 def array_of(value: Any, name: str) -> np.ndarray:
-    """A value as an array; raises ValueError for lists of unequal lengths."""
+    """A value as a NumPy array; raises ValueError for lists of unequal lengths."""
     try:
         return _native(np.asarray(value))
     except (TypeError, ValueError):
@@ -108,30 +108,34 @@ def array_of(value: Any, name: str) -> np.ndarray:
 
 
 def numbers(value: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
-    """An entry as an array, and which of its elements are there: neither left out by the container nor NaN."""
-    found = entry(value, name)
-    array = array_of(found.value, name)
-    present = np.ones(array.shape, bool) if found.present is None else found.present
+    """An entry as an array, and which of its elements are present: neither marked as missing nor NaN."""
+    item = entry(value, name)
+    array = array_of(item.value, name)
+    present = np.ones(array.shape, bool) if item.present is None else item.present
     return array, present & ~np.isnan(array) if array.dtype.kind == "f" else present
 
 
 def cast(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
-    """In another type, unless that holds all numbers of this one; raises ValueError for what it cannot hold."""
+    """The value in another type, or as it is where that type holds all numbers of this one.
+
+    Raises ValueError for a number that the other type cannot hold.
+    """
     if np.can_cast(value.dtype, dtype):
         return value
     with np.errstate(over="ignore", invalid="ignore"):
-        found = value.astype(dtype)
-        if found.dtype.kind == "f":
-            wrong = np.isfinite(value) & ~np.isfinite(found)
+        converted = value.astype(dtype)
+        if converted.dtype.kind == "f":
+            wrong = np.isfinite(value) & ~np.isfinite(converted)
         else:
-            wrong = (found.astype(value.dtype) != value) | ((found < 0) != (value < 0))
+            wrong = (converted.astype(value.dtype) != value) | ((converted < 0) != (value < 0))
     if wrong.any():
-        raise ValueError(f"{what} at position {first(wrong)} is {value[first(wrong)]}, which {found.dtype} cannot hold")
-    return found
+        position = first(wrong)
+        raise ValueError(f"{what} at position {position} is {value[position]}, which {converted.dtype} cannot hold")
+    return converted
 
 
 def as_array(name: str, leaf: Any, real: bool) -> Any:
-    """An array for what is data, None for what is structure: sizes, flags, names, functions."""
+    """A JAX array for a leaf that is data, None for one that is structure: sizes, flags, names, functions."""
     if isinstance(leaf, bool | np.bool_):
         return None
     if isinstance(leaf, float | np.floating) or (real and isinstance(leaf, int | np.integer)):
@@ -157,7 +161,7 @@ def as_array(name: str, leaf: Any, real: bool) -> Any:
 
 
 def as_structure(leaf: Any) -> Any:
-    """A leaf of an argument that compiled code may depend on: it has a hash, and is equal to itself."""
+    """A leaf of an argument in a form that compiled code may depend on: it has a hash, and is equal to itself."""
     if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
         leaf = leaf.item()
     try:
@@ -167,7 +171,7 @@ def as_structure(leaf: Any) -> Any:
 
 
 def first(wrong: np.ndarray) -> tuple[int, ...]:
-    """Position of the first true element."""
+    """The position of the first true element; () for a scalar."""
     return tuple(int(i) for i in np.argwhere(wrong)[0]) if np.ndim(wrong) else ()
 
 
@@ -205,23 +209,23 @@ def _from_pandas(value: Any, name: str) -> Entry:
         return Entry(array, present, (index,), labels, categories)
     if isinstance(value, pandas.DataFrame):
         series = _with_common_categories(value, name)
-        columns = [_column(one, f"column '{one.name}' of entry '{name}'") for one in series]
+        columns = [_column(each, f"column '{each.name}' of entry '{name}'") for each in series]
         array = np.stack([column for column, _, _ in columns], axis=1) if columns else np.zeros((len(value), 0))
         masks = [np.ones(len(value), bool) if mask is None else mask for _, mask, _ in columns]
-        whole = all(mask is None for _, mask, _ in columns)
+        complete = all(mask is None for _, mask, _ in columns)
         axes = (value.index, value.columns)
         dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
         labels = {i: _labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
         categories = columns[0][2] if columns else ()
-        return Entry(array, None if whole else np.stack(masks, axis=1), dims, labels, categories)
+        return Entry(array, None if complete else np.stack(masks, axis=1), dims, labels, categories)
     return Entry(value)
 
 
 def _with_common_categories(frame: Any, name: str) -> list[Any]:
-    """The columns, with the same codes for the same text in all of them."""
+    """The columns of a frame; those of text share their categories, so that one text has one code in all of them."""
     import pandas
 
-    columns = [frame.iloc[:, place] for place in range(frame.shape[1])]
+    columns = [frame.iloc[:, index] for index in range(frame.shape[1])]
     coded = [_is_coded(column) for column in columns]
     if not any(coded):
         return columns
@@ -239,7 +243,7 @@ def _with_common_categories(frame: Any, name: str) -> list[Any]:
 
 
 def _is_coded(series: Any) -> bool:
-    """Whether it holds categories or text."""
+    """Whether a series holds categories or text."""
     import pandas
 
     if series.dtype == np.dtype(object):
@@ -248,7 +252,7 @@ def _is_coded(series: Any) -> bool:
 
 
 def _column(series: Any, what: str) -> tuple[np.ndarray, np.ndarray | None, Sequence[Hashable]]:
-    """A column as numbers, which of them are there, and the categories that its codes stand for."""
+    """A column as numbers, which of them are present (None for all), and the categories that its codes stand for."""
     import pandas
 
     kind = series.dtype
@@ -269,25 +273,26 @@ def _column(series: Any, what: str) -> tuple[np.ndarray, np.ndarray | None, Sequ
 
 
 def _labels(index: Any) -> list[Hashable]:
-    """Of an axis, in a form that files can hold: numbers, text and times as they are, the rest as text."""
+    """The labels of an axis in a form that files can hold: numbers, text and times as they are, others as text."""
     if isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufmM":
         return index.tolist()
-    found = [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index.tolist()]
-    return [label if label is None or isinstance(label, str | int | float) else str(label) for label in found]
+    labels = [", ".join(map(str, label)) if isinstance(label, tuple) else label for label in index.tolist()]
+    return [label if label is None or isinstance(label, str | int | float) else str(label) for label in labels]
 
 
 def _native(array: np.ndarray) -> np.ndarray:
-    """In the byte order of the machine, and small floats of JAX as NumPy's."""
+    """An array in the byte order of the machine, with bfloat16 of JAX as float32."""
     array = array.astype(np.float32) if array.dtype.name == "bfloat16" else np.asarray(array)
     return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
 
 
 def filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """An array with zeros in place of the elements that are not present."""
     return np.where(present, array, np.zeros((), array.dtype))
 
 
 def _is_numeric(value: Any, name: str, depth: int = 0) -> bool:
-    """Whether a list, nested or not, holds nothing but numbers."""
+    """Whether a value is a number, or a list, nested or not, of nothing but numbers."""
     if isinstance(value, list):
         if depth == DEEPEST:
             raise ValueError(f"entry '{name}' is a list in which lists are more than {DEEPEST} deep")

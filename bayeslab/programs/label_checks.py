@@ -1,4 +1,4 @@
-"""Labels of axes mean the same in all entries of a call."""
+"""Checks that labels of axes mean the same in all entries of the data."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from typing import NamedTuple
@@ -10,7 +10,10 @@ from bayeslab.programs.data import (
 
 
 class LabelledAxis(NamedTuple):
-    """A labelled axis of an entry, and what it is called; or the categories of an entry for the plate of its name."""
+    """A labelled axis of an entry; or the categories of an entry, as labels of the plate of its name.
+
+    dims: names of the axis: its own, and those of plates. coded: whether labels are categories.
+    """
 
     entry: str
     dims: frozenset[str]
@@ -19,19 +22,22 @@ class LabelledAxis(NamedTuple):
 
 
 def refuse_other_labels(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> None:
-    """Entries are joined by position: labels of what they share are in one order. plates: the axes of every site."""
+    """Raise ValueError where entries, which are joined by position, have labels of a shared axis in different orders.
+
+    plates: site -> plate -> axis.
+    """
     axes: list[LabelledAxis] = []
     for axis in _labelled_axes(entries, plates):
         if any(axis.dims <= other.dims and axis.labels == other.labels for other in axes):
             continue
         for other in axes:
             if _contradict(axis, other):
-                pairs = zip(other.labels, axis.labels, strict=True)
-                place, (theirs, mine) = next((i, pair) for i, pair in enumerate(pairs) if str(pair[0]) != str(pair[1]))
+                pairs = enumerate(zip(other.labels, axis.labels, strict=True))
+                position, (expected, label) = next((i, pair) for i, pair in pairs if str(pair[0]) != str(pair[1]))
                 shared = sorted(axis.dims & other.dims)
                 raise ValueError(
-                    f"entries '{other.entry}' and '{axis.entry}' are joined by position, but position {place}"
-                    f"{f" of '{shared[0]}'" if shared else ''} is '{theirs}' in '{other.entry}' and '{mine}' in "
+                    f"entries '{other.entry}' and '{axis.entry}' are joined by position, but position {position}"
+                    f"{f" of '{shared[0]}'" if shared else ''} is '{expected}' in '{other.entry}' and '{label}' in "
                     f"'{axis.entry}'; bring them into one order with the same labels"
                 )
         axes.append(axis)
@@ -40,19 +46,19 @@ def refuse_other_labels(entries: Mapping[str, Entry], plates: Mapping[str, Mappi
 def _labelled_axes(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> Iterator[LabelledAxis]:
     for name, item in entries.items():
         for axis, labels in item.labels.items():
-            dims = {plate for plate, place in plates.get(name, {}).items() if place == axis}
+            dims = {plate for plate, plate_axis in plates.get(name, {}).items() if plate_axis == axis}
             dims |= {dim for dim in item.dims[axis : axis + 1] if dim is not None}
             yield LabelledAxis(name, frozenset(dims), list(labels))
-        if item.categories and any(name in of_site for of_site in plates.values()):
+        if item.categories and any(name in site_plates for site_plates in plates.values()):
             yield LabelledAxis(name, frozenset({name}), list(item.categories), coded=True)
 
 
 def _contradict(one: LabelledAxis, other: LabelledAxis) -> bool:
     """Whether two axes of one name have different labels, or, where one has no name, the same in another order."""
-    some, others = list(map(str, one.labels)), list(map(str, other.labels))
-    if len(some) != len(others) or some == others:
+    labels, other_labels = list(map(str, one.labels)), list(map(str, other.labels))
+    if len(labels) != len(other_labels) or labels == other_labels:
         return False
     if one.dims & other.dims and not (is_count(one.labels) or is_count(other.labels)):
         return True
     nameless = not (one.dims and other.dims) and one.entry != other.entry and not (one.coded or other.coded)
-    return (nameless or bool(one.dims & other.dims)) and sorted(some) == sorted(others)
+    return (nameless or bool(one.dims & other.dims)) and sorted(labels) == sorted(other_labels)

@@ -1,4 +1,4 @@
-"""What conditioning on data needs beyond NumPyro: missing entries, and supports that move with latent sites."""
+"""What conditioning on data needs beyond NumPyro: missing entries, and supports that depend on latent sites."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ from bayeslab.distributions import MarkovChain
 
 
 class Observation(Messenger):
-    """Masks the missing entries of observed sites, and gives values outside a moving support probability zero.
+    """A handler that masks missing entries of observed sites, and gives values outside a support probability zero.
 
-    present: site -> which entries are there: (*batch), or with further axes of the event where parts of it are missing.
+    present: site -> which entries are present: (*batch), or with further axes of the event where parts are missing.
     guarded: observed sites whose support depends on latent sites. With NumPyro's validation switched off, the density
     of Uniform(0, theta) at y > theta would be 1 / theta.
     """
@@ -59,7 +59,7 @@ def masked(fn: Distribution, present: Array) -> Distribution:
 
 
 def guarded(fn: Distribution) -> Distribution:
-    """`fn`, checked at every value that no mask leaves out."""
+    """`fn` with minus infinity as the log density outside its support, where no mask leaves the value out."""
     if isinstance(fn, MaskedDistribution):
         return guarded(fn.base_dist).mask(fn._mask)
     if isinstance(fn, ExpandedDistribution):
@@ -70,7 +70,7 @@ def guarded(fn: Distribution) -> Distribution:
 
 
 class Guarded(Distribution):
-    """The same distribution, whose log density is minus infinity outside its support."""
+    """A distribution with the log density of another one, but minus infinity outside its support."""
 
     pytree_data_fields = ("base_dist",)
 
@@ -113,10 +113,10 @@ class PartlyObservedNormal(Distribution):
         both = self.present[..., :, None] & self.present[..., None, :]
         covariance = jnp.where(both, self.base_dist.covariance_matrix, jnp.eye(value.shape[-1]))
         mean = jnp.where(self.present, self.base_dist.mean, 0.0)
-        filled = jnp.where(self.present, value, 0.0)
-        missing = (~self.present).sum(-1)
-        density = MultivariateNormal(mean, covariance_matrix=covariance).log_prob(filled)
-        return density + 0.5 * jnp.log(2 * jnp.pi) * missing
+        present_value = jnp.where(self.present, value, 0.0)
+        num_missing = (~self.present).sum(-1)
+        density = MultivariateNormal(mean, covariance_matrix=covariance).log_prob(present_value)
+        return density + 0.5 * jnp.log(2 * jnp.pi) * num_missing
 
 
 class PartlyObservedChain(Distribution):
@@ -140,7 +140,7 @@ class PartlyObservedChain(Distribution):
         last = jnp.take_along_axis(value, jnp.broadcast_to(length - 1, value.shape[:-1])[..., None], -1)
         if chain.lengths is not None:
             length = jnp.minimum(length, chain.lengths)
-        moves, varying = chain.transition_probs, chain.transition_probs.shape[-3] > 1
-        moves = moves if varying else moves[..., 0, :, :]
-        seen = MarkovChain(chain.initial_probs, moves, chain.num_steps, time_varying=varying, lengths=length)
-        return jnp.where(self.present.any(-1), seen.log_prob(jnp.where(self.present, value, last)), 0.0)
+        probs, varying = chain.transition_probs, chain.transition_probs.shape[-3] > 1
+        probs = probs if varying else probs[..., 0, :, :]
+        observed = MarkovChain(chain.initial_probs, probs, chain.num_steps, time_varying=varying, lengths=length)
+        return jnp.where(self.present.any(-1), observed.log_prob(jnp.where(self.present, value, last)), 0.0)

@@ -1,4 +1,4 @@
-"""Values of observed sites: in the type of the site, and which of them are there."""
+"""Values of observed sites, in the type of the site, and which of their entries are present."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from bayeslab.programs.data import Entry, array_of, cast, filled, first
 
 
 def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The value of an observed site in the type of the site, and which elements are there unless all are.
+    """The value of an observed site in the type of the site, and which elements are present (None for all).
 
-    shape: of the site, with its type.
+    shape: shape and type of the site, as a ShapeDtypeStruct.
     """
     value = array_of(item.value, name)
     if value.dtype.kind not in "fiub":
@@ -33,15 +33,19 @@ def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.n
         raise ValueError(f"entry '{name}' has no value: all {value.size} are missing")
     if value.dtype.kind == "f":
         value = filled(value, mask)
-    if value.dtype.kind == "f" and shape.dtype.kind in "iub" and (broken := value != np.round(value)).any():
+    if value.dtype.kind == "f" and shape.dtype.kind in "iub" and (fractional := value != np.round(value)).any():
+        position = first(fractional)
         raise ValueError(
-            f"entry '{name}' at position {first(broken)} is {value[first(broken)]}, but site '{name}' takes integers"
+            f"entry '{name}' at position {position} is {value[position]}, but site '{name}' takes integers"
         )
     return cast(f"entry '{name}'", value, shape.dtype), None if mask.all() else mask
 
 
 def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
-    """Which events are there, or which parts of them where some are there in part."""
+    """Which events are present, or which parts of events where some are present in part.
+
+    mask: which elements are present. site: what `binding._probe` says of the site.
+    """
     for ndim in (site["batch_ndim"], site["parts_ndim"]):
         parts = mask.reshape(*mask.shape[:ndim], -1)
         if (parts.all(-1) == parts.any(-1)).all():
@@ -49,15 +53,16 @@ def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
     if site["family"] == "MultivariateNormal":
         return mask
     if site["family"] == "MarkovChain":
-        later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
-        if (later == mask).all():
+        present_later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
+        if (present_later == mask).all():
             return mask
+        position = first(present_later & ~mask)
         raise ValueError(
-            f"entry '{name}' is missing at position {first(later & ~mask)}, before the end of its path; states of a "
+            f"entry '{name}' is missing at position {position}, before the end of its path; states of a "
             "MarkovChain depend on each other, so only the last may be missing: complete it, or leave all of it latent"
         )
     partly = parts.any(-1) & ~parts.all(-1)
     raise ValueError(
-        f"entry '{name}' has a partly missing event at position {first(partly)}, which can be integrated out for a "
-        f"MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
+        f"entry '{name}' has a partly missing event at position {first(partly)}, which can be integrated out for "
+        f"a MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
     )

@@ -32,7 +32,7 @@ class Slot(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """An argument of a program with its arrays taken out: leaves are a Slot or structure."""
+    """An argument of a program with its arrays taken out: each leaf is a Slot or structure."""
 
     name: str
     tree: PyTreeDef
@@ -51,19 +51,19 @@ class Transform(Protocol):
     def with_statistics(self, statistics: Any) -> "Transform": ...
 
     def run(self, bound: "Bound") -> Any:
-        """bound: the plain one."""
+        """What the program returns. bound: the program and its data without a transform."""
         ...
 
 
 @runtime_checkable
 class Derived(Protocol):
-    """A program that is made from another one."""
+    """A program that is made from another one, `model`."""
 
     @property
     def model(self) -> Program: ...
 
     def transformed(self, bound: "Bound") -> "Bound":
-        """bound: of the other program."""
+        """The Bound of this program. bound: the Bound of `model`, on the same data."""
         ...
 
 
@@ -100,7 +100,7 @@ class Bound:
     settings: its arguments, numeric arrays taken out.
     arrays: those arrays, hyperparameters included; the entries of a nested argument are named "argument.entry".
     observed: values of its observed sites.
-    present: for sites with missing entries only, which entries are there.
+    present: for sites with missing entries only, which entries are present.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
     transform: what runs the program for inference in place of the function, with sites integrated out for example.
     batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
@@ -117,12 +117,12 @@ class Bound:
 
     @property
     def source(self) -> Plates:
-        """The function, with subsampled plates drawn whole or as the batches say."""
+        """The function in a handler that draws its subsampled plates whole, or as `batches` says."""
         return Plates(self.function, self.batches)
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Every argument of the program."""
+        """Every argument of the program, by name."""
         return {argument.name: _restore(argument, self.arrays) for argument in self.settings}
 
     def program(self) -> Any:
@@ -134,7 +134,7 @@ class Bound:
 
     @property
     def plain(self) -> "Bound":
-        """The program as it was written."""
+        """The Bound without its transform: the program as it was written."""
         return replace(self, transform=None)
 
     def prior_draw(self, key: Array, values: Values | None = None) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class Bound:
 
     @property
     def sites(self) -> "dict[str, Site]":
-        """What is known of every site before anything runs, in program order."""
+        """What tracing on shapes says of every site, by name in program order."""
         return _sites(structure(self))
 
     @property
@@ -167,6 +167,8 @@ class Bound:
 
 
 class Plate(NamedTuple):
+    """A plate of a site. dim: its batch dimension, counted from the right: -1 is the innermost."""
+
     name: str
     size: int
     dim: int
@@ -178,7 +180,7 @@ class Site(NamedTuple):
     role: "latent", "observed", "deterministic" or "factor".
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
-    moves: whether its support has arrays in it, so that other sites may move it, or the coordinates of samplers in it.
+    moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
     """
 
     name: str
@@ -196,7 +198,7 @@ class Site(NamedTuple):
 
 
 def evaluate(bound: Bound) -> Any:
-    """The program of every kernel and guide: a function of its data, which never closes over them."""
+    """Run a program with its data: the one model of every kernel and guide, which never closes over data."""
     return bound.program()
 
 
@@ -213,7 +215,7 @@ def precision(dtype: Any = jnp.float64) -> Iterator[None]:
 
 
 def structure(bound: Any) -> tuple:
-    """What compiled code depends on: the tree, and the shapes and types of its leaves."""
+    """What compiled code depends on: whether 64 bits are in use, the tree, and the shapes and types of its leaves."""
     leaves, tree = jax.tree.flatten(bound)
     shapes = tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
     wide = jax.config.jax_enable_x64 or any(dtype.itemsize == 8 for _, dtype in shapes)
@@ -221,7 +223,7 @@ def structure(bound: Any) -> tuple:
 
 
 def blueprint(shapes: tuple) -> Any:
-    """A Bound of shapes without values, from its structure."""
+    """A Bound (or another pytree) whose leaves are shapes without values. shapes: its `compilation_signature`."""
     _, tree, leaves = shapes
     return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
 
@@ -254,7 +256,7 @@ def feasible(site: Mapping[str, Any] | None = None) -> Any:
 
 
 def name_of(program: Program) -> str:
-    """Its name, with the class or function that it is defined in."""
+    """The name of a program, with the class or function that it is defined in."""
     return str(getattr(program, "__qualname__", getattr(program, "__name__", type(program).__name__)))
 
 
@@ -266,14 +268,14 @@ def unwrapped(distribution: Distribution) -> Distribution:
 
 
 def described(support: Any) -> str:
-    """A constraint in words: _PositiveDefinite is "positive definite"."""
+    """The name of a constraint in words: _PositiveDefinite is "positive definite"."""
     name = type(of_elements(support)).__name__.strip("_")
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
     return words.strip().replace("_", " ")
 
 
 def of_elements(support: Any) -> Any:
-    """The constraint that every element of an event has to satisfy, where there is one."""
+    """The constraint on every element of an event, inside the constraint on the event."""
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     return support
@@ -284,21 +286,20 @@ _WRAPPERS = ("Independent", "ExpandedDistribution", "MaskedDistribution")
 
 @lru_cache(maxsize=256)
 def _sites(shapes: tuple) -> dict[str, Site]:
-    found: dict[str, Site] = {}
+    all_sites: dict[str, Site] = {}
 
     def run(bound: Bound) -> dict[str, Any]:
         model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=feasible)
-        sites = trace(model).get_trace()
         values = {}
-        for name, site in sites.items():
+        for name, site in trace(model).get_trace().items():
             if site["type"] in ("sample", "deterministic"):
                 values[name] = site["value"]
-                found[name] = _site(site)
+                all_sites[name] = _site(site)
         return values
 
     with jax.enable_x64(shapes[0]), block():
         jax.eval_shape(run, blueprint(shapes))
-    return found
+    return all_sites
 
 
 def _site(site: dict[str, Any]) -> Site:

@@ -1,4 +1,4 @@
-"""Distributions in what outlives a process: states of samplers, in files and in compiled code."""
+"""Distributions as pytrees whose leaves have an order that outlives a process, in files and in compiled code."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpyro.distributions import Distribution
 
 @jax.tree_util.register_pytree_with_keys_class
 class Ordered:
-    """A distribution as a JAX pytree whose leaves come by name.
+    """A distribution as a JAX pytree whose leaves are sorted by name.
 
     NumPyro lists the fields of a distribution in an order that changes from process to process. A state that one has
     saved would be read wrongly by another, and what one has compiled would not be found in a cache.
@@ -25,14 +25,14 @@ class Ordered:
 
     @classmethod
     def tree_unflatten(cls, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> "Ordered":
-        kind, rest = fixed
+        kind, aux_fields = fixed
         names = kind.gather_pytree_data_fields()
         named = dict(zip(sorted(names), leaves, strict=True))
-        return cls(kind.tree_unflatten(rest, tuple(plain(named[name]) for name in names)))
+        return cls(kind.tree_unflatten(aux_fields, tuple(plain(named[name]) for name in names)))
 
 
 def ordered(tree: Any) -> Any:
-    """The same with every distribution in it as an `Ordered`."""
+    """The tree with every distribution in it wrapped in an `Ordered`."""
 
     def wrap(leaf: Any) -> Any:
         return Ordered(leaf) if isinstance(leaf, Distribution) else leaf
@@ -41,7 +41,7 @@ def ordered(tree: Any) -> Any:
 
 
 def plain(tree: Any) -> Any:
-    """The same with every `Ordered` as the distribution that it holds."""
+    """The tree with every `Ordered` replaced by the distribution that it holds."""
 
     def unwrap(leaf: Any) -> Any:
         return leaf.distribution if isinstance(leaf, Ordered) else leaf

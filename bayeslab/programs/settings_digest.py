@@ -1,4 +1,4 @@
-"""A digest of the arguments of a program that are no arrays: distributions, kernels, functions, words."""
+"""A digest of the arguments of a program that are no arrays: distributions, kernels, functions, text."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -16,13 +16,13 @@ from bayeslab.programs.pytrees import Ordered, ordered
 
 
 def settings_digest(bound: Bound) -> str:
-    """A digest of what the arguments of a program hold besides arrays, the same in every process."""
+    """The SHA-256 of what the arguments of a program hold besides arrays, the same in every process."""
     text = (f"{a.name}={_tree_text(a.tree, iter(a.leaves))}" for a in bound.settings)
     return sha256("\n".join(text).encode(errors="backslashreplace")).hexdigest()
 
 
 def _tree_text(tree: Any, leaves: Iterator[Any]) -> str:
-    """Names of the classes, and what is neither array nor address nor in an order of the process."""
+    """The classes and values of a pytree as text, without arrays, addresses and orders that vary between processes."""
     if (node := tree.node_data()) is None:
         return _text(next(leaves))
     kind, fixed = node
@@ -38,7 +38,7 @@ def _tree_text(tree: Any, leaves: Iterator[Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """A leaf of an argument, or what belongs to its structure."""
+    """The text of a leaf of an argument, or of what belongs to the structure of an argument."""
     value = value.value if isinstance(value, Frozen) else value
     value = value.item() if isinstance(value, np.generic) else value
     kind = type(value).__qualname__
@@ -69,7 +69,7 @@ def _text(value: Any) -> str:
 
 
 def _array_text(value: np.ndarray) -> str:
-    """Shape and content, whatever the type of the numbers."""
+    """The shape and a digest of the content, which do not depend on the type of the numbers."""
     if value.dtype.kind not in "fiub":
         return f"{value.shape} {_text(value.tolist())}"
     return f"{value.shape} {sha256(np.ascontiguousarray(value, dtype=float).tobytes()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Plates that a program subsamples: drawn whole, or the elements of a batch."""
+"""A handler for plates that a program subsamples: they are drawn whole, or as the elements of a batch."""
 
 from collections.abc import Callable, Mapping
 from math import isclose, prod
@@ -10,11 +10,13 @@ from numpyro.primitives import Messenger
 
 
 class Plates(Messenger):
-    """Draws subsampled plates whole, or the elements of a batch, each of which counts once.
+    """A handler that draws subsampled plates whole, or the elements of a batch, each of which counts once.
 
     NumPyro counts every element of a batch as often as the plate is larger. That is right for the sites that all
     elements share, and for sums over the plate, but not for what is inferred of an element itself.
-    indices: of the plates of which there is a batch. asked: size and batch of every plate that the program subsamples.
+
+    indices: plate -> the elements of the batch, for plates that have one.
+    asked: plate -> its size and the size of the batch, for every plate that the program subsamples.
     """
 
     def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
@@ -27,14 +29,14 @@ class Plates(Messenger):
             size, batch = msg["args"]
             if batch is not None and batch != size:
                 self.asked[msg["name"]] = (size, batch)
-                whole = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]
-                msg["value"], msg["args"] = whole, (size, None)
+                elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]
+                msg["value"], msg["args"] = elements, (size, None)
         elif self.indices and msg.get("scale") is not None:
-            counted = prod(self.times(frame.name) for frame in msg["cond_indep_stack"])
-            if counted != 1:
-                alone = isinstance(msg["scale"], float | int) and isclose(msg["scale"], counted)
-                msg["scale"] = None if alone else msg["scale"] / counted
+            plate_scale = prod(self.times(frame.name) for frame in msg["cond_indep_stack"])
+            if plate_scale != 1:
+                has_no_other = isinstance(msg["scale"], float | int) and isclose(msg["scale"], plate_scale)
+                msg["scale"] = None if has_no_other else msg["scale"] / plate_scale
 
     def times(self, plate: str) -> float:
-        """How often an element of a batch stands for one of the plate."""
+        """The number of elements of a plate for which an element of its batch stands: size by size of the batch."""
         return self.asked[plate][0] / len(self.indices[plate]) if plate in self.indices else 1.0

@@ -1,4 +1,4 @@
-"""The same posterior over unconstrained real sites: what optimisers and variational families work on.
+"""The posterior as a density of unconstrained real sites, which optimisers and variational families work on.
 
 Supports are looked up at every point, so that they may depend on data and on other sites.
 """
@@ -24,27 +24,27 @@ def log_posterior(bound: Bound, position: Values) -> Array:
 
 
 def constrained(bound: Bound, position: Values) -> Values:
-    """Values of the latent and deterministic sites at an unconstrained position."""
+    """The values of the latent and deterministic sites at an unconstrained position."""
     return constrain_fn(evaluate, (bound,), {}, position, return_deterministic=True)
 
 
 def position(bound: Bound, values: Values) -> Values:
-    """The unconstrained position of the latent sites at values of them."""
+    """The unconstrained position of latent sites that have these values."""
     return unconstrain_fn(evaluate, (bound,), {}, values)
 
 
 def unravel(bound: Bound) -> Callable[[Array], Values]:
-    """From flat coordinates to an unconstrained position: sites in the order of their names."""
+    """The function from flat coordinates, with sites in the order of their names, to an unconstrained position."""
     return ravel_pytree({name: jnp.zeros(shape) for name, shape in shapes(bound)})[1]
 
 
 def flat_log_posterior(bound: Bound, flat: Array) -> Array:
-    """`log_posterior` of flat coordinates."""
+    """`log_posterior` at flat coordinates."""
     return log_posterior(bound, unravel(bound)(flat))
 
 
 def free(bound: Bound) -> None:
-    """The program over unconstrained sites of the same names, as a NumPyro program."""
+    """A NumPyro program over unconstrained sites of the same names, with `log_posterior` as a factor."""
     position = _positions(shapes(bound))
     with block():
         density = log_posterior(bound, position)
@@ -52,17 +52,20 @@ def free(bound: Bound) -> None:
 
 
 def blank(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
-    """The sites of `free` and nothing else: guides are set up on it, so that they never see data."""
+    """A NumPyro program with unconstrained sites of these names and shapes, and nothing else.
+
+    Guides are set up on it, so they never see data.
+    """
     return _positions(of)
 
 
 def shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Name and shape of every unconstrained site."""
+    """The name and the shape of every unconstrained site."""
     return _shapes(structure(bound), bound.latent)
 
 
 def start(key: Array, bound: Bound, radius: float = 1.0) -> Values:
-    """A random position within `radius` of the origin."""
+    """A random unconstrained position, uniform within `radius` of 0 in every coordinate."""
     named = shapes(bound)
     keys = jax.random.split(key, len(named))
     return {n: jax.random.uniform(k, s, minval=-radius, maxval=radius) for k, (n, s) in zip(keys, named, strict=True)}

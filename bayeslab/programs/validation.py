@@ -1,4 +1,4 @@
-"""What a program makes of its data, checked before anything is compiled: compiled code would not notice."""
+"""Checks of what a program makes of its data, which come before compilation: compiled code would not notice."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -14,20 +14,22 @@ from bayeslab.programs.program import Bound, feasible, is_random
 from bayeslab.programs.tracing.provenance import Fact, Flow
 
 TRIES = 5
-"""Points at which a program with infinite arguments is looked at."""
+"""Number of points, or of other values in gaps, at which a density is looked at."""
 REPLAYS = 20
-"""Points at which a program is looked at with other numbers in the gaps of its data."""
+"""Number of points at which densities are compared for other values in the gaps of data."""
 
 
 class Special(NamedTuple):
-    """scanned: sites inside a scan. scaled: latent chains whose density handlers.scale multiplies."""
+    """Sites with checks of their own. scanned: sites in a scan. scaled: latent chains that handlers.scale scales."""
 
     scanned: Collection[str]
     scaled: Collection[str]
 
 
 def checked(bound: Bound, found: Flow, given: Collection[str], special: Special) -> Bound:
-    """Raise for what compiled code would not notice. Sites whose support moves with latent sites become guarded.
+    """The Bound, in which sites whose support depends on latent sites are guarded.
+
+    Raises ValueError for what compiled code would not notice.
 
     given: sites whose values are data, whatever obs= says.
     """
@@ -49,7 +51,7 @@ def checked(bound: Bound, found: Flow, given: Collection[str], special: Special)
 
 
 def _refuse_nan(bound: Bound, found: Flow) -> None:
-    """NaN in an argument is allowed only where its sole use is obs=, hence a missing entry of that site."""
+    """Raise for NaN in an argument, unless its sole use is obs=, where NaN is a missing entry of that site."""
     used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
     for name, array in bound.arrays.items():
         value = np.asarray(array)
@@ -61,21 +63,21 @@ def _refuse_nan(bound: Bound, found: Flow) -> None:
 
 
 def _refuse_infinite(bound: Bound) -> None:
-    """An infinite argument may be a limit, but not what leaves a site without density wherever one looks."""
+    """Raise for an infinite argument if it leaves a site without a finite density wherever one looks."""
     infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
     if not infinite:
         return
-    found = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
-    if guilty := [name for name in found[0] if not any(np.isfinite(each[name]) for each in found)]:
-        where = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
+    tried = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
+    if guilty := [name for name in tried[0] if not any(np.isfinite(density[name]) for density in tried)]:
+        position = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
         raise ValueError(
-            f"argument '{infinite[0]}' is infinite at position {where}, which leaves {listed(guilty, 'site')} without "
-            "a finite density"
+            f"argument '{infinite[0]}' is infinite at position {position}, which leaves "
+            f"{listed(guilty, 'site')} without a finite density"
         )
 
 
 def _refuse_hidden(bound: Bound, found: Flow) -> None:
-    """Random numbers that no site holds would be the same ones in every draw.
+    """Raise for random numbers that no site holds: they would be the same ones in every draw.
 
     A scan hides what depends on what, so densities are looked at for two keys.
     """
@@ -91,21 +93,21 @@ def _refuse_hidden(bound: Bound, found: Flow) -> None:
 
 @jax.jit
 def _changes(bound: Bound) -> dict[str, jax.Array]:
-    """Whether the log density of a site or a factor is another one where the program has another key."""
+    """For every site and factor, whether its log density changes with the key of the program."""
     keys = jax.random.split(jax.random.PRNGKey(0))
-    first = _run(bound, keys[0], substitute_fn=feasible)
-    latent = {name: site["value"] for name, site in first.items() if is_random(site) and name not in bound.observed}
+    sites = _run(bound, keys[0], substitute_fn=feasible)
+    latent = {name: site["value"] for name, site in sites.items() if is_random(site) and name not in bound.observed}
 
     def densities(key: jax.Array) -> dict[str, jax.Array]:
         model = substitute(condition(seed(bound.source, key), data=bound.observed), data=latent)
         return _log_densities(_sampled(trace(model).get_trace(**bound.inputs)))
 
-    found = jax.lax.map(densities, keys)
-    return {name: (each[0] != each[1]) & ~jnp.isnan(each).all() for name, each in found.items()}
+    by_key = jax.lax.map(densities, keys)
+    return {name: (pair[0] != pair[1]) & ~jnp.isnan(pair).all() for name, pair in by_key.items()}
 
 
 def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collection[str]) -> None:
-    """What is observed is data: a value that moves with a latent site would have to be computed at every point."""
+    """Raise for an observed value that depends on a latent site: it would have to be computed at every point."""
     for fact in found.of("written"):
         if fact.site not in given and (latent := fact.reached_by("latent")):
             if fact.site in scanned:
@@ -114,8 +116,8 @@ def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collecti
                     f"is latent; leave obs= out, and give '{fact.site}' as an entry of the data"
                 )
             raise ValueError(
-                f"obs= gives site '{fact.site}' a value that depends on latent {listed(latent, 'site')}; observe data, "
-                "and move what is latent into the distribution of the site"
+                f"obs= gives site '{fact.site}' a value that depends on latent {listed(latent, 'site')}; "
+                "observe data, and move what is latent into the distribution of the site"
             )
 
 
@@ -127,25 +129,31 @@ def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
 
 
 def _run(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
-    """The sample sites and factors of a run with these values."""
+    """The sample sites and factors of a run of the program. given: what `substitute` takes: values of sites."""
     sites = trace(substitute(uncondition(seed(bound.source, key)), **given)).get_trace(**bound.inputs)
     return _sampled(sites)
 
 
 def _sampled(sites: dict[str, Any]) -> dict[str, Any]:
+    """The sample sites and factors among the sites of a trace."""
     return {name: site for name, site in sites.items() if site["type"] == "sample"}
 
 
 def _log_densities(sites: dict[str, Any]) -> dict[str, jax.Array]:
+    """The log density of every site at its value."""
     return {name: site["fn"].log_prob(site["value"]).sum() for name, site in sites.items()}
 
 
 def _is_written(name: str, found: Flow) -> bool:
+    """Whether an argument reaches a value that the program gives with obs=."""
     return any(name in fact.reached_by("argument") for fact in found.of("written"))
 
 
 def _refuse_missing_parents(bound: Bound, found: Flow, scanned: Collection[str]) -> None:
-    """A scan hides what depends on what, so it is replayed with other numbers in the gaps."""
+    """Raise for a site that depends on values that are missing.
+
+    A scan hides what depends on what, so it is replayed with other numbers in the gaps.
+    """
     dependent = [
         (name, fact.site)
         for fact in found.of("density")
@@ -180,15 +188,18 @@ def _moved_by_gaps(bound: Bound, name: str) -> list[str]:
 def _joint(bound: Bound) -> dict[str, jax.Array]:
     """The log density of every site given the data, at several points (point,)."""
 
-    def at(key: jax.Array) -> dict[str, jax.Array]:
+    def densities(key: jax.Array) -> dict[str, jax.Array]:
         sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
         return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if s["type"] == "sample"}
 
-    return jax.vmap(at)(jax.random.split(jax.random.PRNGKey(0), REPLAYS))
+    return jax.vmap(densities)(jax.random.split(jax.random.PRNGKey(0), REPLAYS))
 
 
 def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
-    """A scaled chain is none, but for one with equal probabilities, whose evidence is then another."""
+    """Raise for a latent chain whose density is scaled.
+
+    It is no chain any more, or, with equal probabilities, a chain whose evidence is another.
+    """
     scales = jax.device_get(_scales(bound)) if scaled else {}
     for name in scaled:
         if np.any(scales[name] != 1):
@@ -200,35 +211,36 @@ def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
 
 @jax.jit
 def _scales(bound: Bound) -> dict[str, jax.Array]:
+    """What handlers.scale multiplies the density of every scaled site with."""
     model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
     sites = trace(model).get_trace(**bound.inputs)
     return {name: jnp.asarray(s["scale"]) for name, s in sites.items() if is_random(s) and s["scale"] is not None}
 
 
 def _refuse_index(bound: Bound, found: Flow) -> None:
-    """Compiled code takes the nearest element for an index that is outside of its array."""
+    """Raise for an index outside of its array: compiled code takes the nearest element for it."""
     if not found.lookups:
         return
-    for lookup, places in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
-        for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(places), -1, 0), strict=True):
+    for lookup, indices in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
+        for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(indices), -1, 0), strict=True):
             _refuse_negative(bound, lookup.arguments, size, index)
             wrong = (index < 0) | (index >= size)
             if not wrong.any():
                 continue
-            place = index[first(wrong)]
-            given = place if place >= 0 else place - size  # numbers below 0 count from the end
+            wrong_index = index[first(wrong)]
+            given = wrong_index if wrong_index >= 0 else wrong_index - size  # negative ones count from the end
             for name in lookup.arguments:
-                there = np.asarray(bound.arrays[name]) == given
-                if there.any():
-                    raise ValueError(_no_index(name, first(there), given, size))
+                matches = np.asarray(bound.arrays[name]) == given
+                if matches.any():
+                    raise ValueError(_no_index(name, first(matches), given, size))
             raise ValueError(
-                f"{listed(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the index "
-                f"{place} of {size} elements, which count from 0"
+                f"{listed(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the "
+                f"index {wrong_index} of {size} elements, which count from 0"
             )
 
 
 def _refuse_negative(bound: Bound, arguments: Collection[str], size: int, index: np.ndarray) -> None:
-    """An argument that is itself the index does not count from the end."""
+    """Raise for a negative number in an argument that is itself the index: it does not count from the end."""
     for name in arguments:
         given = np.asarray(bound.arrays[name])
         negative = given < 0
@@ -237,17 +249,19 @@ def _refuse_negative(bound: Bound, arguments: Collection[str], size: int, index:
 
 
 def _no_index(name: str, where: tuple[int, ...], given: Any, size: int) -> str:
+    """The sentence that says which number of an argument is no index."""
     return (
         f"argument '{name}' at position {where} is {given}, but it is an index into {size} elements, which count from 0"
     )
 
 
 def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:
+    """Raise for a parameter of a distribution that is not valid. fact: whether it is, with the values in `valid`."""
     wrong = ~np.asarray(valid)
     value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
     value = np.asarray(value)
-    where = first(wrong)
-    shown = f"{value[where]} at position {where}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
+    position = first(wrong)
+    shown = f"{value[position]} at position {position}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
     given = fact.reached_by("argument")
     source = f", which comes from {listed(given, 'argument')}" if given else ""
     raise ValueError(
@@ -256,6 +270,7 @@ def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) ->
 
 
 def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bound: Bound) -> None:
+    """Raise for an observed value outside the support of its site. fact: whether it is, with the values in `inside`."""
     present = np.asarray(bound.present.get(fact.site, True))
     inside = np.asarray(inside)
     if present.ndim > inside.ndim:
@@ -275,8 +290,10 @@ def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bou
 
 
 def listed(names: list[str], noun: str) -> str:
+    """The noun, in the plural for several names, and the names in quotes."""
     return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
 
 
 def short_name(function: Any) -> str:
+    """The name of a function, or of the class of what is no function."""
     return getattr(function, "__name__", type(function).__name__)

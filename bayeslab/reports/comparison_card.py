@@ -18,14 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataArray, Dataset, DataTree
 
-ERRORS = 3.0  # Monte Carlo standard errors: what is smaller is not there to be seen
-OFF, NARROW, WIDE = 0.1, 0.9, 1.1  # in sd of the reference: what is smaller matters to nobody
+ERRORS = 3.0
+"""The number of Monte Carlo standard errors that a difference has to exceed to be seen."""
+OFF, NARROW, WIDE = 0.1, 0.9, 1.1
+"""The largest error of a mean, in standard deviations of the reference, and the smallest and the largest ratio of
+standard deviations, that matter to nobody."""
 GOOD_K_HAT = 0.5
+"""The largest k-hat of an approximation that importance weights correct without many draws."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """Printed as text; notebooks show it as HTML.
+    """A comparison with verdicts. It is printed as text; notebooks show it as HTML.
 
     table: of `compare_posteriors`. parameters: of `compare_parameters`. verdicts: by posterior, worst first.
     """
@@ -54,12 +58,12 @@ class Card:
 
         head, *body = cells(self.table)
         rows = row(head, "th") + "".join(row(each, "td") for each in body)
-        said = "".join(
+        verdict_items = "".join(
             f"<dt><b>{escape(name)}</b></dt>" + "".join(f"<dd>{escape(line)}</dd>" for line in verdict)
             for name, verdict in self.verdicts.items()
         )
         note = f"Errors and distances in standard deviations of {self.table.attrs['reference']}."
-        return f"<div><table>{rows}</table><div>{escape(note)}</div><dl>{said}</dl></div>"
+        return f"<div><table>{rows}</table><div>{escape(note)}</div><dl>{verdict_items}</dl></div>"
 
     def plot(self) -> Figure:
         """Error of the mean and ratio of the sd of every parameter, with their Monte Carlo errors."""
@@ -67,8 +71,8 @@ class Card:
 
 
 def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | None = None) -> Card:
-    """All that `compare_posteriors` finds, and what it means: which results agree with the first, and what is wrong
-    with the others.
+    """The table of `compare_posteriors` and what it means: which results agree with the first, and what is wrong with
+    the others.
 
     A difference is named where it is above three Monte Carlo standard errors and large enough to matter: a mean by a
     tenth of a standard deviation, a standard deviation by a tenth. Marginals with several peaks are named, as are an
@@ -81,13 +85,14 @@ def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | No
     verdicts = {}
     for position, (name, tree) in enumerate(trees.items()):
         own, row = parameters.isel(posterior=position), table.isel(posterior=position)
-        found = [*_complaint(tree, var_names), *_peaks(own)]
-        found += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]
-        verdicts[name] = (*_summary(position, tree, own, found), *found)
+        lines = [*_complaint(tree, var_names), *_peaks(own)]
+        lines += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]
+        verdicts[name] = (*_summary(position, tree, own, lines), *lines)
     return Card(table, parameters, verdicts)
 
 
 def _summary(position: int, tree: DataTree, own: Dataset, found: list[str]) -> Iterator[str]:
+    """The first line of a verdict, where nothing is wrong or where it is of the reference."""
     if position == 0:
         evidence = tree.attrs.get("log_evidence")
         yield "the reference" + (f"; log evidence {evidence:,.2f}" if evidence is not None else "")
@@ -98,7 +103,7 @@ def _summary(position: int, tree: DataTree, own: Dataset, found: list[str]) -> I
 
 
 def _complaint(tree: DataTree, var_names: Sequence[str] | None) -> Iterator[str]:
-    """The worst that is wrong with the draws themselves; of k-hat there is a line besides."""
+    """The first line of `diagnose`, apart from those on approximations, which have a line of their own."""
     if var_names is not None:
         tree = tree.copy()
         tree["posterior"] = tree["posterior"].to_dataset()[list(var_names)]
@@ -106,6 +111,7 @@ def _complaint(tree: DataTree, var_names: Sequence[str] | None) -> Iterator[str]
 
 
 def _peaks(own: Dataset) -> Iterator[str]:
+    """A line on marginals with several peaks."""
     several = own["peaks"] > 1
     if several.any():
         number, where = _largest(own["peaks"])
@@ -116,7 +122,7 @@ def _peaks(own: Dataset) -> Iterator[str]:
 
 
 def _differences(own: Dataset) -> Iterator[str]:
-    """Means and spreads that differ from the reference, the parameter that differs most named."""
+    """Lines on means and standard deviations that differ from the reference, with the parameter that differs most."""
     error, ratio = own["mean_error"], own["sd_ratio"]
     off = (abs(error) > OFF) & (abs(error) > ERRORS * own["mean_error_mcse"])
     if off.any():
@@ -135,7 +141,7 @@ def _differences(own: Dataset) -> Iterator[str]:
 
 
 def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
-    """What importance ratios and the ELBO say of an approximation with a density."""
+    """Lines on the importance ratios and the ELBO of an approximation with a density."""
     k, gap, error = (float(row[name]) for name in ("k_hat", "elbo_gap", "elbo_gap_mcse"))
     if np.isfinite(k) and not ratios_differ(tree):
         yield f"k-hat {k:.2f}, of importance ratios that hardly differ where it has draws"
@@ -150,5 +156,6 @@ def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
 
 
 def _largest(values: DataArray) -> tuple[float, str]:
+    """The largest value and the parameter that has it."""
     where = int(np.argmax(values.fillna(-np.inf).values))
     return float(values[where]), str(values["parameter"].values[where])

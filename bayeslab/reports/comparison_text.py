@@ -52,18 +52,22 @@ def _significant(value: float) -> str:
 
 
 def _with_error(name: str) -> Callable[[dict[str, float]], str]:
+    """The function that shows a variable with its Monte Carlo error."""
     return lambda row: _plus_minus(row[name], row[f"{name}_mcse"])
 
 
 def _plain(name: str) -> Callable[[dict[str, float]], str]:
+    """The function that shows a variable with three significant digits."""
     return lambda row: _significant(row[name])
 
 
 def _seconds(name: str) -> Callable[[dict[str, float]], str]:
+    """The function that shows a variable in seconds."""
     return lambda row: "" if np.isnan(row[name]) else f"{row[name]:,.2f}"
 
 
 def _span(low: str, high: str) -> Callable[[dict[str, float]], str]:
+    """The function that shows the range between two variables."""
     return lambda row: "" if np.isnan(row[low]) else f"{row[low]:.2f} to {row[high]:.2f}"
 
 
@@ -80,3 +84,4 @@ _COLUMNS = {
     "compile s": _seconds("compile_seconds"),
     "run s": _seconds("sampling_seconds"),
 }
+"""The columns of the table, and the functions that show them."""

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 MAX_PANELS = 12
+"""The largest number of parameters whose ranks are shown."""
 MAX_VALUES = 20
-"""Of a discrete site, to show how often each of them occurs."""
+"""The largest number of values of a discrete site for which it is shown how often each of them occurs."""
 
 
 def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, progress: bool = False) -> Dataset:
@@ -61,6 +62,7 @@ def demo(lecture: ModuleType, folder: Path, key: int = 0, draws: int = 1000, pro
 
 
 def _heading(trees: Mapping[str, DataTree], reference: str) -> str:
+    """What is printed above the card."""
     if len(trees) == 1:
         return f"{reference} is the only method that applies, so there is nothing to compare it with"
     return f"Against {reference}, mean error and distance in its standard deviations"
@@ -72,17 +74,17 @@ def first_line(documented: object) -> str:
 
 
 def _fitted(lecture: ModuleType, data: Data, key: int, draws: int, progress: bool) -> dict[str, DataTree]:
-    """Results of the methods that apply, and a line for every method."""
+    """The results of the methods that apply; prints a line for every method."""
     methods, reasons = _methods(lecture, data, draws)
     width = max(map(len, methods | reasons))
     trees: dict[str, DataTree] = {}
     for name, method in methods.items():
         try:
-            tree = fit(key, lecture.model, data, method, progress=progress)
+            result = fit(key, lecture.model, data, method, progress=progress)
         except ValueError as error:
             reasons[name] = str(error)
         else:
-            trees[name] = _aligned(lecture, tree, next(iter(trees.values()), None))
+            trees[name] = _aligned(lecture, result, next(iter(trees.values()), None))
             print(f"{name.ljust(width)}  {_report(trees[name])}", flush=True)
     for name, reason in reasons.items():
         print(f"{name.ljust(width)}  left out: {reason}")
@@ -113,13 +115,14 @@ def _methods(lecture: ModuleType, data: Data, draws: int) -> tuple[dict[str, Met
 
 
 def _dimension(lecture: ModuleType, data: Data) -> int:
+    """The number of latent numbers."""
     with precision():
         bound = bind(lecture.model, data)
         return sum(prod(bound.sites[name].shape) for name in bound.latent)
 
 
 def _report(tree: DataTree) -> str:
-    """How long a fit took and what came out, in a line."""
+    """A line on how long a fit took and what came out."""
     chains, draws = (tree["posterior"].sizes[dim] for dim in ("chain", "draw"))
     known = tree.attrs
     parts = [f"{chains} x {draws:,} draws" if draws > 1 else "a point"]
@@ -134,7 +137,7 @@ def _report(tree: DataTree) -> str:
 
 
 def _write(trees: Mapping[str, DataTree], replicated: DataTree, folder: Path) -> list[Path]:
-    """Figures as PNG and results as netCDF; returns their paths."""
+    """Writes figures as PNG and results as netCDF; returns their paths."""
     from matplotlib import pyplot
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -152,10 +155,12 @@ def _write(trees: Mapping[str, DataTree], replicated: DataTree, folder: Path) ->
 
 
 def _posteriors(trees: Mapping[str, DataTree]) -> Figure:
+    """The posteriors of all methods."""
     return plot_posteriors(trees)[0].figure
 
 
 def _comparison(trees: Mapping[str, DataTree]) -> Figure | None:
+    """The differences from the first result, where there are others."""
     if len(trees) == 1:
         return None
     return plot_comparison(compare_parameters(trees))[0].figure
@@ -176,13 +181,13 @@ def _predictive(replicated: DataTree) -> Figure:
 
 
 def _flat(values: DataArray) -> DataArray:
-    """All but the draws along one dimension."""
+    """Values with all dimensions but chain and draw along one, `entry`."""
     own = [dim for dim in values.dims if dim not in ("chain", "draw")]
     return values.stack({"entry": own}).reset_index("entry", drop=True)
 
 
 def _rank(trees: Mapping[str, DataTree]) -> Figure | None:
-    """Ranks of the draws of NUTS by chain, of the first parameters."""
+    """The ranks of the draws of NUTS by chain, for the first parameters."""
     import arviz
     from xarray import Dataset, DataTree
 
@@ -190,7 +195,10 @@ def _rank(trees: Mapping[str, DataTree]) -> Figure | None:
         return None
     draws = stacked_parameters(trees["NUTS"]["posterior"].to_dataset())[..., :MAX_PANELS]
     named = Dataset(
-        {str(one.parameter.item()): one.drop_vars("parameter") for one in draws.transpose("parameter", ...)}
+        {
+            str(parameter.parameter.item()): parameter.drop_vars("parameter")
+            for parameter in draws.transpose("parameter", ...)
+        }
     )
     columns = min(4, len(named))
     size = (3 * columns, 2.1 * -(-len(named) // columns))
@@ -220,3 +228,4 @@ def _elbo(trees: Mapping[str, DataTree]) -> Figure | None:
 
 
 _FIGURES = {"posteriors": _posteriors, "comparison": _comparison, "rank": _rank, "elbo": _elbo}
+"""The figures of a demonstration by the names of their files."""

@@ -24,15 +24,21 @@ if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
 ANCESTRY = {"ancestry": "population"}
+"""The site that is aligned, with its dimension over populations."""
 USABLE_R_HAT = 1.1
+"""The largest R-hat of chains whose means can be used."""
 DPI = 130
+"""The resolution of figures, in dots per inch."""
 KINDS = ("intervals", "trace", "rank", "divergence")
-"""Of figures for every K."""
+"""The kinds of figures that there are for every K."""
 
 
 class Convergence(NamedTuple):
-    """Over all shares of ancestry: the largest R-hat, the smallest number of effective draws, and the largest gap
-    between the means of two chains. modes: their number."""
+    """How well chains agree, over all shares of ancestry.
+
+    r_hat: the largest. ess: the smallest effective sample size. gap: the largest difference between the means of two
+    chains. modes: the number of groups that chains form. chains: their number.
+    """
 
     r_hat: float
     ess: float
@@ -42,6 +48,7 @@ class Convergence(NamedTuple):
 
     @property
     def words(self) -> str:
+        """Whether the chains have converged, and what to do if not."""
         if self.modes > 1:
             return f"no: the chains are in {self.modes} groups, up to {self.gap:.2f} of ancestry apart; run longer"
         if self.r_hat <= MAX_R_HAT and self.ess >= MIN_ESS_PER_CHAIN * self.chains:
@@ -52,7 +59,7 @@ class Convergence(NamedTuple):
 
 
 def write_report(results: Results, settings: Settings, folder: Path) -> Path:
-    """All tables and figures, and report.html; returns its path.
+    """Writes all tables and figures, and report.html; returns the path of the latter.
 
     For every K: K.Q (a row an individual, as ADMIXTURE writes it), ancestry_K.csv and ancestry_K.nc with intervals.
     """
@@ -76,7 +83,7 @@ def write_report(results: Results, settings: Settings, folder: Path) -> Path:
 
 
 def convergence(tree: DataTree) -> Convergence:
-    """Of aligned chains."""
+    """The convergence of aligned chains."""
     ancestry = tree["posterior"].to_dataset()["ancestry"].astype(float)
     moves = (ancestry.max(("chain", "draw")) > ancestry.min(("chain", "draw"))).values
     chains, draws = ancestry.sizes["chain"], ancestry.sizes["draw"]
@@ -110,10 +117,12 @@ def verdict(choice: Dataset) -> str:
 
 
 def _groups(genotypes: Dataset) -> list[str] | None:
+    """The labels of the groups that individuals were sampled from, None where there are none."""
     return genotypes["population"].values.astype(str).tolist() if "population" in genotypes.coords else None
 
 
 def _choice_table(choice: Dataset) -> Any:
+    """The scores of every K as a DataFrame."""
     columns = ["log_score", "log_score_se", "difference", "difference_se", "evidence_bound"]
     return choice[columns].to_dataframe()[columns]
 
@@ -125,8 +134,8 @@ def _figures(
     groups: Sequence[str] | None,
     folder: Path,
 ) -> dict[str, bytes]:
-    """As PNG, written to the folder too."""
-    colours, found = match_populations(summaries), {}
+    """All figures as PNG by their names, which are also written to the folder."""
+    colours, images = match_populations(summaries), {}
 
     def keep(name: str, figure: Any) -> None:
         from matplotlib import pyplot
@@ -134,21 +143,21 @@ def _figures(
         file = BytesIO()
         figure.savefig(file, dpi=DPI)
         pyplot.close(figure)
-        found[name] = file.getvalue()
-        save_bytes(found[name], folder / "figures" / f"{name}.png")
+        images[name] = file.getvalue()
+        save_bytes(images[name], folder / "figures" / f"{name}.png")
 
     keep("ancestry", plot_ancestry(summaries, groups)[0].figure)
     if len(summaries) > 1:
         keep("choice", plot_choice(results.choice.drop_vars("evidence_bound")).figure)
     for number, tree in aligned.items():
-        alone = plot_ancestry(summaries[number], groups, intervals=True, colours=colours)
-        keep(f"intervals_{number}", alone[0].figure)
+        axes = plot_ancestry(summaries[number], groups, intervals=True, colours=colours)
+        keep(f"intervals_{number}", axes[0].figure)
         for kind in ("trace", "rank") if tree["posterior"].sizes["chain"] > 1 else ("trace",):
             keep(f"{kind}_{number}", _mixing(tree, kind))
         if number > 1:
-            apart = plot_divergence(divergence(results.fits[number]), colours=colours[number].tolist())
-            keep(f"divergence_{number}", apart.figure)
-    return found
+            divergence_axes = plot_divergence(divergence(results.fits[number]), colours=colours[number].tolist())
+            keep(f"divergence_{number}", divergence_axes.figure)
+    return images
 
 
 def _mixing(tree: DataTree, kind: str) -> Figure:
@@ -173,17 +182,18 @@ def _mixing(tree: DataTree, kind: str) -> Figure:
 def _page(
     results: Results, settings: Settings, figures: Mapping[str, bytes], converged: Mapping[int, Convergence]
 ) -> str:
+    """The report as HTML."""
     smallest = results.choice.attrs["smallest"]
     rows = [
         [
             f"{number}",
             *(f"{value:,.1f}" for value in _choice_table(results.choice).loc[number]),
-            f"{one.r_hat:.3f}",
-            f"{one.ess:.0f} of {settings.chains * settings.draws}" if np.isfinite(one.ess) else "all",
-            f"{one.gap:.3f}",
-            one.words,
+            f"{chains.r_hat:.3f}",
+            f"{chains.ess:.0f} of {settings.chains * settings.draws}" if np.isfinite(chains.ess) else "all",
+            f"{chains.gap:.3f}",
+            chains.words,
         ]
-        for number, one in converged.items()
+        for number, chains in converged.items()
     ]
     headings = ["K", "held-out log score", "± se", "behind the best", "± se", "evidence bound", "largest R-hat"]
     headings += ["fewest effective draws", "largest gap of chains", "converged"]
@@ -215,17 +225,18 @@ def _page(
 
 
 def _what(results: Results, settings: Settings) -> list[str]:
+    """Sentences on the data, the model and the methods."""
     genotypes = results.genotypes
     attrs, size = genotypes.attrs, genotypes["y"].sizes
-    found = [
+    sentences = [
         f"{attrs['individuals_read']:,} individuals at {attrs['loci_read']:,} loci were read from {settings.file}; "
         f"{size['individual']:,} individuals and {size['locus']:,} loci, with {size['copy']} copies each, are used.",
         f"{float((genotypes['y'] < 0).mean()):.2%} of the copies were not read; they are left out of the likelihood.",
     ]
-    found += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
+    sentences += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
     alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return [
-        *found,
+        *sentences,
         f"Model: STRUCTURE with admixture; the alpha of the Dirichlet prior of ancestry is {alpha}.",
         "Frequencies of populations are independent, with a uniform prior."
         if settings.independent
@@ -242,11 +253,13 @@ def _what(results: Results, settings: Settings) -> list[str]:
 
 
 def _numbers(values: Any) -> str:
+    """Numbers as text."""
     return ", ".join(f"{value:.3g}" for value in np.atleast_1d(values))
 
 
 def _converged_words(converged: Mapping[int, Convergence]) -> str:
-    words = {number: one.words.partition(":")[0] for number, one in converged.items()}
+    """Sentences on which K have converged."""
+    words = {number: chains.words.partition(":")[0] for number, chains in converged.items()}
     kinds = {kind: [f"{number}" for number, word in words.items() if word == kind] for kind in ("yes", "nearly", "no")}
     parts = {"yes": "Converged: K = {}.", "nearly": "Nearly converged, intervals are rough: K = {}."}
     parts["no"] = "Not converged, take intervals of these for too narrow and run longer: K = {}."
@@ -254,16 +267,19 @@ def _converged_words(converged: Mapping[int, Convergence]) -> str:
 
 
 def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table as HTML."""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _items(texts: Iterable[str]) -> str:
+    """A list as HTML."""
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
 def _image(png: bytes, name: str) -> str:
+    """A figure as HTML."""
     return f'<img alt="{escape(name)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Groups = dict[str, dict[str, np.ndarray]]
 
 SETTINGS = "settings_sha256"
-"""The attribute that says what the arguments were that are no arrays."""
+"""Name of the attribute with the digest of the arguments that are no arrays."""
 
 ARGUMENTS = "arguments"
-"""The attribute that says, as JSON, how the arguments are made of arrays, text, flags, sizes and None."""
+"""Name of the attribute that says, as JSON, how the arguments are made of arrays, text, flags, sizes and None."""
 
 
 def to_datatree(
@@ -35,12 +35,12 @@ def to_datatree(
     entries: Mapping[str, Entry],
     like: Mapping[str, str] = {},
 ) -> "DataTree":
-    """Groups of variables with named dimensions and the coordinates that the data carry.
+    """A DataTree with these groups of variables, named dimensions and the coordinates that the data carry.
 
     groups: posterior, prior, predictions and the like (chain, draw, *site); sample_stats (chain, draw);
     `history` (chain, step) or (chain, step, start); `sampler_state` (chain, ...); `posterior_mean` and `posterior_sd`
     (chain, *site).
-    like: variables that have the dimensions of a site of another name.
+    like: variable -> the site of another name whose dimensions it has.
     """
     from arviz_base import from_dict
 
@@ -68,19 +68,19 @@ def to_datatree(
 
 
 def observed_data(bound: Bound) -> dict[str, np.ndarray]:
-    """Values of the observed sites, NaN where they are missing."""
+    """The values of the observed sites, NaN where they are missing."""
     return {name: _with_gaps(bound, name, np.asarray(value)) for name, value in bound.observed.items()}
 
 
 def constant_data(bound: Bound) -> dict[str, np.ndarray]:
-    """The numeric arguments of the program."""
+    """The values of the numeric arguments of the program."""
     sizes = {a.name: a.leaves[0] for a in bound.settings if len(a.leaves) == 1}
     numbers = {name: np.asarray(value) for name, value in sizes.items() if isinstance(value, int)}
     return numbers | _concrete(bound) | {name: np.asarray(value) for name, value in bound.arrays.items()}
 
 
 def categories_of(tree: "DataTree", name: str) -> list[str]:
-    """What the codes of an argument or an observed site stand for; nothing where it has numbers."""
+    """What the codes of an argument or an observed site stand for; an empty list where it has numbers."""
     for group in _CODED:
         if group in tree.children and name in tree[group]:
             return [str(label) for label in np.atleast_1d(tree[group][name].attrs.get("categories", []))]
@@ -88,13 +88,13 @@ def categories_of(tree: "DataTree", name: str) -> list[str]:
 
 
 def arguments_of(tree: "DataTree") -> dict[str, Any]:
-    """How the arguments of a fit are made, by name, in the form of `_arguments`; nothing in older results."""
-    told = [tree[name].attrs[ARGUMENTS] for name in _TOLD if name in tree.children and ARGUMENTS in tree[name].attrs]
-    return json.loads(told[0]) if told else {}
+    """How the arguments of a fit are made, by name, in the form of `_argument_recipes`; empty for older results."""
+    texts = [tree[name].attrs[ARGUMENTS] for name in _TOLD if name in tree.children and ARGUMENTS in tree[name].attrs]
+    return json.loads(texts[0]) if texts else {}
 
 
 def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str]]:
-    """A name for every axis of every site and argument: those of plates, of the program, of the data."""
+    """A name for every axis of every site and argument: that of its plate, or one from the program or the data."""
     named = {name: _axes(site) for name, site in bound.sites.items()}
     for name, entry in entries.items():
         if name not in bound.sites and entry.dims:
@@ -103,25 +103,28 @@ def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str
 
 
 def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequence[Hashable]]:
-    """Labels of dimensions: those that the data give to a dimension of the same name, or to an axis of a site, and the
-    categories of an entry for a dimension of its name."""
+    """Labels of dimensions, by name of the dimension.
+
+    They are those that the data give to a dimension of the same name, or to an axis of a site, and the categories of an
+    entry for a dimension of its name.
+    """
     dims = dimensions(bound, entries)
     sizes: dict[str, int] = {}
     for name, site in bound.sites.items():
         sizes |= dict(zip(dims[name], site.shape, strict=True))
-    found: dict[str, Sequence[Hashable]] = {}
+    coords: dict[str, Sequence[Hashable]] = {}
     for name, entry in entries.items():
         if entry.categories and sizes.get(name) == len(entry.categories):
-            found[name] = entry.categories
+            coords[name] = entry.categories
         for axis, labels in entry.labels.items():
             dim = dims[name][axis] if axis < len(dims.get(name, ())) else None
             if dim is not None and sizes.get(dim, len(labels)) == len(labels):
-                found[dim] = labels
-    return found
+                coords[dim] = labels
+    return coords
 
 
 def same_data(tree: "DataTree", bound: Bound) -> bool:
-    """Whether a result is of the data of `bound`: its observed values, its numeric arguments and its other settings.
+    """Whether a result is of the same observed values, numeric arguments and other settings as `bound`.
 
     A result that does not say what its settings were, as older ones, is taken to have the same.
     """
@@ -136,9 +139,9 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
             for k, v in group.items()
         )
 
-    told = {tree[name].attrs[SETTINGS] for name in _TOLD if name in tree.children and SETTINGS in tree[name].attrs}
+    digests = {tree[name].attrs[SETTINGS] for name in _TOLD if name in tree.children and SETTINGS in tree[name].attrs}
     return (
-        told <= {settings_digest(bound)}
+        digests <= {settings_digest(bound)}
         and equal("observed_data", observed_data(bound))
         and equal("constant_data", constant_data(bound))
     )
@@ -146,11 +149,12 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
 
 @lru_cache
 def provenance() -> dict[str, str]:
-    """Versions of what made a result."""
+    """The versions of the packages that made a result, as attributes."""
     return {f"{name}_version": version(name) for name in ("bayeslab", "numpyro", "jax", "arviz")}
 
 
 def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
+    """The values of an observed site, NaN where they are missing."""
     if name not in bound.present:
         return value
     present = np.asarray(bound.present[name])
@@ -161,10 +165,10 @@ def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
 _LEAF = jax.tree.structure(0)
 
 _CODED = ("observed_data", "constant_data", "predictions_constant_data")
-"""Groups whose variables have the categories that their codes stand for as an attribute."""
+"""Groups in which variables of codes have an attribute with the categories that the codes stand for."""
 
 _TOLD = ("constant_data", "observed_data", "sampler_state")
-"""Groups of which the first that is there has the attribute of the settings."""
+"""Groups of which the first that is present has SETTINGS_ATTRIBUTE and ARGUMENTS_ATTRIBUTE."""
 
 
 def _concrete(bound: Bound) -> dict[str, np.ndarray]:
@@ -174,6 +178,7 @@ def _concrete(bound: Bound) -> dict[str, np.ndarray]:
 
 
 def _is_concrete(leaf: Any) -> bool:
+    """Whether a leaf of an argument is a numeric array that is structure."""
     return isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) and leaf.value.dtype.kind in "fiub"
 
 
@@ -181,16 +186,16 @@ def _arguments(bound: Bound) -> dict[str, Any]:
     """Every argument as {"array": its variable in constant_data}, {"value": v}, a "dict", "list" or "tuple" of them, or
     {"other": its class} for what cannot be kept, and whether it was the "default"."""
     declared = parameters(bound.function)
-    found = {}
+    arguments = {}
     for argument in bound.settings:
-        made = _made(argument.tree, iter(argument.leaves), argument.name)
+        recipe = _made(argument.tree, iter(argument.leaves), argument.name)
         default = declared[argument.name].default
-        found[argument.name] = made | {"default": _is_default(argument, default, bound.arrays)}
-    return found
+        arguments[argument.name] = recipe | {"default": _is_default(argument, default, bound.arrays)}
+    return arguments
 
 
 def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
-    """name: of the argument, for the whole of it."""
+    """How an argument or a part of it is made, in the form of `_argument_recipes`. name: the argument, if all of it."""
     if (node := tree.node_data()) is None:
         leaf = next(leaves)
         if isinstance(leaf, Slot):
@@ -209,15 +214,17 @@ def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
 
 
 def _is_default(argument: Argument, default: Any, arrays: Values) -> bool:
+    """Whether an argument equals the default of its parameter."""
     try:
         leaves, tree = jax.tree.flatten(ordered(default))
         pairs = zip(argument.leaves, leaves, strict=True)
-        return tree == argument.tree and all(_is_same(leaf, of_default, arrays) for leaf, of_default in pairs)
+        return tree == argument.tree and all(_is_same(leaf, default_leaf, arrays) for leaf, default_leaf in pairs)
     except (ValueError, RecursionError):
         return False
 
 
 def _is_same(leaf: Any, of_default: Any, arrays: Values) -> bool:
+    """Whether a leaf of an argument equals that of its default."""
     value = arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
     if value is of_default:
         return True
@@ -226,7 +233,7 @@ def _is_same(leaf: Any, of_default: Any, arrays: Values) -> bool:
 
 
 def _axes(site: Site) -> list[str]:
-    """Plates name the batch axes, the program may name the event axes."""
+    """A name for every axis of a site: plates name the batch axes, the program may name the event axes."""
     names = [f"{site.name}_dim_{axis}" for axis in range(len(site.shape))]
     batch = len(site.shape) - site.event_dim
     for position, plate in enumerate(site.plates):
@@ -244,6 +251,7 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
     "posterior_mean": ("chain",),
     "posterior_sd": ("chain",),
 }
+"""Leading dimensions of the groups that ArviZ does not lay out."""
 
 
 def _raw(
@@ -252,7 +260,7 @@ def _raw(
     named: Mapping[str, list[str]],
     coords: Mapping[str, Any],
 ) -> Any:
-    """Variables whose leading dimensions are fixed; the others have the names of the site of this name."""
+    """A Dataset whose variables have the leading dimensions `layout`, then those of the site of their name."""
     from xarray import Dataset
 
     def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
@@ -261,12 +269,12 @@ def _raw(
         unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
         return (*layout, *(named.get(name, unnamed)))
 
-    found = Dataset({name: (dims(name, value), value) for name, value in group.items()})
-    return found.assign_coords({dim: labels for dim, labels in coords.items() if dim in found.dims})
+    dataset = Dataset({name: (dims(name, value), value) for name, value in group.items()})
+    return dataset.assign_coords({dim: labels for dim, labels in coords.items() if dim in dataset.dims})
 
 
 def posterior_of(tree: Any, verb: str) -> Any:
-    """What a result has drawn, a Dataset whose first dimensions are chain and draw.
+    """The variables of a posterior that have draws, as a Dataset whose first dimensions are chain and draw.
 
     Raises TypeError for what is no DataTree, ValueError for one without draws.
     """

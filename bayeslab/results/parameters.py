@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     Samples = NDArray[Any]
 
 SAMPLE = ["chain", "draw"]
+"""Dimensions of draws."""
 
 
 def stacked_parameters(posterior: Dataset) -> DataArray:

@@ -1,4 +1,4 @@
-"""Results as files, whole or not at all."""
+"""Writes results to files, completely or not at all."""
 
 import os
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def save(tree: "DataTree | Dataset", path: Path) -> None:
-    """Write a result as netCDF. A file that was there is replaced once the new one is complete.
+    """Write a result as netCDF. A file of this name is replaced once the new one is complete.
 
-    It is made in memory: where a disk is full, HDF5 would take the process down.
+    The file is made in memory: where a disk is full, HDF5 would take the process down.
     """
     save_bytes(bytes(tree.to_netcdf(None, engine="h5netcdf")), path)
 
@@ -31,7 +31,7 @@ def save_bytes(contents: bytes, path: Path) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Raises OSError where no file of this name can be written, so that it is known before any work is done."""
+    """Raise OSError where no file of this name can be written. It is asked before any work is done."""
     if path.is_dir():
         raise IsADirectoryError(f"'{path}' is a folder; name a file in it")
     if not path.parent.is_dir():
@@ -42,7 +42,7 @@ def require_writable(path: Path) -> None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A file to write, which takes the name of path once it is complete and goes if it never is."""
+    """The scope that gives a temporary file to write, which replaces `path` at the end and is deleted on an error."""
     require_writable(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

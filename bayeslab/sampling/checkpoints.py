@@ -1,4 +1,4 @@
-"""Fits that outlive their process: the result so far in a file, which the same call goes on from."""
+"""Checkpoints: the result so far in a file, from which the same call of fit continues in another process."""
 
 import time
 from collections.abc import Callable
@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 SECONDS = 60.0
-"""Between two writes, or twenty times as long as a write takes."""
+"""Seconds between two writes, unless twenty times as long as a write takes is more."""
 FIRST = 0.01
-"""Of all draws, before the first write: so many that the speed is known."""
+"""Share of all draws before the first write: as many as it takes to know the speed."""
 GROWTH = 10
+"""Largest ratio of the numbers of draws of two portions that follow each other."""
 
 
 def read_checkpoint(path: Path, model: str, key: str) -> "DataTree | None":
@@ -35,18 +36,19 @@ def read_checkpoint(path: Path, model: str, key: str) -> "DataTree | None":
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ValueError(f"checkpoint '{path}' is damaged or no result of fit(); delete it to begin anew") from error
     for name, wanted in (("model", model), ("key", key)):
-        if (found := tree.attrs.get(name)) != wanted:
-            raise ValueError(f"checkpoint '{path}' is of {name} {found}, not of {wanted}; name another file")
+        if (saved := tree.attrs.get(name)) != wanted:
+            raise ValueError(f"checkpoint '{path}' is of {name} {saved}, not of {wanted}; name another file")
     return tree
 
 
 def checkpointed(
     path: Path, method: Method, tree: "DataTree | None", whole: bool, portion: Callable[..., "DataTree"]
 ) -> "DataTree":
-    """All draws of the method, a portion after the other, written after each.
+    """The result with all draws of the method, which are made in portions; each portion is followed by a write.
 
-    tree: what is finished. whole: its draws cannot be made in portions, as those of optimisers.
-    portion: the result of so many more draws after an earlier result. Interrupted, the finished draws are returned.
+    tree: the result so far. whole: draws cannot be made in portions, as those of optimisers.
+    portion: (number of draws, result so far) -> the result with these draws added. Interrupted from the keyboard,
+    the result with the finished draws is returned.
     """
     if whole and tree is not None and not tree.attrs["interrupted"]:
         return tree

@@ -1,4 +1,4 @@
-"""Going on from where a fit stopped: the state of a sampler travels in its result."""
+"""Continues a fit from where it stopped: the state of a sampler is saved in its result."""
 
 import re
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def saved_state(state: State) -> dict[str, np.ndarray]:
-    """The arrays of a state, in their order."""
+    """The arrays of a state, under names that sort in their order."""
     return {f"leaf_{i:03}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
 
 
 def settings(method: Method) -> str:
     """The method as text, without its number of draws, the same in every process."""
-    shown = ((f.name, getattr(method, f.name)) for f in fields(method) if f.name != "num_samples")  # type: ignore[arg-type]
-    text = f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
+    values = ((f.name, getattr(method, f.name)) for f in fields(method) if f.name != "num_samples")  # type: ignore[arg-type]
+    text = f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
@@ -42,8 +42,8 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     data = jax.eval_shape(sampler.prepare, bound)
     shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, data))
-    saved = tree["sampler_state"].to_dataset()
-    leaves = [saved[name].values for name in sorted(map(str, saved.data_vars))]
+    dataset = tree["sampler_state"].to_dataset()
+    leaves = [dataset[name].values for name in sorted(map(str, dataset.data_vars))]
     if [leaf.shape[1:] for leaf in leaves] != [shape.shape for shape in shapes]:
         raise ValueError("previous is of another model, or of another version, so it cannot be continued")
     typed = [leaf.astype(shape.dtype) for leaf, shape in zip(leaves, shapes, strict=True)]
@@ -51,7 +51,7 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
 
 
 def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTree":
-    """The new result after the earlier one: draws of a chain follow each other, an optimiser's steps do."""
+    """The new result with the earlier one in front of it: draws of a chain, or steps of an optimiser, follow it."""
     import xarray
 
     names = ["posterior", "sample_stats"] if sampler.warmup_draws else ["history"]
@@ -66,5 +66,6 @@ def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTre
 
 
 def _sums(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> dict[str, Any]:
+    """The attributes that count seconds and gradients, as sums of both results."""
     counted = ("compile_seconds", "sampling_seconds", "num_gradients")
     return {name: before[name] + now[name] for name in counted if name in before and name in now}

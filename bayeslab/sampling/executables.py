@@ -17,20 +17,27 @@ from bayeslab.programs.tracing.compilation import UNOPTIMISED
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
 CHUNK = 1000
-"""Draws between two looks at the world, at most."""
+"""Largest number of draws of a chain that one call makes. Between calls there is progress, Ctrl-C and a checkpoint."""
 CHUNK_INDEPENDENT = 50_000
-"""The same of draws that do not wait for each other."""
+"""Largest number of independent draws that one call makes."""
 CHUNK_BYTES = 4 * 2**20
+"""Largest size in bytes of the draws that one call makes."""
 BATCH_BYTES = 2**18
+"""Largest size in bytes of the independent draws that are made at once, so that they fit into a processor's cache."""
 ONCE = {"prepare", "start", "start_at"}
-"""On little data they take less time than their compilation."""
+"""Functions that run once a fit. On little data they take less time than their compilation."""
 LITTLE = 1_000
+"""Largest number of elements of a Bound for which these are compiled without optimisation."""
 
 
 @dataclass
 class Compiled:
-    """Executables of one chain, or of all chains at once. `buffer` draws at most come from one call, `first` from the
-    first, which is there to be timed. lowered: how to trace each of them; code: those that are compiled."""
+    """Executables of a sampler for one chain, or for all chains at once.
+
+    lowered: name -> the function that traces and lowers it. options: name -> options of the compiler.
+    first: draws of the first call, which is there to be timed. buffer: largest number of draws of a call.
+    seconds: time that compilation took and no run has been told. code: the executables that are compiled, by name.
+    """
 
     lowered: dict[str, Callable[[], Any]]
     options: dict[str, dict[str, Any]]
@@ -40,7 +47,7 @@ class Compiled:
     code: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def make_ready(self, *more: str) -> None:
-        """Compile what every run needs and these, all at once.
+        """Compile the executables that every run needs, and those named, in parallel.
 
         Tracing stays in this thread: NumPyro's handlers are global.
         """
@@ -49,11 +56,12 @@ class Compiled:
         lowered = {name: self.lowered[name]() for name in sorted(wanted)}
         if lowered:
             with ThreadPoolExecutor(len(lowered)) as pool:
-                found = pool.map(lambda item: item[1].compile(self.options[item[0]]), lowered.items())
-                self.code |= dict(zip(lowered, found, strict=True))
+                executables = pool.map(lambda item: item[1].compile(self.options[item[0]]), lowered.items())
+                self.code |= dict(zip(lowered, executables, strict=True))
         self.seconds += time.perf_counter() - began
 
     def prepare(self, bound: Bound) -> Any:
+        """What all chains share: what `Sampler.prepare` returns."""
         return self.code["prepare"](bound) if "prepare" in self.lowered else bound
 
     @property
@@ -73,14 +81,14 @@ class Compiled:
         return self.code.get("adapt", self.code["advance"])
 
     def take_seconds(self) -> float:
-        """Seconds that compilation took, told to the run that paid for it."""
+        """The seconds that compilation took since the last call, told to the run that paid for it."""
         seconds, self.seconds = self.seconds, 0.0
         return seconds
 
 
 @lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
 def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
-    """What runs a sampler on Bounds of one structure."""
+    """The executables of a sampler on Bounds of one structure. width: chains that run as one, None for one chain."""
     began = time.perf_counter()
     bound = blueprint(shapes)
     lowered: dict[str, Callable[[], Any]] = {}
@@ -103,8 +111,8 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
         sites = {name: bound.sites[name] for name in sampler.start_sites}
         values = {name: jax.ShapeDtypeStruct(site.shape, site.dtype) for name, site in sites.items()}
         lowered["start_at"] = partial(jax.jit(start_at).lower, key, data, values)
-    one_draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(one_draw))
+    draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
     buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if sampler.independent else CHUNK))
     count = jax.ShapeDtypeStruct((), np.int32)
     if sampler.independent:
@@ -120,16 +128,16 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
 
 
 def _options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
-    """What the compiler is told."""
+    """The options of the compiler for one executable."""
     if jax.default_backend() != "cpu":
         return {}
     size = sum(leaf.size for leaf in jax.tree.leaves(bound))
-    once = UNOPTIMISED if name in ONCE and size <= LITTLE else {}
-    return once | dict(sampler.compiler_options)
+    default = UNOPTIMISED if name in ONCE and size <= LITTLE else {}
+    return default | dict(sampler.compiler_options)
 
 
 def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
-    """The next `count` draws, one in `thinning`, in a buffer: the numbers are data, so it compiles once."""
+    """A function for `count` draws, one in `thinning` steps, in a buffer. The numbers are data, so it compiles once."""
     step = _wide(step, width)
 
     def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
@@ -146,7 +154,7 @@ def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
 
 
 def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
-    """The same for independent draws: as many at once as fit into the cache of a processor.
+    """The size of the buffer, and a function for `count` independent draws, which come in batches.
 
     A batch is the same whenever it is drawn, so that draws go on where they stopped, in the middle of one as well.
     """
@@ -155,8 +163,8 @@ def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tupl
 
     def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
         def drawn(index: Array) -> Draws:
-            many = partial(sampler.batch, size=batch)
-            return (jax.vmap(many, (0, None, None), 1) if width else many)(state, data, index)
+            draw_batch = partial(sampler.batch, size=batch)
+            return (jax.vmap(draw_batch, (0, None, None), 1) if width else draw_batch)(state, data, index)
 
         shapes = jax.eval_shape(drawn, jnp.zeros((), int))
         kept = jax.tree.map(lambda leaf: jnp.zeros((buffer + batch, *leaf.shape[1:]), leaf.dtype), shapes)
@@ -174,9 +182,10 @@ def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tupl
 
 
 def _wide(step: Callable, width: int | None) -> Callable:
+    """A step of one chain, or of `width` chains, which share the data."""
     return jax.vmap(step, in_axes=(0, None)) if width else step
 
 
 def strong(tree: Any) -> Any:
-    """Without weak types, so that a state has the same type before and after a step."""
+    """A pytree without weak types, so that a state has the same type before and after a step."""
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), tree)

@@ -1,4 +1,4 @@
-"""Values that the user gives a sampler to begin with."""
+"""Checks initial values that the user gives a sampler."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,10 @@ from bayeslab.sampling.protocols import Method, Sampler
 def start_values(
     method: Method, sampler: Sampler, bound: Bound, values: Mapping[str, ArrayLike]
 ) -> dict[str, np.ndarray]:
-    """The values, checked. Raises ValueError where the sampler takes none, and for those that are not of its sites."""
+    """The initial values in the types of their sites.
+
+    Raises ValueError where the sampler takes none, for those of other sites, and for what is no probability.
+    """
     needed = sampler.start_sites
     if not needed:
         name = type(method).__name__
@@ -29,9 +32,10 @@ def start_values(
 
 
 def _value(name: str, value: ArrayLike, bound: Bound) -> np.ndarray:
-    site, given = bound.sites[name], np.asarray(value, bound.sites[name].dtype)
-    if given.shape != site.shape:
-        raise ValueError(f"start of site '{name}' has shape {given.shape}; expected {site.shape}")
-    if not (np.isfinite(given).all() and (given >= 0).all() and np.allclose(given.sum(-1), 1, atol=1e-3)):
+    """An initial value in the type of its site, whose rows are probabilities."""
+    site, probs = bound.sites[name], np.asarray(value, bound.sites[name].dtype)
+    if probs.shape != site.shape:
+        raise ValueError(f"start of site '{name}' has shape {probs.shape}; expected {site.shape}")
+    if not (np.isfinite(probs).all() and (probs >= 0).all() and np.allclose(probs.sum(-1), 1, atol=1e-3)):
         raise ValueError(f"start of site '{name}' has rows that are no probabilities, which sum to 1")
-    return given
+    return probs

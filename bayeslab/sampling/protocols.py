@@ -16,9 +16,9 @@ class Draws(NamedTuple):
     """One draw has leaves (*site); the runner stacks draws and chains: (chain, draw, *site).
 
     stats: scalars by the names that ArviZ knows. `lp` is the log joint density of the draw; approximations add
-    `log_q`, their own log density in the same space. `excess` is looked at and not kept: by how many nats an exact draw
-    violates the identity of log joint, posterior and evidence, rounding apart; so is `carried`, a log likelihood.
-    history: of one step of an optimiser, for example its `elbo`: scalars, or one for every start.
+    `log_q`, their own log density in the same space. Two are checked and not kept: `excess`, by how many nats an exact
+    draw violates the identity of log joint, posterior and evidence, rounding apart, and `carried`, a log likelihood.
+    history: values of one step of an optimiser, for example its `elbo`: scalars, or one for every start.
     """
 
     samples: dict[str, Array]
@@ -37,12 +37,14 @@ class Sampler:
     @property
     def warmup_draws(self) -> bool:
         """Whether a step of warm-up is a draw, as in a Markov chain, and not a step of an optimiser that draws follow.
-        `adapt` is then `advance`, and is compiled once."""
+
+        `adapt` is then `advance`, and is compiled once.
+        """
         return False
 
     @property
     def independent(self) -> bool:
-        """Whether draws do not depend on each other: they are made by `batch`, and the state counts them, `made`."""
+        """Whether draws are independent: they are made by `batch`, and the state counts them in its field `made`."""
         return False
 
     @property
@@ -52,7 +54,7 @@ class Sampler:
 
     @property
     def num_devices(self) -> int:
-        """Devices that one chain runs on; with several, chains follow each other."""
+        """The number of devices that one chain runs on; with several, chains run one after the other."""
         return 1
 
     @property
@@ -62,12 +64,12 @@ class Sampler:
 
     @property
     def compiler_options(self) -> tuple[tuple[str, Any], ...]:
-        """Options of XLA for a CPU, as (name, value)."""
+        """Options of XLA on a CPU, as pairs (name, value)."""
         return ()
 
     @property
     def start_sites(self) -> tuple[str, ...]:
-        """Sites whose values `start_at` takes; none where a sampler finds its own start."""
+        """The sites whose values `start_at` takes; empty where a sampler finds its own start."""
         return ()
 
     def prepare(self, bound: Bound) -> Any:
@@ -75,30 +77,30 @@ class Sampler:
         return bound
 
     def start(self, key: Array, data: Any) -> State:
-        """A state of finite density."""
+        """The first state of a chain, at a point of finite density."""
         raise NotImplementedError
 
     def start_at(self, key: Array, data: Any, values: Values) -> State:
-        """The state at values of `start_sites`."""
+        """The first state of a chain, at values of `start_sites`."""
         raise NotImplementedError
 
     def adapt(self, state: State, data: Any) -> tuple[State, Draws]:
-        """One step before the first draw: of warm-up or of an optimiser.
+        """The state after one step of warm-up or of an optimiser, which come before the first draw.
 
         `history["converged"]`, where there is one, ends these steps early; from then on they change nothing.
         """
         return self.advance(state, data)
 
     def advance(self, state: State, data: Any) -> tuple[State, Draws]:
-        """One draw."""
+        """The state after one draw, and the draw."""
         raise NotImplementedError
 
     def batch(self, state: State, data: Any, index: Array, size: int) -> Draws:
-        """The batch with a number, of so many independent draws: leaves (draw, *site)."""
+        """Batch number `index` of `size` independent draws: leaves (draw, *site)."""
         raise NotImplementedError
 
     def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
-        """Means and standard deviations (chain, *site) of sites that draws do not have. state: of all chains."""
+        """Means and standard deviations (chain, *site) of sites that draws leave out. state: that of all chains."""
         return {}
 
     def conditionals(self, bound: Bound) -> tuple[Any, ...]:
@@ -109,20 +111,20 @@ class Sampler:
         return ()
 
     def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
-        """In Python, what an optimiser says of the state that it ended in: None where it cannot tell.
+        """Whether the state that an optimiser ended in is a maximum, found in Python; None where it cannot tell.
 
-        Else the state of a maximum beside that, None if it ended there, and why there is no maximum, nothing if there
-        is. samples: of the draws that were made.
+        Otherwise (state, reason). state: that of a maximum beside the end, None if the end is the maximum. reason: why
+        there is no maximum, an empty text if there is one. samples: the samples of the draws that were made.
         """
         return None
 
     def watched(self, bound: Bound, draws: Draws) -> None:
-        """Raises where draws are not of the posterior, for samplers that rest on no conditional."""
+        """Raise where draws are not of the posterior, for samplers that rest on no conditional."""
 
 
 @dataclass(frozen=True)
 class Wrapper(Sampler):
-    """A sampler around another one, which does as that does."""
+    """A sampler around another one, `inner`, to which it leaves every member that it does not define."""
 
     inner: Sampler
 

@@ -1,4 +1,4 @@
-"""Drives a sampler: compiled once, a chain a thread, in chunks, so that Python stays in charge.
+"""Runs a sampler: compiled once, a chain a thread, in chunks, so that Python stays in charge.
 
 `numpyro.infer.MCMC.run` compiles anew at every call. Here one chain is compiled as a function of its data, and
 between two chunks there is room for progress, Ctrl-C and a checkpoint. Threads use the cores, because compiled code
@@ -25,15 +25,16 @@ from bayeslab.sampling.executables import Compiled, compiled, strong
 from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 
 CHUNK_SECONDS = 0.25
+"""Seconds that a chunk of steps should take."""
 
 
 class Run(NamedTuple):
-    """What a sampler has done.
+    """The draws of a sampler, its last state and its times.
 
     draws: leaves (chain, draw, *site), NumPy arrays.
     history: leaves (chain, step), of the steps before the first draw.
-    state: of every chain after its last draw, leaves (chain, ...).
-    data: what the sampler was given for the Bound.
+    state: the state of every chain after its last draw, leaves (chain, ...).
+    data: what the sampler was given in place of the Bound.
     """
 
     draws: Draws
@@ -56,11 +57,11 @@ def drive(
     report: Callable[[int, int, dict[str, float]], None] | None = None,
     vectorised: bool | None = None,
 ) -> Run:
-    """Draws of all chains. Interrupted from the keyboard, it returns what every chain has finished.
+    """The Run of all chains. Interrupted from the keyboard, it returns the draws that every chain has finished.
 
     previous: the state (chain, ...) of an earlier run, to go on from.
-    start: values of sites to begin with.
-    report: is told the steps done, the steps to do and what is known, a few times a second.
+    start: initial values of sites.
+    report: a function that is told the steps done, the steps to do and what is known, a few times a second.
     vectorised: run all chains as one; by default on accelerators only.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
     """
@@ -73,8 +74,8 @@ def drive(
     data = code.prepare(bound)
     for chain in range(1 if together else method.num_chains):
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
-        mine = keys if together else keys[chain]
-        tracks.append(_Track(code, method, sampler, data, mine, start, state))
+        track_key = keys if together else keys[chain]
+        tracks.append(_Track(code, method, sampler, data, track_key, start, state))
     interrupted = _race(tracks, report)
     draws, history, state = _gather(tracks, together)
     if draws is None:
@@ -83,7 +84,7 @@ def drive(
 
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
-    """One chain in one piece, to be mapped over data sets: the same draws as `drive` makes."""
+    """The draws of one chain, as `drive` makes them, in one piece that can be mapped over data sets."""
     data = sampler.prepare(bound)
 
     def kept(state: State, steps: Array) -> tuple[State, Draws]:
@@ -107,8 +108,8 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 class _Track:
     """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
 
-    values: of sites to begin with. previous: the state of an earlier run.
-    seconds: of the last chunk, for one step; 0 where there was none of this kind.
+    values: initial values of sites. previous: the state of an earlier run.
+    seconds: how long a step of the last chunk took; 0 where there was no chunk of this kind.
     checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
     """
 
@@ -135,7 +136,7 @@ class _Track:
         return self.checkpoints[-1][0] if self.checkpoints else 0
 
     def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
-        """Steps, then draws, until there are enough or `stop` is set. floor: the draws that every chain has."""
+        """Make steps, then draws, until all are made or `stop` is set. floor: gives the draws that all chains have."""
         warms_up = self.sampler.warmup_draws
         state = self._first() if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
@@ -150,8 +151,8 @@ class _Track:
             self.parts.append(draws)
             self.done += count
             self.checkpoints.append((self.draws_done + count, state))
-            lowest = floor()
-            while len(self.checkpoints) > 1 and self.checkpoints[1][0] <= lowest:
+            draws_of_all = floor()
+            while len(self.checkpoints) > 1 and self.checkpoints[1][0] <= draws_of_all:
                 self.checkpoints.pop(0)
             self._listen(draws)
             yield
@@ -162,6 +163,7 @@ class _Track:
         return self.code.start_at(self.key, self.data, self.values)
 
     def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
+        """Make the steps before the first draw, a chunk a turn; returns the state after them."""
         for count in self._counts(self.method.num_warmup, stop):
             state, draws = self._call(self.code.adapt, count, 1, state)
             self.done += count
@@ -174,8 +176,8 @@ class _Track:
         return state
 
     def cut(self, draws: int) -> State:
-        """Rewind to `draws` draws: a state is a function of the one before, so the last steps are made again."""
-        count, state = [mark for mark in self.checkpoints if mark[0] <= draws][-1]
+        """The state after `draws` draws: from the last checkpoint before it, the steps are made again."""
+        count, state = [checkpoint for checkpoint in self.checkpoints if checkpoint[0] <= draws][-1]
         while count < draws:
             step = min(draws - count, self.code.buffer)
             state, _ = self._call(self.code.advance, step, self.method.thinning, state)
@@ -183,6 +185,7 @@ class _Track:
         return state
 
     def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
+        """Run an executable for `count` draws: the state after them, and the draws in memory of the host."""
         began = time.perf_counter()
         state, kept = code(np.int32(count), np.int32(thinning), state, self.data)
         copied = 2 * count < self.code.buffer  # else little memory is held in vain
@@ -191,7 +194,7 @@ class _Track:
         return state, draws
 
     def _counts(self, number: int, stop: Event) -> Iterator[int]:
-        """Chunks that make `number` steps, no more, each of about CHUNK_SECONDS."""
+        """The sizes of chunks that make `number` steps together, each in about TARGET_SECONDS_PER_CHUNK."""
         left = number
         while left > 0 and not stop.is_set():
             count = self.code.first
@@ -201,6 +204,7 @@ class _Track:
             left -= min(count, left)
 
     def _listen(self, draws: Draws) -> None:
+        """Keep what a progress bar shows of these draws."""
         for name, value in (draws.stats | draws.history).items():
             if name == "diverging" and self.parts:
                 self.news["divergences"] = self.news.get("divergences", 0) + int(value.sum())
@@ -209,23 +213,25 @@ class _Track:
 
 
 def _race(tracks: list[_Track], report: Callable | None) -> bool:
-    """Run all tracks; whether the keyboard interrupted them."""
+    """Run all tracks to their end. Returns whether the keyboard interrupted them."""
     stop, interrupted = Event(), False
-    wide = bool(jax.config.jax_enable_x64)
+    double = bool(jax.config.jax_enable_x64)
 
     def floor() -> int:
         return min(track.draws_done for track in tracks)
 
-    def run(mine: list[_Track]) -> None:
-        with precision(np.float64 if wide else np.float32):  # the scope belongs to the thread
-            turns = [track.run(stop, floor) for track in mine]
+    def run(thread_tracks: list[_Track]) -> None:
+        with precision(np.float64 if double else np.float32):  # the scope belongs to the thread
+            turns = [track.run(stop, floor) for track in thread_tracks]
             while turns:
                 turns = [turn for turn in turns if next(turn, turns) is not turns]
 
     cores = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
     threads = 1 if tracks[0].sampler.num_devices > 1 else min(len(tracks), cores)
-    alone = threadpool_limits(1, "blas") if threads > 1 else nullcontext()  # threads of threads wait for each other
-    with alone, ThreadPoolExecutor(threads) as pool:
+    one_blas_thread = (
+        threadpool_limits(1, "blas") if threads > 1 else nullcontext()
+    )  # threads of threads wait for each other
+    with one_blas_thread, ThreadPoolExecutor(threads) as pool:
         running: list[Future] = [pool.submit(run, tracks[first::threads]) for first in range(threads)]
         try:
             pending = set(running)
@@ -245,13 +251,14 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
 
 
 def _news(tracks: list[_Track]) -> dict[str, float]:
+    """What a progress bar shows of all tracks: sums of divergences, largest values of others."""
     names = {name: None for track in tracks for name in list(track.news)}
     combine = {"divergences": sum}
     return {name: combine.get(name, max)([t.news.get(name, 0) for t in tracks]) for name in names}
 
 
 def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[str, np.ndarray], State]:
-    """Draws, history and states of all chains, each cut to what all of them have."""
+    """The draws, the history and the states of all chains, each cut to the draws that all of them have."""
     draws_done = min(track.draws_done for track in tracks)
     if draws_done == 0:
         return None, {}, None
@@ -268,11 +275,12 @@ def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[st
 
 
 def _joined(parts: list[Draws], length: int | None) -> Draws | None:
+    """The draws of several chunks as one, cut to `length`; None where there are none."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:length], *parts) if parts else None
 
 
 def _until_converged(history: Mapping[str, Array | np.ndarray]) -> dict[str, np.ndarray]:
-    """The steps up to the first that says it has converged."""
+    """The history up to the first step that says it has converged."""
     converged = np.asarray(history.get("converged", np.zeros(0)))
     after = np.flatnonzero(converged.all(axis=tuple(range(1, converged.ndim))))
     steps = slice(after[0] + 1 if after.size else None)

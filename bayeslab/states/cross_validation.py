@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
 SEVERAL = 5
-"""Sequences that are enough to leave out one at a time."""
+"""The smallest number of sequences for leave-one-out."""
 ENOUGH = 100
-"""Draws that importance sampling needs."""
+"""The smallest number of draws for importance sampling."""
 
 
 def held_out(
@@ -51,17 +51,17 @@ def held_out(
 
     masked = Masked(model)
     with precision():
-        hidden = _folds(model, data, blocks, site)
-        whole = _summed(bind(masked, data), site)
+        hidden_masks = _folds(model, data, blocks, site)
+        full_bound = _summed(bind(masked, data), site)
     keys = jax.random.split(raw_key(key), blocks)
     density = np.empty(blocks)
-    for block, names in enumerate(hidden):
-        rest = dict(data) | {name: _hiding(data[name], where) for name, where in names.items()}
-        tree = fit(keys[block], masked, rest, method, progress=False)
+    for block, names in enumerate(hidden_masks):
+        training_data = dict(data) | {name: _hiding(data[name], where) for name, where in names.items()}
+        tree = fit(keys[block], masked, training_data, method, progress=False)
         with precision():
-            part = replace(bind(masked, rest), transform=whole.transform)
-            density[block] = _log_predictive(whole, part, _draws(tree, whole))
-    entries = [sum(int(where.sum()) for where in names.values()) for names in hidden]
+            training_bound = replace(bind(masked, training_data), transform=full_bound.transform)
+            density[block] = _log_predictive(full_bound, training_bound, _draws(tree, full_bound))
+    entries = [sum(int(where.sum()) for where in names.values()) for names in hidden_masks]
     scores = {"log_density": ("block", density), "entries": ("block", entries)}
     return Dataset({**scores, "log_score": density.sum(), "log_score_se": standard_error(density)})
 
@@ -96,11 +96,15 @@ def choose(
         raise ValueError(f"'{name}' is no argument of the program; these are {list(parameters(model))}")
     method = MeanField() if method is None else method
     rows = []
-    for value, now in zip(values, jax.random.split(raw_key(key), len(values)), strict=True):
-        keys, each = jax.random.split(now, 4), dict(data) | {name: value}
-        row = held_out(keys[0], model, each, method, blocks, site)
-        tree = fit(keys[1], Masked(model), each, method, progress=False)
-        rows.append(row.assign(_evidence_bound(keys[2], model, each, tree) | _loo(keys[3], model, each, tree, site)))
+    for value, value_key in zip(values, jax.random.split(raw_key(key), len(values)), strict=True):
+        keys, data_of_value = jax.random.split(value_key, 4), dict(data) | {name: value}
+        row = held_out(keys[0], model, data_of_value, method, blocks, site)
+        tree = fit(keys[1], Masked(model), data_of_value, method, progress=False)
+        rows.append(
+            row.assign(
+                _evidence_bound(keys[2], model, data_of_value, tree) | _loo(keys[3], model, data_of_value, tree, site)
+            )
+        )
     table = concat(rows, dim=name, combine_attrs="drop_conflicts").assign_coords({name: values})
     return with_differences(table, name).assign_attrs(method=type(method).__name__)
 
@@ -112,14 +116,15 @@ def _summed(bound: Bound, site: str | None) -> Bound:
 
 
 def _draws(tree: "DataTree", left: Bound) -> Values:
+    """The draws (draw, *site) of the sites that are not summed over."""
     posterior = tree["posterior"]
-    found = {name: jnp.asarray(posterior[name].values) for name in left.latent}
-    return {name: value.reshape(-1, *value.shape[2:]) for name, value in found.items()}
+    draws = {name: jnp.asarray(posterior[name].values) for name in left.latent}
+    return {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
 
 
 @jax.jit
 def _log_predictive(whole: Bound, part: Bound, draws: Values) -> Array:
-    """log p(hidden | rest), from draws given the rest."""
+    """The log predictive density log p(hidden | rest), from draws given the rest."""
 
     def gain(values: Values) -> Array:
         return whole.log_joint(values) - part.log_joint(values)
@@ -131,7 +136,7 @@ def _log_predictive(whole: Bound, part: Bound, draws: Values) -> Array:
 
 
 def _folds(model: Program, data: Data, blocks: int, site: str | None) -> list[dict[str, np.ndarray]]:
-    """For every block, which entries of the observed sites it hides, as masks of their shapes."""
+    """For every block, the entries of the observed sites that it hides, as masks of their shapes."""
     from xarray import DataArray
 
     if blocks < 2:
@@ -140,42 +145,43 @@ def _folds(model: Program, data: Data, blocks: int, site: str | None) -> list[di
     dims, chain = dimensions(bound, read(data)), bound.sites[chain_site(bound, site)]
     batch = len(chain.shape) - chain.event_dim
     *sequences, step = dims[chain.name][: batch + 1]
-    there: dict[str, Any] = {}
-    unknown = []
+    observed_masks: dict[str, Any] = {}
+    unnamed = []
     for name, value in bound.observed.items():
         axes = list(dims[name])
         if step not in axes and value.shape[: batch + 1] == chain.shape[: batch + 1]:
             axes[batch] = step
         if step not in axes:
             continue
-        if (given := _entry_of(name, bound, data)) is None:
-            unknown.append(name)
+        if (entry_name := _entry_of(name, bound, data)) is None:
+            unnamed.append(name)
             continue
         mask = np.asarray(bound.present.get(name, True))
-        there[given] = DataArray(
+        observed_masks[entry_name] = DataArray(
             np.ones(value.shape, bool) & mask.reshape(mask.shape + (1,) * (value.ndim - mask.ndim)), dims=axes
         )
-    if unknown and not there:
+    if unnamed and not observed_masks:
         raise ValueError(
-            f"no entry of the data has the values of site '{unknown[0]}' as they are; give them as entry '{unknown[0]}'"
+            f"no entry of the data has the values of site '{unnamed[0]}' as they are; give them as entry '{unnamed[0]}'"
         )
-    if not there:
+    if not observed_masks:
         raise ValueError(
             f"no observed site has the steps of '{chain.name}'; name its axis with infer={{'event_dims': [...]}}"
         )
     seen: Any = False
-    for mask in there.values():
+    for mask in observed_masks.values():
         seen = seen | mask.any([dim for dim in mask.dims if dim not in (*sequences, step)])
     seen = seen.transpose(*[dim for dim in sequences if dim in seen.dims], step)
     numbers = seen.copy(data=_numbered(seen.values.reshape(-1, seen.sizes[step]), blocks).reshape(seen.shape))
     return [
-        {name: ((numbers == block) & mask).transpose(*mask.dims).values for name, mask in there.items()}
+        {name: ((numbers == block) & mask).transpose(*mask.dims).values for name, mask in observed_masks.items()}
         for block in range(blocks)
     ]
 
 
 def _entry_of(site: str, bound: Bound, data: Data) -> str | None:
-    """The entry that gives an observed site its values: of its name, or an argument that the program gives it."""
+    """The entry of the data that gives an observed site its values: the one of its name, or the argument that the
+    program gives it; None where there is none or several."""
     if site in data:
         return site
     values = np.asarray(bound.observed[site])
@@ -190,12 +196,12 @@ def _entry_of(site: str, bound: Bound, data: Data) -> str | None:
 def _numbered(seen: np.ndarray, blocks: int) -> np.ndarray:
     """The block of every step (sequence, step), -1 where there is nothing to hide."""
     numbers = np.full(seen.shape, -1)
-    some = np.flatnonzero(seen.any(1))
-    if len(some) >= blocks:
-        for block, rows in enumerate(np.array_split(some, blocks)):
+    nonempty = np.flatnonzero(seen.any(1))
+    if len(nonempty) >= blocks:
+        for block, rows in enumerate(np.array_split(nonempty, blocks)):
             numbers[rows] = block
         return np.where(seen, numbers, -1)
-    for row in some:
+    for row in nonempty:
         for block, steps in enumerate(np.array_split(np.flatnonzero(seen[row]), blocks)):
             numbers[row, steps] = block
     if len(np.unique(numbers[numbers >= 0])) < blocks:
@@ -208,27 +214,30 @@ def _hiding(value: Any, where: np.ndarray) -> Any:
     from xarray import DataArray
 
     [item] = read({"": value}).values()
-    there = np.ones(where.shape, bool) if item.present is None else item.present
-    found = np.where(there & ~where, np.asarray(item.value, float), np.nan)
+    is_present = np.ones(where.shape, bool) if item.present is None else item.present
+    masked_values = np.where(is_present & ~where, np.asarray(item.value, float), np.nan)
     if item.dims and all(item.dims):
-        return DataArray(found, {item.dims[axis]: list(labels) for axis, labels in item.labels.items()}, item.dims)
-    return found
+        return DataArray(
+            masked_values, {item.dims[axis]: list(labels) for axis, labels in item.labels.items()}, item.dims
+        )
+    return masked_values
 
 
 def _evidence_bound(key: Array, model: Program, data: Data, tree: "DataTree") -> dict[str, Any]:
+    """The log evidence of a fit, or its bound, or that of a fit by MeanField."""
     if "log_evidence" in tree.attrs:
         return {"evidence_bound": tree.attrs["log_evidence"]}
     if tree.attrs["method"] == MeanField.__name__:
         return {"evidence_bound": tree.attrs["elbo"]}
     try:
-        found = fit(key, Masked(model), data, MeanField(num_samples=1), progress=False)
+        mean_field_fit = fit(key, Masked(model), data, MeanField(num_samples=1), progress=False)
     except ValueError as reason:
         return {"evidence_bound": ((), np.nan, {"reason": str(reason)})}
-    return {"evidence_bound": found.attrs["elbo"]}
+    return {"evidence_bound": mean_field_fit.attrs["elbo"]}
 
 
 def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | None) -> dict[str, Any]:
-    """Leave-one-out of whole sequences, whose states are summed over."""
+    """The leave-one-out score of whole sequences, whose states are summed over, by importance sampling."""
     from arviz_base import from_dict
     from arviz_stats import loo
 
@@ -253,5 +262,5 @@ def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | N
         return {"loo": density[0, 0].sum(), "loo_se": standard_error(density[0, 0]), "loo_k": -np.inf}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = loo(from_dict({"posterior": {"y": density}, "log_likelihood": {"y": density}}), pointwise=True)
-    return {"loo": found.elpd, "loo_se": found.se, "loo_k": float(found.pareto_k.max())}
+        result = loo(from_dict({"posterior": {"y": density}, "log_likelihood": {"y": density}}), pointwise=True)
+    return {"loo": result.elpd, "loo_se": result.se, "loo_k": float(result.pareto_k.max())}

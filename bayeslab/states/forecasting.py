@@ -44,28 +44,30 @@ def forecast(
     if num_samples < 1:
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
     with precision():
-        met = meet_chain(model, data, tree, site)
+        chain_fit = meet_chain(model, data, tree, site)
         entries = longer(model, data, changes)
         bound = bind(model, entries).plain
-        grown = _grown(met, bound)
-        left = marginal(bound, (met.site,))
+        old_shapes = _grown(chain_fit, bound)
+        collapsed = marginal(bound, (chain_fit.site,))
         chains, draws = (tree["posterior"].sizes[n] for n in ("chain", "draw"))
-        flat = {name: jnp.repeat(value, num_samples, axis=0) for name, value in met.draws.items()}
+        flat = {name: jnp.repeat(value, num_samples, axis=0) for name, value in chain_fit.draws.items()}
         keys = [jax.random.split(now, chains * draws * num_samples) for now in jax.random.split(raw_key(key))]
-        states = {met.site: recovered_draws(keys[0], left, flat)[met.site]}
-        _refuse_ends(chain_distribution(left, flat), met.chain.num_steps)
-        drawn = jax.device_get(simulated(keys[1], bound, flat | states, tuple(flat)))
-        shaped = {n: v.reshape(chains, draws * num_samples, *v.shape[1:]) for n, v in drawn.items() if n in grown}
-        groups = {"predictions": shaped, "predictions_constant_data": constant_data(bound)}
+        states = {chain_fit.site: recovered_draws(keys[0], collapsed, flat)[chain_fit.site]}
+        _refuse_ends(chain_distribution(collapsed, flat), chain_fit.chain.num_steps)
+        simulations = jax.device_get(simulated(keys[1], bound, flat | states, tuple(flat)))
+        new_draws = {
+            n: v.reshape(chains, draws * num_samples, *v.shape[1:]) for n, v in simulations.items() if n in old_shapes
+        }
+        groups = {"predictions": new_draws, "predictions_constant_data": constant_data(bound)}
         added = to_datatree(groups, bound, read(entries))
     result = tree.copy()
-    result["predictions"] = longer_part(added["predictions"].to_dataset(), grown)
+    result["predictions"] = longer_part(added["predictions"].to_dataset(), old_shapes)
     result["predictions_constant_data"] = added["predictions_constant_data"]
     return result
 
 
 def _grown(met: Met, bound: Bound) -> dict[str, tuple[int, ...]]:
-    """Old shapes of the sites that are longer than they were; raises ValueError where these are the wrong ones."""
+    """The old shapes of the sites that are longer than they were. Raises ValueError where these are the wrong ones."""
     before = met.left.plain.sites
     for name, site in bound.sites.items():
         if name not in before or len(site.shape) != len(before[name].shape):
@@ -83,6 +85,7 @@ def _grown(met: Met, bound: Bound) -> dict[str, tuple[int, ...]]:
 
 
 def _refuse_ends(chain: Any, num_steps: int) -> None:
+    """Raises ValueError where sequences end before the steps to come."""
     lengths = getattr(chain, "lengths", None)
     if lengths is not None and (np.asarray(lengths) <= num_steps).any():
         raise ValueError(

@@ -21,19 +21,19 @@ def longer(model: Program, data: Data, changes: Data) -> dict[str, Any]:
     """
     entries = {name: data[name] for name in data} | {name: changes[name] for name in changes}
     before = bind(model, data).plain
-    given = [name for name in before.observed if name in data and name not in changes]
+    series = [name for name in before.observed if name in data and name not in changes]
     optional = {name for name, parameter in parameters(model).items() if parameter.default is None}
-    known = {n: v for n, v in entries.items() if n not in given or (n in parameters(model) and n not in optional)}
-    bound = _bound(model, known)
-    old = read({name: data[name] for name in given})
-    for name in given:
-        dims = dimensions(before, old)[name]
-        entries[name] = _padded(name, old[name], before, dims, bound.sites[name].shape)
+    arguments = {n: v for n, v in entries.items() if n not in series or (n in parameters(model) and n not in optional)}
+    bound = _bound(model, arguments)
+    old_entries = read({name: data[name] for name in series})
+    for name in series:
+        dims = dimensions(before, old_entries)[name]
+        entries[name] = _padded(name, old_entries[name], before, dims, bound.sites[name].shape)
     return entries
 
 
 def longer_part(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dataset":
-    """What is new of variables (chain, draw, *site), from the old shapes of their sites."""
+    """The new steps of variables (chain, draw, *site), from the old shapes of their sites."""
     parts = {}
     for name, shape in before.items():
         if name in found:
@@ -45,6 +45,7 @@ def longer_part(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dat
 
 
 def _bound(model: Program, entries: dict[str, Any]) -> Bound:
+    """The program bound to changed entries. Raises ValueError where their shapes do not go together."""
     try:
         return bind(model, entries).plain
     except (TypeError, ValueError) as error:
@@ -64,19 +65,19 @@ def _padded(name: str, entry: Entry, bound: Bound, dims: Sequence[str], shape: t
         raise ValueError(
             f"changes give site '{name}' shape {shape}, but its entry has shape {value.shape}; it may grow"
         )
-    there = np.ones(value.shape, bool) if entry.present is None else entry.present
-    more = [(0, new - old) for new, old in zip(shape, value.shape, strict=True)]
-    whole = np.pad(np.where(there, value, np.nan), more, constant_values=np.nan)
+    is_present = np.ones(value.shape, bool) if entry.present is None else entry.present
+    widths = [(0, new - old) for new, old in zip(shape, value.shape, strict=True)]
+    padded = np.pad(np.where(is_present, value, np.nan), widths, constant_values=np.nan)
     labels = {dim: continued(entry.labels[axis], shape[axis]) for axis, dim in enumerate(dims) if axis in entry.labels}
-    return DataArray(whole, labels, dims)
+    return DataArray(padded, labels, dims)
 
 
 def continued(labels: Sequence[Hashable], size: int) -> list[Hashable]:
     """Labels up to a size: equally spaced numbers go on, after others come "+1", "+2" and so on."""
-    old, more = list(labels), size - len(labels)
-    if len(old) > 1 and all(isinstance(label, int | float) for label in old):
-        numbers = np.asarray(old)
+    old_labels, num_new = list(labels), size - len(labels)
+    if len(old_labels) > 1 and all(isinstance(label, int | float) for label in old_labels):
+        numbers = np.asarray(old_labels)
         step = numbers[1] - numbers[0]
         if (np.diff(numbers) == step).all():
-            return [*old, *(numbers[-1] + step * np.arange(1, more + 1)).tolist()]
-    return [*old, *(f"+{place}" for place in range(1, more + 1))]
+            return [*old_labels, *(numbers[-1] + step * np.arange(1, num_new + 1)).tolist()]
+    return [*old_labels, *(f"+{number}" for number in range(1, num_new + 1))]

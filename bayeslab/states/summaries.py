@@ -1,4 +1,4 @@
-"""What a result says of hidden states: filtered, smoothed, decoded and forecast, averaged over its draws.
+"""What a result says of hidden states: filtering, smoothing and decoding, averaged over its draws.
 
 The program has one site that is a chain, and the result has draws of all others. For each draw the chain given the data
 is again a chain; nothing here needs draws of the states themselves.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
 BATCH = 64
-"""Draws that are averaged at once."""
+"""The number of draws that are averaged at once."""
 CANDIDATES = 100
-"""Draws whose most probable paths are compared."""
+"""The largest number of draws whose most probable paths are compared."""
 
 
 def filtered_states(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
-    """p(z_t | x_1, ..., x_t) of every step, averaged over the draws of a result.
+    """The filtering distributions p(z_t | x_1, ..., x_t) of all steps, averaged over the draws of a result.
 
     model, data: those of the fit. tree: what any method returns; draws of the chain are not needed.
     site: the chain, where the program has several.
@@ -44,15 +44,16 @@ def filtered_states(model: Program, data: Data, tree: "DataTree", site: str | No
     Raises ValueError for a program without chain, or with several and no `site`, and for a result of other data.
     """
     with precision():
-        met = meet_chain(model, data, tree, site)
-        _refuse_seen_future(met)
-        return _averaged_states(met, "filtered")
+        chain_fit = meet_chain(model, data, tree, site)
+        _refuse_seen_future(chain_fit)
+        return _averaged_states(chain_fit, "filtered")
 
 
 def smoothed_states(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
-    """p(z_t | all x) of every step, averaged over the draws of a result. See `filtered_states`.
+    """The smoothing distributions p(z_t | all x) of all steps, averaged over the draws of a result.
 
-    Other latent sites may change from step to step.
+    They are those of the forward-backward algorithm (Rauch-Tung-Striebel for a LinearGaussianChain). Arguments and
+    results are those of `filtered_states`; other latent sites may change from step to step.
     """
     with precision():
         return _averaged_states(meet_chain(model, data, tree, site), "smoothed")
@@ -69,21 +70,24 @@ def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str |
     are those of `smoothed_states`.
     """
     with precision():
-        met = meet_chain(model, data, tree, site)
-        number = next(iter(met.draws.values())).shape[0] if met.draws else 1
-        kept = np.linspace(0, number - 1, min(number, CANDIDATES)).round().astype(int)
+        chain_fit = meet_chain(model, data, tree, site)
+        num_draws = next(iter(chain_fit.draws.values())).shape[0] if chain_fit.draws else 1
+        positions = np.linspace(0, num_draws - 1, min(num_draws, CANDIDATES)).round().astype(int)
         path, log_probability = jax.device_get(
-            _best_paths(met.left, {name: value[kept] for name, value in met.draws.items()}, len(kept))
+            _best_paths(
+                chain_fit.left, {name: value[positions] for name, value in chain_fit.draws.items()}, len(positions)
+            )
         )
-        if (inside := _within(met)) is not None:
-            path = np.where(inside, path, -1)
-        return as_dataset(met, {"path": path, "log_probability": log_probability})
+        if (is_step := _within(chain_fit)) is not None:
+            path = np.where(is_step, path, -1)
+        return as_dataset(chain_fit, {"path": path, "log_probability": log_probability})
 
 
 class Met(NamedTuple):
     """A chain and the draws of everything else.
 
-    left: the program with the chain integrated out. draws: (draw, *site). chain: as the program draws it, at the first.
+    left: the program with the chain integrated out. draws: (draw, *site). chain: its prior at the first draw.
+    dims: of the site. coords: labels by dimension.
     """
 
     site: str
@@ -95,23 +99,26 @@ class Met(NamedTuple):
 
 
 def meet_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -> Met:
-    """Raises ValueError for a program without such a site, and for a result of other data or without other sites."""
+    """The chain of a program and the draws of everything else that a result has.
+
+    Raises ValueError for a program without a chain, and for a result of other data or without draws of other sites.
+    """
     posterior = posterior_of(tree, "a summary of states")
     bound = bind(model, data).plain
     if not same_data(tree, bound):
         raise ValueError("the result is of other data: give the data of its fit")
     site = chain_site(bound, site)
     names = [name for name in bound.latent if name != site]
-    if lost := [name for name in names if name not in posterior]:
+    if missing := [name for name in names if name not in posterior]:
         raise ValueError(
-            f"the result has no draws of {lost}, on which the states depend; if they were integrated out, recover() "
+            f"the result has no draws of {missing}, on which the states depend; if they were integrated out, recover() "
             "draws them"
         )
     draws = {name: jnp.asarray(posterior[name].values) for name in names}
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    left, entries = marginal(bound, (site,)), read(data)
+    collapsed, entries = marginal(bound, (site,)), read(data)
     dims, coords = dimensions(bound, entries)[site], coordinates(bound, entries)
-    return Met(site, left, draws, chain_distribution(left, draws), dims, coords)
+    return Met(site, collapsed, draws, chain_distribution(collapsed, draws), dims, coords)
 
 
 def chain_site(bound: Bound, site: str | None = None) -> str:
@@ -128,7 +135,7 @@ def chain_site(bound: Bound, site: str | None = None) -> str:
 
 
 def chain_distribution(left: Bound, draws: Values) -> Any:
-    """The chain as the program draws it, at the first draw."""
+    """The prior of the chain at the first draw of the other sites."""
     [rule] = eliminated(left)
     prior = terms(left.plain).priors[rule.site]
     values = {name: value[0] for name, value in draws.items()}
@@ -136,51 +143,58 @@ def chain_distribution(left: Bound, draws: Values) -> Any:
 
 
 def _averaged_states(met: Met, service: str) -> "Dataset":
-    number = next(iter(met.draws.values())).shape[0] if met.draws else 1
-    found = jax.device_get(_states(met.left, met.draws, service, number))
-    if (inside := _within(met)) is not None:
-        found = {name: np.where(inside[..., None], value, np.nan) for name, value in found.items()}
-    return as_dataset(met, found)
+    """The Dataset of filtered or smoothed states. service: the method of the chain that computes them."""
+    num_draws = next(iter(met.draws.values())).shape[0] if met.draws else 1
+    moments = jax.device_get(_states(met.left, met.draws, service, num_draws))
+    if (is_step := _within(met)) is not None:
+        moments = {name: np.where(is_step[..., None], value, np.nan) for name, value in moments.items()}
+    return as_dataset(met, moments)
 
 
 @partial(jax.jit, static_argnames=("service", "number"))
 def _states(left: Bound, draws: Values, service: str, number: int) -> Values:
+    """Probabilities of states, or their means and standard deviations, averaged over draws."""
     [rule] = eliminated(left)
     plain = left.plain
 
-    def one(values: Values) -> Any:
-        chain, said = evidence(rule, terms(plain).terms, plain, values)
-        return getattr(unwrapped(chain), service)(*(said if isinstance(said, tuple) else (said,)))
+    def moments_of_draw(values: Values) -> Any:
+        chain, likelihood = evidence(rule, terms(plain).terms, plain, values)
+        return getattr(unwrapped(chain), service)(*(likelihood if isinstance(likelihood, tuple) else (likelihood,)))
 
-    found, spread = averages(one, draws, number)
-    if isinstance(found, Array):
-        return {"probability": found}
-    return {"mean": found.mean, "sd": jnp.sqrt(jnp.diagonal(found.covariance, axis1=-2, axis2=-1) + spread.mean)}
+    moments, spread = averages(moments_of_draw, draws, number)
+    if isinstance(moments, Array):
+        return {"probability": moments}
+    return {"mean": moments.mean, "sd": jnp.sqrt(jnp.diagonal(moments.covariance, axis1=-2, axis2=-1) + spread.mean)}
 
 
 def averages(function: Callable[[Values], Any], draws: Values, number: int) -> tuple[Any, Any]:
-    """Mean and variance of a function over draws (draw, ...), none of whose values is kept."""
+    """The mean and the variance of a function over draws (draw, ...), none of whose values is kept.
+
+    Batches are merged by the algorithm of Chan, Golub and LeVeque (1979).
+    """
     size = min(BATCH, number)
-    places = np.arange(number + -number % size)
-    weights = jnp.asarray(places < number, jnp.result_type(float)).reshape(-1, size)
-    batches = jax.tree.map(lambda x: x[places % number].reshape(-1, size, *x.shape[1:]), draws)
+    positions = np.arange(number + -number % size)
+    weights = jnp.asarray(positions < number, jnp.result_type(float)).reshape(-1, size)
+    batches = jax.tree.map(lambda x: x[positions % number].reshape(-1, size, *x.shape[1:]), draws)
 
     def step(carry: Any, batch: Any) -> Any:
-        seen, mean, square = carry
+        total_weight, mean, sum_squares = carry
         weight, values = batch
-        found = jax.vmap(function, axis_size=size)(values) if values else _repeated(function({}), size)
-        own = weight.sum()
-        share = own / (seen + own)
-        each = jax.tree.map(lambda x: jnp.tensordot(weight / own, x, 1), found)
-        inner = jax.tree.map(lambda x, m: jnp.tensordot(weight, (x - m) ** 2, 1), found, each)
-        apart = jax.tree.map(jnp.subtract, each, mean)
-        square = jax.tree.map(lambda s, i, a: s + i + a**2 * seen * share, square, inner, apart)
-        return (seen + own, jax.tree.map(lambda m, a: m + a * share, mean, apart), square), None
+        values_of_batch = jax.vmap(function, axis_size=size)(values) if values else _repeated(function({}), size)
+        batch_weight = weight.sum()
+        share = batch_weight / (total_weight + batch_weight)
+        batch_mean = jax.tree.map(lambda x: jnp.tensordot(weight / batch_weight, x, 1), values_of_batch)
+        batch_square = jax.tree.map(lambda x, m: jnp.tensordot(weight, (x - m) ** 2, 1), values_of_batch, batch_mean)
+        shift = jax.tree.map(jnp.subtract, batch_mean, mean)
+        sum_squares = jax.tree.map(
+            lambda s, i, a: s + i + a**2 * total_weight * share, sum_squares, batch_square, shift
+        )
+        return (total_weight + batch_weight, jax.tree.map(lambda m, a: m + a * share, mean, shift), sum_squares), None
 
     shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], draws))
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    (_, mean, square), _ = jax.lax.scan(step, (jnp.zeros(()), nothing, nothing), (weights, batches))
-    return mean, jax.tree.map(lambda s: s / number, square)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    (_, mean, sum_squares), _ = jax.lax.scan(step, (jnp.zeros(()), zeros, zeros), (weights, batches))
+    return mean, jax.tree.map(lambda s: s / number, sum_squares)
 
 
 def _repeated(found: Any, size: int) -> Any:
@@ -189,33 +203,34 @@ def _repeated(found: Any, size: int) -> Any:
 
 @partial(jax.jit, static_argnames="number")
 def _best_paths(left: Bound, draws: Values, number: int) -> tuple[Array, Array]:
-    """Of each sequence, the candidate whose probability averaged over draws is largest, and its log."""
+    """The candidate of each sequence whose probability, averaged over draws, is largest, and its log."""
     [rule] = eliminated(left)
     plain = left.plain
 
-    def given(values: Values) -> Any:
+    def conditional_chain(values: Values) -> Any:
         return conditional(rule, terms(plain).terms, plain, values).distribution
 
     def best(at: tuple[Array, Values]) -> Array:
-        return _mode(rule, plain, given(at[1]))
+        return _mode(rule, plain, conditional_chain(at[1]))
 
     count = jnp.arange(number)
     candidates = jax.lax.map(best, (count, draws))
-    logs = jax.lax.map(lambda at: given(at[1]).log_prob(candidates), (count, draws))
+    logs = jax.lax.map(lambda at: conditional_chain(at[1]).log_prob(candidates), (count, draws))
     mean = jax.nn.logsumexp(logs, axis=0) - jnp.log(number)
     chosen = jnp.argmax(mean, axis=0)[None]
     events = candidates.ndim - mean.ndim
-    place = chosen.reshape(*chosen.shape, *(1,) * events)
-    return jnp.take_along_axis(candidates, place, 0)[0], jnp.take_along_axis(mean, chosen, 0)[0]
+    indices = chosen.reshape(*chosen.shape, *(1,) * events)
+    return jnp.take_along_axis(candidates, indices, 0)[0], jnp.take_along_axis(mean, chosen, 0)[0]
 
 
 def _mode(rule: Rule, bound: Bound, q: Any) -> Array:
+    """The most probable path under the conditional of a chain: by the Viterbi algorithm, or the smoothed means."""
     assert rule.family.mode is not None
     return rule.family.mode(q).reshape(bound.sites[rule.site].shape)
 
 
 def _within(met: Met) -> np.ndarray | None:
-    """Which steps each sequence has, (*batch, step); None where all have all."""
+    """Which steps each sequence has (*batch, step); None where all sequences have all steps."""
     lengths = getattr(met.chain, "lengths", None)
     if lengths is None:
         return None
@@ -224,7 +239,8 @@ def _within(met: Met) -> np.ndarray | None:
 
 
 def as_dataset(met: Met, found: dict[str, np.ndarray]) -> "Dataset":
-    """Named after plates and events, with the labels that the data carry, numbers where they carry none."""
+    """Results as a Dataset, its dimensions named after plates and events, with the labels that the data carry, numbers
+    where they carry none."""
     from xarray import Dataset
 
     batch = len(met.chain.event_shape)
@@ -244,22 +260,28 @@ def as_dataset(met: Met, found: dict[str, np.ndarray]) -> "Dataset":
 def _refuse_seen_future(met: Met) -> None:
     """Raises ValueError for a latent site whose values say something of some steps of the chain and not of others.
 
-    Halves of its values are changed. What belongs to a whole sequence changes all steps that the site reaches, or none;
-    also probabilities of symbols do where all steps have the same symbol, so all data are made equal.
+    Halves of its values are changed. A site that belongs to a whole sequence changes all steps that it reaches, or
+    none. So do probabilities of symbols, but only where all steps have the same symbol, so all data are made equal.
     """
     left = replace(met.left, observed={name: jnp.full_like(y, y.ravel()[0]) for name, y in met.left.observed.items()})
     values = {name: value[0] for name, value in met.draws.items()}
     for name, value in values.items():
         if value.size < max(met.chain.num_steps - 1, 2):
             continue
-        place = np.arange(value.size).reshape(value.shape)
+        position = np.arange(value.size).reshape(value.shape)
         everywhere, *halves = (
-            _reached(left, values, values | {name: jnp.where(some, _another(value), value)})
-            for some in (place >= 0, place < value.size // 2, place >= value.size // 2, place % 2 == 0, place % 2 == 1)
+            _reached(left, values, values | {name: jnp.where(half_mask, _another(value), value)})
+            for half_mask in (
+                position >= 0,
+                position < value.size // 2,
+                position >= value.size // 2,
+                position % 2 == 0,
+                position % 2 == 1,
+            )
         )
         for half in halves:
-            for reached, whole in zip(half, everywhere, strict=True):
-                if np.any(reached.any(-1) & (reached != whole).any(-1)):
+            for reached, everywhere_steps in zip(half, everywhere, strict=True):
+                if np.any(reached.any(-1) & (reached != everywhere_steps).any(-1)):
                     raise ValueError(
                         f"filtered_states cannot leave the future out of site '{name}', which changes from step to "
                         "step and was drawn given all data; use smoothed_states"
@@ -267,27 +289,33 @@ def _refuse_seen_future(met: Met) -> None:
 
 
 def _another(value: Array) -> Array:
-    """A value close by, or another label."""
+    """Values close to the given ones, or other labels."""
     if jnp.issubdtype(value.dtype, jnp.floating):
         return value + 0.001 * jnp.maximum(jnp.abs(value), 0.001)
     return 1 - jnp.minimum(value, 1)
 
 
 def _reached(left: Bound, one: Values, other: Values) -> list[np.ndarray]:
-    """Where the evidence and the transitions of a chain differ between values of the other sites, each (..., step)."""
+    """Where log likelihoods and transitions of a chain differ between values of the other sites, each (..., step)."""
     pairs = zip(*(jax.device_get(_steps(left, values)) for values in (one, other)), strict=True)
     return [~np.isclose(x, y, rtol=1e-9, atol=0.0, equal_nan=True).all(-1) for x, y in pairs]
 
 
 @jax.jit
 def _steps(left: Bound, values: Values) -> list[Array]:
-    """All numbers of a chain and of the evidence about it, each (..., step, number)."""
+    """All numbers of a chain and of what its children say about it, each (..., step, number)."""
     [rule] = eliminated(left)
-    found, said = evidence(rule, terms(left.plain).terms, left.plain, values)
-    chain: Any = unwrapped(found)
+    prior, likelihood = evidence(rule, terms(left.plain).terms, left.plain, values)
+    chain: Any = unwrapped(prior)
     if isinstance(chain, MarkovChain):
-        return [said, _flat(chain.transition_probs)]
-    return [_flat(said[0]), said[1], _flat(chain.transition_matrix), _flat(chain.transition_covariance), chain.offset]
+        return [likelihood, _flat(chain.transition_probs)]
+    return [
+        _flat(likelihood[0]),
+        likelihood[1],
+        _flat(chain.transition_matrix),
+        _flat(chain.transition_covariance),
+        chain.offset,
+    ]
 
 
 def _flat(matrices: Array) -> Array:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tokens(NamedTuple):
-    """site: whose values they are. document, word and present: (token,)."""
+    """The tokens of all documents. site: whose values the words are. document, word and present: (token,)."""
 
     site: str
     document: np.ndarray
@@ -68,17 +68,21 @@ def choose_topics(
         raise ValueError("choose_topics needs numbers of topics to choose from, got none")
     if "num_topics" not in parameters(model):
         raise ValueError(f"'num_topics' is no argument of the program; these are {list(parameters(model))}")
-    each = [dict(data) | {"num_topics": value} for value in values]
-    tokens, *_ = [_tokens(model, one) for one in each]
+    data_of_values = [dict(data) | {"num_topics": value} for value in values]
+    tokens, *_ = [_tokens(model, data_of_value) for data_of_value in data_of_values]
     keys = jax.random.split(raw_key(key), len(values) + 1)
     hidden = _hidden(keys[0], tokens, share)
-    rows = [_completed(now, model, one, method, tokens, hidden) for now, one in zip(keys[1:], each, strict=True)]
+    rows = [
+        _completed(fit_key, model, data_of_value, method, tokens, hidden)
+        for fit_key, data_of_value in zip(keys[1:], data_of_values, strict=True)
+    ]
     table = concat([row.drop_vars("tokens") for row in rows], dim="num_topics").assign_coords(num_topics=values)
     table = with_differences(table, "num_topics", rows[0]["tokens"].values > 0)
     return table.assign(tokens=rows[0]["tokens"]).assign_attrs(method=type(method).__name__)
 
 
 def _tokens(model: Program, data: Data, site: str = "word") -> Tokens:
+    """The tokens that a program is given. Raises ValueError for a program that is none of topics and documents."""
     with precision():
         bound = bind(model, data).plain
         inputs, sites = bound.inputs, bound.sites
@@ -99,14 +103,14 @@ def _hidden(key: Array, tokens: Tokens, share: float) -> np.ndarray:
     if not 0 < share < 1:
         raise ValueError(f"share is {share}; expected a share of tokens to hide, between 0 and 1")
     with precision():
-        turn = np.where(tokens.present, jax.random.uniform(key, tokens.word.shape), np.inf)
+        priority = np.where(tokens.present, jax.random.uniform(key, tokens.word.shape), np.inf)
     sizes = np.bincount(tokens.document[tokens.present], minlength=tokens.document.max() + 1)
     if (sizes > 1).sum() < 2:
         raise ValueError(f"the number of documents with two tokens or more is {(sizes > 1).sum()}; expected at least 2")
     number = np.where(sizes > 1, np.clip(np.round(share * sizes), 1, sizes - 1), 0)
-    order = np.lexsort((turn, tokens.document))
-    of, hidden = tokens.document[order], np.empty(len(order), bool)
-    hidden[order] = np.arange(len(of)) - np.searchsorted(of, of) < number[of]
+    order = np.lexsort((priority, tokens.document))
+    documents, hidden = tokens.document[order], np.empty(len(order), bool)
+    hidden[order] = np.arange(len(documents)) - np.searchsorted(documents, documents) < number[documents]
     return hidden
 
 
@@ -114,26 +118,26 @@ def _completed(key: Array, model: Program, data: Data, method: Method, tokens: T
     """The scores of hidden tokens after a fit without them."""
     from xarray import Dataset
 
-    rest = {tokens.site: np.where(tokens.present & ~hidden, tokens.word, np.nan)}
-    found = read_topics(fit(key, model, dict(data) | rest, method, progress=False), "topics")
-    document, size = tokens.document[hidden], found.sizes["document"]
-    density = np.bincount(document, _log_density(found, document, tokens.word[hidden]), size)
-    number = np.bincount(document, minlength=size)
+    training_words = {tokens.site: np.where(tokens.present & ~hidden, tokens.word, np.nan)}
+    fitted = read_topics(fit(key, model, dict(data) | training_words, method, progress=False), "topics")
+    document, size = tokens.document[hidden], fitted.sizes["document"]
+    density = np.bincount(document, _log_density(fitted, document, tokens.word[hidden]), size)
+    num_tokens = np.bincount(document, minlength=size)
     rate = density.sum() / len(document)
     with np.errstate(invalid="ignore"):  # minus infinity has no standard error
-        errors = [standard_error(each[number > 0]) for each in (density, density - rate * number)]
-    variables: dict[str, Any] = {"log_density": ("document", density), "tokens": ("document", number)}
+        errors = [standard_error(scores[num_tokens > 0]) for scores in (density, density - rate * num_tokens)]
+    variables: dict[str, Any] = {"log_density": ("document", density), "tokens": ("document", num_tokens)}
     variables |= {"log_score": density.sum(), "log_score_se": errors[0]}
     variables |= {"perplexity": np.exp(-rate), "perplexity_se": np.exp(-rate) * errors[1] / len(document)}
-    mean = "over chains, of mean topics and mean shares" if "sd" in found else "over draws"
-    return Dataset(variables, {"document": found["document"].values}, {"mean": mean})
+    mean = "over chains, of mean topics and mean shares" if "sd" in fitted else "over draws"
+    return Dataset(variables, {"document": fitted["document"].values}, {"mean": mean})
 
 
 def _log_density(found: Dataset, document: np.ndarray, word: np.ndarray) -> np.ndarray:
-    """log of the mean over draws of the probability of every token (token,), one draw after the other."""
+    """The log of the mean over draws of the probability of every token (token,), summed one draw after the other."""
     topics, total = flat(found["topics"]), np.zeros(len(word))
     for shares, table in zip(flat(found["shares"]), topics, strict=True):
-        rows = np.ascontiguousarray(table.T)
-        total += np.einsum("nk,nk->n", np.take(shares, document, axis=0), np.take(rows, word, axis=0))
+        word_rows = np.ascontiguousarray(table.T)
+        total += np.einsum("nk,nk->n", np.take(shares, document, axis=0), np.take(word_rows, word, axis=0))
     with np.errstate(divide="ignore"):  # a point may have probabilities of zero
         return np.log(total / len(topics))

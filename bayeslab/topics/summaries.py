@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
 SAMPLE = ("chain", "draw")
+"""The dimensions of draws."""
 INTERVAL = (0.05, 0.95)
+"""The probabilities of the ends of an interval."""
 FEW = 50_000
-"""Shares of a draw up to which they help to align topics; of more, words alone tell topics apart."""
+"""The largest number of shares in a draw that are used to align topics; with more, words alone tell topics apart."""
 
 
 class Run(NamedTuple):
@@ -47,18 +49,22 @@ def top_words(tree: DataTree, number: int = 10, site: str = "topics", weight: fl
     """
     from xarray import Dataset
 
-    found = aligned_topics(tree, site)
-    if not 1 <= number <= found.sizes["word"]:
-        raise ValueError(f"number is {number}; expected 1 to {found.sizes['word']}, the number of words")
+    aligned = aligned_topics(tree, site)
+    if not 1 <= number <= aligned.sizes["word"]:
+        raise ValueError(f"number is {number}; expected 1 to {aligned.sizes['word']}, the number of words")
     if not 0 <= weight <= 1:
         raise ValueError(f"weight is {weight}; expected 0 to 1")
-    mean, share = found["topics"].mean(SAMPLE).values, _share(found, tree)
+    mean, share = aligned["topics"].mean(SAMPLE).values, _share(aligned, tree)
     common = np.nan_to_num(share[0], nan=1 / len(mean)) @ mean
     lift = np.divide(1.0, common, out=np.zeros_like(common), where=common > 0) ** (1 - weight)
     words = np.argsort(-mean * lift, axis=1, kind="stable")[:, :number]
-    columns = {"word": (found["word"].values[words],), **_moments(found, words), "in_top": _in_top(found, words, lift)}
+    columns = {
+        "word": (aligned["word"].values[words],),
+        **_moments(aligned, words),
+        "in_top": _in_top(aligned, words, lift),
+    }
     variables = {name: (("topic", "rank"), *column) for name, column in columns.items()}
-    coords = {"topic": found["topic"].values, "rank": np.arange(1, number + 1)}
+    coords = {"topic": aligned["topic"].values, "rank": np.arange(1, number + 1)}
     return Dataset(variables | {"share": ("topic", *share)}, coords, {"weight": weight})
 
 
@@ -82,7 +88,7 @@ def match_topics(tree: DataTree, *others: DataTree, minimum: float = 0.7, site: 
 
     if not 0 < minimum <= 1:
         raise ValueError(f"minimum is {minimum}; expected a similarity above 0, up to 1")
-    runs = [run for place, each in enumerate((tree, *others)) for run in _runs(each, place, site)]
+    runs = [run for position, one_tree in enumerate((tree, *others)) for run in _runs(one_tree, position, site)]
     if len(runs) < 2:
         raise ValueError("match_topics compares runs, but there is only one; give it more chains or more trees")
     for run in runs:
@@ -122,35 +128,36 @@ def read_topics(tree: DataTree, site: str) -> Dataset:
     """Topics and sd as `aligned_topics` returns them, in the order that they have, with shares and lp of all draws."""
     from xarray import Dataset
 
-    draws, means, spreads = (_group(tree, name) for name in ("posterior", "posterior_mean", "posterior_sd"))
+    draws, means, sds = (_group(tree, name) for name in ("posterior", "posterior_mean", "posterior_sd"))
     if site not in draws and site not in means:
         raise ValueError(f"the result has no site '{site}', only {sorted(map(str, {**draws, **means}))}")
     names = [name for name in (site, "shares") if name in draws or name in means]
-    kept = all(name in draws for name in names)
-    found = {name: draws[name] if kept else _mean(draws, means, name) for name in names}
-    sites = {"topics": _named(found[site], "topic", "word")}
+    has_draws = all(name in draws for name in names)
+    variables = {name: draws[name] if has_draws else _mean(draws, means, name) for name in names}
+    sites = {"topics": _named(variables[site], "topic", "word")}
     if "shares" in names:
-        sites["shares"] = _named(found["shares"], "document", "topic")
-    if not kept:
-        sd = spreads[site] if site in spreads else draws[site].std("draw")
+        sites["shares"] = _named(variables["shares"], "document", "topic")
+    if not has_draws:
+        sd = sds[site] if site in sds else draws[site].std("draw")
         sites["sd"] = _named(sd.expand_dims("draw", 1), "topic", "word")
     if "lp" in (stats := _group(tree, "sample_stats")):
-        sites["lp"] = stats["lp"] if kept else _mean(stats, {}, "lp")
-    whole = Dataset(sites)
-    return whole.assign_coords({dim: whole[dim].values for dim in whole.dims})
+        sites["lp"] = stats["lp"] if has_draws else _mean(stats, {}, "lp")
+    dataset = Dataset(sites)
+    return dataset.assign_coords({dim: dataset[dim].values for dim in dataset.dims})
 
 
 def _group(tree: DataTree, name: str) -> dict[Any, DataArray]:
+    """The variables of a group, none where the tree does not have it."""
     return dict(tree[name].data_vars) if name in tree.children else {}
 
 
 def _mean(draws: Mapping[Any, DataArray], means: Mapping[Any, DataArray], name: str) -> DataArray:
-    """Of every chain, as its only draw."""
+    """The mean of a site in every chain, as its only draw."""
     return (means[name] if name in means else draws[name].mean("draw")).expand_dims("draw", 1)
 
 
 def _named(values: DataArray, *names: str) -> DataArray:
-    """(chain, draw, *names), whatever the other dimensions are called."""
+    """Values with dimensions (chain, draw, *names), whatever the others were called before."""
     own = [dim for dim in values.dims if dim not in SAMPLE]
     if len(own) != len(names):
         raise ValueError(f"site '{values.name}' has dimensions {own}; expected {len(names)}, as {list(names)}")
@@ -158,10 +165,11 @@ def _named(values: DataArray, *names: str) -> DataArray:
 
 
 def _aligned(found: Dataset) -> Dataset:
+    """What `aligned_topics` returns, from what `read_topics` returns."""
     from xarray import DataTree
 
-    few = "shares" in found and found["shares"][0, 0].size <= FEW
-    sites = ["topics", "shares"] if few else ["topics"]
+    use_shares = "shares" in found and found["shares"][0, 0].size <= FEW
+    sites = ["topics", "shares"] if use_shares else ["topics"]
     groups = {"posterior": found[sites]} | ({"sample_stats": found[["lp"]]} if "lp" in found else {})
     tree = align(DataTree.from_dict(groups), dict.fromkeys(sites, "topic"))
     order = tree["alignment"].to_dataset()["permutation"]
@@ -170,20 +178,20 @@ def _aligned(found: Dataset) -> Dataset:
         aligned["sd"] = found["sd"].copy(data=np.take_along_axis(found["sd"].values, order.values[..., None], axis=2))
     if "shares" in found:
         draws = flat(found["shares"])
-        moved = (draw[:, each] for draw, each in zip(draws, flat(order), strict=True))
+        moved = (draw[:, permutation] for draw, permutation in zip(draws, flat(order), strict=True))
         aligned["shares"] = ("document", "topic"), sum(moved, np.zeros(draws[0].shape)) / len(draws)
     return aligned
 
 
 def _share(found: Dataset, tree: DataTree) -> tuple[np.ndarray, dict[str, str]]:
-    """Of every topic (topic,), and what it is a share of."""
+    """The share of every topic (topic,), and attributes that say what it is a share of, or why it is NaN."""
     if "shares" not in found:
         return np.full(found.sizes["topic"], np.nan), {"reason": "the result has no site 'shares'"}
-    each, constants = found["shares"].values, _group(tree, "constant_data")
+    shares, constants = found["shares"].values, _group(tree, "constant_data")
     if "document" not in constants:
-        return each.mean(0), {"of": "documents"}
-    tokens = np.bincount(constants["document"].values, minlength=len(each))
-    return tokens @ each / tokens.sum(), {"of": "tokens"}
+        return shares.mean(0), {"of": "documents"}
+    tokens = np.bincount(constants["document"].values, minlength=len(shares))
+    return tokens @ shares / tokens.sum(), {"of": "tokens"}
 
 
 def _moments(found: Dataset, words: np.ndarray) -> dict[str, tuple[Any, ...]]:
@@ -199,61 +207,67 @@ def _moments(found: Dataset, words: np.ndarray) -> dict[str, tuple[Any, ...]]:
 
 
 def _beta_interval(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
-    """(end, *mean); the mean itself where nothing varies."""
+    """Both ends of the interval of a Beta distribution, (end, *mean); the mean itself where sd is zero."""
     from scipy.stats import beta
 
     varies = sd > 0
     size = np.maximum(mean * (1 - mean) / np.where(varies, sd, 1.0) ** 2 - 1, 1e-6)
-    shape = [np.where(varies, one * size, 1.0) for one in (mean, 1 - mean)]
+    shape = [np.where(varies, part * size, 1.0) for part in (mean, 1 - mean)]
     return np.where(varies, [beta.ppf(quantile, *shape) for quantile in INTERVAL], mean)
 
 
 def _in_top(found: Dataset, words: np.ndarray, lift: np.ndarray) -> tuple[Any, ...]:
-    """In which share of draws words (topic, rank) are among as many first ones."""
+    """The share of draws in which words (topic, rank) are among the first ones of their topic, as many as there are
+    ranks, and attributes where it is NaN."""
     if "sd" in found:
         return np.full(words.shape, np.nan), {"reason": "draws of topics are not kept"}
     scores = flat(found["topics"]) * lift
-    least = np.partition(scores, -words.shape[1], axis=2)[:, :, -words.shape[1], None]
-    return ((np.take_along_axis(scores, words[None], axis=2) >= least).mean(0),)
+    thresholds = np.partition(scores, -words.shape[1], axis=2)[:, :, -words.shape[1], None]
+    return ((np.take_along_axis(scores, words[None], axis=2) >= thresholds).mean(0),)
 
 
 def _runs(tree: DataTree, place: int, site: str) -> list[Run]:
-    found, runs = read_topics(tree, site).drop_dims("document", errors="ignore"), []
-    for chain in range(found.sizes["chain"]):
-        one = _aligned(found.isel(chain=[chain])).squeeze("chain")
-        means = one["topics"].mean("draw")
-        lp = float(one["lp"].mean()) if "lp" in one else np.nan
+    """The chains of a tree, each with the means of its aligned draws. place: of the tree among all."""
+    topics, runs = read_topics(tree, site).drop_dims("document", errors="ignore"), []
+    for chain in range(topics.sizes["chain"]):
+        aligned = _aligned(topics.isel(chain=[chain])).squeeze("chain")
+        means = aligned["topics"].mean("draw")
+        lp = float(aligned["lp"].mean()) if "lp" in aligned else np.nan
         runs.append(Run(means / means.sum("word"), lp, place, str(tree.attrs.get("method"))))
     return runs
 
 
 def _reference(runs: Sequence[Run]) -> int:
-    """Log joints of other methods, or of more topics, are no measure of the same."""
+    """The position of the run with the highest mean lp among those that are comparable with the first.
+
+    Log joints of other methods, or of other numbers of topics, are not.
+    """
     alike = [(run.method, len(run.means)) == (runs[0].method, len(runs[0].means)) for run in runs]
     return int(np.argmax(np.where(alike, np.nan_to_num([run.lp for run in runs], nan=-np.inf), -np.inf)))
 
 
 def _refuse_other_words(first: Run, other: Run) -> None:
-    """Compared as text."""
-    mine, its = (run.means["word"].values.astype(str).tolist() for run in (first, other))
-    for place, (one, two) in enumerate(zip_longest(mine, its, fillvalue="none")):
-        if one != two:
-            trees = f"is '{one}' in tree {first.tree}, but '{two}' in tree {other.tree}"
-            raise ValueError(f"word {place} {trees}; expected the same words in the same order")
+    """Raises ValueError where two runs have different words, compared as text."""
+    first_words, other_words = (run.means["word"].values.astype(str).tolist() for run in (first, other))
+    for position, (own, another) in enumerate(zip_longest(first_words, other_words, fillvalue="none")):
+        if own != another:
+            trees = f"is '{own}' in tree {first.tree}, but '{another}' in tree {other.tree}"
+            raise ValueError(f"word {position} {trees}; expected the same words in the same order")
 
 
 def _paired(first: Run, second: Run) -> tuple[np.ndarray, np.ndarray]:
-    """For every topic of the first its partner and their similarity, -1 and NaN where there is none left."""
+    """For every topic of the first run its partner in the second and their similarity, by the Hungarian algorithm; -1
+    and NaN where no partner is left."""
     from scipy.optimize import linear_sum_assignment
 
     affinity = np.sqrt(first.means.values) @ np.sqrt(second.means.values).T
     similarity = 1 - np.sqrt(np.maximum(1 - affinity, 0.0))
     rows, columns = linear_sum_assignment(similarity, maximize=True)
-    partner, found = np.full(len(affinity), -1), np.full(len(affinity), np.nan)
-    partner[rows], found[rows] = columns, similarity[rows, columns]
-    return partner, found
+    partner, partner_similarity = np.full(len(affinity), -1), np.full(len(affinity), np.nan)
+    partner[rows], partner_similarity[rows] = columns, similarity[rows, columns]
+    return partner, partner_similarity
 
 
 def flat(values: DataArray) -> np.ndarray:
-    """(draw, *site), the chains after each other."""
+    """Values (draw, *site), the chains after each other."""
     return values.values.reshape(-1, *values.shape[2:])

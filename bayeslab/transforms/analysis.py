@@ -12,6 +12,7 @@ from bayeslab.verification.findings import Found, find_all, rules_of
 from bayeslab.verification.ordering import joint_blocks, order
 
 Answer = TypeVar("Answer")
+"""What a question about a Bound returns."""
 
 
 class Analysis:
@@ -22,7 +23,7 @@ class Analysis:
 
     def __init__(self, bound: Bound) -> None:
         self.bound = bound
-        self._kept: dict[Any, Any] = {}
+        self._answers: dict[Any, Any] = {}
 
     @cached_property
     def plain(self) -> "Analysis":
@@ -38,9 +39,9 @@ class Analysis:
         return tuple(find_all(self.bound))
 
     def findings_of(self, sites: Sequence[str]) -> list[Found]:
-        """The same for some sites, without a search for the others unless that was made."""
+        """The findings for some sites, without a search for the others unless that was made."""
         if "findings" in self.__dict__:
-            known = {one.site: one for one in self.findings}
+            known = {finding.site: finding for finding in self.findings}
             return [known[name] for name in sites]
         return self._once(("findings", *sites), lambda: find_all(self.bound, sites))
 
@@ -70,12 +71,12 @@ class Analysis:
         return self._once(question, lambda: question(self.bound))
 
     def _once(self, key: Any, search: Callable[[], Answer]) -> Answer:
-        if key not in self._kept:
+        if key not in self._answers:
             try:
-                self._kept[key] = search()
+                self._answers[key] = search()
             except ValueError as reason:
-                self._kept[key] = reason
-        answer = self._kept[key]
+                self._answers[key] = reason
+        answer = self._answers[key]
         if isinstance(answer, ValueError):
             raise answer
         return answer

@@ -74,36 +74,38 @@ class Collapsed:
         return marginal(plain, self.sites)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        given = self.__signature__.bind(*args, **kwargs).arguments
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+        arguments = self.__signature__.bind(*args, **kwargs).arguments
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
             raise ValueError(
                 f"'{self.__name__}' must be called with concrete arguments, because every elimination is proven on "
                 "them; inside compiled code use bind(program, data).program"
             )
         with block(), jax.ensure_compile_time_eval():
-            bound = self.transformed(bind(self.model, {n: v for n, v in given.items() if n in parameters(self.model)}))
+            bound = self.transformed(
+                bind(self.model, {n: v for n, v in arguments.items() if n in parameters(self.model)})
+            )
         return bound.program()
 
 
 def eliminated(bound: Bound) -> tuple[Rule, ...]:
-    """How sites of a program are integrated out, in the order in which they are; nothing where none is."""
+    """The rules by which sites of a program are integrated out, in the order of elimination; empty where none is."""
     return bound.transform.rules if isinstance(bound.transform, Marginal) else ()
 
 
 def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = None) -> Bound:
-    """The same with some of its latent sites integrated out, besides those that are already.
+    """The Bound with some of its latent sites integrated out, besides those that are already.
 
     analysis: of the plain program, where there is one already.
 
     Raises ValueError for a site that is not latent, and with the reasons where the sites cannot be eliminated.
     """
-    before = tuple(rule.site for rule in eliminated(bound))
+    eliminated_before = tuple(rule.site for rule in eliminated(bound))
     plain = bound.plain
     for site in sites:
-        _require_latent(site, before, plain)
+        _require_latent(site, eliminated_before, plain)
     if not sites:
         return bound
-    names = (*before, *sites)
+    names = (*eliminated_before, *sites)
     try:
         rules = (Analysis(plain) if analysis is None else analysis).order(names)
     except ValueError as reasons:
@@ -112,19 +114,25 @@ def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = Non
 
 
 def recovered(key: Array, bound: Bound, values: Values) -> Values:
-    """The sites of a program, those that are integrated out drawn from their conditionals. values: of the others."""
+    """Values of all latent sites, with those that are integrated out drawn from their conditionals.
+
+    values: those of the other sites.
+    """
     rules = eliminated(bound)
-    plain, of, tables = pieces(bound)
-    drawn, _ = completed(key, rules, of, plain, values | tables)
-    return {name: drawn[name] for name in plain.latent}
+    plain, log_joint_terms, tables = pieces(bound)
+    all_values, _ = completed(key, rules, log_joint_terms, plain, values | tables)
+    return {name: all_values[name] for name in plain.latent}
 
 
 def most_probable(key: Array, bound: Bound, values: Values) -> Values:
-    """The same with the mode of every conditional in place of a draw. key: not used."""
+    """Values of all latent sites, with those that are integrated out at the modes of their conditionals.
+
+    key: not used. values: those of the other sites.
+    """
     rules = eliminated(bound)
-    plain, of, tables = pieces(bound)
+    plain, log_joint_terms, tables = pieces(bound)
     values = values | tables
-    for rule, stage in zip(rules[::-1], stages(rules, of)[::-1], strict=True):
+    for rule, stage in zip(rules[::-1], stages(rules, log_joint_terms)[::-1], strict=True):
         site, mode = plain.sites[rule.site], rule.family.mode
         q = conditional(rule, stage, plain, values).distribution
         values[rule.site] = (q.mean if mode is None else mode(q)).reshape(site.shape).astype(site.dtype)
@@ -147,11 +155,11 @@ class Marginal:
         return replace(self, statistics=statistics)
 
     def terms(self, bound: Bound) -> tuple[Term, ...]:
-        """What is left of the log joint. bound: the plain one."""
-        of = pieces(replace(bound, transform=self.statistics)).terms
+        """The terms of the log joint after the eliminations. bound: the plain one."""
+        log_joint_terms = pieces(replace(bound, transform=self.statistics)).terms
         for rule in self.rules:
-            of = without(rule, of)
-        return of
+            log_joint_terms = without(rule, log_joint_terms)
+        return log_joint_terms
 
     def run(self, bound: Bound) -> Any:
         tables = {} if self.statistics is None else self.statistics.tables

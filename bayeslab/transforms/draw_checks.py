@@ -1,8 +1,8 @@
-"""A watch over draws: the law is asked again where a sampler went, so that no false conditional leaves the library.
+"""A watch over draws: rules are tested again where a sampler went, so that no false conditional leaves the library.
 
-Proofs look at points; draws go where the posterior is. Every conditional that draws rest on is held against the log
-joint at a sample of them, in double precision: it must give the difference between the value that was drawn and others
-near it. Statistics that replaced rows are held against the rows.
+Verification looks at points; draws go where the posterior is. Every conditional that draws rest on is held against the
+log joint at a sample of them, in double precision: it must give the difference between the value that was drawn and
+others near it. Statistics that replaced rows are held against the rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ from bayeslab.verification.identity import beyond_rounding, law, noise_for
 from bayeslab.verification.likely_points import widened
 
 DRAWS = 16
-"""At which a law is asked, of all chains together."""
+"""Draws at which rules are tested, of all chains together."""
 
 Conditionals = tuple[tuple[tuple[Term, ...], Rule], ...]
 """Rules, each with the terms of the log joint under which it holds."""
@@ -33,9 +33,9 @@ class FalseConditional(ValueError):
 
 
 def conditionals(bound: Bound, blocks: Sequence[Sequence[Rule]]) -> Conditionals:
-    """Of sites that are drawn in blocks, those of a block eliminated one after the other."""
-    of = terms(bound.plain).terms
-    return tuple(pair for block in blocks for pair in zip(stages(block, of), block, strict=True))
+    """The rules of sites that are drawn in blocks, where those of a block are eliminated one after the other."""
+    log_joint_terms = terms(bound.plain).terms
+    return tuple(pair for block in blocks for pair in zip(stages(block, log_joint_terms), block, strict=True))
 
 
 def watch(
@@ -51,18 +51,20 @@ def watch(
     if not all(name in draws for name in plain.latent):
         return
     with jax.enable_x64(True):
-        wide = widened(plain)
-        values = _sample(wide, draws)
-        drawn, rules = noise_for(wide), asked(wide)
-        for each in values if rules else ():
-            verdicts = evaluated([law(of, rule) for of, rule in rules], (wide, each, drawn, True))
+        widened_bound = widened(plain)
+        values = _sample(widened_bound, draws)
+        noise, rules = noise_for(widened_bound), asked(widened_bound)
+        for point in values if rules else ():
+            verdicts = evaluated(
+                [law(log_joint_terms, rule) for log_joint_terms, rule in rules], (widened_bound, point, noise, True)
+            )
             for (_, rule), verdict in zip(rules, verdicts, strict=True):
                 if verdict.excess > 0 or not verdict.possible:
                     raise _false(rule.site, f"its conditional ({rule.family.name})", float(verdict.excess))
         statistics = None if getattr(data, "transform", None) is None else data.transform.statistics
         if statistics is not None and statistics.groups:
             eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f")
-            _watch_statistics(wide, widened(data), values, eps)
+            _watch_statistics(widened_bound, widened(data), values, eps)
 
 
 def require_identity(excess: Array | np.ndarray) -> None:
@@ -86,15 +88,15 @@ def _sample(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> list[Value
     """Values of all latent sites at a few draws, spread evenly over all chains."""
     flat = {n: np.asarray(draws[n]).reshape(-1, *bound.sites[n].shape) for n in bound.latent}
     number = len(next(iter(flat.values())))
-    places = np.unique(np.linspace(0, number - 1, min(DRAWS, number)).astype(int))
-    kinds = {name: bound.sites[name].dtype for name in bound.latent}
-    return [{name: jnp.asarray(value[place], kinds[name]) for name, value in flat.items()} for place in places]
+    indices = np.unique(np.linspace(0, number - 1, min(DRAWS, number)).astype(int))
+    dtypes = {name: bound.sites[name].dtype for name in bound.latent}
+    return [{name: jnp.asarray(value[index], dtypes[name]) for name, value in flat.items()} for index in indices]
 
 
 def _watch_statistics(bound: Bound, data: Bound, values: Sequence[Values], eps: float) -> None:
-    """What tables say of a program must differ from its log joint by the same number at every draw."""
-    found = [evaluated([_both], (bound, data, each))[0] for each in values]
-    rows, tables, sizes = (np.array(each) for each in zip(*found, strict=True))
+    """Raises FalseConditional unless tables differ from the log joint by the same number at every draw."""
+    totals = [evaluated([_both], (bound, data, point))[0] for point in values]
+    rows, tables, sizes = (np.array(column) for column in zip(*totals, strict=True))
     violation = (rows - rows[0]) - (tables - tables[0])
     excess = np.max(beyond_rounding(violation, sizes + sizes[0], eps))
     if excess > 0:
@@ -102,10 +104,11 @@ def _watch_statistics(bound: Bound, data: Bound, values: Sequence[Values], eps: 
 
 
 def _both(given: tuple[Bound, Bound, Values]) -> tuple[Array, Array, Array]:
+    """The log joint from rows, that from tables, and the sum of the sizes of the former."""
     bound, data, values = given
     parts = [term.density(bound, values) for term in terms(bound).terms]
-    plain, of, tables = pieces(data)
-    others = sum((term.density(plain, values | tables).sum() for term in of), jnp.zeros(()))
+    plain, log_joint_terms, tables = pieces(data)
+    others = sum((term.density(plain, values | tables).sum() for term in log_joint_terms), jnp.zeros(()))
     return (
         sum((part.sum() for part in parts), jnp.zeros(())),
         others,

@@ -25,12 +25,12 @@ from bayeslab.verification.identity import TOLERANCE, law, noise_for
 from bayeslab.verification.probe_points import Point
 
 Density = Any
-"""What is known of a site: the probabilities of its choices (*site, K), points (point, *site), or, of a discrete site
-whose elements depend on each other, its distribution."""
+"""What expectations over a site need: the probabilities of its choices (*site, K), cubature points (point, *site), or
+the distribution of a discrete site whose elements depend on each other."""
 
 
 def density(family: Family, q: Distribution) -> Density:
-    """What averages need to know of a conditional."""
+    """What expectations need of a conditional: probabilities, cubature points or the distribution."""
     if family.enumerates:
         return unwrapped(q).probs
     if family.structured:
@@ -41,88 +41,91 @@ def density(family: Family, q: Distribution) -> Density:
 
 
 def entropy(family: Family, q: Distribution) -> Array:
-    """Of a conditional, scalar."""
-    known = density(family, q)
+    """The entropy of a conditional, scalar."""
+    moments = density(family, q)
     if family.enumerates:
-        return -jax.scipy.special.xlogy(known, known).sum()
+        return -jax.scipy.special.xlogy(moments, moments).sum()
     if family.expected is not None:
-        return -family.expected(known, known).sum()
-    return -jax.vmap(lambda x: q.log_prob(x).sum())(known).mean()
+        return -family.expected(moments, moments).sum()
+    return -jax.vmap(lambda x: q.log_prob(x).sum())(moments).mean()
 
 
 def mean_prior(
     rule: Rule, prior: Prior, blocks: Sequence[tuple[Rule, ...]], bound: Bound, values: Values
 ) -> Distribution | None:
-    """The prior that a conditional is made of: what its log density is linear in, averaged over blocks that reach it.
+    """The prior that a conditional updates, from the mean of what its log density is linear in.
 
-    None for other sites: their terms say all that their conditionals need. The values have points of the blocks.
+    The mean is over the blocks that reach the site. None for other sites: their terms say all that their conditionals
+    need. values: with points of the blocks.
     """
     if rule.family.linear is None:
         return None
     forth, back = rule.family.linear
     points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
 
-    def mean(at: Values, rest: list[Values]) -> Any:
-        if not rest:
-            return forth(unwrapped(prior.distribution(bound, values | at | {rule.site: jnp.zeros(prior.shape, int)})))
-        found = jax.vmap(lambda one: mean(at | one, rest[1:]))(rest[0])
-        return jax.tree.map(lambda leaf: leaf.mean(0) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf[0], found)
+    def mean(chosen: Values, remaining: list[Values]) -> Any:
+        if not remaining:
+            return forth(
+                unwrapped(prior.distribution(bound, values | chosen | {rule.site: jnp.zeros(prior.shape, int)}))
+            )
+        means = jax.vmap(lambda point: mean(chosen | point, remaining[1:]))(remaining[0])
+        return jax.tree.map(lambda leaf: leaf.mean(0) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf[0], means)
 
-    return back(mean({}, [one for one in points if one]))
+    return back(mean({}, [block_points for block_points in points if block_points]))
 
 
 def stored(site: str) -> str:
-    """Where the density of a site is looked for among the values."""
+    """The key among the values of what expectations over a site need."""
     return f"density of {site}"
 
 
 @lru_cache(maxsize=1024)
 def averaged(rule: Rule, of: tuple[Term, ...], stage: tuple[Term, ...] | None = None) -> tuple[Term, ...]:
-    """The terms with those that a site reaches averaged over it; the same terms for the same arguments.
+    """The terms with those that a site reaches replaced by their expectations over it; cached.
 
-    stage: the terms under which the site has its density, at the values of the others that "given" has and, of sites
-    drawn after it, at those of the average. Without it the density is among the values.
+    stage: the terms under which the site has its conditional, at the values of the others that "given" has and, of
+    sites drawn after it, at those of the expectation. Without it the moments of the site are among the values.
     """
     return tuple(_averaged(rule, term, stage) if rule.site in term.depends else term for term in of)
 
 
 @lru_cache(maxsize=1024)
 def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Term, ...]:
-    """The terms averaged over several sites at once, whose points are among the values and belong together."""
+    """The expectations of terms over several sites at once, whose points are among the values and belong together."""
     sites = frozenset(rule.site for rule in block)
 
-    def one(term: Term) -> Term:
+    def average(term: Term) -> Term:
         def mean(bound: Bound, values: Values) -> Array:
             points = {site: values[stored(site)] for site in sites & term.depends}
             return jax.vmap(lambda at: term.density(bound, values | at))(points).mean(0)
 
         choices = None
         if term.choices is not None:
-            of_all = one(term._replace(density=term.choices.statistics, choices=None))
-            choices = term.choices._replace(statistics=of_all.density)
+            at_all_choices = average(term._replace(density=term.choices.statistics, choices=None))
+            choices = term.choices._replace(statistics=at_all_choices.density)
         return term._replace(density=mean, depends=term.depends - sites, reader=None, choices=choices)
 
-    return tuple(term if sites.isdisjoint(term.depends) else one(term) for term in of)
+    return tuple(term if sites.isdisjoint(term.depends) else average(term) for term in of)
 
 
 def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[Point]) -> None:
-    """Raises ValueError unless terms can be averaged over several sites, each given those that are eliminated after it.
+    """Raises ValueError unless terms have expectations over several sites, each given those eliminated after it.
 
     For every site the mean over those before it must be linear in its statistics, and their evidence too; the first has
     none before it, and averages over the sites of other blocks change nothing about that.
-    at: in double precision. Their values have "given", see `averaged`.
+    at: points in double precision, whose values have "given", see `expected_terms`.
     """
     if len(block) == 1:
-        return  # proven already
+        return  # verified already
     before = stages(block, of)
-    checks, mean = [], averaged(block[0], of, before[0])
+    checks, expected = [], averaged(block[0], of, before[0])
     for rule, stage in zip(block[1:], before[1:], strict=True):
-        checks += [(rule, law(stage, rule)), (rule, law(mean, rule))]
-        mean = averaged(rule, mean, stage)
+        checks += [(rule, law(stage, rule)), (rule, law(expected, rule))]
+        expected = averaged(rule, expected, stage)
     with jax.enable_x64(True):
-        drawn, laws = noise_for(at[0][0]), [one for _, one in checks]
-        found = [[verdict.residual for verdict in evaluated(laws, (*point, drawn, False))] for point in at]
-    for (rule, _), residual in zip(checks, np.max(found, axis=0).tolist(), strict=True):
+        noise, laws = noise_for(at[0][0]), [check for _, check in checks]
+        residuals = [[verdict.residual for verdict in evaluated(laws, (*point, noise, False))] for point in at]
+    for (rule, _), residual in zip(checks, np.max(residuals, axis=0).tolist(), strict=True):
         if not residual <= TOLERANCE:
             others = " and ".join(f"'{other.site}'" for other in block if other != rule)
             raise ValueError(
@@ -135,12 +138,12 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
     def mean(bound: Bound, values: Values) -> Array:
         prior = terms(bound).priors[rule.site]
         if stage is None:
-            known: Density = values[stored(rule.site)]
+            moments: Density = values[stored(rule.site)]
         else:
             others = {name: values[name] for name in reaching(stage, rule.site) if name in values}
             given: Any = values["given"]
-            known = density(rule.family, conditional(rule, stage, bound, others | given).distribution)
-        return _mean(rule, prior, term, known, bound, values)
+            moments = density(rule.family, conditional(rule, stage, bound, others | given).distribution)
+        return _mean(rule, prior, term, moments, bound, values)
 
     depends, batch_ndim, choices = term.depends - {rule.site}, term.batch_ndim, None
     if stage is not None:
@@ -148,37 +151,42 @@ def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
     if term.choices is not None and term.choices.site == rule.site:
         batch_ndim = term.choices.batch_ndim
     elif term.choices is not None and stage is None and not (rule.family.enumerates or rule.family.structured):
-        of_all = term._replace(density=term.choices.statistics, choices=None, name=f"{term.name} at all choices")
-        choices = term.choices._replace(statistics=_averaged(rule, of_all, None).density)
+        at_all_choices = term._replace(
+            density=term.choices.statistics, choices=None, name=f"{term.name} at all choices"
+        )
+        choices = term.choices._replace(statistics=_averaged(rule, at_all_choices, None).density)
     return term._replace(density=mean, depends=depends, reader=None, batch_ndim=batch_ndim, choices=choices)
 
 
 def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, values: Values) -> Array:
-    """The mean of a term, an array of its own shape."""
+    """The expectation of a term over a site, an array of its own shape."""
 
-    def at(x: Array) -> Array:
+    def density_at(x: Array) -> Array:
         return term.density(bound, values | {rule.site: x})
 
     if term.choices is not None and term.choices.site == rule.site:
         return term.choices.mean(bound, values, known)
     if rule.family.enumerates:
-        return _weighted(at, known, jnp.asarray(prior.choices), term, prior)
+        return _weighted(density_at, known, jnp.asarray(prior.choices), term, prior)
     if rule.family.expected is not None:
         if term.name == rule.site:
-            own = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
-            return rule.family.expected(own, known)
+            prior_distribution = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
+            return rule.family.expected(prior_distribution, known)
         marginals = known.marginals()
-        return _weighted(at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
-    return jax.vmap(at)(known).mean(0)
+        return _weighted(density_at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
+    return jax.vmap(density_at)(known).mean(0)
 
 
 def _weighted(at: Any, probs: Array, choices: Array, term: Term, prior: Prior) -> Array:
-    """Every element of the site at every choice, all elements at once, weighted where the term has it."""
-    shape = jax.eval_shape(at, jnp.full(prior.shape, choices[0]))
-    place = jax.linear_transpose(lambda part: aligned(part, term, prior)[0], shape)
+    """The expectation of a term over a discrete site, from all elements at every choice at once.
 
-    def one(choice: Array, weight: Array) -> Array:
-        [weights] = place(weight)
+    Probabilities are taken to the elements of the term that the site reaches.
+    """
+    shape = jax.eval_shape(at, jnp.full(prior.shape, choices[0]))
+    scatter = jax.linear_transpose(lambda part: aligned(part, term, prior)[0], shape)
+
+    def weighted_density(choice: Array, weight: Array) -> Array:
+        [weights] = scatter(weight)
         return jnp.where(weights == 0, 0.0, weights * at(jnp.full(prior.shape, choice)))
 
-    return jax.vmap(one, (0, -1))(choices, jnp.broadcast_to(probs, (*prior.shape, len(choices)))).sum(0)
+    return jax.vmap(weighted_density, (0, -1))(choices, jnp.broadcast_to(probs, (*prior.shape, len(choices)))).sum(0)

@@ -2,7 +2,7 @@
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,6 @@ import numpy as np
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import signature
 from bayeslab.programs.program import Bound, Derived, Program, Values
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -44,12 +41,12 @@ class Masked:
 def _finest(bound: Bound) -> Values:
     """A mask for every observed site, with all axes on which its elements are independent, or those that it has."""
     latent: dict[str, Any] = {name: np.zeros(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    of = [term for term in terms(bound).terms if term.name in bound.observed]
-    shapes = jax.eval_shape(lambda: {term.name: term.density(bound, latent) for term in of})
-    found = {}
+    observed_terms = [term for term in terms(bound).terms if term.name in bound.observed]
+    shapes = jax.eval_shape(lambda: {term.name: term.density(bound, latent) for term in observed_terms})
+    masks = {}
     for name, value in bound.observed.items():
-        old = np.asarray(bound.present.get(name, True))
-        axes = max(shapes[name].ndim, old.ndim)
-        old = old.reshape(old.shape + (1,) * (axes - old.ndim))
-        found[name] = jnp.asarray(np.broadcast_to(old, value.shape[:axes]))
-    return found
+        mask = np.asarray(bound.present.get(name, True))
+        axes = max(shapes[name].ndim, mask.ndim)
+        mask = mask.reshape(mask.shape + (1,) * (axes - mask.ndim))
+        masks[name] = jnp.asarray(np.broadcast_to(mask, value.shape[:axes]))
+    return masks

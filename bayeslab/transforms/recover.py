@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 BATCH = 64
-"""Draws that are completed at once."""
+"""Draws whose missing sites are drawn in one batch."""
 
 
 def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
@@ -37,19 +37,19 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         bound = bind(model, data).plain
         if not same_data(tree, bound):
             raise ValueError("the result is of other data, so its sites cannot be drawn given these")
-        kept = {name: posterior[name].values for name in bound.latent if name in posterior}
-        lost = tuple(name for name in bound.latent if name not in kept)
-        if not lost:
+        present = {name: posterior[name].values for name in bound.latent if name in posterior}
+        missing = tuple(name for name in bound.latent if name not in present)
+        if not missing:
             raise ValueError(
                 f"the result has draws of all latent sites {list(bound.latent)}: there is nothing to recover"
             )
-        left = marginal(bound, lost)
+        collapsed_bound = marginal(bound, missing)
         chains, draws = (posterior.sizes[name] for name in ("chain", "draw"))
-        flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in kept.items()}
+        flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in present.items()}
         keys = jax.random.split(raw_key(key), chains * draws)
-        drawn = jax.device_get(recovered_draws(keys, left, flat))
+        drawn = jax.device_get(recovered_draws(keys, collapsed_bound, flat))
         shaped = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
-        watch(bound, partial(conditionals, blocks=[eliminated(left)]), kept | shaped)
+        watch(bound, partial(conditionals, blocks=[eliminated(collapsed_bound)]), present | shaped)
         added = to_datatree({"posterior": shaped}, bound, read(data))["posterior"].to_dataset()
     added = added.assign_coords(chain=posterior["chain"], draw=posterior["draw"])
     result = tree.copy()
@@ -59,10 +59,10 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
 
 @jax.jit
 def recovered_draws(keys: Array, left: Bound, latent: Values) -> Values:
-    """All sites for draws (draw, *site) of those that are not integrated out; what is computed from them as well."""
+    """Draws (draw, *site) of all latent sites and of deterministic ones, from draws of those not integrated out."""
 
-    def run(at: tuple[Array, Values]) -> Values:
-        values = recovered(at[0], left, at[1])
+    def run(key_and_values: tuple[Array, Values]) -> Values:
+        values = recovered(key_and_values[0], left, key_and_values[1])
         return values | computed(left.plain, values)
 
     return jax.lax.map(run, (keys, latent), batch_size=BATCH)

@@ -25,8 +25,8 @@ def replicated(model: Program, data: Data, bound: Bound) -> Bound:
     copies = _Copies(tuple(bound.observed))
     with copies:
         sites = trace(substitute(seed(uncondition(bound.source), 0), substitute_fn=feasible)).get_trace(**bound.inputs)
-    if lost := [name for name in bound.observed if again(name) not in sites]:
-        raise ValueError(f"the observed sites {lost} are drawn inside a scan, so their data cannot come twice")
+    if uncopied := [name for name in bound.observed if again(name) not in sites]:
+        raise ValueError(f"the observed sites {uncopied} are drawn inside a scan, so their data cannot come twice")
     present = {name: np.asarray(bound.present.get(name, True)) for name in bound.observed}
     values = {
         again(name): np.ma.masked_array(value, np.broadcast_to(~present[name], np.shape(value)))
@@ -42,7 +42,7 @@ def again(name: str) -> str:
 
 @dataclass(frozen=True)
 class Replicated:
-    """The program, equal for equal arguments. observed: the sites that are copied."""
+    """A program with copies of observed sites, equal for equal arguments. observed: the sites that are copied."""
 
     function: Program
     observed: tuple[str, ...]
@@ -57,7 +57,7 @@ class Replicated:
 
 
 class _Copies(Messenger):
-    """After each of these sites, another one of the same distribution in the same plates."""
+    """Samples, after each of some sites, another one of the same distribution in the same plates."""
 
     def __init__(self, observed: tuple[str, ...]):
         super().__init__()

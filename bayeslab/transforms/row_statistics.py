@@ -30,16 +30,17 @@ from bayeslab.transforms.site_statistics import Frame, count, deviations, framed
 LARGEST = 200
 """Statistics of one label, at most."""
 SMALLEST = 1e-12
-"""Share of the largest coefficient below which a column is left out."""
+"""Share of the largest contribution below which a column is left out."""
 SUMS = 6
-"""Of rows, that tell whether columns are in proportion."""
+"""Weighted sums of rows that tell whether columns are in proportion."""
 
 
 class Table(NamedTuple):
-    """centres, scales: of every site at one label. coefficients: (*row, column).
+    """Statistics of the rows of a term.
 
+    centres, scales: of every site at one label. coefficients: (*row, column).
     shares: of the products of statistics in every column (product, column); None where every product has its own.
-    laid: the coefficients again, in the form that suits a label that is a chain.
+    laid: the coefficients again, laid out for a label that is a Markov chain.
     """
 
     centres: tuple[Array, ...]
@@ -52,9 +53,9 @@ class Table(NamedTuple):
 class Labelled(NamedTuple):
     """A term that a table of row statistics replaces.
 
-    axes: of every site, the one that labels pick from.
-    columns: the products of statistics that are there, as places in the array of all, those together whose coefficients
-    are in proportion in all rows, the largest first; None for all, one by one.
+    axes: of every site, the axis that labels pick from.
+    columns: the products of statistics that are there, by their indices among all of them; those whose coefficients are
+    in proportion in all rows stand together, the largest first. None for all, one by one.
     """
 
     replaced: str
@@ -76,35 +77,35 @@ class Labelled(NamedTuple):
         return f"statistics of rows of {self.replaced}"
 
     def table(self, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
-        """values: likely ones of all sites."""
+        """The statistics of all rows. values: likely ones of all sites."""
         [term] = [term for term in of if term.name == self.replaced]
         frames = [self._frame(i, of, priors, bound, values) for i in range(len(self.rules))]
         sizes = [len(frame.probes) for frame in frames]
 
         def rows(index: Array) -> Array:
             """Densities of all rows where every label has the same parameters."""
-            places = jnp.unravel_index(index, sizes)
-            given = {self.label: jnp.zeros(priors[self.label].shape, int)}
-            for rule, axis, frame, place in zip(self.rules, self.axes, frames, places, strict=True):
+            indices = jnp.unravel_index(index, sizes)
+            probe_values = {self.label: jnp.zeros(priors[self.label].shape, int)}
+            for rule, axis, frame, place in zip(self.rules, self.axes, frames, indices, strict=True):
                 shape = priors[rule.site].shape
-                given[rule.site] = jnp.broadcast_to(jnp.expand_dims(frame.probes[place], axis), shape)
-            return by_row(term, priors[self.label], term.density(bound, values | given))
+                probe_values[rule.site] = jnp.broadcast_to(jnp.expand_dims(frame.probes[place], axis), shape)
+            return by_row(term, priors[self.label], term.density(bound, values | probe_values))
 
-        found = jax.lax.map(rows, jnp.arange(prod(sizes)))
-        found = found.reshape(*sizes, *found.shape[1:])
+        densities = jax.lax.map(rows, jnp.arange(prod(sizes)))
+        densities = densities.reshape(*sizes, *densities.shape[1:])
         for frame in frames:
-            found = jnp.moveaxis(jnp.tensordot(frame.reader, found, 1), 0, len(frames) - 1)
-        flat = jnp.moveaxis(found.reshape(-1, *found.shape[len(frames) :]), 0, -1)
+            densities = jnp.moveaxis(jnp.tensordot(frame.reader, densities, 1), 0, len(frames) - 1)
+        flat = jnp.moveaxis(densities.reshape(-1, *densities.shape[len(frames) :]), 0, -1)
         table = Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), flat)
         if self.columns is None:
             return table
-        kept, shares = _joined(flat, self.columns)
+        merged, shares = _joined(flat, self.columns)
         label = unwrapped(priors[self.label].distribution(bound, values))
-        laid = label.laid(kept) if isinstance(label, MarkovChain) else None
-        return table._replace(coefficients=kept, shares=shares, laid=laid)
+        laid = label.laid(merged) if isinstance(label, MarkovChain) else None
+        return table._replace(coefficients=merged, shares=shares, laid=laid)
 
     def term(self, priors: dict[str, Prior]) -> Term:
-        """What replaces the term; it looks for its table among the values."""
+        """The term that takes the place of the rows; it looks for its table among the values."""
         label = priors[self.label]
         size = label.num_labels
         assert size is not None
@@ -112,14 +113,14 @@ class Labelled(NamedTuple):
         def of_labels(bound: Bound, values: Values) -> Array:
             return self.products(priors, values[self.name], values)  # type: ignore[arg-type]
 
-        def spread(bound: Bound, values: Values, products: Array) -> Array:
+        def broadcast(bound: Bound, values: Values, products: Array) -> Array:
             table: Any = values[self.name]
             return table.coefficients @ products.T
 
-        def laid(values: Any) -> Rows | None:
+        def row_layout(values: Any) -> Rows | None:
             return values[self.name].laid
 
-        choices = Choices(self.label, of_labels, spread, 0, laid)
+        choices = Choices(self.label, of_labels, broadcast, 0, row_layout)
 
         def density(bound: Bound, values: Values) -> Array:
             each = choices.density(bound, values)
@@ -130,13 +131,15 @@ class Labelled(NamedTuple):
         return Term(self.name, frozenset(self.sites), density, batch_ndim, cost, choices=choices)
 
     def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
-        """T of the module's formula, (label, column)."""
+        """Products T (label, column) of the statistics of sites, as in the formula of this module."""
         total = None
         for i, (rule, axis) in enumerate(zip(self.rules, self.axes, strict=True)):
             inner, prior = at_label(rule, priors[rule.site], axis)
             read = partial(statistics, inner, prior, table.centres[i], table.scales[i])
-            here = jax.vmap(read)(jnp.moveaxis(values[rule.site], axis, 0))
-            total = here if total is None else (total[:, :, None] * here[:, None, :]).reshape(len(here), -1)
+            at_labels = jax.vmap(read)(jnp.moveaxis(values[rule.site], axis, 0))
+            total = (
+                at_labels if total is None else (total[:, :, None] * at_labels[:, None, :]).reshape(len(at_labels), -1)
+            )
         assert total is not None
         return total if table.shares is None else total @ table.shares
 
@@ -153,26 +156,26 @@ class Labelled(NamedTuple):
     def _frame(self, i: int, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Frame:
         rule, axis = self.rules[i], self.axes[i]
         inner, prior = at_label(rule, priors[rule.site], axis)
-        near = jnp.moveaxis(values[rule.site], axis, 0)
+        by_label = jnp.moveaxis(values[rule.site], axis, 0)
         if rule.family.joint:
             q = conditional(rule, of, bound, values, values[rule.site]).distribution
-            spread = jnp.moveaxis(deviations(q), axis, 0)
-            centre, scale = near.mean(0), jnp.sqrt((spread**2).mean(0) + near.var(0))
+            conditional_scales = jnp.moveaxis(deviations(q), axis, 0)
+            centre, scale = by_label.mean(0), jnp.sqrt((conditional_scales**2).mean(0) + by_label.var(0))
             steps, reader = probes_like(centre, prior.shape, inner.coupled)
             return Frame(centre, scale, centre + scale * steps, reader)
         support = priors[rule.site].distribution(bound, values).support
-        return framed(inner, prior, near.mean(0), support)
+        return framed(inner, prior, by_label.mean(0), support)
 
 
 def _joined(coefficients: Array, columns: Sequence[Sequence[int]]) -> tuple[Array, Array]:
-    """One column in place of several that are in proportion; what share of it is every product's."""
+    """One column in place of several that are in proportion, and the share of it that every product has."""
     first = coefficients[..., np.array([group[0] for group in columns])]
-    places = np.array([place for group in columns for place in group])
-    of = np.repeat(np.arange(len(columns)), [len(group) for group in columns])
+    indices = np.array([index for group in columns for index in group])
+    group_index = np.repeat(np.arange(len(columns)), [len(group) for group in columns])
     rows = tuple(range(first.ndim - 1))
-    size = (first * first).sum(rows)[of]
-    share = (coefficients[..., places] * first[..., of]).sum(rows) / jnp.where(size > 0, size, 1.0)
-    return first, jnp.zeros((coefficients.shape[-1], len(columns)), first.dtype).at[places, of].set(share)
+    size = (first * first).sum(rows)[group_index]
+    share = (coefficients[..., indices] * first[..., group_index]).sum(rows) / jnp.where(size > 0, size, 1.0)
+    return first, jnp.zeros((coefficients.shape[-1], len(columns)), first.dtype).at[indices, group_index].set(share)
 
 
 def by_row(term: Term, label: Prior, part: Array) -> Array:
@@ -181,7 +184,7 @@ def by_row(term: Term, label: Prior, part: Array) -> Array:
 
 
 def at_label(rule: Rule, prior: Prior, axis: int) -> tuple[Rule, Prior]:
-    """The same for one element along an axis."""
+    """The rule and the prior of one element along an axis."""
     shape = prior.shape[:axis] + prior.shape[axis + 1 :]
     coupled = tuple(other - (other > axis) for other in rule.coupled)
     return rule._replace(coupled=coupled), prior._replace(shape=shape)
@@ -189,27 +192,27 @@ def at_label(rule: Rule, prior: Prior, axis: int) -> tuple[Rule, Prior]:
 
 def candidates(of: Sequence[Term], priors: dict[str, Prior], rules: dict[str, Rule]) -> list[Labelled]:
     """Terms that may be replaced, from shapes alone; `columns` is not known yet."""
-    found = []
+    labelled_terms = []
     for term in of:
         labels = [n for n in term.depends if n in rules and priors[n].num_labels is not None]
         others = [n for n in priors if n in term.depends and n not in labels]
         if len(labels) != 1 or not others or any(n not in rules for n in others):
             continue
         label = priors[labels[0]]
-        lead = (len(label.shape), len(label.shape) - label.event_dim)
-        if not label.shape or label.num_labels is None or term.name == label.name or term.batch_ndim not in lead:
+        batch_ndims = (len(label.shape), len(label.shape) - label.event_dim)
+        if not label.shape or label.num_labels is None or term.name == label.name or term.batch_ndim not in batch_ndims:
             continue
         axes = [_axes(rules[n], priors[n], label.num_labels) for n in others]
         for chosen in product(*axes):
-            one = Labelled(term.name, label.name, tuple(rules[n] for n in others), chosen)
+            candidate = Labelled(term.name, label.name, tuple(rules[n] for n in others), chosen)
             counts = [count(*at_label(rules[n], priors[n], axis)) for n, axis in zip(others, chosen, strict=True)]
             if all(counts) and prod(counts) <= LARGEST:
-                found.append(one)
-    return found
+                labelled_terms.append(candidate)
+    return labelled_terms
 
 
 def _axes(rule: Rule, prior: Prior, choices: int) -> list[int]:
-    """Axes of independent elements, as many as there are labels."""
+    """Axes of a site on which its elements are independent, and as many as there are labels."""
     batch = range(len(prior.shape) - prior.event_dim)
     return [axis for axis in batch if prior.shape[axis] == choices and axis not in rule.coupled]
 
@@ -223,28 +226,34 @@ def residual(
     values: Values,
     other: Values,
 ) -> Array:
-    """The largest difference between the term and its replacement, relative to the size of rows, at two points and a
-    mixture of them. values: likely ones, of which the table is made. other: more of them."""
+    """The largest difference between the term and its replacement, relative to the size of rows.
+
+    It is taken at two points and a mixture of them.
+    values: likely ones, of which the table is made. other: those of a second point.
+    """
     [term] = [term for term in of if term.name == one.replaced]
     new = one.term(priors)
     shape = priors[one.label].shape
     labels = jnp.asarray(np.random.default_rng(0).integers(0, priors[one.label].num_labels, (3, *shape)))
     worst = jnp.zeros(())
-    for label, at in zip(labels, (values, other, values | {one.rules[0].site: other[one.rules[0].site]}), strict=True):
-        given: Any = at | {one.label: label}
-        true = by_row(term, priors[one.label], term.density(bound, given))
+    for label, point in zip(
+        labels, (values, other, values | {one.rules[0].site: other[one.rules[0].site]}), strict=True
+    ):
+        all_values: Any = point | {one.label: label}
+        true = by_row(term, priors[one.label], term.density(bound, all_values))
         if true.shape != shape:
             return jnp.array(jnp.inf)  # a row has several labels, or a label several rows
-        error = jnp.abs(true - new.density(bound, given | {one.name: table}))
+        error = jnp.abs(true - new.density(bound, all_values | {one.name: table}))
         worst = jnp.maximum(worst, error.max() / jnp.abs(true).max())
     return worst
 
 
 class Sums(NamedTuple):
-    """What columns contribute, relative to the one that does most.
+    """What columns contribute, relative to the one that contributes most.
 
-    largest: of every product of statistics, (product,). sums: of rows with generic weights, (sum, product); those of
-    columns in proportion are so too. rows: how many there are.
+    largest: the contribution of every product of statistics, (product,).
+    sums: sums of rows with generic weights, (sum, product); those of columns in proportion are so too.
+    rows: how many rows there are.
     """
 
     largest: Array
@@ -253,6 +262,7 @@ class Sums(NamedTuple):
 
 
 def sums_of_columns(one: Labelled, table: Table, priors: dict[str, Prior], values: Values) -> Sums:
+    """The contributions of the columns of a table, at likely values."""
     flat = table.coefficients.reshape(-1, table.coefficients.shape[-1])
     largest = jnp.abs(one.products(priors, table, values)).max(0)
     size = jnp.abs(flat).max(0) * largest
@@ -266,22 +276,27 @@ def columns_of(found: Sequence[Sums]) -> tuple[tuple[int, ...], ...]:
 
     Columns of few rows may be in proportion by chance, and not with other data.
     """
-    largest = np.max([np.asarray(one.largest) for one in found], axis=0)
-    enough = min(int(one.rows) for one in found) > 4 * SUMS
+    largest = np.max([np.asarray(sums.largest) for sums in found], axis=0)
+    has_enough_rows = min(int(sums.rows) for sums in found) > 4 * SUMS
     groups: list[list[int]] = []
-    for place in np.argsort(-largest, kind="stable").tolist():
-        if largest[place] <= SMALLEST:
+    for column in np.argsort(-largest, kind="stable").tolist():
+        if largest[column] <= SMALLEST:
             break
-        alike = (g for g in groups if enough and all(_parallel(one.sums[:, place], one.sums[:, g[0]]) for one in found))
+        alike = (
+            g
+            for g in groups
+            if has_enough_rows and all(_parallel(sums.sums[:, column], sums.sums[:, g[0]]) for sums in found)
+        )
         group = next(alike, None)
         if group is None:
-            groups.append([place])
+            groups.append([column])
         else:
-            group.append(place)
+            group.append(column)
     return tuple(sorted(tuple(group) for group in groups))
 
 
 def _parallel(one: Any, other: Any) -> bool:
+    """Whether two columns of sums are in proportion."""
     size = other @ other
     away = one - other * (one @ other / size if size > 0 else 0.0)
     return bool(np.linalg.norm(away) <= SMALLEST)

@@ -1,4 +1,4 @@
-"""Statistics of one site: where it is probed, what reads their coefficients, what these say of its conditional."""
+"""Statistics of one site: its probes, how coefficients are read from them, and the conditional that these give."""
 
 from functools import lru_cache
 from math import prod
@@ -18,9 +18,10 @@ from bayeslab.elimination.terms import Prior
 
 
 class Frame(NamedTuple):
-    """Where a site is probed: a likely value, its spread (of Normal sites), the probes and what reads them.
+    """The probes of a site around a likely value, and the matrix that reads coefficients from densities at them.
 
-    centre, scale: (*site). probes: (probe, *site). reader: (statistic, probe).
+    centre: the likely value, (*site). scale: standard deviations of Normal sites, else ones, (*site).
+    probes: (probe, *site). reader: (statistic, probe).
     """
 
     centre: Array
@@ -30,7 +31,10 @@ class Frame(NamedTuple):
 
 
 class Table(NamedTuple):
-    """coefficients: an axis for every site of the group, as long as its statistics."""
+    """Sufficient statistics of a group of terms.
+
+    centres, scales: of every site. coefficients: an axis for every site, as long as its statistics.
+    """
 
     centres: tuple[Array, ...]
     scales: tuple[Array, ...]
@@ -51,23 +55,23 @@ def count(rule: Rule, prior: Prior) -> int:
 
 
 def framed_normal(rule: Rule, prior: Prior, q: Distribution) -> Frame:
-    """q: a conditional of the site."""
+    """The probes of a Normal site. q: a conditional of it."""
     scale = deviations(q)
     steps, reader = probes_like(q.mean, prior.shape, rule.coupled)
     return Frame(q.mean, scale, q.mean + scale * steps, reader)
 
 
 def framed(rule: Rule, prior: Prior, centre: Array, support: Constraint) -> Frame:
-    """centre: a likely value of the site."""
+    """The probes of a site that is not Normal. centre: a likely value of it."""
     transform = biject_to(support)
     middle = transform.inv(centre)
     size = count(rule, prior)
     noise = np.random.default_rng(0).normal(size=(size + size // 4 + 4, *middle.shape))
     probes = transform(middle + 0.7 * noise)
     ones = jnp.ones(prior.shape)
-    at = jax.vmap(lambda x: statistics(rule, prior, ones, ones, x))(probes)
-    largest = jnp.abs(at).max(0)
-    return Frame(centre, ones, probes, jnp.linalg.pinv(at / largest) / largest[:, None])
+    values = jax.vmap(lambda x: statistics(rule, prior, ones, ones, x))(probes)
+    largest = jnp.abs(values).max(0)
+    return Frame(centre, ones, probes, jnp.linalg.pinv(values / largest) / largest[:, None])
 
 
 def deviations(q: Distribution) -> Array:
@@ -90,19 +94,19 @@ def quadratic_probes(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[
     pairs = [unit[i] + unit[j] for block in index for k, i in enumerate(block) for j in block[:k]]
     steps = np.concatenate([np.zeros((1, size)), unit, -unit, np.array(pairs).reshape(-1, size)])
     first, second = _pairs(shape, coupled)
-    at = np.concatenate([np.ones((len(steps), 1)), steps, steps[:, first] * steps[:, second]], axis=1)
-    return steps.reshape(-1, *shape), np.linalg.inv(at)
+    values = np.concatenate([np.ones((len(steps), 1)), steps, steps[:, first] * steps[:, second]], axis=1)
+    return steps.reshape(-1, *shape), np.linalg.inv(values)
 
 
 def _blocks(shape: tuple[int, ...], coupled: tuple[int, ...]) -> np.ndarray:
-    """Places in the flat array, a row for every block of elements that are joint."""
+    """Indices into the flat array (block, element), a row for every block of elements that are joint."""
     apart = [axis for axis in range(len(shape)) if axis not in coupled]
     block = prod(shape[axis] for axis in coupled)
     return np.arange(prod(shape), dtype=np.int32).reshape(shape).transpose(*apart, *coupled).reshape(-1, block)
 
 
 def _pairs(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the two factors of every product, block by block, the lower triangle row by row."""
+    """Flat indices of the two factors of every product, block by block, the lower triangle row by row."""
     index = _blocks(shape, coupled)
     rows, columns = np.tril_indices(index.shape[1])
     return index[:, rows].ravel(), index[:, columns].ravel()
@@ -128,44 +132,44 @@ def weighted(coefficients: Array, rule: Rule, prior: Prior, centre: Array, scale
     size = prod(prior.shape)
     u = ((x - centre) / scale).ravel()
     constant, linear, products = jnp.split(coefficients, [1, 1 + size], axis=-1)
-    index, place, weight = _matrices(prior.shape, rule.coupled)
+    index, entry, weight = _matrices(prior.shape, rule.coupled)
     blocks = u.reshape(index.shape) if (index.ravel() == np.arange(size)).all() else u[index]
     outer = (blocks[:, :, None] * blocks[:, None, :]).ravel()
-    return constant[..., 0] + linear @ u + (products[..., place] * jnp.array(weight, u.dtype)) @ outer
+    return constant[..., 0] + linear @ u + (products[..., entry] * jnp.array(weight, u.dtype)) @ outer
 
 
 @lru_cache(maxsize=64)
 def _matrices(shape: tuple[int, ...], coupled: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The places of blocks, and for every entry of their matrices of products its coefficient and its share of it."""
+    """Flat indices of blocks; for every entry of their matrices of products, its coefficient and the share of it."""
     index = _blocks(shape, coupled)
     count, block = index.shape
     rows, columns = np.tril_indices(block)
-    place = np.zeros((block, block), int)
-    place[rows, columns] = place[columns, rows] = np.arange(len(rows))
-    places = (np.arange(count)[:, None, None] * len(rows) + place).ravel()
-    return index, places.astype(np.int32), np.tile(np.where(np.eye(block) == 1, 1.0, 0.5).ravel(), count)
+    positions = np.zeros((block, block), int)
+    positions[rows, columns] = positions[columns, rows] = np.arange(len(rows))
+    entries = (np.arange(count)[:, None, None] * len(rows) + positions).ravel()
+    return index, entries.astype(np.int32), np.tile(np.where(np.eye(block) == 1, 1.0, 0.5).ravel(), count)
 
 
 def direction(rule: Rule, place: int, prior: Prior, table: Table) -> tuple[Array, Array]:
-    """How far the coefficients of products are from multiples of one vector, and that vector, pointing downwards.
+    """How far the coefficients of products are from multiples of one vector, and that vector, which curves downwards.
 
-    place: of the site among those of the table.
+    index: of the site among those of the table.
     """
     matrix = jnp.moveaxis(table.coefficients, place, 0).reshape(table.coefficients.shape[place], -1)
     matrix = matrix[1 + prod(prior.shape) :]
     largest = matrix[:, jnp.argmax((matrix**2).sum(0))]
-    away = matrix - jnp.outer(largest, largest @ matrix / (largest @ largest))
+    remainder = matrix - jnp.outer(largest, largest @ matrix / (largest @ largest))
     first, second = _pairs(prior.shape, rule.coupled)
     sign = jnp.sign(jnp.where(first == second, largest, 0.0).sum())
-    return jnp.abs(away).max() / jnp.abs(matrix).max(), -sign * largest
+    return jnp.abs(remainder).max() / jnp.abs(matrix).max(), -sign * largest
 
 
 def normal(
     rule: Rule, shape: tuple[int, ...], centre: Array, scale: Array, eta: Array, matrix: Array | None
 ) -> tuple[Distribution, Array]:
-    """From the coefficients of u and of its products, x = centre + scale u.
+    """The Normal conditional with given coefficients of u and of its products, x = centre + scale u; and its mean.
 
-    matrix: what the coefficients of products are a positive multiple of, if they are.
+    eta: the coefficients. matrix: what the coefficients of products are a positive multiple of, if they are.
     """
     size = prod(shape)
     linear, products = eta[:size], eta[size:]
@@ -185,19 +189,20 @@ def normal(
         mean = jax.scipy.linalg.cho_solve((factor, True), linear[index][..., None])[..., 0]
     else:
         mean = (linear[index][..., None, :] @ inverse.mT @ inverse)[..., 0, :] / multiple
-    spread = scale.ravel()[index]
-    apart = tuple(n for axis, n in enumerate(shape) if axis not in rule.coupled)
+    block_scale = scale.ravel()[index]
+    batch_shape = tuple(n for axis, n in enumerate(shape) if axis not in rule.coupled)
     joint = JointNormal(
-        (centre.ravel()[index] + spread * mean).reshape(*apart, block),
-        (factor / spread[..., None]).reshape(*apart, block, block),
+        (centre.ravel()[index] + block_scale * mean).reshape(*batch_shape, block),
+        (factor / block_scale[..., None]).reshape(*batch_shape, block, block),
         rule.coupled,
         shape,
         multiple,
-        None if inverse is None else (inverse * spread[..., None, :]).reshape(*apart, block, block),
+        None if inverse is None else (inverse * block_scale[..., None, :]).reshape(*batch_shape, block, block),
     )
     return joint, joint.mean
 
 
 def _inverse(factor: Array) -> Array:
+    """The inverses of lower triangular matrices, by forward substitution."""
     identity = jnp.broadcast_to(jnp.eye(factor.shape[-1], dtype=factor.dtype), factor.shape)
     return jax.scipy.linalg.solve_triangular(factor, identity, lower=True)

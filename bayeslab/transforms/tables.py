@@ -21,12 +21,13 @@ from bayeslab.transforms.row_statistics import Labelled
 from bayeslab.transforms.site_statistics import Table, count, direction, framed, framed_normal, normal, weighted
 
 AT_ONCE = 2**24
-"""Numbers that are read and written at once to fill a table, at most."""
+"""Numbers that one batch reads and writes to fill a table, at most."""
 
 
 class Group(NamedTuple):
-    """terms: names of those that a table replaces. rules: of the sites that they reach, all other sites given.
+    """Terms of the log joint that one table replaces.
 
+    terms: their names. rules: of the sites that they reach, all other sites given.
     proportional: Normal sites whose precision matrix is a multiple of one matrix, whatever the other sites.
     """
 
@@ -39,11 +40,11 @@ class Group(NamedTuple):
         return f"statistics of {', '.join(rule.site for rule in self.rules)}"
 
     def table(self, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
-        """values: likely ones of all sites."""
+        """The table that replaces the terms. values: likely ones of all sites."""
         return _table(self, of, priors, bound, values)
 
     def term(self, priors: dict[str, Prior]) -> Term:
-        """What replaces the terms; it looks for its table among the values."""
+        """The term that takes the place of these; it looks for its table among the values."""
         return _term(self, priors)
 
     def described(self, bound: Bound, priors: dict[str, Prior]) -> str:
@@ -54,7 +55,7 @@ Groups = tuple[Group | Labelled, ...]
 
 
 def compressed(groups: Groups, bound: Bound) -> tuple[Term, ...]:
-    """The terms of a program, those of the groups replaced.
+    """The terms of a program, with those of the groups replaced by tables.
 
     The new ones look for their tables among the values, under the name of the group.
     """
@@ -94,8 +95,8 @@ def summarised(groups: Groups, rules: tuple[Rule, ...], bound: Bound) -> Bound:
         first, second = jax.random.split(jax.random.PRNGKey(5))
         values = settled(second, rules, plain, somewhere(first, plain))
         statistics = Statistics(groups, tabulated(groups, plain, values))
-    before = bound.transform
-    return replace(bound, transform=statistics if before is None else before.with_statistics(statistics))
+    transform = bound.transform
+    return replace(bound, transform=statistics if transform is None else transform.with_statistics(statistics))
 
 
 class Pieces(NamedTuple):
@@ -107,6 +108,7 @@ class Pieces(NamedTuple):
 
 
 def pieces(bound: Bound) -> Pieces:
+    """A Bound taken apart, with tables in place of the rows that they replace."""
     plain, transform = bound.plain, bound.transform
     statistics = None if transform is None else transform.statistics
     if statistics is None:
@@ -127,63 +129,65 @@ def table_size(group: Group, bound: Bound) -> int:
 
 
 def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
-    mine = [term for term in of if term.name in group.terms]
+    """The table of a group, from its terms on the grid of all probes of its sites."""
+    group_terms = [term for term in of if term.name in group.terms]
     frames = []
     for rule in group.rules:
-        prior, near = priors[rule.site], values[rule.site]
+        prior, initial = priors[rule.site], values[rule.site]
         if rule.family.joint:
-            frames.append(framed_normal(rule, prior, conditional(rule, of, bound, values, near).distribution))
+            frames.append(framed_normal(rule, prior, conditional(rule, of, bound, values, initial).distribution))
         else:
-            frames.append(framed(rule, prior, near, prior.distribution(bound, values).support))
+            frames.append(framed(rule, prior, initial, prior.distribution(bound, values).support))
 
     sizes = [len(frame.probes) for frame in frames]
 
-    def at(index: Array) -> Array:
-        places = jnp.unravel_index(index, sizes)
-        given = {r.site: f.probes[p] for r, f, p in zip(group.rules, frames, places, strict=True)}
-        return total(mine, bound, values | given)
+    def density_at(index: Array) -> Array:
+        indices = jnp.unravel_index(index, sizes)
+        probe_values = {r.site: f.probes[p] for r, f, p in zip(group.rules, frames, indices, strict=True)}
+        return total(group_terms, bound, values | probe_values)
 
-    together = int(np.clip(AT_ONCE // max(sum(term.cost for term in mine), 1), 1, prod(sizes)))
-    coefficients = jax.lax.map(at, jnp.arange(prod(sizes)), batch_size=together).reshape(sizes)
+    batch_size = int(np.clip(AT_ONCE // max(sum(term.cost for term in group_terms), 1), 1, prod(sizes)))
+    coefficients = jax.lax.map(density_at, jnp.arange(prod(sizes)), batch_size=batch_size).reshape(sizes)
     for frame in frames:  # every turn reads the first axis and makes it the last
         coefficients = jnp.moveaxis(jnp.tensordot(frame.reader, coefficients, 1), 0, -1)
     return Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), coefficients)
 
 
 def _term(group: Group, priors: dict[str, Prior]) -> Term:
+    """The term that reads the table of a group, and the conditionals of sites that only it reaches."""
     sites = [rule.site for rule in group.rules]
 
     def contracted(values: dict[str, Any], but: str | None) -> Array:
-        """The table at some values; as a function of one site, the coefficients of its statistics."""
+        """The table at some values, scalar; the coefficients of the statistics of one site where that is left out."""
         table = values[group.name]
-        total = table.coefficients
+        coefficients = table.coefficients
         for rule, centre, scale in zip(group.rules[::-1], table.centres[::-1], table.scales[::-1], strict=True):
             if rule.site == but:
-                total = jnp.moveaxis(total, -1, 0)
+                coefficients = jnp.moveaxis(coefficients, -1, 0)
             else:
-                total = weighted(total, rule, priors[rule.site], centre, scale, values[rule.site])
-        return total
+                coefficients = weighted(coefficients, rule, priors[rule.site], centre, scale, values[rule.site])
+        return coefficients
 
     def density(bound: Bound, values: Values) -> Array:
         return contracted(values, None)
 
     def read(site: str, bound: Bound, values: Values) -> tuple[Distribution, Array]:
         """The conditional of a site that only this term reaches, and a value of it."""
-        place = sites.index(site)
-        rule, prior = group.rules[place], priors[site]
+        index = sites.index(site)
+        rule, prior = group.rules[index], priors[site]
         table: Any = values[group.name]
         eta = contracted(values, site)
         if rule.family.joint:
-            matrix = direction(rule, place, prior, table)[1] if site in group.proportional else None
-            return normal(rule, prior.shape, table.centres[place], table.scales[place], eta[1:], matrix)
+            matrix = direction(rule, index, prior, table)[1] if site in group.proportional else None
+            return normal(rule, prior.shape, table.centres[index], table.scales[index], eta[1:], matrix)
         statistics = rule.family.statistics
         assert statistics is not None
-        like = jax.eval_shape(statistics, jax.ShapeDtypeStruct(prior.shape, eta.dtype))
-        leaves, tree = jax.tree.flatten(like)
+        shapes = jax.eval_shape(statistics, jax.ShapeDtypeStruct(prior.shape, eta.dtype))
+        leaves, tree = jax.tree.flatten(shapes)
         ends = np.cumsum([prod(leaf.shape) for leaf in leaves])[:-1]
         parts = [part.reshape(leaf.shape) for part, leaf in zip(jnp.split(eta[1:], ends), leaves, strict=True)]
-        drawn = prior.distribution(bound, values | {site: jnp.zeros(prior.shape)})
-        built = rule.family.build(jax.tree.unflatten(tree, parts), drawn)
-        return built, table.centres[place]
+        prior_distribution = prior.distribution(bound, values | {site: jnp.zeros(prior.shape)})
+        q = rule.family.build(jax.tree.unflatten(tree, parts), prior_distribution)
+        return q, table.centres[index]
 
     return Term(group.name, frozenset(sites), density, 0, sum(count(r, priors[r.site]) for r in group.rules), read)

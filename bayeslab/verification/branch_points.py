@@ -23,88 +23,102 @@ from bayeslab.programs.tracing.compilation import evaluated
 from bayeslab.verification.probe_points import Point
 
 VALUES = 512
-"""Of the site of every kind, where they and the data are not more numbers than `NUMBERS` for all of them."""
+"""Values of every kind at which a site is tried, where the data are few numbers."""
 NUMBERS = 2 * 10**7
+"""Numbers of the data times values of a kind, at most, as long as these are not fewer than the least."""
 FEWEST = 64
+"""Values of every kind at which a site is tried, at least."""
 FARTHEST = 18.0
-"""From zero, of an unconstrained coordinate: probabilities of 1e-8 and positive numbers of 1e-8 and 1e8."""
+"""Largest unconstrained distance from zero: probabilities of 1e-8 and positive numbers of 1e-8 and 1e8."""
 WIDE = 30.0
-"""Standard deviations."""
+"""Largest distance from a mean, in standard deviations."""
 
 
 def broken(bound: Bound, site: str, rule: Rule | None, places: Sequence[Point]) -> Kink | None:
-    """An operation between a continuous site and its densities of which the site changes the branch; None if none.
+    """The first operation between a continuous site and its densities of which the site changes the branch, or None.
 
     What the distribution of the site itself does with its value, such as to ask whether this is in its support, is left
     out: its family knows it.
-    rule: what was found for the site, if anything was. places: points of all sites.
+    rule: the one that was found for the site, if any was. points: values of all sites.
     """
-    known = terms(bound)
-    reached = ((term, known.kinks[path]) for term in known.terms if site in term.depends for path in term.kinks)
-    kinks = sorted({k for term, k in reached if site in k.sites and not (k.of_library and term.name == site)})
+    log_joint = terms(bound)
+    reached_kinks = (
+        (term, log_joint.kinks[path]) for term in log_joint.terms if site in term.depends for path in term.kinks
+    )
+    kinks = sorted({k for term, k in reached_kinks if site in k.sites and not (k.of_library and term.name == site)})
     for kink in kinks:
         if not kink.known:
             return kink
     if not kinks:
         return None
-    random = np.random.default_rng(0)
-    number = int(np.clip(NUMBERS // max(sum(map(np.size, jax.tree.leaves(bound))), 1), FEWEST, VALUES))
-    shape = known.priors[site].shape
-    moves = random.choice([-1.0, 1.0], (number, *shape)) * 10 ** random.uniform(-8, 0, (number, *shape))
-    data = _of_data(bound, shape, number, random)
+    rng = np.random.default_rng(0)
+    num_values = int(np.clip(NUMBERS // max(sum(map(np.size, jax.tree.leaves(bound))), 1), FEWEST, VALUES))
+    shape = log_joint.priors[site].shape
+    moves = rng.choice([-1.0, 1.0], (num_values, *shape)) * 10 ** rng.uniform(-8, 0, (num_values, *shape))
+    data = _of_data(bound, shape, num_values, rng)
     for _, values in places:
-        [found] = evaluated([_changes(tuple(kinks), site, rule)], (bound, values, moves, data))
-        if found.any():
-            return kinks[int(np.argmax(found))]
+        [changed] = evaluated([_changes(tuple(kinks), site, rule)], (bound, values, moves, data))
+        if changed.any():
+            return kinks[int(np.argmax(changed))]
     return None
 
 
 @lru_cache(maxsize=64)
 def _changes(kinks: tuple[Kink, ...], site: str, rule: Rule | None) -> Callable[[Any], Array]:
-    """Of every operation, whether any values of the site lead to different branches."""
+    """A function of a point: for every operation, whether any values of the site lead to different branches."""
 
-    def changes(given: tuple[Bound, Values, Array, Array]) -> Array:
-        bound, values, moves, data = given
-        at = _values(bound, terms(bound).priors[site], rule, values, moves, data)
+    def changes(argument: tuple[Bound, Values, Array, Array]) -> Array:
+        bound, values, moves, data = argument
+        probe_values = _values(bound, terms(bound).priors[site], rule, values, moves, data)
 
-        def taken(x: Array) -> list[Array]:
+        def branches_at(x: Array) -> list[Array]:
             return terms(bound).branches(kinks, bound, values | {site: x})
 
-        def step(place: Array, state: Any) -> Any:
-            first, found = state
-            here = taken(at[place])
-            first = [jnp.where(place == 0, new, old) for new, old in zip(here, first, strict=True)]
-            new = jnp.stack([jnp.any(one != other) for one, other in zip(here, first, strict=True)])
-            return first, found | new
+        def step(index: Array, state: Any) -> Any:
+            first, changed = state
+            current = branches_at(probe_values[index])
+            first = [jnp.where(index == 0, new, old) for new, old in zip(current, first, strict=True)]
+            new = jnp.stack([jnp.any(branch != other) for branch, other in zip(current, first, strict=True)])
+            return first, changed | new
 
-        blank = [jnp.zeros(kind.shape, kind.dtype) for kind in jax.eval_shape(taken, at[0])]
-        return jax.lax.fori_loop(0, len(at), step, (blank, jnp.zeros(len(kinks), bool)))[1]
+        blank = [jnp.zeros(kind.shape, kind.dtype) for kind in jax.eval_shape(branches_at, probe_values[0])]
+        return jax.lax.fori_loop(0, len(probe_values), step, (blank, jnp.zeros(len(kinks), bool)))[1]
 
     return changes
 
 
 def _values(bound: Bound, prior: Prior, rule: Rule | None, values: Values, moves: Array, data: Array) -> Array:
-    """Values (value, *site) on every scale; in place of what is outside of the support the value that there is."""
-    here = jnp.asarray(values[prior.name])
-    own = prior.distribution(bound, values)
-    transform = biject_to(own.support)
-    start = transform.inv(here)
+    """Values (value, *site) of a site on every scale; outside of the support its current value takes their place."""
+    current = jnp.asarray(values[prior.name])
+    prior_distribution = prior.distribution(bound, values)
+    transform = biject_to(prior_distribution.support)
+    start = transform.inv(current)
     free = jnp.reshape(jnp.reshape(moves, (len(moves), -1))[:, : start.size], (len(moves), *start.shape))
-    found = [here[None], transform(FARTHEST * free), transform(start + FARTHEST * free), jnp.asarray(data, here.dtype)]
-    distributions = [own]
+    candidates = [
+        current[None],
+        transform(FARTHEST * free),
+        transform(start + FARTHEST * free),
+        jnp.asarray(data, current.dtype),
+    ]
+    distributions = [prior_distribution]
     if rule is not None:
         distributions.append(conditional(rule, terms(bound).terms, bound, values).distribution)
     for mean, sd in (scale for each in distributions if (scale := _scale(each)) is not None):
-        found.append(mean + WIDE * sd * moves)
-    at = jnp.concatenate([jnp.broadcast_to(one, (len(one), *prior.shape)) for one in found])
+        candidates.append(mean + WIDE * sd * moves)
+    probe_values = jnp.concatenate(
+        [jnp.broadcast_to(candidate, (len(candidate), *prior.shape)) for candidate in candidates]
+    )
     event = range(1 + len(prior.shape) - prior.event_dim, 1 + len(prior.shape))
-    inside = own.support(at) & jnp.isfinite(at).all(tuple(event))
-    far = jnp.isfinite(transform.inv(jnp.where(_over(inside, at), at, here)))  # no probability that is 1 by rounding
-    inside = inside.reshape(len(at), -1).all(1) & far.reshape(len(at), -1).all(1)
-    return jnp.where(_over(inside, at), at, here)
+    inside = prior_distribution.support(probe_values) & jnp.isfinite(probe_values).all(tuple(event))
+    is_representable = jnp.isfinite(
+        transform.inv(jnp.where(_over(inside, probe_values), probe_values, current))
+    )  # no probability that is 1 by rounding
+    inside = inside.reshape(len(probe_values), -1).all(1) & is_representable.reshape(len(probe_values), -1).all(1)
+    return jnp.where(_over(inside, probe_values), probe_values, current)
 
 
 def _over(inside: Array, at: Array) -> Array:
+    """A mask with axes of length 1 for the event axes of the values that it is of."""
     return inside.reshape(inside.shape + (1,) * (at.ndim - inside.ndim))
 
 
@@ -117,20 +131,22 @@ def _scale(distribution: Distribution) -> tuple[Array, Array] | None:
 
 
 def _of_data(bound: Bound, shape: tuple[int, ...], number: int, random: np.random.Generator) -> np.ndarray:
-    """Numbers between the least and the largest of every array of the data, and close to single ones."""
+    """Values between the least and the largest number of every array of the data, and close to single ones."""
     return np.concatenate([np.zeros((0, *shape)), *_of_arrays(bound, shape, number, random)])
 
 
 def _of_arrays(bound: Bound, shape: tuple[int, ...], number: int, random: np.random.Generator) -> Iterator[np.ndarray]:
     arrays = [np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(bound)]
     for array in (array[np.isfinite(array)] for array in arrays):
-        each = (max(number // len(arrays), 16), *shape)
+        sample_shape = (max(number // len(arrays), 16), *shape)
         if array.size == 0:
             continue
         yield (
-            random.uniform(array.min(), array.max(), each)
+            random.uniform(array.min(), array.max(), sample_shape)
             if array.max() > array.min()
-            else array.min() + np.zeros(each)
+            else array.min() + np.zeros(sample_shape)
         )
-        near = random.choice(array, each)
-        yield near + (1 + np.abs(near)) * random.normal(size=each) * 10 ** random.uniform(-6, 1, each)
+        centre = random.choice(array, sample_shape)
+        yield centre + (1 + np.abs(centre)) * random.normal(size=sample_shape) * 10 ** random.uniform(
+            -6, 1, sample_shape
+        )

@@ -1,4 +1,4 @@
-"""The law that guards every elimination: what is read off a program must hold at points that could refute it.
+"""The numerical identity test that guards every elimination: a rule must hold at points that could refute it.
 
 For two values x, y of a site, [g(x) - g(y)] - [log q(x) - log q(y)] = 0, where g is what the log joint says of the
 site and q the conditional that was found. The points lie on both sides of the middle of q, at a third of, once, three
@@ -17,36 +17,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import (
-    Distribution,
-)
+from numpyro.distributions import Distribution
 
 from bayeslab.elimination.conditional import Rule, aligned, conditional
 from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Values
 
 TOLERANCE = 1e-8
+"""Residual of a rule that passes, at most."""
 SPREADS = (1 / 3, 1.0, 3.0, 10.0)
-"""How far from the middle of a conditional the law is asked, in its spreads, on both sides."""
+"""Distances from the middle of a conditional at which a rule is tested, in its spreads, on both sides."""
 NEAR = 2 + 2 * 3
-"""The first of the points are the middle, the value that the caller has, and those within three spreads."""
+"""Probe values that are near, the first ones: the middle, the current value and those within three spreads."""
 ROUNDING = 1e-4
-"""The share of their size that terms count for beside their change: so much of the tolerance is left to rounding."""
+"""Share of their size that terms count for beside their change: so much of the tolerance is left to rounding."""
 NATS = 1e-3
-"""A violation that is smaller, in nats, changes no posterior."""
+"""Nats below which a violation changes no posterior."""
 LONG = 10**5
-"""Elements of all points together, from which those near the middle do where a law that holds is asked again."""
+"""Elements of all probe values together, beyond which near ones do where a rule that holds is tested again."""
 
 
 class Verdict(NamedTuple):
-    """What the law says of a rule at one point.
+    """The result of the identity test of a rule at one point.
 
     residual: the largest violation, relative to what changes; not a number where the density is none near the middle of
     the conditional. excess: by how many nats the largest violation near the middle is more than rounding.
     share: the largest share of the children in what changes; zero where nothing that they say does.
     possible: whether any value of a discrete site near the middle has a probability that is not zero; else nothing is
-    said.
-    middle: of the conditional, a likely value of the site.
+    tested.
+    middle: the middle of the conditional, a likely value of the site.
     """
 
     residual: Array
@@ -57,32 +56,32 @@ class Verdict(NamedTuple):
 
 
 Asked = tuple[Bound, Values, dict[str, np.ndarray], bool]
-"""What a law is asked at: the program, values of all sites, noise by `noise_for`, whether points near the middle do."""
+"""Arguments of a test: the program, values of all sites, noise by `probe_noise`, whether values near the middle do."""
 
 
 @lru_cache(maxsize=1024)
 def law(of: tuple[Term, ...], rule: Rule) -> Callable[[Asked], Verdict]:
-    """The verdict on a rule under the sum of some terms; the same function for the same arguments."""
+    """The function that tests a rule under the sum of some terms; the same function for the same arguments."""
     return lambda asked: _verdict(of, rule, *asked)
 
 
 def noise_for(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
-    """By how many spreads elements are moved from the middle, (point, *site), by the shape of the continuous sites.
+    """How far elements are moved from the middle, in spreads, (point, *site), by the shape of the continuous sites.
 
-    Of either sign and none of them small; what moves an element up in one point moves it down in the next.
+    Moves have either sign and none of them is small; what moves an element up in one point moves it down in the next.
 
     seed: by default a function of the data, so that points are others for every fit, and the same for the same one.
     """
-    random = np.random.default_rng(_digest(bound) if seed is None else seed)
-    found: dict[str, np.ndarray] = {}
+    rng = np.random.default_rng(_digest(bound) if seed is None else seed)
+    noise: dict[str, np.ndarray] = {}
     for name in bound.latent:
         site = bound.sites[name]
-        if not site.is_discrete and str(site.shape) not in found:
+        if not site.is_discrete and str(site.shape) not in noise:
             shape = (len(SPREADS), *site.shape)
-            move = random.uniform(0.5, 2.0, shape) * random.choice([-1.0, 1.0], shape)
+            move = rng.uniform(0.5, 2.0, shape) * rng.choice([-1.0, 1.0], shape)
             move *= np.reshape(SPREADS, (-1, *(1 for _ in site.shape)))
-            found[str(site.shape)] = np.stack([move, -move], axis=1).reshape(-1, *site.shape)
-    return found
+            noise[str(site.shape)] = np.stack([move, -move], axis=1).reshape(-1, *site.shape)
+    return noise
 
 
 def beyond_rounding(violation: Any, size: Any, eps: float) -> Any:
@@ -101,81 +100,93 @@ def _verdict(
     of: Sequence[Term], rule: Rule, bound: Bound, values: Values, drawn: dict[str, Any], brief: bool | Array
 ) -> Verdict:
     q = conditional(rule, of, bound, values).distribution
-    mine = [term for term in of if rule.site in term.depends]
+    site_terms = [term for term in of if rule.site in term.depends]
     prior = terms(bound).priors[rule.site]
-    at = _tried(rule, prior, q, bound, values, drawn)
+    probe_values = _tried(rule, prior, q, bound, values, drawn)
 
     def densities(x: Array) -> tuple[tuple[Array, ...], Array]:
-        return tuple(term.density(bound, values | {rule.site: x}) for term in mine), q.log_prob(x)
+        return tuple(term.density(bound, values | {rule.site: x}) for term in site_terms), q.log_prob(x)
 
-    kinds = jax.eval_shape(densities, at[0])
-    compare = _comparison(rule, prior, mine, kinds[1].shape, bound)
+    kinds = jax.eval_shape(densities, probe_values[0])
+    compare = _comparison(rule, prior, site_terms, kinds[1].shape, bound)
 
-    def step(place: Array, state: Any) -> Any:
+    def step(index: Array, state: Any) -> Any:
         first, worst, excess, share, undefined, compared, possible = state
-        here = densities(at[place])
-        first = jax.tree.map(lambda old, new: jnp.where(place == 0, new, old), first, here)
-        residual, nats, said, lost = compare(here, first)
-        near = place < NEAR
-        said_here = sum(part.sum() for part in here[0])
+        current = densities(probe_values[index])
+        first = jax.tree.map(lambda old, new: jnp.where(index == 0, new, old), first, current)
+        residual, nats, child_share, lost = compare(current, first)
+        is_near = index < NEAR
+        log_joint_here = sum(part.sum() for part in current[0])
         return (
             first,
             jnp.fmax(worst, residual),
-            jnp.where(near, jnp.fmax(excess, nats), excess),
-            jnp.fmax(share, said),
-            undefined | (near & lost),
+            jnp.where(is_near, jnp.fmax(excess, nats), excess),
+            jnp.fmax(share, child_share),
+            undefined | (is_near & lost),
             compared + ~lost,
-            possible | (near & ~jnp.isneginf(said_here)),
+            possible | (is_near & ~jnp.isneginf(log_joint_here)),
         )
 
     zero = jnp.zeros(())
     blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)
-    number = len(at) if at.size <= LONG else jnp.where(brief, min(NEAR, len(at)), len(at))
+    number = (
+        len(probe_values)
+        if probe_values.size <= LONG
+        else jnp.where(brief, min(NEAR, len(probe_values)), len(probe_values))
+    )
     state = (blank, zero, zero, zero, jnp.array(False), jnp.zeros((), int), jnp.array(False))
     _, worst, excess, share, undefined, compared, possible = jax.lax.fori_loop(0, number, step, state)
-    enough = compared > (0 if prior.discrete else 1)
+    was_compared = compared > (0 if prior.discrete else 1)
     silent = ~possible if prior.discrete else jnp.array(False)
-    worst = jnp.where(undefined | ~enough, jnp.nan, worst)
-    return Verdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, at[0])
+    worst = jnp.where(undefined | ~was_compared, jnp.nan, worst)
+    return Verdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, probe_values[0])
 
 
 def _comparison(
     rule: Rule, prior: Prior, mine: Sequence[Term], shape: tuple[int, ...], bound: Bound
 ) -> Callable[..., tuple[Array, ...]]:
-    """A function of densities at a value and at the first one: the violation, relative and in nats beyond rounding, the
-    share of the children in what changes, and whether anything is not a number. shape: of log densities of q."""
+    """A function of densities at a value and at the first one, that compares their changes.
+
+    It gives the violation, relative and in nats beyond rounding, the share of the children in what changes, and whether
+    anything is not a number. shape: of log densities of q.
+    """
     batch = len(prior.shape) - prior.event_dim
     apart = not rule.coupled and shape[:batch] == prior.shape[:batch]
-    own = [apart and _has_plates(bound, term, prior) for term in mine]
+    elementwise = [apart and _has_plates(bound, term, prior) for term in mine]
 
-    def placed(part: Array, term: Term) -> Array:
-        """Added up at the elements of the site that it belongs to."""
+    def sum_at_elements(part: Array, term: Term) -> Array:
+        """A part of a term summed to the elements of the site that it belongs to."""
         return aligned(part, term, prior)[0].sum(tuple(range(batch, len(prior.shape))))
 
-    def compare(here: Any, first: Any) -> tuple[Array, ...]:
-        (new, log_q), (old, log_q_first) = here, first
+    def compare(current: Any, first: Any) -> tuple[Array, ...]:
+        (new, log_q), (old, log_q_first) = current, first
         axes = tuple(range(batch if apart else 0, log_q.ndim))
         step = log_q.sum(axes) - log_q_first.sum(axes)
-        by, together = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
-        for one, other, term, elements in zip(new, old, mine, own, strict=True):
-            distance = jnp.abs(one - other)
+        by_element, shared = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
+        for new_part, old_part, term, elements in zip(new, old, mine, elementwise, strict=True):
+            distance = jnp.abs(new_part - old_part)
             child = jnp.zeros_like(distance) if term.name == prior.name else distance
-            every = jnp.stack([one - other, distance, jnp.abs(one) + jnp.abs(other), child])
+            amounts = jnp.stack([new_part - old_part, distance, jnp.abs(new_part) + jnp.abs(old_part), child])
             if elements:
-                by = [a + b for a, b in zip(by, jax.vmap(partial(placed, term=term))(every), strict=True)]
+                by_element = [
+                    a + b
+                    for a, b in zip(by_element, jax.vmap(partial(sum_at_elements, term=term))(amounts), strict=True)
+                ]
             else:
-                together = [a + b.sum() for a, b in zip(together, every, strict=True)]
+                shared = [a + b.sum() for a, b in zip(shared, amounts, strict=True)]
         # What terms of several elements say is held against what the others leave of the conditional: no more than
         # rounding, unless elements of one are said of by another element of the other.
-        left = by[0] - step
-        change, moved, size, said = (one.sum() + other for one, other in zip(by, together, strict=True))
-        violation, step = jnp.abs(left.sum() + together[0]), step.sum()
+        unexplained = by_element[0] - step
+        change, moved, size, child_change = (
+            element_sum.sum() + shared_sum for element_sum, shared_sum in zip(by_element, shared, strict=True)
+        )
+        violation, step = jnp.abs(unexplained.sum() + shared[0]), step.sum()
         size += jnp.abs(log_q).sum() + jnp.abs(log_q_first).sum()
-        scale = jnp.abs(left).sum() + together[1] + ROUNDING * (moved + size)
+        scale = jnp.abs(unexplained).sum() + shared[1] + ROUNDING * (moved + size)
         residual = violation / jnp.where(scale > 0, scale, 1.0)
-        if all(own):  # element by element, if these are in their places
-            scales = by[1] + ROUNDING * by[2]
-            residual = jnp.fmin(residual, (jnp.abs(left) / jnp.where(scales > 0, scales, 1.0)).max(initial=0.0))
+        if all(elementwise):  # element by element, if these are in their places
+            scales = by_element[1] + ROUNDING * by_element[2]
+            residual = jnp.fmin(residual, (jnp.abs(unexplained) / jnp.where(scales > 0, scales, 1.0)).max(initial=0.0))
         # q may hold probabilities, as those of a path, which are zero below the smallest float.
         impossible = jnp.isneginf(change)
         unlikely = (impossible | (change < math.log(jnp.finfo(change.dtype).tiny))) & jnp.isneginf(step)
@@ -184,7 +195,7 @@ def _comparison(
         residual = jnp.where(impossible, jnp.inf, residual)
         beyond = beyond_rounding(violation, size, float(jnp.finfo(change.dtype).eps))
         nats = jnp.where(impossible, jnp.inf, beyond)
-        share = jnp.where(quiet | impossible, 0.0, said / jnp.where(moved > 0, moved, 1.0))
+        share = jnp.where(quiet | impossible, 0.0, child_change / jnp.where(moved > 0, moved, 1.0))
         return jnp.where(quiet, 0.0, residual), jnp.where(quiet, 0.0, nats), share, lost
 
     return compare
@@ -198,6 +209,6 @@ def _has_plates(bound: Bound, term: Term, prior: Prior) -> bool:
 
 
 def _tried(rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, drawn: dict[str, Any]) -> Array:
-    """Values of the site at which the law is asked: a likely one first, then the one that the caller has."""
+    """Values of the site at which the rule is tested: a likely one first, then the current one."""
     chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None
     return rule.family.around(q, values[rule.site], drawn.get(str(prior.shape)), chain)

@@ -1,4 +1,4 @@
-"""Points on the scale of the data, and between it and that of the priors, at which what is found is asked again.
+"""Points on the scale of the data, and between it and that of the priors, at which rules are verified again.
 
 Vague priors put a site where data never do: a precision with prior mean 1 is 1e-8 for incomes in dollars. There sums
 of squares drown all else, and links are saturated. A few sweeps of the conditionals that were found, and where sites
@@ -24,16 +24,17 @@ from bayeslab.verification.identity import law, noise_for
 from bayeslab.verification.probe_points import Point, points
 
 SWEEPS = 2
+"""Sweeps over the middles of conditionals."""
 STEPS = 15
-"""Of ascent."""
+"""Steps of an ascent, at most."""
 FEW = 16
-"""Coordinates up to which each is moved by itself."""
+"""Coordinates of an ascent, at most, where each is moved by itself; else those of a site move together."""
 LARGEST = 1e300
-"""In place of what is no number."""
+"""Objective in place of what is no number."""
 
 
 def widened(bound: Bound) -> Bound:
-    """The same in double precision, in which the law is checked."""
+    """The Bound in double precision, in which rules are verified."""
 
     def widen(leaf: Array) -> Array:
         return jnp.asarray(leaf, dtype=jnp.float64) if leaf.dtype.kind == "f" else jnp.asarray(leaf)
@@ -42,29 +43,29 @@ def widened(bound: Bound) -> Bound:
 
 
 def likely_points(bound: Bound, rules: Sequence[Rule]) -> list[Point]:
-    """Where a few sweeps of some conditionals lead, each given all other sites, and half the way there.
+    """Points where a few sweeps of some conditionals lead, each given all other sites, and half the way there.
 
-    Where continuous sites are left, also where a few steps of ascent lead.
+    Where continuous sites are left, the points to which a few steps of ascent lead are among them.
     """
     if not rules:
         return []
-    first = points(bound)[1][1]
-    values = _swept(bound, rules, first)
-    found = [values, _between(bound, first, values)]
+    start = points(bound)[1][1]
+    values = _swept(bound, rules, start)
+    value_sets = [values, _between(bound, start, values)]
     ruled = {rule.site for rule in rules}
-    free = tuple(n for n in bound.latent if n not in ruled and not bound.sites[n].is_discrete)
-    if free:
-        higher = _climbed(bound, free, values)
-        found += [higher, _swept(bound, rules, higher)]
-    return [(bound, one) for one in found]
+    unruled = tuple(n for n in bound.latent if n not in ruled and not bound.sites[n].is_discrete)
+    if unruled:
+        ascended = _climbed(bound, unruled, values)
+        value_sets += [ascended, _swept(bound, rules, ascended)]
+    return [(bound, each) for each in value_sets]
 
 
 def _swept(bound: Bound, rules: Sequence[Rule], values: Values) -> Values:
-    """One site after the other in the middle of its conditional, where that is a number."""
-    of, drawn, values = terms(bound).terms, noise_for(bound), dict(values)
+    """Values after a few sweeps that set every site to the middle of its conditional, if that is a number."""
+    log_joint_terms, noise, values = terms(bound).terms, noise_for(bound), dict(values)
     for _ in range(SWEEPS):
         for rule in rules:
-            [verdict] = evaluated([law(of, rule)], (bound, values, drawn, True))
+            [verdict] = evaluated([law(log_joint_terms, rule)], (bound, values, noise, True))
             old = values[rule.site]
             if np.isfinite(verdict.middle).all():
                 values[rule.site] = jnp.asarray(verdict.middle, old.dtype).reshape(old.shape)
@@ -72,22 +73,26 @@ def _swept(bound: Bound, rules: Sequence[Rule], values: Values) -> Values:
 
 
 def _between(bound: Bound, first: Values, last: Values) -> Values:
-    """Half the way, of positive sites on a scale of ratios: supports are convex. Discrete sites are where they end."""
-    found = {}
-    for name, one in first.items():
-        site, other = bound.sites[name], last[name]
+    """Values half the way between two; geometric means of positive sites, and discrete sites as they are at the end.
+
+    Supports are convex.
+    """
+    midpoint = {}
+    for name, start in first.items():
+        site, end = bound.sites[name], last[name]
         if site.is_discrete:
-            found[name] = other
+            midpoint[name] = end
         elif site.support in ("positive", "nonnegative"):
-            found[name] = jnp.sqrt(one) * jnp.sqrt(other)
+            midpoint[name] = jnp.sqrt(start) * jnp.sqrt(end)
         else:
-            found[name] = (one + other) / 2
-    return found
+            midpoint[name] = (start + end) / 2
+    return midpoint
 
 
 def _climbed(bound: Bound, names: tuple[str, ...], values: Values) -> Values:
-    """Some steps of ascent over some sites of the log joint as a density of unconstrained sites, all others given.
+    """Values after some steps of ascent (L-BFGS) of some sites, all others given.
 
+    The objective is the log joint as a density of unconstrained sites.
     Differences take the place of derivatives, which cost more to compile. Of many coordinates those of a site move
     together: it is the scale of the data that is looked for.
     """
@@ -100,23 +105,23 @@ def _climbed(bound: Bound, names: tuple[str, ...], values: Values) -> Values:
         return -float(value) if np.isfinite(value) else LARGEST
 
     start = np.zeros(sum(size for _, size in steps))
-    found = minimize(objective, start, method="L-BFGS-B", options={"maxiter": STEPS})
-    if not found.fun < LARGEST:
+    result = minimize(objective, start, method="L-BFGS-B", options={"maxiter": STEPS})
+    if not result.fun < LARGEST:
         return values
-    [(_, last)] = evaluated([density], (bound, values, found.x))
+    [(_, last)] = evaluated([density], (bound, values, result.x))
     return dict(values) | {name: jnp.asarray(last[name], values[name].dtype) for name in names}
 
 
 @lru_cache(maxsize=64)
 def _density(steps: tuple[tuple[str, int], ...]) -> Callable[[Any], tuple[Array, Values]]:
-    """The log density, and the sites, where these have moved from their values by steps in unconstrained space.
+    """A function that moves sites by steps in unconstrained space, and gives their log density and the sites.
 
     steps: names of the sites, and how many coordinates the step of each has: all, or one for all.
     """
     names = frozenset(name for name, _ in steps)
 
-    def density(given: tuple[Bound, Values, Array]) -> tuple[Array, Values]:
-        bound, values, flat = given
+    def density(argument: tuple[Bound, Values, Array]) -> tuple[Array, Values]:
+        bound, values, flat = argument
         moved, volume = dict(values), jnp.zeros(())
         for name, size in steps:
             prior = terms(bound).priors[name]
@@ -126,7 +131,7 @@ def _density(steps: tuple[tuple[str, int], ...]) -> Callable[[Any], tuple[Array,
             position = old + (step[: old.size].reshape(old.shape) if size == values[name].size else step[0])
             moved[name] = transform(position)
             volume += jnp.sum(transform.log_abs_det_jacobian(position, moved[name]))
-        of = [term for term in terms(bound).terms if not term.depends.isdisjoint(names)]
-        return total(of, bound, moved) + volume, {name: moved[name] for name in names}
+        moved_terms = [term for term in terms(bound).terms if not term.depends.isdisjoint(names)]
+        return total(moved_terms, bound, moved) + volume, {name: moved[name] for name in names}
 
     return density

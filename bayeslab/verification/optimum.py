@@ -24,24 +24,28 @@ from bayeslab.programs.tracing.compilation import evaluated
 from bayeslab.verification.likely_points import widened
 
 Density = Callable[[Bound, Array], Array]
-"""Of a flat unconstrained position."""
+"""The log joint as a function of a Bound and a flat unconstrained position."""
 
 POINTS = 16
-"""At which a density is evaluated in one call."""
-NEAR, NEARER = 1e-6, 1e-9
+"""Points at which a density is evaluated in one call."""
+NEAR = 1e-6
+"""Length of the steps across which a jump is looked for, in units of the size of the coordinates."""
+NEARER = 1e-9
+"""Length of steps that are a thousand times smaller: a jump changes the density by as much."""
 MANY = 64
-"""Coordinates from which the Hessian is not looked at."""
+"""Coordinates, at most, where the Hessian is looked at."""
 FAR = np.geomspace(1e-2, 1e6, POINTS)
-"""How far directions are followed: up to a million times the size of the coordinates."""
+"""Distances to which directions are followed: up to a million times the size of the coordinates."""
 FLAT = 1.0
 """Curvature, in units of the size of the coordinates, below which a direction is followed."""
 FLATTEST = 8
-"""Directions at most."""
+"""Directions of little curvature that are followed, at most."""
 RADII = 10.0 ** -np.arange(2, 10)
+"""Radii within which gradients are sampled, in units of the size of the coordinates."""
 TRIES = 20
-"""Steps with one radius."""
+"""Steps with one radius, at most."""
 TOWARDS = 50.0
-"""Unconstrained, where a coordinate is taken to go to the end of its support."""
+"""Unconstrained distance from zero beyond which a coordinate is taken to go to the end of its support."""
 
 JUMPS = (
     "the log joint jumps where its gradient says that it is flat (a threshold, a rounding or an argmax), and no ascent "
@@ -56,9 +60,10 @@ OUT_OF_STEPS = "the optimisation stopped at its maximum number of steps; allow m
 
 
 class Verdict(NamedTuple):
-    """why: no maximum was found, in words; nothing where it was. lasting: more steps would not help.
+    """Whether an ascent ended at a maximum.
 
-    kink: where the maximum is, if it has no gradient there.
+    why: no maximum was found, in words; nothing where it was. lasting: whether more steps would not help.
+    kink: the position of the maximum, if it has no gradient there.
     """
 
     why: str = ""
@@ -67,7 +72,7 @@ class Verdict(NamedTuple):
 
 
 def tolerance(value: Array) -> Array:
-    """How large a derivative is zero, of a log density with that value."""
+    """The size up to which a derivative of a log density with that value counts as zero."""
     return jnp.sqrt(jnp.finfo(value.dtype).eps) * jnp.maximum(1.0, jnp.abs(value))
 
 
@@ -78,19 +83,21 @@ def verdict(density: Density, bound: Bound, at: Array) -> Verdict:
     of sites do not settle. With more than 64 coordinates of those directions only the one from the origin is looked at.
     """
     with precision(jnp.float64), np.errstate(all="ignore"):
-        around = _Around(density, widened(bound), np.asarray(at, float))
-        small = abs(around.slope / around.scale).max() <= 2 * tolerance(jnp.asarray(around.value, at.dtype))
-        if not np.isfinite(around.value):
+        neighbourhood = _Around(density, widened(bound), np.asarray(at, float))
+        is_stationary = abs(neighbourhood.slope / neighbourhood.scale).max() <= 2 * tolerance(
+            jnp.asarray(neighbourhood.value, at.dtype)
+        )
+        if not np.isfinite(neighbourhood.value):
             return Verdict("the log joint is not a number where the ascent ended")
-        if around.jumps() or around.jumps_around():
+        if neighbourhood.jumps() or neighbourhood.jumps_around():
             return Verdict(JUMPS, lasting=True)
-        if why := around.escapes():
+        if why := neighbourhood.escapes():
             return Verdict(why, lasting=True)
-        if small:
+        if is_stationary:
             return Verdict()
-        if (kink := around.kink()) is not None:
+        if (kink := neighbourhood.kink()) is not None:
             return Verdict(kink=kink)
-        if why := EDGE if around.ends() else around.at_its_end():
+        if why := EDGE if neighbourhood.ends() else neighbourhood.at_its_end():
             return Verdict(why, lasting=True)
         return Verdict(OUT_OF_STEPS)
 
@@ -99,28 +106,30 @@ def jumps(density: Density, bound: Bound, draws: np.ndarray) -> bool:
     """Whether a density jumps between the first of some draws (draw, coordinate) and the others."""
     with precision(jnp.float64), np.errstate(all="ignore"):
         first, *others = np.asarray(draws, float)
-        around = _Around(density, widened(bound), first)
-        return any(around.jumps_towards((other - first) / around.scale) for other in others)
+        neighbourhood = _Around(density, widened(bound), first)
+        return any(neighbourhood.jumps_towards((other - first) / neighbourhood.scale) for other in others)
 
 
 class _Around:
     """A density around a point, with coordinates in units of 1, or of themselves where these are larger."""
 
     def __init__(self, density: Density, bound: Bound, at: np.ndarray) -> None:
-        self.of, self.bound, self.at = _values(density), bound, at
+        self.values_and_gradients, self.bound, self.at = _values(density), bound, at
         self.scale = np.maximum(1.0, abs(at))
         self.random = np.random.default_rng(0)
         [self.value], [self.slope] = self(np.zeros((1, at.size)))
 
     def __call__(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Densities (point,) and their gradients (point, coordinate) some scaled steps away."""
-        found = []
+        results = []
         for first in range(0, len(steps), POINTS):
-            some = steps[first : first + POINTS]
-            padded = np.concatenate([some, np.zeros((POINTS - len(some), some.shape[1]))])
-            [(values, slopes)] = evaluated([self.of], (self.bound, jnp.asarray(self.at + padded * self.scale)))
-            found.append((values[: len(some)], slopes[: len(some)] * self.scale))
-        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
+            batch = steps[first : first + POINTS]
+            padded = np.concatenate([batch, np.zeros((POINTS - len(batch), batch.shape[1]))])
+            [(values, slopes)] = evaluated(
+                [self.values_and_gradients], (self.bound, jnp.asarray(self.at + padded * self.scale))
+            )
+            results.append((values[: len(batch)], slopes[: len(batch)] * self.scale))
+        return np.concatenate([part for part, _ in results]), np.concatenate([part for _, part in results])
 
     @property
     def rounding(self) -> float:
@@ -132,9 +141,9 @@ class _Around:
 
     def jumps(self) -> bool:
         """Whether a step that is a thousand times smaller changes the density by as much."""
-        ways = self.directions(POINTS // 4)
-        ways = np.concatenate([ways, -ways])
-        values, _ = self(np.concatenate([NEAR * ways, NEARER * ways]))
+        directions = self.directions(POINTS // 4)
+        directions = np.concatenate([directions, -directions])
+        values, _ = self(np.concatenate([NEAR * directions, NEARER * directions]))
         near, nearer = np.split(abs(values - self.value), 2)
         return bool(((nearer > 0.5 * near) & (nearer > self.rounding) & np.isfinite(near)).any())
 
@@ -151,7 +160,10 @@ class _Around:
         return self._unseen(way, 1) and self._unseen(way, POINTS)
 
     def _unseen(self, way: np.ndarray, pieces: int) -> bool:
-        """pieces: that a way is cut into, each integrated by the rule of Gauss and Legendre."""
+        """Whether the density changes by what Gauss-Legendre quadrature of its gradients along a way does not say.
+
+        pieces: how many the way is cut into.
+        """
         places, weights = np.polynomial.legendre.leggauss(POINTS)
         starts = np.arange(pieces) / pieces
         places = (starts[:, None] + (places + 1) / 2 / pieces).reshape(-1)
@@ -171,26 +183,26 @@ class _Around:
         """
         if self.at.size > MANY:
             return None
-        place, height, sizes = np.zeros(self.at.size), self.value, dict.fromkeys(RADII, 0.0)
+        position, height, sizes = np.zeros(self.at.size), self.value, dict.fromkeys(RADII, 0.0)
         for radius in RADII:
             for _ in range(TRIES):
                 offsets = radius * self.random.uniform(-1, 1, (2 * self.at.size + POINTS, self.at.size))
-                _, slopes = self(place + offsets)
+                _, slopes = self(position + offsets)
                 slopes = slopes[np.isfinite(slopes).all(1)]
                 if not len(slopes):
                     return None
-                way, sizes[radius] = _shortest(slopes), float(abs(slopes).max())
-                if abs(way).max() <= 1e-3 * sizes[radius]:
+                direction, sizes[radius] = _shortest(slopes), float(abs(slopes).max())
+                if abs(direction).max() <= 1e-3 * sizes[radius]:
                     break
                 lengths = radius * 2.0 ** np.arange(3, 3 - POINTS, -1)
-                values, _ = self(place + lengths[:, None] * way / np.linalg.norm(way))
+                values, _ = self(position + lengths[:, None] * direction / np.linalg.norm(direction))
                 best = int(np.nanargmax(np.append(values, -np.inf)))
                 if not values[best] > height:
                     break
-                place, height = place + lengths[best] * way / np.linalg.norm(way), values[best]
-        if abs(way).max() > 1e-3 * sizes[RADII[-1]] or sizes[RADII[-1]] < 0.3 * sizes[RADII[-3]]:
+                position, height = position + lengths[best] * direction / np.linalg.norm(direction), values[best]
+        if abs(direction).max() > 1e-3 * sizes[RADII[-1]] or sizes[RADII[-1]] < 0.3 * sizes[RADII[-3]]:
             return None
-        return self.at + place * self.scale
+        return self.at + position * self.scale
 
     def at_its_end(self) -> str:
         """In words, a coordinate that has gone far towards the end of a support, or nothing."""
@@ -206,30 +218,30 @@ class _Around:
 
     def escapes(self) -> str:
         """In words, a direction in which the density does not fall, or nothing."""
-        ways = [self.at / self.scale] if abs(self.at).max(initial=0) > 0 else []
+        directions = [self.at / self.scale] if abs(self.at).max(initial=0) > 0 else []
         if self.at.size <= MANY:
             curvature, axes = self._curvature()
             if curvature[-1] > 1e-6 * max(1.0, float(abs(curvature).max())):
                 values, _ = self(np.outer([-1e-2, -1e-3, 1e-3, 1e-2], axes[:, -1]))
                 if np.nanmax(values) > self.value + self.rounding:
                     return f"the log joint is higher on both sides along {self._named(axes[:, -1])}: a saddle"
-            flat = [upright(way) for way in axes[:, curvature > -FLAT].T[-FLATTEST:]]
-            ways = [*ways, *flat, *(-way for way in flat)] if flat else []
-        for way in ways:
-            way = way / np.linalg.norm(way)
-            values, _ = self(FAR[:, None] * way)
+            flat = [upright(direction) for direction in axes[:, curvature > -FLAT].T[-FLATTEST:]]
+            directions = [*directions, *flat, *(-direction for direction in flat)] if flat else []
+        for direction in directions:
+            direction = direction / np.linalg.norm(direction)
+            values, _ = self(FAR[:, None] * direction)
             values = values[: int(np.argmin(np.append(~np.isnan(values), False)))]  # what is no number ends the way
             if not len(values) or values.min() < self.value - 1:
                 continue
             if values[-1] > self.value + 1e-3:
-                return f"the log joint is higher far away along {self._named(way)}, so this is no maximum of it"
-            if not self._moves(way * FAR[: len(values)][-1:]):  # a support ends there
-                if self._grew(way):
-                    return f"the log joint grows without bound along {self._named(way)}, so it has no maximum"
+                return f"the log joint is higher far away along {self._named(direction)}, so this is no maximum of it"
+            if not self._moves(direction * FAR[: len(values)][-1:]):  # a support ends there
+                if self._grew(direction):
+                    return f"the log joint grows without bound along {self._named(direction)}, so it has no maximum"
             else:
                 return (
-                    f"the log joint does not fall along {self._named(way)}, however far one goes, so it has no maximum "
-                    "there; give a proper prior"
+                    f"the log joint does not fall along {self._named(direction)}, however far one goes, so it has no "
+                    "maximum there; give a proper prior"
                 )
         return ""
 
@@ -273,29 +285,29 @@ def named(
     shapes: Sequence[tuple[str, tuple[int, ...]]],
     labels: Mapping[str, Sequence[Sequence[Any]]] | None = None,
 ) -> str:
-    """A direction by the coordinates that are at least a tenth of the largest, at most four of them.
+    """A direction in words, by the coordinates that are at least a tenth of the largest, at most four of them.
 
     labels: of every axis of a site, where they are not numbers.
     """
     coordinates = [
-        (name, [(labels or {}).get(name, [range(size) for size in shape])[i][at] for i, at in enumerate(place)])
+        (name, [(labels or {}).get(name, [range(size) for size in shape])[i][at] for i, at in enumerate(index)])
         for name, shape in sorted(shapes)
-        for place in np.ndindex(shape)
+        for index in np.ndindex(shape)
     ]
-    written = [f"{name}[{', '.join(map(str, place))}]" if place else name for name, place in coordinates]
+    written = [f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in coordinates]
     way = way / abs(way).max()
-    places = [place for place in np.argsort(-abs(way).round(6), kind="stable") if abs(way[place]) >= 0.1]
-    shown = sorted(places[:4])
+    largest = [index for index in np.argsort(-abs(way).round(6), kind="stable") if abs(way[index]) >= 0.1]
+    shown = sorted(largest[:4])
     text = ""
-    for place in shown:
-        sign = (" - " if way[place] < 0 else " + ") if text else ("-" if way[place] < 0 else "")
-        factor = "" if abs(way[place]) > 0.999 else f"{abs(way[place]):.2g} "
-        text += f"{sign}{factor}{written[place]}"
-    return text + (" + ..." if len(places) > 4 else "")
+    for index in shown:
+        sign = (" - " if way[index] < 0 else " + ") if text else ("-" if way[index] < 0 else "")
+        factor = "" if abs(way[index]) > 0.999 else f"{abs(way[index]):.2g} "
+        text += f"{sign}{factor}{written[index]}"
+    return text + (" + ..." if len(largest) > 4 else "")
 
 
 def _shortest(slopes: np.ndarray) -> np.ndarray:
-    """The shortest average of some vectors."""
+    """The shortest average of some vectors, by non-negative least squares."""
     largest = max(abs(slopes).max(), 1e-300)
     rows = np.concatenate([slopes.T / largest, np.ones((1, len(slopes)))])
     share, _ = nnls(rows, np.append(np.zeros(slopes.shape[1]), 1.0))
@@ -304,6 +316,8 @@ def _shortest(slopes: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _values(density: Density) -> Callable[[Any], tuple[Array, Array]]:
+    """A function of a Bound and points: the densities there and their gradients."""
+
     def values(argument: tuple[Bound, Array]) -> tuple[Array, Array]:
         bound, points = argument
         return jax.lax.map(jax.value_and_grad(lambda flat: density(bound, flat)), points)

@@ -14,7 +14,7 @@ from bayeslab.verification.probe_points import Point
 
 
 def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, found: Sequence[Found]) -> list[Block]:
-    """Blocks that were asked for by name. found: of every latent site, given all others.
+    """The orders of elimination of blocks that the user names. findings: for every latent site, given all others.
 
     Raises ValueError for a name that is no latent site or stands twice, and for a block that has no order.
     """
@@ -35,26 +35,26 @@ def _joint(names: tuple[str, ...], bound: Bound, found: Sequence[Found]) -> Bloc
 
 
 def blocked(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
-    """Blocks and the other sites, each a block, where the program draws its first site."""
+    """Joint blocks and, as blocks of one, the other sites; each stands where the program draws its first site."""
     blocks: list[Block] = []
     for rule in rules:
-        [block] = [block for block in joint if any(one.site == rule.site for one in block)] or [(rule,)]
+        [block] = [block for block in joint if any(member.site == rule.site for member in block)] or [(rule,)]
         if block not in blocks:
             blocks.append(block)
     return tuple(blocks)
 
 
 def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[Rule, ...]:
-    """Rules that eliminate some sites, all others given, each proven under the terms that those before it leave.
+    """Rules that eliminate some sites, all others given, each verified under the terms that those before it leave.
 
-    found: what is found for every site given all others.
+    findings: for every site, given all others.
     Continuous sites go first, the last drawn before the others; where that leads nowhere, other orders are tried. A
     site without a conditional in closed form does not get one as others go, so that is where an order ends.
     Raises ValueError with the reasons where no order is found.
     """
-    alone = {one.site: one for one in found}
-    reasons = {name: alone[name].reason for name in names if alone[name].rule is None}
-    search = _Search(bound, alone, reasons, 4 * len(names))
+    findings_by_site = {finding.site: finding for finding in found}
+    reasons = {name: findings_by_site[name].reason for name in names if findings_by_site[name].rule is None}
+    search = _Search(bound, findings_by_site, reasons, 4 * len(names))
     rules = None
     if not reasons:
         with jax.enable_x64(True):
@@ -71,49 +71,55 @@ def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[R
 
 @dataclass
 class _Search:
-    """alone: what is found for every site given all others.
+    """A depth-first search for an order of elimination.
 
+    findings: the finding for every site given all others.
     reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
-    places: points on the scale of the data, where rules are asked again.
+    places: points on the scale of the data, where rules are verified again.
     """
 
     bound: Bound
-    alone: dict[str, Found]
+    findings: dict[str, Found]
     reasons: dict[str, str]
     proofs: int
     places: Sequence[Point] = ()
 
     def order(self, of: tuple[Term, ...], names: list[str], gone: tuple[str, ...]) -> list[Rule] | None:
+        """Rules that eliminate sites from terms that the sites before them have left, or None."""
         if not names:
             return []
         for name in names:
             if self.proofs == 0:
                 return None
             self.proofs -= 1
-            found, *others = self._found(of, name, names, gone)
-            for one in (found, *others):
-                if one.rule is None:
+            finding, *others = self._findings(of, name, names, gone)
+            for candidate in (finding, *others):
+                if candidate.rule is None:
                     before = " and ".join(f"'{other}'" for other in gone)
                     verb = "are" if len(gone) > 1 else "is"
-                    self.reasons[one.site] = f"{one.reason} once {before} {verb} eliminated"
+                    self.reasons[candidate.site] = f"{candidate.reason} once {before} {verb} eliminated"
                     return None
-            assert found.rule is not None
-            rest = self.order(without(found.rule, of), [other for other in names if other != name], (*gone, name))
-            if rest is not None:
-                return [found.rule, *rest]
+            assert finding.rule is not None
+            remaining = self.order(
+                without(finding.rule, of), [other for other in names if other != name], (*gone, name)
+            )
+            if remaining is not None:
+                return [finding.rule, *remaining]
         return None
 
-    def _found(self, of: tuple[Term, ...], name: str, names: list[str], gone: tuple[str, ...]) -> list[Found]:
-        """What is found for a site; and for the discrete ones, which are the first to be lost."""
+    def _findings(self, of: tuple[Term, ...], name: str, names: list[str], gone: tuple[str, ...]) -> list[Found]:
+        """The finding for a site, and those for the other discrete sites, which are the first to be lost."""
         if not gone:
-            return [self.alone[name]]
+            return [self.findings[name]]
         discrete = [other for other in names if other != name and self.bound.sites[other].is_discrete]
-        found = asked_again(self.bound, of, prove(self.bound, of, [name, *discrete]), self.places)
-        return [self._compared(one) for one in found]
+        findings = asked_again(self.bound, of, prove(self.bound, of, [name, *discrete]), self.places)
+        return [self._refuse_uncompared(finding) for finding in findings]
 
-    def _compared(self, one: Found) -> Found:
-        """A label of which one value alone is possible satisfies any law: its prior may have been of a site that is
-        gone."""
+    def _refuse_uncompared(self, one: Found) -> Found:
+        """The finding, refused for a label of which one value alone is possible: nothing could be compared.
+
+        Its prior may have been of a site that is eliminated.
+        """
         if one.share > 0 or not one.children or not self.bound.sites[one.site].is_discrete:
             return one
         return one.refused("no two values of it were possible, so nothing could be compared")

@@ -1,4 +1,4 @@
-"""Points at which what is read off a program is checked: values of its sites, and data."""
+"""Points at which rules and tables are verified: values of the sites of a program, and data."""
 
 import math
 from collections.abc import Iterator
@@ -21,19 +21,20 @@ from bayeslab.programs.program import Bound, Values, described, feasible, of_ele
 from bayeslab.programs.tracing.compilation import UNOPTIMISED
 
 Point = tuple[Bound, Values]
+"""A program with data, and values of its latent sites."""
 MOST = 64
-"""Points with other choices of discrete sites."""
+"""Points with other choices of discrete sites, at most."""
 NUMBERS = 2 * 10**5
-"""That these are, in all, where not all choices are tried with each other."""
+"""Numbers that these points are in all, about, where not all choices are tried with each other."""
 FEW = 64
-"""Elements of a site that takes all its choices, and mixed ones, however many numbers these points are."""
+"""Elements of a site, at most, that takes all its choices, and mixed ones, however many numbers these points are."""
 MIXED = 16
-"""Points after those at which every element takes every choice: two elements that may be 1 miss that both are in all of
-them once in a hundred times."""
+"""Points with mixed choices, after those at which every element takes every choice: two elements that may be 1 miss
+that both are in all of them once in a hundred times."""
 USUAL = 4
 """Points with values as far apart as they are in priors; half of them where they are many numbers."""
 WIDEST = 100.0
-"""Of the values of a site around those close to its prior mean, where ten times this mean is not farther."""
+"""Standard deviation of a site around its prior mean, at most, where ten times this mean is not larger."""
 
 
 def points(bound: Bound) -> list[Point]:
@@ -44,7 +45,7 @@ def points(bound: Bound) -> list[Point]:
 
 @partial(jax.jit, compiler_options=UNOPTIMISED)
 def _generic(bound: Bound) -> tuple[Values, list[Values], dict[str, tuple[Array, Array]]]:
-    """Other data, values of the latent sites at two points, all inside their supports, and how wide priors are."""
+    """Other data, values of the latent sites at two points, all inside their supports, and the widths of priors."""
     widths = {}
 
     def run(point: int) -> dict[str, Array]:
@@ -54,14 +55,13 @@ def _generic(bound: Bound) -> tuple[Values, list[Values], dict[str, tuple[Array,
         widths.update({name: width for name in bound.latent if (width := _width(sites[name]["fn"])) is not None})
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
 
-    found = [run(0), run(1)]
-    data = {name: found[0][name].astype(value.dtype) for name, value in bound.observed.items()}
-    return data, [{name: values[name] for name in bound.latent} for values in found], widths
+    site_values = [run(0), run(1)]
+    data = {name: site_values[0][name].astype(value.dtype) for name, value in bound.observed.items()}
+    return data, [{name: values[name] for name in bound.latent} for values in site_values], widths
 
 
 def _width(fn: Distribution) -> tuple[Array, Array] | None:
-    """The mean and the standard deviation of a real site, where they are known, or those of the log of a positive one,
-    about."""
+    """The mean and the standard deviation of a real site, or about those of the log of a positive one; else None."""
     support = of_elements(fn.support)
     try:
         if support is real:
@@ -72,69 +72,75 @@ def _width(fn: Distribution) -> tuple[Array, Array] | None:
 
 
 def further(bound: Bound) -> list[Point]:
-    """Where what holds at `points` is checked again: values may be extreme."""
+    """Points where a table that holds at `generic_points` is tested again: values may be extreme."""
     return [*choices(bound), *usual(bound)]
 
 
 def choices(bound: Bound) -> list[Point]:
-    """The data of the fit and its point, with other choices of the discrete sites.
+    """Points with the data of the fit and the values that belong to it, but for other choices of the discrete sites.
 
-    All of them, where they are few; else every element takes every choice, and then they are mixed, for as many points
-    as the data allow: of a site with many elements each takes a few choices at least, and all elements together all.
+    All choices are tried, where they are few; else every element takes every choice, and then they are mixed, for as
+    many points as the data allow: of a site with many elements each takes a few choices at least, and all elements
+    together take all.
     """
     values = points(bound)[1][1]
-    of = {name: prior.choices for name, prior in terms(bound).priors.items() if prior.choices is not None}
-    of = {name: each for name, each in of.items() if len(each) > 1 and values[name].size}
-    if not of:
+    site_choices = {name: prior.choices for name, prior in terms(bound).priors.items() if prior.choices is not None}
+    site_choices = {name: options for name, options in site_choices.items() if len(options) > 1 and values[name].size}
+    if not site_choices:
         return []
-    shapes = {name: values[name].shape for name in of}
-    if sum(values[name].size * math.log(len(each)) for name, each in of.items()) <= math.log(MOST) + 1e-9:
-        found = _all(of, shapes)
+    shapes = {name: values[name].shape for name in site_choices}
+    if (
+        sum(values[name].size * math.log(len(options)) for name, options in site_choices.items())
+        <= math.log(MOST) + 1e-9
+    ):
+        choice_sets = _all(site_choices, shapes)
     else:
-        few = [len(each) for name, each in of.items() if values[name].size <= FEW]
-        least = max(few) + MIXED if few else 2
-        found = islice(_some(of, shapes), min(max(least, NUMBERS // _size(bound, values)), MOST))
+        few = [len(options) for name, options in site_choices.items() if values[name].size <= FEW]
+        num_points = max(few) + MIXED if few else 2
+        choice_sets = islice(_some(site_choices, shapes), min(max(num_points, NUMBERS // _size(bound, values)), MOST))
     return [
-        (bound, values | {name: jnp.asarray(each, values[name].dtype) for name, each in other.items()})
-        for other in found
+        (bound, values | {name: jnp.asarray(options, values[name].dtype) for name, options in other.items()})
+        for other in choice_sets
     ]
 
 
 def _all(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
-    for every in product(*(product(each, repeat=math.prod(shapes[name])) for name, each in of.items())):
-        yield {name: np.reshape(one, shapes[name]) for name, one in zip(of, every, strict=True)}
+    """All combinations of choices of all elements."""
+    for combination in product(*(product(each, repeat=math.prod(shapes[name])) for name, each in of.items())):
+        yield {name: np.reshape(choice, shapes[name]) for name, choice in zip(of, combination, strict=True)}
 
 
 def _some(of: dict[str, np.ndarray], shapes: dict[str, tuple[int, ...]]) -> Iterator[dict[str, np.ndarray]]:
-    random = np.random.default_rng(0)
-    first = {name: random.integers(len(each), size=shapes[name]) for name, each in of.items()}
-    for by in range(max(map(len, of.values()))):
-        yield {name: each[(first[name] + by) % len(each)] for name, each in of.items()}
+    """Combinations in which every element takes every choice, then random ones, then all shifts of sites."""
+    rng = np.random.default_rng(0)
+    first = {name: rng.integers(len(each), size=shapes[name]) for name, each in of.items()}
+    for shift in range(max(map(len, of.values()))):
+        yield {name: each[(first[name] + shift) % len(each)] for name, each in of.items()}
     for _ in range(MIXED):
-        yield {name: each[random.integers(len(each), size=shapes[name])] for name, each in of.items()}
-    for moved in product(*(range(len(each)) for each in of.values())):
-        yield {name: of[name][(first[name] + by) % len(of[name])] for name, by in zip(of, moved, strict=True)}
+        yield {name: each[rng.integers(len(each), size=shapes[name])] for name, each in of.items()}
+    for shifts in product(*(range(len(each)) for each in of.values())):
+        yield {name: of[name][(first[name] + shift) % len(of[name])] for name, shift in zip(of, shifts, strict=True)}
 
 
 def usual(bound: Bound) -> list[Point]:
-    """The data of the fit, with values of the latent sites as far apart as they are in their priors."""
-    _, near, widths = jax.device_get(_generic(bound))
-    found = []
-    for place in range(USUAL if _size(bound, near[0]) * USUAL <= NUMBERS else USUAL // 2):
-        values = dict(near[place % 2])
+    """Points with the data of the fit, and values of the latent sites as far apart as they are in their priors."""
+    _, generic, widths = jax.device_get(_generic(bound))
+    result = []
+    for index in range(USUAL if _size(bound, generic[0]) * USUAL <= NUMBERS else USUAL // 2):
+        values = dict(generic[index % 2])
         for name, (mean, scale) in widths.items():
             value, is_positive = values[name], bound.sites[name].support != described(real)
-            move = noise(name + " ", (USUAL, *value.shape), 2.0)[place]
+            steps = noise(name + " ", (USUAL, *value.shape), 2.0)[index]
             with np.errstate(over="ignore", invalid="ignore"):
-                wide = mean + np.minimum(scale, 10 * np.abs(mean) + WIDEST) * move
-                wide = np.exp(wide) if is_positive else wide
-            values[name] = np.where(np.isfinite(wide) & ((wide > 0) | (not is_positive)), wide, value)
-        found.append((bound, {name: jnp.asarray(value, near[0][name].dtype) for name, value in values.items()}))
-    return found
+                far_value = mean + np.minimum(scale, 10 * np.abs(mean) + WIDEST) * steps
+                far_value = np.exp(far_value) if is_positive else far_value
+            values[name] = np.where(np.isfinite(far_value) & ((far_value > 0) | (not is_positive)), far_value, value)
+        result.append((bound, {name: jnp.asarray(value, generic[0][name].dtype) for name, value in values.items()}))
+    return result
 
 
 def _size(bound: Bound, values: Values) -> int:
-    """How many numbers a point is."""
+    """How many numbers a point has."""
     return sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
 
 
@@ -169,6 +175,7 @@ def _moved(support: Constraint, move: np.ndarray) -> Array:
 
 @jax.jit
 def _inside(support: Constraint, move: Array) -> Array:
+    """A value inside a support, from an unconstrained one."""
     return biject_to(support)(move)
 
 

@@ -24,13 +24,15 @@ from bayeslab.verification.optimum import named, upright
 from bayeslab.verification.probe_points import points, usual
 
 MANY = 256
-"""Coordinates with flat priors from which nothing is looked for."""
+"""Coordinates with flat priors, at most, where a line is looked for."""
 SINGULAR = 1e-13
-"""Of the largest eigenvalue, of a curvature with ones in its diagonal: what rounding leaves of zero."""
+"""Share of the largest singular value that rounding leaves of zero, of a curvature with ones in its diagonal."""
 FAR = np.array([0.0, -1e6, -1e3, -1.0, 1.0, 1e3, 1e6])
+"""Steps along a line at which the log joint is compared."""
 FARTHER = np.array([0.0, -1e15, -1e9, -1e3, 1e3, 1e9, 1e15])
-"""Where there is no curvature at all, as in what counts how many are below a threshold."""
+"""Steps where there is no curvature at all, as in what counts how many are below a threshold."""
 PLACES = 3
+"""Points at which the curvature is computed."""
 
 
 def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
@@ -48,29 +50,29 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
     names = tuple(sorted(site.name for site in flat))
     with precision(jnp.float64), np.errstate(all="ignore"):
         wide = widened(bound)
-        places = [values for _, values in [*points(wide), *usual(wide)]][-PLACES:]
-        of = _along(names)
-        curvature = np.stack([evaluated([_curvature(names)], (wide, place))[0] for place in places])
+        value_sets = [values for _, values in [*points(wide), *usual(wide)]][-PLACES:]
+        densities_along = _along(names)
+        curvature = np.stack([evaluated([_curvature(names)], (wide, values_at))[0] for values_at in value_sets])
         if not np.isfinite(curvature).all():
             return
-        size_of = np.sqrt(np.linalg.norm(np.diagonal(curvature, axis1=1, axis2=2), axis=0))
-        size_of = np.where(size_of > 0, size_of, 1.0)
-        _, lengths, axes = np.linalg.svd((curvature / size_of / size_of[:, None]).reshape(-1, size))
+        scales = np.sqrt(np.linalg.norm(np.diagonal(curvature, axis1=1, axis2=2), axis=0))
+        scales = np.where(scales > 0, scales, 1.0)
+        _, lengths, axes = np.linalg.svd((curvature / scales / scales[:, None]).reshape(-1, size))
         for axis in axes[lengths <= SINGULAR * lengths[0]]:
-            way = upright(axis / size_of)
-            far = (FARTHER if np.all(curvature @ way == 0) else FAR)[:, None] * way
-            values = np.stack([evaluated([of], (wide, place, far))[0] for place in places])
+            direction = upright(axis / scales)
+            steps = (FARTHER if np.all(curvature @ direction == 0) else FAR)[:, None] * direction
+            values = np.stack([evaluated([densities_along], (wide, values_at, steps))[0] for values_at in value_sets])
             if np.isfinite(values).all() and (np.ptp(values, axis=1) <= 1e-6 * np.maximum(1, abs(values[:, 0]))).all():
                 shapes = [(name, bound.sites[name].shape) for name in names]
                 raise ValueError(
                     f"the posterior is improper: neither a prior nor the data say anything about "
-                    f"{named(way, shapes, _labels(bound, names, entries))}; give {_listed(names)} a proper prior, or "
-                    "leave out a column that is a sum of others"
+                    f"{named(direction, shapes, _labels(bound, names, entries))}; "
+                    f"give {_listed(names)} a proper prior, or leave out a column that is a sum of others"
                 )
 
 
 def _labels(bound: Bound, names: Sequence[str], entries: Mapping[str, Entry]) -> dict[str, list[Sequence[Any]]]:
-    """Of every axis of sites."""
+    """The labels of every axis of sites; numbers where it has none."""
     dims, labels = dimensions(bound, entries), coordinates(bound, entries)
     return {
         name: [labels.get(dim, range(size)) for dim, size in zip(dims[name], bound.sites[name].shape, strict=True)]
@@ -84,7 +86,7 @@ def _listed(names: Sequence[str]) -> str:
 
 @lru_cache(maxsize=64)
 def _along(names: tuple[str, ...]) -> Callable[[Any], Array]:
-    """The log joint at some steps of some sites, all others given."""
+    """A function that gives the log joint at some steps of some sites, all others given."""
 
     def values(argument: tuple[Bound, Values, Array]) -> Array:
         bound, at, steps = argument
@@ -95,7 +97,7 @@ def _along(names: tuple[str, ...]) -> Callable[[Any], Array]:
 
 @lru_cache(maxsize=64)
 def _curvature(names: tuple[str, ...]) -> Callable[[Any], Array]:
-    """Second derivatives of the log joint by some sites."""
+    """A function that gives the Hessian of the log joint by some sites."""
 
     def curvature(argument: tuple[Bound, Values]) -> Array:
         bound, at = argument
@@ -106,6 +108,7 @@ def _curvature(names: tuple[str, ...]) -> Callable[[Any], Array]:
 
 
 def _density(names: tuple[str, ...], bound: Bound, at: Values, step: Array) -> Array:
+    """The terms that some sites reach, scalar, where these have moved by a step."""
     moved = dict(at)
     for name in names:
         size = at[name].size

@@ -1,7 +1,4 @@
-"""Which density is not a number, or has no derivative that is one, and at which element: 0 log 0, for example.
-
-Beside it, which data are impossible.
-"""
+"""Words for densities that are not numbers or have no derivative that is one, as 0 log 0, and for impossible data."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -22,16 +19,16 @@ from bayeslab.verification.probe_points import Point
 def undefined(of: Sequence[Term], sites: Sequence[str], point: Point) -> str | None:
     """In words, the first density that is not a number at a point, or whose derivative in a site is none; else None.
 
-    sites: continuous ones. Where the density of a program is no number nothing can be read of it, and no gradient led
-    anywhere.
+    sites: continuous ones. Where the density of a program is no number nothing can be read off it, and no gradient
+    leads anywhere.
     """
     for site in sites:
         for term in (term for term in of if site in term.depends):
             [(density, slope)] = evaluated([_both(term, site)], point)
             for what, values in ((f"'{term.name}'", density), (f"'{term.name}' by '{site}'", slope)):
                 if np.isnan(values).any():
-                    place = np.argwhere(np.isnan(values))[0].tolist()
-                    where = f" at position {tuple(place)}" if place else ""
+                    position = np.argwhere(np.isnan(values))[0].tolist()
+                    where = f" at position {tuple(position)}" if position else ""
                     kind = "density of" if values is density else "derivative of the density of"
                     return f"the {kind} {what} is not a number{where}"
     return None
@@ -42,12 +39,12 @@ def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
 
     Raises ValueError with them if nothing else is unknown.
     """
-    mine = [term for term in of if rule.site in term.depends]
+    site_terms = [term for term in of if rule.site in term.depends]
     what = " and ".join(f"'{name}' says" for name in rule.children)
-    if any(term.depends != {rule.site} for term in mine):
+    if any(term.depends != {rule.site} for term in site_terms):
         return f"the data are impossible wherever it was tried: no value of it allows what {what}"
-    [place] = evaluated([_where(tuple(of), rule)], point)
-    *element, step = np.asarray(place).tolist()
+    [first_impossible] = evaluated([_where(tuple(of), rule)], point)
+    *element, step = np.asarray(first_impossible).tolist()
     if rule.family.enumerates:
         where = f"no value of '{rule.site}' at position {(*element, step)} allows what {what}"
     else:
@@ -59,7 +56,8 @@ def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
 
 @lru_cache(maxsize=64)
 def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
-    """The first element without a possible value; of a path, and its first step without one."""
+    """A function of a point: the index of the first element without a possible value; of paths, the index of the first
+    that is impossible, and its first step without a possible state."""
 
     def where(point: tuple[Bound, Values]) -> Array:
         q = conditional(rule, of, *point).distribution
@@ -75,6 +73,8 @@ def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
 
 @lru_cache(maxsize=256)
 def _both(term: Term, site: str) -> Callable[[Any], tuple[Array, Array]]:
+    """A function of a point: a density, and its derivative by all elements of a site together."""
+
     def both(point: tuple[Bound, Values]) -> tuple[Array, Array]:
         bound, values = point
 

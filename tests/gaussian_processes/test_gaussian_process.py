@@ -25,9 +25,7 @@ from bayeslab.gaussian_processes.distribution import solver_of
 from bayeslab.gaussian_processes.hilbert_space import HilbertSpace
 from bayeslab.gaussian_processes.state_space.solver import StateSpace
 from bayeslab.models import gp_regression, gp_regression_unknown_kernel, kernel_logistic, polynomial_regression
-from lines import LINE, NEW, RANDOM, Y
-
-PLANE = RANDOM.normal(size=(12, 2))
+from lines import LINE, NEW, PLANE, RANDOM, Y
 
 
 @pytest.fixture(autouse=True)

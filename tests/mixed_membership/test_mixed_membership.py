@@ -280,8 +280,8 @@ def wrong_origins(num_individuals: int, num_loci: int, num_populations: int) -> 
 
 EIGHT_DEVICES = """
 import jax, jax.numpy as jnp, numpy as np
-from bayeslab.membership.alleles import Shape, drawn_counts, expected_counts, packed
-from bayeslab.membership.devices import devices_of
+from bayeslab.mixed_membership.genotypes.allele_counts import Shape, drawn_counts, expected_counts, packed
+from bayeslab.mixed_membership.devices import devices_of
 
 assert len(jax.devices()) == 8
 jax.config.update("jax_enable_x64", True)

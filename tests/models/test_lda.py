@@ -195,9 +195,7 @@ def test_a_maximum_in_the_softmax_basis() -> None:
     at = [jnp.log(tree["posterior"][name].values[0, 0]) for name in ("shares", "topics")]
     assert max(float(jnp.abs(slope).max()) for slope in jax.grad(density, (0, 1))(*at)) < 0.05
     with pytest.raises(ValueError, match=r"basis of MAP must be one of \['sites', 'softmax'\], not 'logits'"):
-        bl.MAP(basis="logits")
-    with pytest.raises(ValueError, match="basis 'softmax' is of programs of mixed membership"):
-        bl.fit(0, lda.model, EXAMPLE, bl.MAP(basis="softmax"), progress=False)
+        bl.mixed_membership.MAP(basis="logits")
 
 
 def test_concentrations_are_learned() -> None:
@@ -278,10 +276,10 @@ EIGHT_DEVICES = """
 import jax
 import numpy as np
 import bayeslab as bl
-from bayeslab.membership.devices import devices_of
-from bayeslab.membership.found import membership, over_devices
-from bayeslab.membership.data import counted
-from bayeslab.membership.layout import layout
+from bayeslab.mixed_membership.devices import devices_of
+from bayeslab.mixed_membership.recognition import membership, over_devices
+from bayeslab.mixed_membership.packed_data import counted
+from bayeslab.mixed_membership.layouts import layout
 from bayeslab.models import lda
 
 assert len(jax.devices()) == 8

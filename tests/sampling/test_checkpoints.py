@@ -187,8 +187,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from bayeslab import kernels
-from bayeslab.bind import bind
-from bayeslab.digest import settings_digest
+from bayeslab.programs.binding import bind
+from bayeslab.programs.settings_digest import settings_digest
 
 def model(prior, kernel, link, nothing, flag, names):
     numpyro.sample("w", dist.Normal(0.0, 1.0))
@@ -232,7 +232,7 @@ path = Path(sys.argv[1])
 tree = bl.fit(0, lecture.model, lecture.example(), bl.Exact(num_samples=20_000), progress=False)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-from bayeslab.saving import save
+from bayeslab.results.saving import save
 try:
     save(tree, path)
 except OSError as error:

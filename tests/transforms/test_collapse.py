@@ -15,6 +15,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 import bayeslab as bl
+from bayeslab.diagnostics.compare import compare_parameters
 from bayeslab.elimination.conditional import conditional
 from bayeslab.elimination.sweep import somewhere
 from bayeslab.elimination.terms import terms
@@ -170,7 +171,7 @@ def test_methods_sum_over_labels_and_draw_them_back() -> None:
     nuts = bl.fit(0, gaussian_mixture.model, MIXTURE, bl.NUTS(), progress=False)
     gibbs = bl.fit(1, gaussian_mixture.model, MIXTURE, bl.Gibbs(num_samples=4000), progress=False)
     trees = [bl.align(tree, gaussian_mixture.SITE_DIMS, gaussian_mixture.LABELS) for tree in (nuts, gibbs)]
-    table = bl.comparison.compare_parameters({"NUTS": trees[0], "Gibbs": trees[1]})
+    table = compare_parameters({"NUTS": trees[0], "Gibbs": trees[1]})
     error = abs(table["mean_error"] / table["mean_error_mcse"]).sel(posterior="Gibbs")
     assert float(error.max()) < 5
     one, other = (abs(tree["posterior"]["z"].mean(SAMPLE).values - 0.5) for tree in trees)  # of either component

@@ -11,7 +11,7 @@ from bayeslab.datasets.arguments import LARGEST, number, positive, sizes, whole
 from bayeslab.programs.data import FILL, MISSING, array_of, numbers
 
 TINY = 1e-300
-"""A sum of numbers from a gamma distribution of so small a shape that floats do not hold them."""
+"""The smallest sum of Gamma draws that is normalised: below it their shape is so small that floats do not hold them."""
 
 
 def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
@@ -27,14 +27,14 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     """
     if isinstance(y, xr.Dataset) and "y" not in y:
         raise ValueError(f"the Dataset has no variable y, only {sorted(map(str, y.data_vars))}.")
-    given = y["y"] if isinstance(y, xr.Dataset) else y
-    codes, seen = _codes(given)
-    array = given if isinstance(given, xr.DataArray) else xr.DataArray(codes)
+    source = y["y"] if isinstance(y, xr.Dataset) else y
+    codes, is_read = _codes(source)
+    array = source if isinstance(source, xr.DataArray) else xr.DataArray(codes)
     names = dict(zip(array.dims, ("individual", "locus", "copy"), strict=True))
     for dim, wanted in names.items():
         if dim != wanted and wanted in (*array.dims, *array.coords):
             raise ValueError(f"y has {wanted} elsewhere and dimension {dim} in its place; transpose it, or rename one.")
-    empty = np.flatnonzero(~seen.any((1, 2)))
+    empty = np.flatnonzero(~is_read.any((1, 2)))
     if empty.size:
         name = array[array.dims[0]].values[empty[0]]
         raise ValueError(f"individual {name.item()!r} has no data: all of its copies are missing.")
@@ -46,16 +46,18 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
         raise TypeError(f"num_alleles holds {alleles.dtype}, where whole numbers are expected.")
     if (largest >= alleles).any():
         _refuse(codes >= alleles[:, None], codes, "which num_alleles does not allow at this locus")
-    varies = largest > np.where(seen, codes, largest[:, None]).min((0, 2))
+    varies = largest > np.where(is_read, codes, largest[:, None]).min((0, 2))
     if not varies.any():
         raise ValueError("no locus has two alleles, so there is nothing to tell populations by.")
     if not varies.all():
         warnings.warn(f"{(~varies).sum()} of {varies.size} loci have a single allele and are dropped.", stacklevel=2)
         codes, alleles = codes[:, varies], alleles[varies]
-    found = array[:, varies].copy(data=codes).rename(names)
-    found = found.assign_coords({dim: found[dim] for dim in found.dims})  # numbers, where there are no names
-    found.attrs[FILL] = MISSING
-    return {"num_individuals": found.shape[0], "num_alleles": alleles, "ploidy": found.shape[2], "y": found}
+    labelled = array[:, varies].copy(data=codes).rename(names)
+    labelled = labelled.assign_coords(
+        {dim: labelled[dim] for dim in labelled.dims}
+    )  # numbers, where there are no names
+    labelled.attrs[FILL] = MISSING
+    return {"num_individuals": labelled.shape[0], "num_alleles": alleles, "ploidy": labelled.shape[2], "y": labelled}
 
 
 def simulated_genotypes(
@@ -93,9 +95,9 @@ def simulated_genotypes(
     origin /= origin.sum(-1, keepdims=True)
     concentration = np.tile(origin * min((1 - fst) / fst, LARGEST), (num_populations, 1, 1))
     drifted = rng.gamma(concentration)
-    fixed = drifted.sum(-1) < TINY  # with fst near 1 one allele is left, as likely as it is frequent in the origin
-    race = rng.exponential(1 / concentration[fixed])
-    drifted[fixed] = race == race.min(-1, keepdims=True)
+    is_fixed = drifted.sum(-1) < TINY  # with fst near 1 one allele is left, as likely as it is frequent in the origin
+    race = rng.exponential(1 / concentration[is_fixed])
+    drifted[is_fixed] = race == race.min(-1, keepdims=True)
     frequencies = drifted / drifted.sum(-1, keepdims=True)
     if admixture is None:
         ancestry = (np.arange(num_individuals)[:, None] % num_populations == np.arange(num_populations)).astype(float)
@@ -114,22 +116,22 @@ def simulated_genotypes(
 
 
 def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Alleles as small integers, MISSING where none was read, and where one was."""
-    values, seen = numbers(y)
+    """The alleles as small integers, MISSING where none was read, and a mask of those that were."""
+    values, is_read = numbers(y)
     if values.ndim != 3 or not values.size:
         raise ValueError(f"y has shape {values.shape}; expected (individual, locus, copy), none of them empty.")
     if values.dtype.kind not in "iufb":
         raise TypeError(f"y holds {values.dtype}, where numbers of alleles are expected.")
-    whole = np.where(seen, values, 0)
-    wrong = (whole < 0) | (whole != np.floor(whole)) | (whole >= 2**53)
-    _refuse(wrong, whole, "which is no allele; they count from 0")
-    codes = whole.astype(np.min_scalar_type(-1 - int(whole.max())))
-    codes[~seen] = MISSING
-    return codes, seen
+    filled = np.where(is_read, values, 0)
+    wrong = (filled < 0) | (filled != np.floor(filled)) | (filled >= 2**53)
+    _refuse(wrong, filled, "which is no allele; they count from 0")
+    codes = filled.astype(np.min_scalar_type(-1 - int(filled.max())))
+    codes[~is_read] = MISSING
+    return codes, is_read
 
 
 def _refuse(wrong: np.ndarray, values: np.ndarray, why: str) -> None:
-    """Raise ValueError that names the first wrong copy."""
+    """Raise ValueError that names the first wrong copy, if there is one."""
     for individual, locus, copy in np.argwhere(wrong)[:1]:
-        found = f"{values[individual, locus, copy]:g} for individual {individual} at locus {locus}, copy {copy}"
-        raise ValueError(f"y is {found}, {why}.")
+        finding = f"{values[individual, locus, copy]:g} for individual {individual} at locus {locus}, copy {copy}"
+        raise ValueError(f"y is {finding}, {why}.")

@@ -10,12 +10,15 @@ from bayeslab.datasets.genetics.form import check_form
 from bayeslab.programs.data import MISSING
 
 BLOCK = 2**21
-"""How many copies are counted at once."""
+"""The number of copies whose alleles are counted together."""
 
 
 class Tally(NamedTuple):
-    """Of each locus: the share of copies not read, and of those read whether they have several alleles, the most common
-    one and the share of the others."""
+    """What was read of every locus, each (locus,).
+
+    missing: the share of copies that were not read. several: whether those read have several alleles.
+    common: the most common allele. minor: the share of the others among the copies read.
+    """
 
     missing: np.ndarray
     several: np.ndarray
@@ -64,7 +67,7 @@ def filter_genotypes(
         raise ValueError("the dataset has no coordinate position, so thin_distance means nothing.")
 
     y = dataset["y"].values
-    unread = np.array([np.count_nonzero(one == MISSING) for one in y]) / y[0].size
+    unread = np.array([np.count_nonzero(genotypes == MISSING) for genotypes in y]) / y[0].size
     individuals = np.flatnonzero(unread <= max_missing_individual)
     removed = {"individuals_missing": len(y) - len(individuals)}
     if not len(individuals):
@@ -85,13 +88,14 @@ def filter_genotypes(
         if not len(loci):
             by_filter = ", ".join(f"removed_{name} {count}" for name, count in removed.items())
             raise ValueError(f"no locus is left of {y.shape[1]}: {by_filter}.")
-    found = dataset.isel(individual=individuals, locus=loci)
+    filtered = dataset.isel(individual=individuals, locus=loci)
     counts = {f"removed_{name}": count for name, count in removed.items()}
     before = {name: whole(f"attribute {name} of the dataset", dataset.attrs.get(name, 0), 0) for name in counts}
-    return found.assign_attrs({name: before[name] + count for name, count in counts.items()})
+    return filtered.assign_attrs({name: before[name] + count for name, count in counts.items()})
 
 
 def _tally(y: np.ndarray, individuals: np.ndarray) -> Tally:
+    """The tally of all loci over some individuals."""
     size = int(y.max()) + 2  # alleles from 1, behind those that were not read
     step = max(1, BLOCK // (len(individuals) * y.shape[2]))
     counts = []
@@ -103,7 +107,7 @@ def _tally(y: np.ndarray, individuals: np.ndarray) -> Tally:
 
 
 def _summary(counts: np.ndarray) -> Tally:
-    """counts: (locus, allele), the first of copies that were not read."""
+    """The tally of some loci. counts: (locus, allele), the first one of copies that were not read."""
     alleles = counts[:, 1:]
     total = alleles.sum(1)
     return Tally(
@@ -115,7 +119,7 @@ def _summary(counts: np.ndarray) -> Tally:
 
 
 def _chromosomes(dataset: xr.Dataset, loci: np.ndarray) -> list[np.ndarray]:
-    """Which of the loci are on each chromosome, by position."""
+    """The indices of the loci on each chromosome, in the order of their positions."""
     nothing = np.zeros(len(loci), int)
     position = dataset["position"].values[loci] if "position" in dataset.coords else nothing
     chromosome = dataset["chromosome"].values[loci] if "chromosome" in dataset.coords else nothing
@@ -125,46 +129,47 @@ def _chromosomes(dataset: xr.Dataset, loci: np.ndarray) -> list[np.ndarray]:
 
 
 def _far(dataset: xr.Dataset, loci: np.ndarray, distance: int) -> np.ndarray:
-    """Whether a locus is as far as that from the last one before it for which this holds."""
+    """Whether each locus stays, as it is at least that distance from the last one before it that stays."""
     passes = np.ones(len(loci), bool)
     if not distance:
         return passes
-    for places in _chromosomes(dataset, loci):
-        last = -np.inf
-        for place, position in zip(places, dataset["position"].values[loci[places]].tolist(), strict=True):
-            passes[place] = position < 1 or position - last >= distance
-            if passes[place] and position >= 1:
-                last = position
+    for indices in _chromosomes(dataset, loci):
+        last_position = -np.inf
+        for index, position in zip(indices, dataset["position"].values[loci[indices]].tolist(), strict=True):
+            passes[index] = position < 1 or position - last_position >= distance
+            if passes[index] and position >= 1:
+                last_position = position
     return passes
 
 
 def _unlinked(
     dataset: xr.Dataset, individuals: np.ndarray, loci: np.ndarray, tally: Tally, max_r2: float | None, window: int
 ) -> np.ndarray:
-    """Whether a locus stays when pairs of neighbours are visited in order, and one of those in linkage removed."""
+    """Whether each locus stays when pairs of neighbours are visited in order, and one of a linked pair is removed."""
     passes = np.ones(len(loci), bool)
     if max_r2 is None:
         return passes
     minor = tally.minor[loci].tolist()
     step = min(max(window, 64), 256)
-    for places in _chromosomes(dataset, loci):
-        for start in range(0, len(places) - 1, step):
-            near = places[start : start + step + window - 1]
-            y = dataset["y"].values[np.ix_(individuals, loci[near])]
+    for indices in _chromosomes(dataset, loci):
+        for start in range(0, len(indices) - 1, step):
+            neighbours = indices[start : start + step + window - 1]
+            y = dataset["y"].values[np.ix_(individuals, loci[neighbours])]
             copies = np.ascontiguousarray(np.moveaxis(y, -1, 0))
-            read = (copies != MISSING).all(0)
-            count = (copies == tally.common[loci[near]]).sum(0) * read
-            first, second = np.nonzero(_exceeds(count, read, step, max_r2))
-            among = (first < second) & (second - first < window)
-            for i, j in zip(near[first[among]].tolist(), near[second[among]].tolist(), strict=True):
+            is_read = (copies != MISSING).all(0)
+            count = (copies == tally.common[loci[neighbours]]).sum(0) * is_read
+            first, second = np.nonzero(_exceeds(count, is_read, step, max_r2))
+            in_window = (first < second) & (second - first < window)
+            for i, j in zip(neighbours[first[in_window]].tolist(), neighbours[second[in_window]].tolist(), strict=True):
                 if passes[i] and passes[j]:
                     passes[j if minor[j] <= minor[i] else i] = False
     return passes
 
 
 def _exceeds(count: np.ndarray, read: np.ndarray, step: int, max_r2: float) -> np.ndarray:
-    """Whether r2 is larger for each of the first loci with each (first, locus); count is 0 where not read.
+    """Whether r2 exceeds max_r2, (first, locus), for each of the first `step` loci with every one of them.
 
+    count: copies of the common allele, 0 where not read.
     Sums are of whole numbers, so that a correlation of one is exactly that.
     """
     terms = np.stack([read, count, count**2]).astype(float)

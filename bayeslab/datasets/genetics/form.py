@@ -13,7 +13,7 @@ from bayeslab.datasets.arguments import labels, shown
 from bayeslab.programs.data import FILL, MISSING
 
 MANY = 127
-"""Loci with more alleles than this need integers of two bytes."""
+"""The most alleles of a locus whose codes fit into one byte; more need integers of two."""
 
 
 def genotype_dataset(
@@ -40,7 +40,7 @@ def genotype_dataset(
             "individuals_read": y.shape[0],
             "loci_read": y.shape[1],
             "loci_not_biallelic": sum(len(known) != 2 for known in alleles),
-            "copies_missing": int(sum(np.count_nonzero(one == MISSING) for one in y)),
+            "copies_missing": int(sum(np.count_nonzero(genotypes == MISSING) for genotypes in y)),
             "genotypes_partly_missing": int(sum(partly)),
             **(counts or {}),
         },
@@ -55,9 +55,9 @@ def check_form(dataset: xr.Dataset, source: str) -> None:
     wanted |= {"individual": ("individual",), "locus": ("locus",)}
     wanted |= {name: ("locus",) for name in ("chromosome", "position") if name in dataset.variables}
     for name, dims in wanted.items():
-        found = dataset[name].dims if name in dataset.variables else None
-        if found != dims:
-            what = "no variable" if found is None else f"dimensions ({', '.join(map(str, found))}) of"
+        found_dims = dataset[name].dims if name in dataset.variables else None
+        if found_dims != dims:
+            what = "no variable" if found_dims is None else f"dimensions ({', '.join(map(str, found_dims))}) of"
             raise ValueError(f"{source} has {what} {name}; expected {name} ({', '.join(dims)}).")
     y = dataset["y"]
     fill = y.attrs.get(FILL)
@@ -93,7 +93,7 @@ def existing(path: Path, why: str = "") -> Path:
 
 
 def counted(number: int, what: str) -> str:
-    """As in "1 column" and "2 columns"."""
+    """The number and what it counts as text, as in "1 column" and "2 columns"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
@@ -121,11 +121,15 @@ def locus_names(
 
     Those that are not unique become chromosome:position:allele:allele.
     """
-    places = [f"{chromosome}:{position}" for chromosome, position in zip(chromosomes, positions, strict=True)]
-    found = [place if name == "." else name for name, place in zip(names, places, strict=True)]
-    times = Counter(found)
-    each = zip(found, places, alleles, strict=True)
-    return [name if times[name] == 1 else ":".join((place, *known)) for name, place, known in each]
+    positioned = [f"{chromosome}:{position}" for chromosome, position in zip(chromosomes, positions, strict=True)]
+    first_names = [
+        position_name if name == "." else name for name, position_name in zip(names, positioned, strict=True)
+    ]
+    occurrences = Counter(first_names)
+    loci = zip(first_names, positioned, alleles, strict=True)
+    return [
+        name if occurrences[name] == 1 else ":".join((position_name, *known)) for name, position_name, known in loci
+    ]
 
 
 def refuse_repeated(names: Sequence[str], what: str, place: Callable[[int], str]) -> None:
@@ -137,6 +141,6 @@ def refuse_repeated(names: Sequence[str], what: str, place: Callable[[int], str]
 
 
 def _column(values: Any) -> np.ndarray:
-    """Text as objects: arrays of one width would take that of the longest name for each."""
+    """The values as an array, text as objects: in an array of one width each would take that of the longest name."""
     array = np.asarray(values)
     return array.astype(object) if array.dtype.kind in "US" else array

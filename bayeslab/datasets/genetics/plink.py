@@ -20,14 +20,17 @@ from bayeslab.datasets.genetics.form import (
 from bayeslab.programs.data import MISSING
 
 MAGIC = bytes([0x6C, 0x1B])
+"""The two bytes that a .bed begins with."""
 BLOCK = 2**21
-"""How many genotypes are decoded at once."""
+"""The number of genotypes that are decoded together."""
 
 POSITION = re.compile(r"-?[0-9]{1,18}")
+"""A position in base pairs that fits into 64 bits."""
 COLUMNS = {
     ".bim": "chromosome, name, centimorgans, position, allele 1, allele 2",
     ".fam": "family, individual, father, mother, sex, phenotype",
 }
+"""What the columns of a file hold, for messages."""
 
 
 def read_plink(path: str | PathLike[str]) -> xr.Dataset:
@@ -76,8 +79,8 @@ def _table(path: Path) -> tuple[list[list[str]], list[int]]:
     rows, lines = [], []
     for number, columns in columns_of_lines(existing(path, "; PLINK keeps .bed, .bim and .fam side by side")):
         if len(columns) != 6:
-            found = counted(len(columns), "column")
-            raise ValueError(f"line {number} of {path} has {found}; expected 6 ({COLUMNS[path.suffix]}).")
+            width = counted(len(columns), "column")
+            raise ValueError(f"line {number} of {path} has {width}; expected 6 ({COLUMNS[path.suffix]}).")
         rows.append(columns)
         lines.append(number)
     if not rows:
@@ -86,6 +89,7 @@ def _table(path: Path) -> tuple[list[list[str]], list[int]]:
 
 
 def _positions(path: Path, column: list[str], lines: list[int]) -> list[int]:
+    """The positions as integers; raises ValueError that names the line of one that is none."""
     for position, number in zip(column, lines, strict=True):
         if not POSITION.fullmatch(position):
             raise ValueError(f"line {number} of {path} has position {position!r}; expected an integer in column 4.")
@@ -93,7 +97,7 @@ def _positions(path: Path, column: list[str], lines: list[int]) -> list[int]:
 
 
 def _matrix(bed: Path, individuals: int, loci: int) -> np.ndarray:
-    """Alleles (individual, locus, copy)."""
+    """The alleles (individual, locus, copy) of a .bed."""
     try:
         from bed_reader import open_bed
     except ImportError as error:
@@ -107,17 +111,18 @@ def _matrix(bed: Path, individuals: int, loci: int) -> np.ndarray:
             block = slice(start, min(start + step, loci))
             _check_padding(bed, individuals, block, width)
             count = file.read(np.s_[:, block], dtype="int8")  # of A1; negative where none was read
-            for copy, least in enumerate((2, 1)):
-                y[:, block, copy] = np.where(count < 0, MISSING, count >= least)
+            for copy, least_count in enumerate((2, 1)):
+                y[:, block, copy] = np.where(count < 0, MISSING, count >= least_count)
     return y
 
 
 def _check_size(bed: Path, individuals: int, loci: int, expected: int) -> None:
+    """Raise ValueError where a .bed does not begin as it must, or has not the expected number of bytes."""
     with bed.open("rb") as file:
         start = file.read(3)
     if start[:2] != MAGIC:
-        found = f"starts with the bytes {start[:2].hex(' ')}" if start else "is empty"
-        raise ValueError(f"{bed} {found}; expected {MAGIC.hex(' ')}, as every .bed of PLINK 1 has.")
+        problem = f"starts with the bytes {start[:2].hex(' ')}" if start else "is empty"
+        raise ValueError(f"{bed} {problem}; expected {MAGIC.hex(' ')}, as every .bed of PLINK 1 has.")
     if start[2:] != b"\x01":
         if start[2:] == b"\0":
             raise ValueError(f"{bed} has individual after individual (byte 3 is 0); convert it with plink --make-bed.")
@@ -130,7 +135,7 @@ def _check_size(bed: Path, individuals: int, loci: int, expected: int) -> None:
 
 
 def _check_padding(bed: Path, individuals: int, block: slice, width: int) -> None:
-    """Bits beyond the last individual are zero; others belong to individuals that the .fam lacks."""
+    """Raise ValueError where bits beyond the last individual are not zero: they belong to some that the .fam lacks."""
     if not individuals % 4:
         return
     raw = np.fromfile(bed, np.uint8, (block.stop - block.start) * width, offset=3 + block.start * width)

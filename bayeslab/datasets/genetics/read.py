@@ -15,6 +15,7 @@ from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
 
 HDF5 = b"\x89HDF\r\n\x1a\n"
+"""The bytes that a file of HDF5 begins with."""
 
 
 def read_genotypes(path: str | PathLike[str], **options: Any) -> xr.Dataset:
@@ -39,6 +40,7 @@ def read_genotypes(path: str | PathLike[str], **options: Any) -> xr.Dataset:
 
 
 def _read(reader: Callable[..., xr.Dataset], path: Path, options: Mapping[str, Any]) -> xr.Dataset:
+    """What the reader returns; raises TypeError for options that it does not have."""
     known = [*inspect.signature(reader).parameters][1:]
     if unknown := [name for name in options if name not in known]:
         has = f"options {', '.join(known)}" if known else "no options"
@@ -70,4 +72,4 @@ READERS: Mapping[str, Callable[..., xr.Dataset]] = {
     ".txt": read_structure,
     ".nc": _read_netcdf,
 }
-"""How files are read that end so."""
+"""The reader of files by their suffix."""

@@ -22,15 +22,14 @@ from bayeslab.datasets.genetics.form import (
 from bayeslab.programs.data import MISSING
 
 Line = tuple[int, list[str]]
-"""Its number and its columns."""
+"""The number of a line in its file, from 1, and its columns."""
 
 INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+"""An integer that fits into 32 bits."""
 LENGTH = 10
-"""Where all other alleles are at least this, they are lengths, and 0 is none."""
-
-
+"""The smallest allele that is a length in base pairs: where all others are at least this, 0 is no allele."""
 WIDEST = 2**20
-"""How many copies or columns an option may ask for."""
+"""The largest number of copies or of columns that an option may ask for."""
 
 
 class Layout(NamedTuple):
@@ -95,25 +94,25 @@ def read_structure(
         phenotypes=phenotypes, marker_names=marker_names is not None and marker_names,
     )  # fmt: skip
     path = existing(as_path(path))
-    there = {
+    has_column = {
         "individual": labels,
         "population": populations,
         "population_flag": population_flags,
         "location": locations,
         "phenotype": phenotypes,
     }
-    leading = (*(name for name in there if there[name]), *("extra",) * extra_columns)
+    leading = (*(name for name in has_column if has_column[name]), *("extra",) * extra_columns)
     layout = Layout(leading, 1 if one_row else ploidy, ploidy if one_row else 1)
 
     lines = columns_of_lines(path)
-    above = recessive_alleles + map_distances
-    head = list(islice(lines, above + 2))
+    num_extra_headings = recessive_alleles + map_distances
+    head = list(islice(lines, num_extra_headings + 2))
     if not head:
         raise ValueError(f"{path} is empty.")
     if marker_names is None:
-        marker_names = _names_markers(path, head, above, layout, phase_rows)
+        marker_names = _names_markers(path, head, num_extra_headings, layout, phase_rows)
     if num_loci is None:
-        num_loci = _num_loci(path, head, above, layout, marker_names)
+        num_loci = _num_loci(path, head, num_extra_headings, layout, marker_names)
     headings = {"locus": marker_names, "recessive_allele": recessive_alleles, "map_distance": map_distances}
     kinds = [kind for kind in headings if headings[kind]]
     loci = _headings(path, dict(zip(kinds, head, strict=False)), num_loci)
@@ -150,12 +149,12 @@ def _names_markers(path: Path, head: list[Line], above: int, layout: Layout, pha
 
 
 def _num_loci(path: Path, head: list[Line], above: int, layout: Layout, named: bool) -> int:
-    """As many as are named; without names nothing tells the columns of loci from others."""
+    """The number of named loci; raises ValueError without names, as nothing tells their columns from others."""
     if named:
         return len(head[0][1])
     number, columns = head[min(above, len(head) - 1)]
-    size, rest = divmod(len(columns) - len(layout.leading), layout.copies)
-    number_given = "num_loci" if rest or size < 1 else f"num_loci={size}"
+    size, remainder = divmod(len(columns) - len(layout.leading), layout.copies)
+    number_given = "num_loci" if remainder or size < 1 else f"num_loci={size}"
     raise ValueError(
         f"{path} has no line with a name for each locus and nothing else, so nothing tells its alleles from other "
         f"columns: pass {number_given} if {len(layout.leading)} of the {counted(len(columns), 'column')} of line "
@@ -164,27 +163,27 @@ def _num_loci(path: Path, head: list[Line], above: int, layout: Layout, named: b
 
 
 def _headings(path: Path, lines: dict[str, Line], num_loci: int) -> dict[str, Sequence[Any]]:
-    """What the lines above the individuals say of each locus."""
+    """The coordinates of loci, from the lines above the individuals."""
     for number, columns in lines.values():
         if len(columns) != num_loci:
             width = counted(len(columns), "column")
             raise ValueError(f"line {number} of {path} has {width}; expected {num_loci}, one for each locus.")
-    found: dict[str, Sequence[Any]] = {"locus": [str(locus + 1) for locus in range(num_loci)]}
-    found |= {name: columns for name, (_, columns) in lines.items()}
-    refuse_repeated(found["locus"], f"{path} has locus", lambda locus: f"column {locus + 1}")
+    coords: dict[str, Sequence[Any]] = {"locus": [str(locus + 1) for locus in range(num_loci)]}
+    coords |= {name: columns for name, (_, columns) in lines.items()}
+    refuse_repeated(coords["locus"], f"{path} has locus", lambda locus: f"column {locus + 1}")
     if "map_distance" in lines:
         number, columns = lines["map_distance"]
         try:
-            found["map_distance"] = list(map(float, columns))
+            coords["map_distance"] = list(map(float, columns))
         except ValueError as error:
             raise ValueError(f"line {number} of {path} has distances that are no numbers ({error}).") from None
-    return found
+    return coords
 
 
 def _individuals(
     path: Path, body: Iterable[Line], layout: Layout, num_loci: int, missing: int, phase_rows: bool
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
-    """The first line of each, its columns before the alleles, and its alleles (locus, copy) as they are in the file."""
+    """Each individual: its first line, its columns before the alleles, and its alleles (locus, copy) as in the file."""
     size, width = len(layout.leading), layout.width(num_loci)
     kept = sum(name != "extra" for name in layout.leading)
     for lines in batched(body, layout.lines + phase_rows):
@@ -224,13 +223,14 @@ def _wrong_width(path: Path, number: int, found: int, layout: Layout, num_loci: 
 
 
 def _alleles(path: Path, number: int, row: list[str], start: int, missing: int) -> np.ndarray:
+    """The alleles of a line, from a column on; raises ValueError that names the column of one that is none."""
     try:
-        found = np.array(list(map(int, row[start:])), np.int32)
+        alleles = np.array(list(map(int, row[start:])), np.int32)
     except (ValueError, OverflowError):
-        found = None
-    wrong = found is None or "_" in "".join(row[start:]) or (np.abs(found) >= 10**9).any()
-    if found is not None and not wrong and not ((found < 0) & (found != missing)).any():
-        return found
+        alleles = None
+    wrong = alleles is None or "_" in "".join(row[start:]) or (np.abs(alleles) >= 10**9).any()
+    if alleles is not None and not wrong and not ((alleles < 0) & (alleles != missing)).any():
+        return alleles
     for column, text in enumerate(row[start:], start + 1):
         where = f"line {number} of {path} has {text!r} in column {column}"
         if not INTEGER.fullmatch(text):
@@ -241,6 +241,7 @@ def _alleles(path: Path, number: int, row: list[str], start: int, missing: int) 
 
 
 def _check_phases(path: Path, line: Line, num_loci: int) -> None:
+    """Raise ValueError where a line has no phases, which are one number from 0 to 1 for each locus."""
     number, columns = line
     try:
         right = len(columns) == num_loci and all(0 <= float(phase) <= 1 for phase in columns)
@@ -253,8 +254,8 @@ def _check_phases(path: Path, line: Line, num_loci: int) -> None:
 def _leading_coords(
     path: Path, leading: Sequence[str], leaders: Sequence[Sequence[str]], firsts: Sequence[int]
 ) -> dict[str, Sequence[Any]]:
-    """Coordinates of individuals."""
-    columns: dict[str, Sequence[Any]] = {"individual": [str(one + 1) for one in range(len(leaders))]}
+    """The coordinates of individuals, from the columns before their alleles."""
+    columns: dict[str, Sequence[Any]] = {"individual": [str(index + 1) for index in range(len(leaders))]}
     columns |= dict(zip(leading, zip(*leaders, strict=True), strict=False))
     for name in columns.keys() - {"individual"}:
         for text, first in zip(columns[name], firsts, strict=True):
@@ -263,21 +264,21 @@ def _leading_coords(
                 raise ValueError(f"line {first} of {path} has {text!r} as {name}; expected {expected}.")
     for name in columns.keys() & {"population_flag", "phenotype"}:
         columns[name] = list(map(int, columns[name]))
-    refuse_repeated(columns["individual"], f"{path} has individual", lambda one: f"line {firsts[one]}")
+    refuse_repeated(columns["individual"], f"{path} has individual", lambda index: f"line {firsts[index]}")
     return columns
 
 
 def _recoded(path: Path, raw: np.ndarray, missing: int, loci: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
-    """Alleles counted from 0 at each locus, and what they are."""
-    known = [np.unique(raw[:, locus]) for locus in range(len(loci))]
-    known = [values[values != missing] for values in known]
-    y = np.empty(raw.shape, np.int16 if max(map(len, known)) > MANY else np.int8)
-    for locus, values in enumerate(known):
+    """The alleles counted from 0 at each locus, (individual, locus, copy), and their names by locus."""
+    present = [np.unique(raw[:, locus]) for locus in range(len(loci))]
+    present = [values[values != missing] for values in present]
+    y = np.empty(raw.shape, np.int16 if max(map(len, present)) > MANY else np.int8)
+    for locus, values in enumerate(present):
         if len(values) > 1 and values[0] == 0 and values[1] >= LENGTH:
             raise ValueError(
                 f"locus {loci[locus]!r} of {path} has the allele 0 beside {values[1]}; pass missing=0 if it was not "
                 "read, else number its alleles from 1."
             )
-        here = raw[:, locus]
-        y[:, locus] = np.where(here == missing, MISSING, np.searchsorted(values, here))
-    return y, [list(map(str, values.tolist())) for values in known]
+        alleles = raw[:, locus]
+        y[:, locus] = np.where(alleles == missing, MISSING, np.searchsorted(values, alleles))
+    return y, [list(map(str, values.tolist())) for values in present]

@@ -18,17 +18,22 @@ from bayeslab.datasets.genetics.form import MANY, counted, existing, genotype_da
 from bayeslab.programs.data import MISSING
 
 BLOCK = 2**21
-"""How many genotypes are held before they enter the matrix."""
+"""The number of genotypes that are held before they enter the matrix, and of bytes that are skipped together."""
 
 GZIP = b"\x1f\x8b"
+"""The bytes that compressed files begin with."""
 END_OF_BGZF = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
+"""The empty block that bgzip writes at the end of a file."""
 FIXED = b"#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT".split()
+"""The columns of a VCF before those of individuals."""
 ZEROS = bytes.maketrans(b"123456789", b"000000000")
+"""A translation of every digit to 0."""
 LARGE = re.compile(rb"(?:^|\t)[^\t:]*[0-9]{5}")
+"""A genotype with an allele of five digits or more."""
 
 
 class Site(NamedTuple):
-    """What a line says of its site; passed is False where FILTER names filters."""
+    """The site that a record is of; passed is False where its FILTER names filters."""
 
     chromosome: str
     position: int
@@ -44,6 +49,7 @@ class Contents(NamedTuple):
     lines_before: int | None
 
     def place(self, record: int) -> str:
+        """Where a record is in the file, for messages."""
         return f"record {record + 1}" if self.lines_before is None else f"line {self.lines_before + record + 1}"
 
 
@@ -64,19 +70,19 @@ def read_vcf(path: str | PathLike[str], *, passed_only: bool = False) -> xr.Data
     file = _opened(path)
     samples = list(file.samples)
     y = np.full((len(samples), contents.records, 1), MISSING, np.int8)
-    every: list[Site] = []
-    read = 0
+    all_sites: list[Site] = []
+    num_read = 0
     for block in batched(_records(path, file, contents), max(1, BLOCK // len(samples))):
-        every += [site for site, _ in block]
+        all_sites += [site for site, _ in block]
         kept = [(site, codes) for site, codes in block if site.passed or not passed_only]
         if kept:
             y = _with_room(y, kept)
-            y[:, read : read + len(kept)] = _together([codes for _, codes in kept], y.shape[2])
-            read += len(kept)
-    numbers = [number for number, site in enumerate(every) if site.passed or not passed_only]
+            y[:, num_read : num_read + len(kept)] = _together([codes for _, codes in kept], y.shape[2])
+            num_read += len(kept)
+    numbers = [number for number, site in enumerate(all_sites) if site.passed or not passed_only]
     if not numbers:
-        raise ValueError(f"{path} has no site that passed its filters; {len(every)} failed one.")
-    sites = [every[number] for number in numbers]
+        raise ValueError(f"{path} has no site that passed its filters; {len(all_sites)} failed one.")
+    sites = [all_sites[number] for number in numbers]
     chromosomes, positions, names, alleles, _ = zip(*sites, strict=True)
     loci = locus_names(names, chromosomes, positions, alleles)
     refuse_repeated(loci, f"{path} has locus", lambda locus: contents.place(numbers[locus]))
@@ -86,13 +92,13 @@ def read_vcf(path: str | PathLike[str], *, passed_only: bool = False) -> xr.Data
         "chromosome": ("locus", chromosomes),
         "position": ("locus", positions),
     }
-    failed = sum(not site.passed for site in every)
-    counts = {"loci_not_passed": failed, "removed_loci_not_passed": len(every) - len(sites)}
-    return genotype_dataset(path, y[:, : len(sites)], alleles, coords, {"loci_read": len(every), **counts})
+    failed = sum(not site.passed for site in all_sites)
+    counts = {"loci_not_passed": failed, "removed_loci_not_passed": len(all_sites) - len(sites)}
+    return genotype_dataset(path, y[:, : len(sites)], alleles, coords, {"loci_read": len(all_sites), **counts})
 
 
 def _contents(path: Path) -> Contents:
-    """Reads the file once, as htslib accepts what is cut off or has no genotypes."""
+    """The contents of a file, which is read once to be checked: htslib accepts what is cut off or has no genotypes."""
     with path.open("rb") as file:
         start = file.read(len(END_OF_BGZF))
         file.seek(-min(path.stat().st_size, len(END_OF_BGZF)), 2)
@@ -113,6 +119,7 @@ def _contents(path: Path) -> Contents:
 
 
 def _text(path: Path, stream: BinaryIO) -> Contents:
+    """The contents of a VCF, every line of which is checked."""
     number, line = 1, stream.readline()
     if not line.startswith(b"##fileformat=VCF"):
         raise ValueError(f"{path} does not begin with ##fileformat=VCF in line 1, so it is no VCF.")
@@ -132,11 +139,12 @@ def _text(path: Path, stream: BinaryIO) -> Contents:
 
 
 def _check_line(path: Path, number: int, line: bytes, width: int) -> None:
+    """Raise ValueError where a line is no record with genotypes, or has another number of columns than the header."""
     where = f"line {number} of {path}"
     columns = line.rstrip(b"\r\n").split(b"\t", 9)
-    if (found := line.count(b"\t") + 1) != width:
+    if (num_columns := line.count(b"\t") + 1) != width:
         raise ValueError(
-            f"{where} has {counted(found, 'column')} set apart by tabs; expected {width} as in the header."
+            f"{where} has {counted(num_columns, 'column')} set apart by tabs; expected {width} as in the header."
         )
     if not all(columns[:9]):
         raise ValueError(f"{where} has nothing as {FIXED[columns.index(b'')].decode()}.")
@@ -152,28 +160,29 @@ def _check_line(path: Path, number: int, line: bytes, width: int) -> None:
 
 
 def _binary(path: Path, stream: BinaryIO) -> Contents:
-    """Of BCF: a header of text, and records that begin with the lengths of their two parts."""
+    """The contents of a BCF: it is a header of text, and records that begin with the lengths of their two parts."""
     if stream.read(4) != b"BCF\2":
         raise ValueError(f"{path} is no BCF of version 2.")
-    whole = len(start := stream.read(5)) == 5 and _skipped(stream, int.from_bytes(start[1:], "little"))
+    is_complete = len(start := stream.read(5)) == 5 and _skipped(stream, int.from_bytes(start[1:], "little"))
     records = 0
-    while whole and (start := stream.read(8)):
+    while is_complete and (start := stream.read(8)):
         size = int.from_bytes(start[:4], "little") + int.from_bytes(start[4:], "little")
-        whole = len(start) == 8 and _skipped(stream, size)
+        is_complete = len(start) == 8 and _skipped(stream, size)
         records += 1
-    if not whole:
+    if not is_complete:
         raise ValueError(f"{path} is cut off in {f'record {records}' if records else 'its header'}.")
     return Contents(records, None)
 
 
 def _skipped(stream: BinaryIO, size: int) -> bool:
-    """Whether that many bytes were there; a damaged length may ask for more than there is memory for."""
+    """Whether so many bytes could be skipped; a damaged length may ask for more than there is memory for."""
     while size and (chunk := stream.read(min(size, BLOCK))):
         size -= len(chunk)
     return not size
 
 
 def _opened(path: Path) -> Any:
+    """The file as cyvcf2 opens it; raises ValueError where htslib cannot read its header, or it names nobody."""
     try:
         from cyvcf2 import VCF
     except ImportError as error:
@@ -189,7 +198,7 @@ def _opened(path: Path) -> Any:
 
 
 def _records(path: Path, file: Any, contents: Contents) -> Iterator[tuple[Site, np.ndarray]]:
-    """Sites and their alleles (individual, copy), negative where none was read."""
+    """The site of every record and its alleles (individual, copy), MISSING where none was read."""
     variants = iter(file)
     for record in range(contents.records):
         where = f"{contents.place(record)} of {path}"
@@ -207,7 +216,7 @@ def _records(path: Path, file: Any, contents: Contents) -> Iterator[tuple[Site, 
 
 
 def _with_room(y: np.ndarray, kept: Sequence[tuple[Site, np.ndarray]]) -> np.ndarray:
-    """With as many copies and bytes as these records need."""
+    """The matrix with as many copies, and bytes of an allele, as these records need."""
     ploidy = max(codes.shape[1] for _, codes in kept)
     if max(len(site.alleles) for site, _ in kept) > MANY:
         y = y.astype(np.int16, copy=False)
@@ -219,14 +228,15 @@ def _with_room(y: np.ndarray, kept: Sequence[tuple[Site, np.ndarray]]) -> np.nda
 
 
 def _together(codes: Sequence[np.ndarray], ploidy: int) -> np.ndarray:
-    """(individual, locus, copy), with MISSING in place of copies that a locus lacks."""
+    """The alleles of some loci as (individual, locus, copy), with MISSING in place of copies that a locus lacks."""
     block = np.full((len(codes), len(codes[0]), ploidy), MISSING, np.int16)
-    for locus, one in enumerate(codes):
-        block[locus, :, : one.shape[1]] = one
+    for locus, locus_codes in enumerate(codes):
+        block[locus, :, : locus_codes.shape[1]] = locus_codes
     return block.swapaxes(0, 1)
 
 
 def _utf8(path: Path, number: int, line: bytes) -> str:
+    """The line as text; raises ValueError for bytes that are none."""
     try:
         return line.decode()
     except UnicodeDecodeError:
@@ -234,4 +244,5 @@ def _utf8(path: Path, number: int, line: bytes) -> str:
 
 
 def _shown(text: bytes) -> str:
+    """The beginning of a text, in quotes, for messages."""
     return repr(text[:40].decode(errors="replace"))

@@ -1,4 +1,4 @@
-"""The recursions of `markov_recursions` as products of matrices, all steps at once: for accelerators.
+"""The forward-backward recursions as associative products of matrices, all steps at once: for accelerators.
 
 A message is a product of matrices, one a step, and products are associative, so all of them are found in a number of
 rounds that grows with the logarithm of the number of steps (Blelloch 1990; Hassan, Särkkä and García-Fernández 2021,
@@ -33,49 +33,52 @@ class _Product(NamedTuple):
 
 
 def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Scaled, Scaled, Array]:
-    """See `markov_recursions.forward`."""
+    """The forward recursion, see `bayeslab.distributions.markov.sequential`."""
     batch, (steps, states) = evidence.shape[:-2], evidence.shape[-2:]
     first = jnp.broadcast_to(initial[..., None, None, :], (*batch, 1, states, states))
-    moves = jnp.broadcast_to(at_rest(transition, moving), (*batch, steps - 1, states, states))
-    given = exponential(evidence)
-    every = scaled(jnp.concatenate([first, moves], -3)).times(given.at(np.s_[..., None, :]))
-    found = _products(every, reverse=False)
-    filtered, more = lifted(found.matrix.at(np.s_[..., 0, :]))
+    matrices = jnp.broadcast_to(at_rest(transition, moving), (*batch, steps - 1, states, states))
+    likelihood = exponential(evidence)
+    potentials = scaled(jnp.concatenate([first, matrices], -3)).times(likelihood.at(np.s_[..., None, :]))
+    products = _products(potentials, reverse=False)
+    filtered, exponent = lifted(products.matrix.at(np.s_[..., 0, :]))
     start = scaled(jnp.broadcast_to(initial, (*batch, states)))
     before = filtered.at(np.s_[..., :-1, :])
     after = moved(jnp.matrix_transpose(at_rest(transition, moving)), before)
     predicted = Scaled(*(jnp.concatenate([x[..., None, :], y], -2) for x, y in zip(start, after, strict=True)))
     last = filtered.at(np.s_[..., -1, :]).total()
-    return predicted, filtered, last.log() + (found.top + more)[..., -1] * math.log(2)
+    return predicted, filtered, last.log() + (products.top + exponent)[..., -1] * math.log(2)
 
 
 def backward(transition: Array, evidence: Array, moving: Moving) -> Scaled:
-    """See `markov_recursions.backward`."""
+    """The backward recursion, see `bayeslab.distributions.markov.sequential`."""
     batch, (steps, states) = evidence.shape[:-2], evidence.shape[-2:]
-    moves = jnp.broadcast_to(at_rest(transition, moving), (*batch, steps - 1, states, states))
-    last = jnp.ones((*batch, 1, states, states), moves.dtype)
-    given = exponential(evidence)
-    every = scaled(jnp.concatenate([moves, last], -3)).times(given.at(np.s_[..., :, None]))
-    found = _products(every, reverse=True).matrix
-    return lifted(found.at(np.s_[..., 0]))[0]
+    matrices = jnp.broadcast_to(at_rest(transition, moving), (*batch, steps - 1, states, states))
+    last = jnp.ones((*batch, 1, states, states), matrices.dtype)
+    likelihood = exponential(evidence)
+    potentials = scaled(jnp.concatenate([matrices, last], -3)).times(likelihood.at(np.s_[..., :, None]))
+    products = _products(potentials, reverse=True).matrix
+    return lifted(products.at(np.s_[..., 0]))[0]
 
 
 def _products(matrices: Scaled, reverse: bool) -> _Product:
-    def times(one: _Product, other: _Product) -> _Product:
+    """The products of all matrices up to each step, or from it on if `reverse`, by an associative scan."""
+
+    def combine(left: _Product, right: _Product) -> _Product:
         if reverse:
-            one, other = other, one
-        exponent = one.matrix.exponent[..., :, :, None] + other.matrix.exponent[..., None, :, :]
-        digits = one.matrix.digits[..., :, :, None] * other.matrix.digits[..., None, :, :]
+            left, right = right, left
+        exponent = left.matrix.exponent[..., :, :, None] + right.matrix.exponent[..., None, :, :]
+        digits = left.matrix.digits[..., :, :, None] * right.matrix.digits[..., None, :, :]
         top = finite(exponent.max(-2))
         total = (digits * power_of_two(exponent - top[..., None, :], top.dtype)).sum(-2)
-        return _normalised(scaled(total).shifted(top), one.top + other.top)
+        return _normalised(scaled(total).shifted(top), left.top + right.top)
 
     by_step = Scaled(*(jnp.moveaxis(x, -3, 0) for x in matrices))
     start = _normalised(by_step, jnp.zeros(by_step.exponent.shape[:-2], by_step.exponent.dtype))
-    found = lax.associative_scan(times, start, reverse=reverse)
-    return _Product(Scaled(*(jnp.moveaxis(x, 0, -3) for x in found.matrix)), jnp.moveaxis(found.top, 0, -1))
+    products = lax.associative_scan(combine, start, reverse=reverse)
+    return _Product(Scaled(*(jnp.moveaxis(x, 0, -3) for x in products.matrix)), jnp.moveaxis(products.top, 0, -1))
 
 
 def _normalised(matrix: Scaled, top: Array) -> _Product:
-    more = finite(matrix.exponent.max((-2, -1)))
-    return _Product(matrix.shifted(-more[..., None, None]), top + more)
+    """2^top times a matrix, with the largest exponent of the matrix moved into top."""
+    exponent = finite(matrix.exponent.max((-2, -1)))
+    return _Product(matrix.shifted(-exponent[..., None, None]), top + exponent)

@@ -1,15 +1,16 @@
-"""The recursions of many steps at once, for processors with vector units: blocks of time as lanes.
+"""The forward-backward recursions of many steps at once, for processors with vector units: blocks of time as lanes.
 
 The steps of a sequence are cut into blocks that advance together, a block a lane; sequences of a batch are lanes too.
 What a block does to a message is a K x K matrix. A first pass finds the matrices of all blocks, a short recursion over
 blocks the messages that enter and leave each of them, and the ordinary recursions follow inside of all blocks at once.
 Numbers are kept in range every few steps: forwards by exact powers of two, so no logarithm is taken on the way and the
-evidence keeps its digits over a million steps, backwards by the messages that came forwards.
+log evidence keeps its digits over a million steps, backwards by the messages that came forwards.
 
-Between two of those a number may leave the range of floats, and the sum of exponents that of integers. `kept` says
-whether none came near that: if not, the recursions of `markov_recursions`, which look at every step, have the answer.
-A state that is lost below the range counts where the chain cannot get from elsewhere to where it goes (`mixes`), and
-what comes after it is beyond the range: so they have it, too, if there are zeros and that is seen or cannot be.
+Between two of those a number may leave the range of floats, and the sum of exponents that of integers. The flag
+`in_range` is True if none came near that: if not, the recursions of `bayeslab.distributions.markov.sequential`, which
+scale at every step, give the answer. A state that is lost below the range counts where the chain cannot get from
+elsewhere to where it goes (`mixes`), and what comes after it is beyond the range. So they give the answer, too,
+where there are zeros and that is seen or cannot be.
 
 Steps that do not move leave a message as it is: the first step of a sequence, and what pads it to full blocks.
 """
@@ -37,8 +38,12 @@ from bayeslab.distributions.markov.sequential import power, power_of_two
 
 
 class Counts(NamedTuple):
-    """Expected counts given all evidence: of first states over their prior (N, K), of moves over their probabilities
-    (N, K, K), of `Visits`; the log of the evidence (N,); whether all numbers kept their range."""
+    """Expected counts given all observations, which are the derivatives of the log evidence.
+
+    log_marginal: the log evidence (*batch,). first: p(z_1) over the initial probabilities (*batch, K).
+    moves: expected transitions over their probabilities (*batch, 1, K, K). visits: the result of `Visits`.
+    in_range: whether all numbers kept their range.
+    """
 
     log_marginal: Array
     first: Array
@@ -48,27 +53,28 @@ class Counts(NamedTuple):
 
 
 def log_marginal(lanes: Lanes) -> tuple[Array, Array]:
-    """(*batch,), and whether all numbers kept their range."""
+    """The log evidence (*batch,), and whether all numbers kept their range."""
     if lanes.blocks > 1:
-        _, last, exponent, kept = entering(lanes.initial, *transfers(lanes))
-        found, kept = log_of(sum_of_states(last), exponent), kept.all()
+        _, last, exponent, in_range = entering(lanes.initial, *transfers(lanes))
+        value, in_range = log_of(sum_of_states(last), exponent), in_range.all()
     else:
-        found, kept = _forward(lanes, lanes.initial.T)
-    return found.reshape(lanes.shape[:-1]), kept & mixes(lanes)
+        value, in_range = _forward(lanes, lanes.initial.T)
+    return value.reshape(lanes.shape[:-1]), in_range & mixes(lanes)
 
 
 def mixes(lanes: Lanes) -> Array:
-    """Whether every state follows every other, with probabilities beside which what is below the range is nothing."""
+    """Whether every state follows every other, so likely that numbers below the range are nothing beside it."""
     return (lanes.transition > 2.0 ** (-40 if lanes.transition.dtype == jnp.float32 else -200)).all()
 
 
 class Visits(NamedTuple):
-    """What is kept of the probabilities of states at every step.
+    """An accumulator of the probabilities of states at every step, as pure functions.
 
-    nothing: lanes -> what there is of all tiles, before any. start: that -> what there is of a tile, before any.
-    add: (what there is of it, tile, chunk, probabilities of steps (K, lane)) -> more of it. put: (what there is of all
-    tiles, place of the tile, what there is of it) -> more of that, tiles from the last to the first.
-    end: (lanes, that) -> the result.
+    nothing: lanes -> the empty accumulator of all tiles.
+    start: accumulator of all tiles -> the empty accumulator of one tile.
+    add: (accumulator of a tile, tile, index of a chunk, probabilities of its steps (K, lane)) -> that accumulator.
+    put: (accumulator of all tiles, index of a tile, accumulator of that tile) -> the former; the last tile comes first.
+    end: (lanes, accumulator of all tiles) -> the result.
     """
 
     nothing: Callable[[Lanes], Any]
@@ -79,73 +85,73 @@ class Visits(NamedTuple):
 
 
 def counts(lanes: Lanes, visits: Visits) -> Counts:
-    """The evidence and its derivatives, see `Counts`."""
+    """The log evidence and its derivatives, by the forward-backward algorithm in lanes."""
     if lanes.parameters is None and lanes.blocks > 1:
         lanes = with_weights(lanes)
     initial, blocks, batch = lanes.initial, lanes.blocks, lanes.shape[:-1]
     number, states = initial.shape
-    kept = jnp.array(True)
+    in_range = jnp.array(True)
     start, end = initial.T, jnp.ones_like(initial.T)
     if blocks > 1:
         matrices = transfers(lanes)
-        messages, last, exponent, kept = entering(initial, *matrices)
-        found, kept = log_of(sum_of_states(last), exponent), kept.all()
+        messages, last, exponent, in_range = entering(initial, *matrices)
+        value, in_range = log_of(sum_of_states(last), exponent), in_range.all()
         start, end = lanes_from(messages), lanes_from(_leaving(*matrices))
-    moved, visited, back, within, safely, bounded = _inside(lanes, visits, start, end)
-    safely &= mixes(lanes) | (bounded if blocks == 1 else False)
-    first = back.reshape(states, number, blocks)[..., 0].T
+    transitions, visited, message, lane_values, lanes_in_range, bounded = _inside(lanes, visits, start, end)
+    lanes_in_range &= mixes(lanes) | (bounded if blocks == 1 else False)
+    first = message.reshape(states, number, blocks)[..., 0].T
     first = first / (initial * first).sum(-1, keepdims=True)
-    moved = moved.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
-    shaped = first.reshape(*batch, states), moved.reshape(*batch, 1, states, states)
-    found = found if blocks > 1 else within
-    return Counts(found.reshape(batch), *shaped, visits.end(lanes, visited), kept & safely)
+    transitions = transitions.reshape(states, states, number, blocks).sum(-1).transpose(2, 0, 1)
+    expected = first.reshape(*batch, states), transitions.reshape(*batch, 1, states, states)
+    value = value if blocks > 1 else lane_values
+    return Counts(value.reshape(batch), *expected, visits.end(lanes, visited), in_range & lanes_in_range)
 
 
 def _times(message: Array, matrix: Array) -> Array:
-    """Messages (..., K, lane) times matrices (K, K, lane), one state to come from after the other."""
+    """The products of messages (..., K, lane) and matrices (K, K, lane), summed over earlier states one by one."""
     return sum(
         (message[..., k, None, :] * matrix[k] for k in range(1, len(matrix))), message[..., 0, None, :] * matrix[0]
     )
 
 
 def transfers(lanes: Lanes) -> tuple[Array, Array, Array]:
-    """What a block does to a message that enters it: (block, K, K, N), exponents of rows (block, K, N), whether all
-    is kept."""
+    """The matrix of every block, which maps a message that enters it to the one that leaves it (block, K, K, N),
+    exponents of its rows (block, K, N), and whether all is in range."""
     states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
     def run(tile: Tile) -> tuple[Array, Array, Array]:
-        def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            matrix, exponent, kept = carry
-            (weight, more), moves = tile.weights(place), tile.moves(place)
+        def chunk(index: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            matrix, exponent, in_range = carry
+            (weight, weight_exponent), active = tile.weights(index), tile.moves(index)
             for u in range(UNROLLED):
-                matrix = jnp.where(moves[u], _times(matrix, tile.transition), matrix)
+                matrix = jnp.where(active[u], _times(matrix, tile.transition), matrix)
                 matrix = barrier(matrix * weight[u])
             top = matrix.max(1)
             scale, e = power(top)
-            exponent += e + more
-            return matrix * scale[:, None], exponent, kept & (safe(top) & near(exponent)).all(0)
+            exponent += e + weight_exponent
+            return matrix * scale[:, None], exponent, in_range & (safe(top) & near(exponent)).all(0)
 
-        one = jnp.broadcast_to(jnp.eye(states, dtype=dtype)[..., None], (states, states, tile.width))
-        start = one, jnp.zeros((states, tile.width), jnp.int32), jnp.ones(tile.width, bool)
+        identity = jnp.broadcast_to(jnp.eye(states, dtype=dtype)[..., None], (states, states, tile.width))
+        start = identity, jnp.zeros((states, tile.width), jnp.int32), jnp.ones(tile.width, bool)
         return lax.fori_loop(0, tile.number, chunk, start)
 
-    matrix, exponent, kept = map(joined, tiled(run, lanes))
+    matrix, exponent, in_range = map(joined, tiled(run, lanes))
     matrix = matrix.reshape(states, states, -1, lanes.blocks).transpose(3, 0, 1, 2)
-    return matrix, exponent.reshape(states, -1, lanes.blocks).transpose(2, 0, 1), kept.all()
+    return matrix, exponent.reshape(states, -1, lanes.blocks).transpose(2, 0, 1), in_range.all()
 
 
 def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tuple[Array, Array, Array, Array]:
-    """The message that enters every block (block, K, N), the last that leaves one and its exponent, (K, N) and (N,),
-    whether all is kept, (N,)."""
+    """The forward messages that enter the blocks (block, K, N), by a recursion over blocks, the message that leaves the
+    last block (K, N) and its exponent (N,), and whether all is in range (N,)."""
 
-    def step(carry: tuple[Array, Array, Array], given: tuple[Array, Array]) -> tuple[Any, Array]:
-        (message, before, kept), (matrix, exponent) = carry, given
-        in_range, top = ranged(message, exponent)
-        new = barrier(_times(barrier(in_range), matrix))
+    def step(carry: tuple[Array, Array, Array], block: tuple[Array, Array]) -> tuple[Any, Array]:
+        (message, total, in_range), (matrix, exponent) = carry, block
+        scaled_message, shift = ranged(message, exponent)
+        new = barrier(_times(barrier(scaled_message), matrix))
         peak = largest_entry(new)
         scale, e = power(peak)
-        exponent = before + top + e
-        return (new * scale, exponent, kept & safe(peak) & near(exponent)), message
+        exponent = total + shift + e
+        return (new * scale, exponent, in_range & safe(peak) & near(exponent)), message
 
     number = len(initial)
     start = initial.T, jnp.zeros(number, jnp.int32), jnp.broadcast_to(kept, number)
@@ -154,10 +160,10 @@ def entering(initial: Array, matrix: Array, exponent: Array, kept: Array) -> tup
 
 
 def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
-    """The message that comes back into the end of every block (block, K, N), up to its scale."""
+    """The backward message that enters the end of every block (block, K, N), up to its scale."""
 
-    def step(message: Array, given: tuple[Array, Array]) -> tuple[Array, Array]:
-        matrix, exponent = given
+    def step(message: Array, block: tuple[Array, Array]) -> tuple[Array, Array]:
+        matrix, exponent = block
         new = _times(message, jnp.swapaxes(matrix, 0, 1)) * power_of_two(
             exponent - largest_entry(exponent), message.dtype
         )
@@ -169,91 +175,101 @@ def _leaving(matrix: Array, exponent: Array, kept: Array) -> Array:
 
 
 def lanes_from(blocks: Array) -> Array:
-    """(block, K, N) as (K, lane)."""
+    """An array (block, K, N) as (K, lane)."""
     return blocks.transpose(1, 2, 0).reshape(blocks.shape[1], -1)
 
 
 def _forward(lanes: Lanes, start: Array) -> tuple[Array, Array]:
-    """The log of the evidence of lanes that are whole sequences, and whether all is kept."""
+    """The log evidence of lanes that are whole sequences, and whether all is in range."""
 
     def run(tile: Tile, start: Array) -> tuple[Array, Array]:
-        def chunk(place: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            message, exponent, kept = carry
-            _, message, exponent, safely = ahead(tile, place, message, exponent)
-            return message, exponent, kept & safely
+        def chunk(index: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            message, exponent, in_range = carry
+            _, message, exponent, chunk_in_range = ahead(tile, index, message, exponent)
+            return message, exponent, in_range & chunk_in_range
 
         carry = start, jnp.zeros(tile.width, jnp.int32), jnp.ones(tile.width, bool)
-        message, exponent, kept = lax.fori_loop(0, tile.number, chunk, carry)
-        return log_of(message.sum(0), exponent), kept
+        message, exponent, in_range = lax.fori_loop(0, tile.number, chunk, carry)
+        return log_of(message.sum(0), exponent), in_range
 
-    found, kept = map(joined, tiled(run, lanes, start))
-    return found, kept.all()
+    value, in_range = map(joined, tiled(run, lanes, start))
+    return value, in_range.all()
 
 
 def ahead(tile: Tile, place: Array, message: Array, exponent: Array) -> tuple[list[Array], Array, Array, Array]:
-    """A chunk forward: messages after every step, the last in range, its exponents, whether all is kept."""
-    (weight, more), moves = tile.weights(place), tile.moves(place)
+    """The forward recursion over one chunk: messages after every step, the last one scaled, its exponents, and whether
+    all is in range."""
+    (weight, weight_exponent), active = tile.weights(place), tile.moves(place)
     after = []
     for u in range(UNROLLED):
-        message = barrier(jnp.where(moves[u], _times(message, tile.transition), message) * weight[u])
+        message = barrier(jnp.where(active[u], _times(message, tile.transition), message) * weight[u])
         after.append(message)
     top = message.max(0)
     scale, e = power(top)
-    exponent += e + more
+    exponent += e + weight_exponent
     return after, message * scale, exponent, safe(top) & near(exponent)
 
 
 def _inside(lanes: Lanes, visits: Visits, start: Array, end: Array) -> tuple[Array, ...]:
-    """Both recursions inside of all lanes, given what enters them at both ends (K, lane).
+    """Both recursions inside of all lanes, given the messages that enter them at both ends (K, lane).
 
-    Expected moves over their probabilities (K, K, lane), visits of all tiles, the message that leaves at the
-    beginning (K, lane), the log of the evidence of lanes that are whole sequences, whether all is kept, and whether no
-    message that comes back to a state is so large that one lost there would count.
+    Returns expected transitions over their probabilities (K, K, lane), visits of all tiles, the backward message that
+    leaves at the beginning (K, lane), the log evidence of lanes that are whole sequences, whether all is in range, and
+    whether no backward message of a state is so large that a forward one lost there would count.
     """
     states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
-    largest = 2.0 ** (60 if dtype == jnp.float32 else 900)
+    max_message = 2.0 ** (60 if dtype == jnp.float32 else 900)
 
-    def run(so_far: Any, at: Array, tile: Tile, start: Array, end: Array) -> tuple[Any, tuple[Array, ...]]:
+    def run(so_far: Any, tile_index: Array, tile: Tile, start: Array, end: Array) -> tuple[Any, tuple[Array, ...]]:
         tile = remembering(tile) if lanes.weights is None else tile
         backwards = tile.transition.transpose(1, 0, 2)
 
-        def forth(carry: tuple[Array, Array, Array], place: Array) -> tuple[Any, Any]:
-            before, exponent, kept = carry
-            _, message, exponent, safely = ahead(tile, place, before, exponent)
-            return (message, exponent, kept & safely), before
+        def forth(carry: tuple[Array, Array, Array], index: Array) -> tuple[Any, Any]:
+            before, exponent, in_range = carry
+            _, message, exponent, chunk_in_range = ahead(tile, index, before, exponent)
+            return (message, exponent, in_range & chunk_in_range), before
 
-        def back(carry: tuple[Array, ...], given: tuple[Array, Array]) -> tuple[Any, None]:
-            (message, moved, kept, bounded, visited), (place, before) = carry, given
-            at = [before, *ahead(tile, place, before, jnp.int32(0))[0]]  # again: less than to write and read them
-            weight, moves, found, pairs = tile.weights(place)[0], tile.moves(place), [], []
-            both = sum_of_states(at[-1] * message)
-            message = barrier(message / both)  # what messages from both sides agree on is 1 now, and stays so
+        def back(carry: tuple[Array, ...], step: tuple[Array, Array]) -> tuple[Any, None]:
+            (message, transitions, in_range, bounded, visited), (index, before) = carry, step
+            # Messages are computed again: that costs less than to write and read them.
+            messages = [before, *ahead(tile, index, before, jnp.int32(0))[0]]
+            weight, active, probs, pairs = tile.weights(index)[0], tile.moves(index), [], []
+            scale = sum_of_states(messages[-1] * message)
+            message = barrier(message / scale)  # so that the sum over states of both messages is 1, and stays so
             for u in reversed(range(UNROLLED)):
-                found.append(at[u + 1] * message)
+                probs.append(messages[u + 1] * message)
                 weighed = barrier(weight[u] * message)
-                pairs.append((barrier(jnp.where(moves[u], at[u], 0.0)), weighed))
-                message = barrier(jnp.where(moves[u], _times(weighed, backwards), weighed))
-            moved = sum((here[:, None] * there[None] for here, there in pairs), moved)
-            kept &= safe(both) & (jnp.abs(sum_of_states(before * message) - 1) < 0.5)
-            bounded &= largest_entry(message) < largest
-            visited = visits.add(visited, tile, place, found[::-1])
-            return (message, moved, kept, bounded, visited), None
+                pairs.append((barrier(jnp.where(active[u], messages[u], 0.0)), weighed))
+                message = barrier(jnp.where(active[u], _times(weighed, backwards), weighed))
+            transitions = sum((left[:, None] * right[None] for left, right in pairs), transitions)
+            in_range &= safe(scale) & (jnp.abs(sum_of_states(before * message) - 1) < 0.5)
+            bounded &= largest_entry(message) < max_message
+            visited = visits.add(visited, tile, index, probs[::-1])
+            return (message, transitions, in_range, bounded, visited), None
 
-        yes, places = jnp.ones(tile.width, bool), jnp.arange(tile.number)
-        carry = start, jnp.zeros(tile.width, jnp.int32), yes
-        (last, exponent, kept), stored = lax.scan(forth, carry, places)
-        none = jnp.zeros((states, states, tile.width), dtype)
-        begin = end, none, yes, yes, visits.start(so_far)
-        (message, moved, safely, bounded, visited), _ = lax.scan(back, begin, (places, stored), reverse=True)
-        return visits.put(so_far, at, visited), (moved, message, log_of(last.sum(0), exponent), kept & safely, bounded)
+        all_true, indices = jnp.ones(tile.width, bool), jnp.arange(tile.number)
+        carry = start, jnp.zeros(tile.width, jnp.int32), all_true
+        (last, exponent, in_range), stored = lax.scan(forth, carry, indices)
+        no_transitions = jnp.zeros((states, states, tile.width), dtype)
+        begin = end, no_transitions, all_true, all_true, visits.start(so_far)
+        (message, transitions, chunk_in_range, bounded, visited), _ = lax.scan(
+            back, begin, (indices, stored), reverse=True
+        )
+        return visits.put(so_far, tile_index, visited), (
+            transitions,
+            message,
+            log_of(last.sum(0), exponent),
+            in_range & chunk_in_range,
+            bounded,
+        )
 
-    visited, rest = gathered(run, visits.nothing(lanes), lanes, start, end)
-    moved, message, found, kept, bounded = map(joined, rest)
-    return moved, visited, message, found, kept.all(), bounded.all()
+    visited, outputs = gathered(run, visits.nothing(lanes), lanes, start, end)
+    transitions, message, value, in_range, bounded = map(joined, outputs)
+    return transitions, visited, message, value, in_range.all(), bounded.all()
 
 
 def _every_state() -> Visits:
-    """Of a tile (lane, chunk, step, K), in memory that is there for all tiles, beside that of all of them (step, K)."""
+    """Collects the state probabilities of all tiles (step, K), in memory (lane, chunk, step, K) that tiles share."""
 
     def nothing(lanes: Lanes) -> tuple[Array, Array]:
         states, (chunks, width), dtype = lanes.initial.shape[-1], lanes.tile, lanes.initial.dtype
@@ -265,17 +281,17 @@ def _every_state() -> Visits:
     def start(so_far: tuple[Array, Array]) -> Array:
         return so_far[1]
 
-    def add(visited: Array, tile: Tile, place: Array, probs: list[Array]) -> Array:
-        for u, each in enumerate(probs):
-            visited = lax.dynamic_update_slice(visited, each.T[:, None, None], (0, place, u, 0))
+    def add(visited: Array, tile: Tile, index: Array, probs: list[Array]) -> Array:
+        for u, prob in enumerate(probs):
+            visited = lax.dynamic_update_slice(visited, prob.T[:, None, None], (0, index, u, 0))
         return visited
 
-    def put(so_far: tuple[Array, Array], place: Array, visited: Array) -> tuple[Array, Array]:
-        """Steps of the last tile that are beyond the end come before the others, and those of the tile before it over
-        them."""
+    def put(so_far: tuple[Array, Array], index: Array, visited: Array) -> tuple[Array, Array]:
+        """Writes a tile: steps of the last tile that are beyond the end come before its others, and are overwritten by
+        the tile before it."""
         every, _ = so_far
         part = visited.reshape(-1, every.shape[-1])
-        begin = place * len(part)
+        begin = index * len(part)
         beyond = jnp.maximum(begin + len(part) - len(every), 0)
         part = lax.cond(beyond > 0, lambda: jnp.roll(part, beyond, 0), lambda: part)
         return lax.dynamic_update_slice(every, part, (begin - beyond, 0)), visited
@@ -287,6 +303,8 @@ def _every_state() -> Visits:
 
 
 def _expected_rows() -> Visits:
+    """Adds up the rows of factored log likelihoods, each times the probabilities of its states."""
+
     def nothing(lanes: Lanes) -> Array:
         states, columns, (_, width) = lanes.initial.shape[-1], lanes.evidence.shape[-2], lanes.tile
         return jnp.zeros((lanes.moving.shape[-1] // width, states, columns, width), lanes.initial.dtype)
@@ -294,30 +312,30 @@ def _expected_rows() -> Visits:
     def start(so_far: Array) -> Array:
         return jnp.zeros(so_far.shape[1:], so_far.dtype)
 
-    def add(visited: Array, tile: Tile, place: Array, probs: list[Array]) -> Array:
-        rows = tile.rows(place)
+    def add(visited: Array, tile: Tile, index: Array, probs: list[Array]) -> Array:
+        rows = tile.rows(index)
         return visited + sum((probs[u][:, None] * rows[u] for u in range(1, UNROLLED)), probs[0][:, None] * rows[0])
 
-    def put(so_far: Array, place: Array, visited: Array) -> Array:
-        return so_far.at[place].set(visited)
+    def put(so_far: Array, index: Array, visited: Array) -> Array:
+        return so_far.at[index].set(visited)
 
     def end(lanes: Lanes, visited: Array) -> Array:
-        found = joined(visited)
-        found = found.reshape(*found.shape[:2], -1, lanes.blocks).sum(-1)
-        return jnp.moveaxis(found, -1, 0).reshape(*lanes.shape[:-1], *found.shape[:2])
+        sums = joined(visited)
+        sums = sums.reshape(*sums.shape[:2], -1, lanes.blocks).sum(-1)
+        return jnp.moveaxis(sums, -1, 0).reshape(*lanes.shape[:-1], *sums.shape[:2])
 
     return Visits(nothing, start, add, put, end)
 
 
 EVERY_STATE = _every_state()
-"""p(z_t | all evidence), (*batch, T, K)."""
+"""Collects p(z_t | all observations), (*batch, T, K)."""
 EXPECTED_ROWS = _expected_rows()
-"""Added up over rows of a product, each times its probability, (*batch, K, column)."""
+"""Collects the sums over steps of p(z_t = k | all observations) rows[t], (*batch, K, column)."""
 
 
 def picked(values: Array, state: Array) -> Array:
-    """values[state], an axis of few states, one after the other."""
-    found = jnp.broadcast_to(values[0], np.broadcast_shapes(values.shape[1:], state.shape))
+    """The entries values[state], where the first axis has few states, selected one after the other."""
+    selected = jnp.broadcast_to(values[0], np.broadcast_shapes(values.shape[1:], state.shape))
     for k in range(1, len(values)):
-        found = jnp.where(state == k, values[k], found)
-    return found
+        selected = jnp.where(state == k, values[k], selected)
+    return selected

@@ -1,8 +1,8 @@
-"""A path of a discrete Markov chain, closed under evidence about its states one by one.
+"""A path of a discrete Markov chain, conjugate to likelihoods of its states one by one.
 
-With evidence exp(log_likelihood[t, j]) for state j at step t a chain stays a chain: the forward and backward recursions
-of `markov_inference` give its initial probabilities, initial * r_1, and its matrices, transition_t * r_{t+1},
-normalised. All other services follow from the same messages.
+With likelihoods exp(log_likelihood[t, j]) of state j at step t a chain stays a chain: the forward-backward recursions
+of `bayeslab.distributions.markov.inference` give its initial probabilities, initial * r_1, and its matrices,
+transition_t * r_{t+1}, normalised. All other methods follow from the same messages.
 """
 
 import operator
@@ -33,8 +33,8 @@ class MarkovChain(Distribution):
     time_varying: whether every step has a matrix of its own.
     lengths: ``(*batch,)`` integers, how many steps of the path there are, for sequences of different length that are
         padded to one: after its length a path stays where it is, with probability one. All steps without it.
-    Probabilities may be 0, and evidence of any size: what is less likely than the smallest float still counts where
-    nothing else is possible. Raises ValueError if shapes do not fit.
+    Probabilities may be 0, and log likelihoods of any size: what is less likely than the smallest float still counts
+    where nothing else is possible. Raises ValueError if shapes do not fit.
     """
 
     arg_constraints = {
@@ -96,12 +96,12 @@ class MarkovChain(Distribution):
         steps = path[..., :-1], path[..., 1:]
         if self.transition_probs.shape[-3] == 1:
             table = jax.lax.optimization_barrier(log(self.transition_probs))  # or its logs are taken at every step
-            moves = _entries(table, *steps)
+            log_probs = _entries(table, *steps)
         else:
-            moves = log(_entries(self.transition_probs, *steps))
+            log_probs = log(_entries(self.transition_probs, *steps))
         if self._moving is not None:
-            moves = jnp.where(self._moving, moves, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
-        return log(_entries(self.initial_probs, path[..., 0])) + moves.sum(-1)
+            log_probs = jnp.where(self._moving, log_probs, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
+        return log(_entries(self.initial_probs, path[..., 0])) + log_probs.sum(-1)
 
     def marginals(self) -> Array:
         """The probability of every state at every step, ``(*batch, num_steps, K)``."""
@@ -112,47 +112,49 @@ class MarkovChain(Distribution):
         return self.most_probable_path(self._nothing)
 
     def entropy(self) -> Array:
-        """In nats, ``(*batch,)``."""
+        """The entropy in nats, ``(*batch,)``."""
         return -self.expected_log_prob(self)
 
     def expected_log_prob(self, other: "MarkovChain") -> Array:
         """The mean of `log_prob` over the paths of another chain, ``(*batch,)``, which has the same `lengths`."""
-        first, moves = other._expected(self.transition_probs.shape[-3] == 1)
-        of_moves = inference.weighted_log(moves, self.transition_probs).sum((-3, -2, -1))
-        return inference.weighted_log(first, self.initial_probs).sum(-1) + of_moves
+        first, transitions = other._expected(self.transition_probs.shape[-3] == 1)
+        transition_terms = inference.weighted_log(transitions, self.transition_probs).sum((-3, -2, -1))
+        return inference.weighted_log(first, self.initial_probs).sum(-1) + transition_terms
 
     def _expected(self, shared: bool) -> tuple[Array, Array]:
-        """p(z_1), and expected moves (*batch, num_steps - 1, K, K), or added up over the steps, (*batch, 1, K, K)."""
+        """p(z_1), and expected transitions (*batch, num_steps - 1, K, K), or their sum over steps (*batch, 1, K, K)."""
         states = self.marginals()
-        moves = inference.expected_moves(states, self.transition_probs, self._moving)
-        return states[..., 0, :], moves.sum(-3, keepdims=True) if shared else moves
+        transitions = inference.expected_moves(states, self.transition_probs, self._moving)
+        return states[..., 0, :], transitions.sum(-3, keepdims=True) if shared else transitions
 
     def condition(self, log_likelihood: ArrayLike | ProductEvidence) -> "MarkovChain":
-        """The chain given evidence, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
+        """The chain given observations, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
 
         log_likelihood: ``(*batch, num_steps, K)``, -inf where a state is impossible; its batch may extend the chain's.
-            A `ProductEvidence` is one that is not written out.
-        What the evidence leaves without any mass, a row or the whole chain, stays as it was.
+            Factored ones (`ProductEvidence`) are never written out.
+        What the observations leave without any mass, a row or the whole chain, stays as it was.
         """
         return _ConditionedMarkovChain(self, log_likelihood)
 
     def log_marginal(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
-        """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``; -inf if impossible.
+        """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``.
+
+        It is the log evidence, -inf if the observations are impossible.
 
         log_likelihood: as for `condition`.
         """
         return inference.log_marginal(*self._arguments(log_likelihood))
 
     def predicted(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
-        """p(z_t | evidence before step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
+        """p(z_t | observations before step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.predicted(*self._arguments(log_likelihood))
 
     def filtered(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
-        """p(z_t | evidence up to step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
+        """p(z_t | observations up to step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.filtered(*self._arguments(log_likelihood))
 
     def smoothed(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
-        """p(z_t | all evidence), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
+        """p(z_t | all observations), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.smoothed(*self._arguments(log_likelihood))
 
     def most_probable_path(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
@@ -160,58 +162,61 @@ class MarkovChain(Distribution):
         return inference.best_path(*self._arguments(log_likelihood))
 
     def laid(self, rows: Array) -> Rows | None:
-        """Rows of a `ProductEvidence` (*batch, num_steps, column) laid out, where that is faster than an array."""
+        """Rows (*batch, num_steps, column) laid out for a `ProductEvidence`, or None where an array is faster."""
         fast = inference.in_lanes(self.transition_probs, (*rows.shape[:-1], self.num_states))
         return lay_out(rows) if fast and rows.shape[-1] <= COLUMNS else None
 
     def remembered(self) -> "MarkovChain":
-        """The same, with what several averages over it have in common computed at once."""
+        """The chain, which remembers what several expectations over it have in common, computed at once."""
         return self
 
     def expected_rows(self) -> Array | None:
-        """Of a chain given evidence that is a product, the sums over steps of p(z_t = k) rows[t], ``(*batch, K,
-        column)``."""
+        """The sums over steps of p(z_t = k) rows[t], ``(*batch, K, column)``, of factored log likelihoods, or None."""
         return None
 
     @property
     def _nothing(self) -> Array:
+        """The log likelihoods of no observation at all, zeros."""
         return jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
 
     def _arguments(self, log_likelihood: ArrayLike | ProductEvidence) -> tuple[Array, Array, Evidence, Moving]:
-        evidence = log_likelihood if isinstance(log_likelihood, ProductEvidence) else jnp.asarray(log_likelihood)
+        """The arguments of the recursions in one type; raises ValueError if shapes do not fit."""
+        likelihood = log_likelihood if isinstance(log_likelihood, ProductEvidence) else jnp.asarray(log_likelihood)
         event = (self.num_steps, self.num_states)
-        if evidence.shape[-2:] != event:
+        if likelihood.shape[-2:] != event:
             expected = ", ".join(map(str, (*self.batch_shape, *event)))
-            raise ValueError(f"log_likelihood has shape {evidence.shape}; expected ({expected})")
-        batch = _broadcast(self.batch_shape, evidence.shape[:-2], "the chain and log_likelihood")
-        dtype = jnp.result_type(self.initial_probs, evidence.dtype)
-        if isinstance(evidence, ProductEvidence):
-            evidence = evidence.spread(batch, dtype)
+            raise ValueError(f"log_likelihood has shape {likelihood.shape}; expected ({expected})")
+        batch = _broadcast(self.batch_shape, likelihood.shape[:-2], "the chain and log_likelihood")
+        dtype = jnp.result_type(self.initial_probs, likelihood.dtype)
+        if isinstance(likelihood, ProductEvidence):
+            likelihood = likelihood.spread(batch, dtype)
         else:
-            evidence = jnp.broadcast_to(evidence, (*batch, *event)).astype(dtype)
-        return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), evidence, self._moving
+            likelihood = jnp.broadcast_to(likelihood, (*batch, *event)).astype(dtype)
+        return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), likelihood, self._moving
 
 
 class _ConditionedMarkovChain(MarkovChain):
-    """A chain that knows what it was before the evidence: a path is drawn sooner from that than from its matrices."""
+    """A chain that knows its prior and log likelihoods: a path is drawn sooner from these than from its matrices."""
 
     pytree_data_fields = ("_given", "_found")
 
     def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike | ProductEvidence):
-        initial, transition, evidence, moving = prior._arguments(log_likelihood)
-        batch = evidence.shape[:-2]
+        initial, transition, likelihood, active = prior._arguments(log_likelihood)
+        batch = likelihood.shape[:-2]
         initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
         transition = jnp.broadcast_to(transition, (*batch, *transition.shape[-3:]))
-        self._given = initial, transition, evidence
+        self._given = initial, transition, likelihood
         self._found: inference.Expected | None = None
-        initial, transition = inference.conditioned(initial, transition, evidence, moving)
+        initial, transition = inference.conditioned(initial, transition, likelihood, active)
         super().__init__(
             initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
         )
 
     def possible_steps(self) -> Array:
-        """How many steps some path can go with all evidence up to them, ``(*batch,)``: `num_steps` unless the evidence
-        is impossible."""
+        """The number of steps up to which some path is possible, ``(*batch,)``.
+
+        It is `num_steps` unless the observations are impossible.
+        """
         return (inference.filtered(*self._given, self._moving).sum(-1) > 0).sum(-1)
 
     def marginals(self) -> Array:
@@ -231,8 +236,8 @@ class _ConditionedMarkovChain(MarkovChain):
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         if not shared:
             return super()._expected(shared)
-        found = self._averages()
-        return found.first, found.moves.sum(-3, keepdims=True)
+        averages = self._averages()
+        return averages.first, averages.moves.sum(-3, keepdims=True)
 
     def remembered(self) -> "_ConditionedMarkovChain":
         new = copy(self)
@@ -240,11 +245,12 @@ class _ConditionedMarkovChain(MarkovChain):
         return new
 
     def _averages(self) -> inference.Expected:
+        """The expectations given all observations, computed now unless they are remembered."""
         return inference.expected(*self._given, self._moving) if self._found is None else self._found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        _, transition, evidence = self._given
-        if sample_shape or not inference.in_lanes(transition, evidence.shape):
+        _, transition, likelihood = self._given
+        if sample_shape or not inference.in_lanes(transition, likelihood.shape):
             return super().sample(key, sample_shape)
         uniform = jax.random.uniform(key, (*self.batch_shape, self.num_steps), self.initial_probs.dtype)
         return inference.conditioned_draw(*self._given, self._moving, uniform)
@@ -267,10 +273,10 @@ def _num_steps(initial: tuple[int, ...], transition: tuple[int, ...], num_steps:
             f"since initial_probs has {states} states"
         )
     if time_varying:
-        found = transition[-3] + 1
-        if num_steps not in (None, found):
-            raise ValueError(f"transition_probs has shape {transition}, matrices for {found} steps, not {num_steps}")
-        return found
+        length = transition[-3] + 1
+        if num_steps not in (None, length):
+            raise ValueError(f"transition_probs has shape {transition}, matrices for {length} steps, not {num_steps}")
+        return length
     if num_steps is None:
         raise ValueError("num_steps is missing; give it, or time_varying=True if every step has a matrix of its own")
     if operator.index(num_steps) < 1:
@@ -279,18 +285,19 @@ def _num_steps(initial: tuple[int, ...], transition: tuple[int, ...], num_steps:
 
 
 def _require_lengths(lengths: ArrayLike, steps: int) -> Array:
-    """Integers from 1 to the number of steps; raises ValueError for others, where values are known."""
-    found = jnp.asarray(lengths)
-    if not jnp.issubdtype(found.dtype, jnp.integer):
-        raise ValueError(f"lengths are integers, not {found.dtype}")
-    if not isinstance(found, jax.core.Tracer):
-        for place, length in np.ndenumerate(np.asarray(found)):
+    """The lengths as integers from 1 to the number of steps; raises ValueError for others, where values are known."""
+    array = jnp.asarray(lengths)
+    if not jnp.issubdtype(array.dtype, jnp.integer):
+        raise ValueError(f"lengths are integers, not {array.dtype}")
+    if not isinstance(array, jax.core.Tracer):
+        for index, length in np.ndenumerate(np.asarray(array)):
             if not 1 <= length <= steps:
-                raise ValueError(f"lengths has {length} at {list(place)}; expected 1 to {steps} steps")
-    return found
+                raise ValueError(f"lengths has {length} at {list(index)}; expected 1 to {steps} steps")
+    return array
 
 
 def _broadcast(one: tuple[int, ...], other: tuple[int, ...], names: str) -> tuple[int, ...]:
+    """The batch shape that two broadcast to; raises ValueError, with their names, if there is none."""
     try:
         return np.broadcast_shapes(one, other)
     except ValueError:
@@ -298,6 +305,6 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...], names: str) -> tupl
 
 
 def _entries(table: Array, *index: Array) -> Array:
-    """table[..., *index]: the leading axes of the table are aligned with the last ones of the index."""
+    """The entries table[..., *index], with the leading axes of the table aligned with the last ones of the index."""
     leading = table.shape[: table.ndim - len(index)]
     return table[(*np.ix_(*map(np.arange, leading)), *index)]

@@ -1,4 +1,4 @@
-"""A batch of sequences with evidence as lanes, and tiles of them that advance together: for `markov_lanes`."""
+"""A batch of sequences with log likelihoods as lanes, and tiles of lanes that advance together."""
 
 from collections.abc import Callable
 from math import log, prod
@@ -19,24 +19,26 @@ from bayeslab.distributions.markov.log_likelihoods import (
 from bayeslab.distributions.markov.sequential import Moving
 
 STATES = 12
-"""The most states for which the work of the first pass, K times that of the others, pays."""
+"""The largest number of states for which the work of the first pass, K times that of the others, is worthwhile."""
 STEPS = 64
-"""The fewest steps for which anything of this pays."""
+"""The smallest number of steps for which lanes are worthwhile."""
 FARTHEST = 2**28
-"""The largest exponent of two, of which some fit into an integer."""
+"""Bound on the size of an exponent of two, so that the sum of some of them fits into an integer."""
 
-barrier = lax.optimization_barrier  # keeps a step one piece of vector code, instead of several computed again and again
+barrier = lax.optimization_barrier
+"""Keeps a step one piece of vector code, instead of several pieces that are computed again and again."""
 
 
 class Lanes(NamedTuple):
     """A batch of sequences as lanes, sequence by sequence and block by block.
 
-    initial: (N, K). shape: (*batch, T). transition: (K, K, lane), or 1 for all. blocks: of a sequence.
-    evidence: (lane, chunk, step, K); of a product its rows (tile, chunk, step, column, lane), which several sequences
-    may share. parameters: of a product (K, column, lane), or 1 for all; else None.
-    moving: the steps of a lane into which it moves, from the first to before the second, (2, lane).
-    weights: what `_weights` makes of the evidence, if several passes look for it, (tile, chunk, step, K, lane) and
-    exponents (tile, chunk, lane).
+    initial: the initial probabilities (N, K). shape: (*batch, T). blocks: their number in a sequence.
+    transition: (K, K, lane), or one matrix for all lanes.
+    evidence: the log likelihoods (lane, chunk, step, K), or rows of factored ones (tile, chunk, step, column, lane),
+        which several sequences may share.
+    parameters: of factored log likelihoods, (K, column, lane), or the same for all lanes; else None.
+    moving: the steps of a lane into which the chain moves, from the first number to before the second, (2, lane).
+    weights: scaled likelihoods, if several passes need them, (tile, chunk, step, K, lane), and their exponents.
     """
 
     initial: Array
@@ -50,26 +52,30 @@ class Lanes(NamedTuple):
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Chunks, and lanes that advance together."""
+        """The number of chunks of a lane, and of lanes that advance together."""
         lanes, chunks, *_, last = self.evidence.shape
         return chunks, width_of(lanes) if self.parameters is None else last
 
     def array(self) -> Array:
-        """Evidence that is no product again, (*batch, T, K)."""
+        """The log likelihoods, if they are not factored, (*batch, T, K)."""
         number, chunks, steps, states = self.evidence.shape
         return self.unpadded(self.evidence.reshape(number, chunks * steps, states))
 
     def unpadded(self, values: Array) -> Array:
-        """(*batch, T, ...) of values (lane, step, ...)."""
+        """Values (lane, step, ...) without padding, as (*batch, T, ...)."""
         return unpadded(values, self.shape)
 
 
 def pays(evidence: tuple[int, ...], transition: tuple[int, ...]) -> bool:
-    """Whether arrays of these shapes are worth cutting into lanes: one matrix for all steps, and enough of them."""
+    """Whether lanes are worthwhile: one matrix for all steps, many steps, and few states.
+
+    evidence, transition: the shapes (*batch, T, K) of log likelihoods and (*batch, 1 or T - 1, K, K) of matrices.
+    """
     return transition[-3] == 1 and evidence[-1] <= STATES and evidence[-2] >= STEPS
 
 
 def lanes_of(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Lanes:
+    """The lanes of a batch of sequences, for arguments as in `bayeslab.distributions.markov.inference`."""
     *batch, steps, states = evidence.shape
     number = prod(batch)
     if isinstance(evidence, ProductEvidence):
@@ -79,7 +85,7 @@ def lanes_of(initial: Array, transition: Array, evidence: Evidence, moving: Movi
         blocks, size = cut(number, steps)
 
     def by_lane(values: Array) -> Array:
-        """(K, ..., lane) of values (*batch, K, ...), or 1 if they are the same for all."""
+        """Values (*batch, K, ...) as (K, ..., lane), with one lane if they are the same for all."""
         inner = values.shape[-2:]
         if values.size == prod(inner):
             return values.reshape(*inner, 1)
@@ -87,32 +93,33 @@ def lanes_of(initial: Array, transition: Array, evidence: Evidence, moving: Movi
         return jnp.repeat(values, blocks, 0).transpose(1, 2, 0)
 
     if isinstance(evidence, ProductEvidence):
-        laid, parameters = rows.laid.reshape(-1, *rows.laid.shape[-4:]), by_lane(evidence.parameters)
+        values, parameters = rows.laid.reshape(-1, *rows.laid.shape[-4:]), by_lane(evidence.parameters)
     else:
-        laid, parameters = in_blocks(evidence, blocks, size).reshape(number * blocks, -1, UNROLLED, states), None
-        laid = barrier(laid)  # in memory once, whoever looks for it
-    lengths = jnp.array(steps) if moving is None else 1 + moving.sum(-1)
-    lengths = jnp.broadcast_to(lengths, batch).reshape(number, 1)
-    before = size * jnp.arange(blocks)
-    moving = jnp.stack([jnp.broadcast_to(1 - before, (number, blocks)), lengths - before])
+        values, parameters = in_blocks(evidence, blocks, size).reshape(number * blocks, -1, UNROLLED, states), None
+        values = barrier(values)  # so that it is in memory once, however many passes need it
+    num_active = jnp.array(steps) if moving is None else 1 + moving.sum(-1)
+    num_active = jnp.broadcast_to(num_active, batch).reshape(number, 1)
+    steps_before = size * jnp.arange(blocks)
+    moving = jnp.stack([jnp.broadcast_to(1 - steps_before, (number, blocks)), num_active - steps_before])
     return Lanes(
         jnp.broadcast_to(initial, (*batch, states)).reshape(number, states),
         (*batch, steps),
         by_lane(transition[..., 0, :, :]),
         blocks,
-        laid,
+        values,
         parameters,
         moving.reshape(2, -1).astype(jnp.int32),
     )
 
 
 class Tile(NamedTuple):
-    """Lanes that advance together. transition: (K, K, lane), or 1 for all. number: of chunks.
+    """Lanes that advance together.
 
-    rows: chunk -> of what the evidence is a product with, (step, column, lane).
-    at: chunk -> evidence (step, K, lane).
-    moves: chunk -> whether to move into a step (step, lane).
-    weights: chunk -> see `_weights`.
+    transition: (K, K, lane), or one matrix for all lanes. width: the number of lanes. number: the number of chunks.
+    rows: chunk -> rows of factored log likelihoods, (step, column, lane).
+    at: chunk -> log likelihoods (step, K, lane).
+    moves: chunk -> whether the chain moves into a step, (step, lane).
+    weights: chunk -> scaled likelihoods and exponents, as of `_weights`.
     """
 
     transition: Array
@@ -125,34 +132,36 @@ class Tile(NamedTuple):
 
 
 def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
-    """function(tile, *more), a tile after the other, (tile, ...). Lanes are the last axis of `more`."""
+    """The results of function(tile, *arrays) of all tiles, (tile, ...). Lanes are the last axis of arrays."""
 
-    def one(so_far: None, place: Array, *given: Any) -> tuple[None, Any]:
-        return None, function(*given)
+    def apply(so_far: None, index: Array, *arguments: Any) -> tuple[None, Any]:
+        return None, function(*arguments)
 
-    return gathered(one, None, lanes, *more)[1]
+    return gathered(apply, None, lanes, *more)[1]
 
 
 def gathered(function: Callable[..., tuple[Any, Any]], so_far: Any, lanes: Lanes, *more: Array) -> tuple[Any, Any]:
-    """function(so_far, place, tile, *more) -> (more of it, what there is of the tile), from the last tile to the first:
-    all of it, and that of the tiles (tile, ...)."""
+    """The last carry and the outputs (tile, ...) of a scan over tiles, from the last to the first.
+
+    function: (carry so far, index of the tile, tile, *arrays) -> (carry, output). Lanes are the last axis of arrays.
+    """
     number, (chunks, width) = lanes.moving.shape[-1], lanes.tile
 
-    def one(so_far: Any, place: Array) -> tuple[Any, Any]:
+    def step(so_far: Any, index: Array) -> tuple[Any, Any]:
         def part(x: Array) -> Array:
-            return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, place * width, width, -1)
+            return x if x.shape[-1] == 1 else lax.dynamic_slice_in_dim(x, index * width, width, -1)
 
         def rows(chunk: Array) -> Array:
-            return lanes.evidence[place % len(lanes.evidence), chunk]
+            return lanes.evidence[index % len(lanes.evidence), chunk]
 
         def at(chunk: Array) -> Array:
             if parameters is not None:
-                given = rows(chunk)
-                first, *rest = (given[:, j, None] * parameters[:, j] for j in range(given.shape[1]))
-                return sum(rest, first)
+                row = rows(chunk)
+                first, *others = (row[:, j, None] * parameters[:, j] for j in range(row.shape[1]))
+                return sum(others, first)
             states = lanes.evidence.shape[-1]
-            evidence = lax.dynamic_slice(lanes.evidence, (place * width, chunk, 0, 0), (width, 1, UNROLLED, states))
-            return evidence.reshape(width, -1).T.reshape(UNROLLED, states, width)
+            block = lax.dynamic_slice(lanes.evidence, (index * width, chunk, 0, 0), (width, 1, UNROLLED, states))
+            return block.reshape(width, -1).T.reshape(UNROLLED, states, width)
 
         def moves(chunk: Array) -> Array:
             steps = chunk * UNROLLED + jnp.arange(UNROLLED, dtype=jnp.int32)[:, None]
@@ -163,38 +172,41 @@ def gathered(function: Callable[..., tuple[Any, Any]], so_far: Any, lanes: Lanes
             if lanes.weights is None:
                 return _weights(at(chunk))
             weight, exponent = lanes.weights
-            return weight[place, chunk], exponent[place, chunk]
+            return weight[index, chunk], exponent[index, chunk]
 
         parameters = None if lanes.parameters is None else part(lanes.parameters)
         tile = Tile(part(lanes.transition), width, chunks, rows, at, moves, weights)
-        return function(so_far, place, tile, *map(part, more))
+        return function(so_far, index, tile, *map(part, more))
 
-    return lax.scan(one, so_far, jnp.arange(number // width), reverse=True)
+    return lax.scan(step, so_far, jnp.arange(number // width), reverse=True)
 
 
 def with_weights(lanes: Lanes) -> Lanes:
-    """Lanes whose weights are found once, for several passes. Those of a product are rather found again: what the
-    whole series needs is farther away than what a tile needs."""
+    """Lanes whose scaled likelihoods are computed once, for several passes.
+
+    Factored ones are rather computed again: those of a whole series lie farther away in memory than those of a tile.
+    """
     return lanes._replace(weights=tiled(_every_weight, lanes))
 
 
 def remembering(tile: Tile) -> Tile:
-    """A tile whose weights are found once, for both directions."""
+    """A tile whose scaled likelihoods are computed once, for both directions."""
     weight, exponent = _every_weight(tile)
     return tile._replace(weights=lambda chunk: (weight[chunk], exponent[chunk]))
 
 
 def _every_weight(tile: Tile) -> tuple[Array, Array]:
+    """The scaled likelihoods of all chunks of a tile."""
     return lax.map(tile.weights, jnp.arange(tile.number))
 
 
 def joined(x: Array) -> Array:
-    """The lanes of all tiles (tile, ..., lane) on one axis, the last."""
+    """An array (tile, ..., lane) with the lanes of all tiles on one axis, the last."""
     return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
 
 
 def _weights(evidence: Array) -> tuple[Array, Array]:
-    """exp(evidence) over a power of two that its largest state has, and the exponents, added up over the steps."""
+    """Likelihoods over the power of two next to the largest of a step, and its exponents, added up over the steps."""
     peak = evidence.max(1)
     exponent = jnp.round(peak / log(2))
     exponent = jnp.where(jnp.isfinite(exponent), exponent, 0.0)

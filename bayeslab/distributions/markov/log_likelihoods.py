@@ -1,8 +1,8 @@
 """Rows of numbers, one a step, as lanes: blocks of time beside each other, so that vector units read them in order.
 
-Evidence about the states of a chain is often a product of such rows and a few numbers of every state, as log densities
-of an exponential family are: of statistics of the data, and of natural parameters. Rows then are laid out once, and no
-array of evidence is ever written.
+Log likelihoods of the states of a chain are often products of such rows and a few numbers of every state, as log
+densities of an exponential family are: of statistics of the data, and of natural parameters. Rows then are laid out
+once, and no array of log likelihoods is ever written.
 """
 
 from dataclasses import dataclass, replace
@@ -17,16 +17,17 @@ from jax import Array
 from jax.typing import ArrayLike
 
 UNROLLED = 4
-"""Steps between two looks at the range."""
+"""Number of steps in a chunk: the range of numbers is looked at once a chunk."""
 TILE = 64
-"""Lanes that advance together, at most: what they need stays in the nearest cache."""
-VECTOR = 8  # of which their number is a multiple
+"""The largest number of lanes that advance together: what they need stays in the nearest cache."""
+VECTOR = 8
+"""Number of lanes in a vector: a tile has a multiple of it."""
 ENOUGH = 16
-"""Sequences that are enough lanes, so that blocks would only add work."""
+"""Number of sequences from which on these are enough lanes, so that to cut them into blocks would only add work."""
 ALIKE = 8
-"""Of which the chunks of a lane are no multiple: lanes that are a power of two apart share a few lines of the cache."""
+"""The chunks of a lane are no multiple of this number: lanes a power of two apart share a few lines of the cache."""
 COLUMNS = 12
-"""The most columns for which evidence is sooner multiplied at every step than written out."""
+"""The largest number of columns with which log likelihoods are sooner multiplied at every step than written out."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["laid"], meta_fields=["shape", "blocks"])
@@ -34,7 +35,8 @@ COLUMNS = 12
 class Rows:
     """A batch of sequences as lanes, sequence by sequence and block by block, padded with zeros.
 
-    laid: (*mapped, tile, chunk, step, column, lane). shape: (*batch, T). blocks: of a sequence.
+    laid: the numbers, (*mapped, tile, chunk, step, column, lane).
+    shape: (*batch, T). blocks: their number in a sequence.
     """
 
     laid: Array
@@ -43,41 +45,42 @@ class Rows:
 
     @property
     def columns(self) -> int:
+        """The number of columns."""
         return self.laid.shape[-2]
 
     @property
     def size(self) -> int:
-        """Steps of a lane."""
+        """The number of steps of a lane, with padding."""
         return self.laid.shape[-4] * UNROLLED
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """With axes that were mapped, which are the first."""
+        """The shape of the batch, with axes that were mapped before the others."""
         return (*self.laid.shape[:-5], *self.shape[:-1])
 
     def array(self) -> Array:
-        """The rows again, (*batch, T, column)."""
+        """The rows as an array, (*batch, T, column)."""
         lanes = jnp.moveaxis(self.laid, -1, -4)
         return unpadded(lanes.reshape(-1, lanes.shape[-3] * UNROLLED, self.columns), (*self.batch, self.shape[-1]))
 
     def repeated(self, batch: tuple[int, ...]) -> "Rows":
-        """The same for a batch with other axes; first ones along which rows are the same stay out of memory."""
-        alone = self.batch
-        while alone and alone[0] == 1:
-            alone = alone[1:]
-        if alone == batch[len(batch) - len(alone) :]:
+        """The rows for a batch with other axes; leading axes along which they are the same are not written out."""
+        own_batch = self.batch
+        while own_batch and own_batch[0] == 1:
+            own_batch = own_batch[1:]
+        if own_batch == batch[len(batch) - len(own_batch) :]:
             return self
         return lay_out(jnp.broadcast_to(self.array(), (*batch, self.shape[-1], self.columns)))
 
 
 def unpadded(values: Array, shape: tuple[int, ...]) -> Array:
-    """(*batch, T, ...) of values (lane, step, ...). shape: (*batch, T)."""
+    """Values (lane, step, ...) without padding, as (*batch, T, ...). shape: (*batch, T)."""
     inner = values.shape[2:]
     return values.reshape(prod(shape[:-1]), -1, *inner)[:, : shape[-1]].reshape(*shape, *inner)
 
 
 def cut(number: int, steps: int) -> tuple[int, int]:
-    """Into how many blocks a sequence is cut, one of so many, and the steps of each."""
+    """The number of blocks that each of `number` sequences is cut into, and the number of steps of a block."""
     blocks = 1 if number >= ENOUGH else 1 << round(log2(steps) / 2)
     chunks = -(-steps // (blocks * UNROLLED))
     chunks += chunks % ALIKE == 0
@@ -85,19 +88,19 @@ def cut(number: int, steps: int) -> tuple[int, int]:
 
 
 def in_blocks(rows: Array, blocks: int, size: int) -> Array:
-    """rows (*batch, T, column) padded with zeros to full blocks, (lane, step, column)."""
+    """Rows (*batch, T, column) padded with zeros to full blocks, (lane, step, column)."""
     steps, columns = rows.shape[-2:]
     rows = jnp.pad(rows.reshape(-1, steps, columns), ((0, 0), (0, blocks * size - steps), (0, 0)))
     return rows.reshape(-1, size, columns)
 
 
 def width_of(lanes: int) -> int:
-    """How many lanes advance together."""
-    return max((some for some in range(VECTOR, TILE + 1, VECTOR) if lanes % some == 0), default=lanes)
+    """The number of lanes that advance together, of so many lanes."""
+    return max((width for width in range(VECTOR, TILE + 1, VECTOR) if lanes % width == 0), default=lanes)
 
 
 def lay_out(rows: Array) -> Rows:
-    """rows: (*batch, T, column)."""
+    """Rows (*batch, T, column) laid out as lanes, in tiles."""
     *batch, steps, columns = rows.shape
     blocks, size = cut(prod(batch), steps)
     lanes = in_blocks(rows, blocks, size)
@@ -109,11 +112,11 @@ def lay_out(rows: Array) -> Rows:
 @partial(jax.tree_util.register_dataclass, data_fields=["rows", "parameters"], meta_fields=[])
 @dataclass(frozen=True)
 class ProductEvidence:
-    """Evidence rows[t] . parameters[k] for state k at step t, in less time and memory than an array of it.
+    """Log likelihoods rows[t] . parameters[k] of state k at step t, in less time and memory than an array of them.
 
     rows: (*batch, T, column), laid out by `of`. parameters: (*batch, K, column), finite.
-    The derivatives of the log of the evidence with respect to parameters are expected statistics, the sums over steps
-    of p(z_t = k | all evidence) rows[t].
+    The derivatives of the log evidence with respect to parameters are expected statistics, the sums over steps of
+    p(z_t = k | all observations) rows[t].
     """
 
     rows: Rows
@@ -121,20 +124,26 @@ class ProductEvidence:
 
     @classmethod
     def of(cls, rows: ArrayLike, parameters: ArrayLike) -> "ProductEvidence":
-        """rows: (*batch, T, column), few columns. To lay them out takes as long as the recursion: do it once, and give
-        what is found other parameters by `with_parameters`."""
+        """The log likelihoods rows[t] . parameters[k], with rows laid out.
+
+        rows: (*batch, T, column), few columns. To lay them out takes as long as the recursion: do it once, and give the
+            result other parameters by `with_parameters`.
+        parameters: (*batch, K, column).
+        """
         return cls(lay_out(jnp.asarray(rows)), jnp.asarray(parameters))
 
     def with_parameters(self, parameters: ArrayLike) -> "ProductEvidence":
+        """The log likelihoods with the same rows and other parameters (*batch, K, column)."""
         return replace(self, parameters=jnp.asarray(parameters))
 
     @property
     def batch(self) -> tuple[int, ...]:
+        """The shape of the batch, which rows and parameters broadcast to."""
         return np.broadcast_shapes(self.rows.batch, self.parameters.shape[:-2])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(*batch, T, K), as an array of it has."""
+        """The shape (*batch, T, K) of the log likelihoods."""
         return (*self.batch, self.rows.shape[-1], self.parameters.shape[-2])
 
     @property
@@ -146,7 +155,7 @@ class ProductEvidence:
         return jnp.result_type(self.rows.laid, self.parameters)
 
     def spread(self, batch: tuple[int, ...], dtype: Any) -> "ProductEvidence":
-        """The same for a batch that it broadcasts to: as many axes, and of 1 where rows alone have the size."""
+        """Log likelihoods for a batch that these broadcast to: as many axes, of 1 where rows alone have the size."""
         lead = (1,) * (len(batch) + 2 - self.parameters.ndim) + self.parameters.shape[:-2]
         if np.broadcast_shapes(lead, self.rows.batch) != batch:
             lead = batch
@@ -154,13 +163,14 @@ class ProductEvidence:
         return ProductEvidence(replace(self.rows, laid=self.rows.laid.astype(dtype)), parameters.astype(dtype))
 
     def array(self) -> Array:
-        """(*batch, T, K)."""
+        """The log likelihoods written out, (*batch, T, K)."""
         return jnp.einsum("...tc,...kc->...tk", self.rows.array(), self.parameters, precision="highest")
 
 
 Evidence = Array | ProductEvidence
-"""About the state at every step, (*batch, T, K)."""
+"""Log likelihoods of the states at every step, (*batch, T, K), written out or factored."""
 
 
 def array_of(evidence: Evidence) -> Array:
+    """The log likelihoods as an array, (*batch, T, K)."""
     return evidence.array() if isinstance(evidence, ProductEvidence) else evidence

@@ -1,4 +1,4 @@
-"""Numbers with exponents of their own: brought into range, added, turned into logarithms."""
+"""Numbers with exponents of their own: their range is checked, they are scaled, added, and turned into logarithms."""
 
 from functools import reduce
 from math import log
@@ -6,9 +6,7 @@ from math import log
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.distributions.markov.lanes import (
-    FARTHEST,
-)
+from bayeslab.distributions.markov.lanes import FARTHEST
 from bayeslab.distributions.markov.sequential import power_of_two
 
 
@@ -18,24 +16,26 @@ def safe(x: Array) -> Array:
 
 
 def near(exponent: Array) -> Array:
+    """Whether an exponent is so small that a sum of some of them fits into an integer."""
     return jnp.abs(exponent) < FARTHEST
 
 
 def largest_entry(x: Array) -> Array:
-    """Of the states, one after the other."""
+    """The maximum over states, the first axis, taken one after the other."""
     return reduce(jnp.maximum, x[1:], x[0])
 
 
 def sum_of_states(x: Array) -> Array:
-    """Over the states, one after the other."""
+    """The sum over states, the first axis, taken one after the other."""
     return sum((x[k] for k in range(1, len(x))), x[0])
 
 
 def ranged(x: Array, exponent: Array) -> tuple[Array, Array]:
-    """x 2^exponent (K, lane) over 2^top, and top, the largest exponent of those that are not zero."""
+    """The numbers x 2^exponent (K, lane) over 2^top, and top, the largest exponent of those that are not zero."""
     top = largest_entry(jnp.where(x > 0, exponent, jnp.iinfo(jnp.int32).min // 2))
     return x * power_of_two(exponent - top, x.dtype), top
 
 
 def log_of(x: Array, exponent: Array) -> Array:
+    """The logarithm of x 2^exponent."""
     return jnp.log(x) + exponent.astype(x.dtype) * log(2)

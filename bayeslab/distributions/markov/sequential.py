@@ -1,6 +1,6 @@
-"""The two recursions of a discrete Markov chain with evidence about its states one by one, step after step.
+"""The forward-backward and Viterbi recursions of a discrete Markov chain, step after step.
 
-With f_t(j) = exp(evidence[t, j]), the evidence for state j at step t,
+With f_t(j) = exp(log_likelihood[t, j]), the likelihood of state j at step t,
 
     forward     a_1 = initial,    a_{t+1}(j) = sum_i a_t(i) f_t(i) transition_t[i, j]
     backward    b_T = f_T,        b_t(i) = f_t(i) sum_j transition_t[i, j] b_{t+1}(j)
@@ -9,8 +9,8 @@ Where a chain cannot go from every state to every other, no common scale keeps a
 is alone possible in the end may be less likely than the smallest float for hundreds of steps. So every state has an
 exponent of its own (`Scaled`), and sums are taken at a common one where that is seen to lose nothing.
 
-All functions take initial (*batch, K), transition (*batch, 1 or T - 1, K, K), evidence (*batch, T, K), and moving
-(*batch, T - 1), where the chain does not move at all, or None if it always does.
+All functions take initial (*batch, K), transition (*batch, 1 or T - 1, K, K), log_likelihood (*batch, T, K), and active
+(*batch, T - 1), which is False at steps after which the chain stays where it is, or None if it always moves.
 """
 
 import math
@@ -22,9 +22,10 @@ import numpy as np
 from jax import Array, lax
 
 Moving = Array | None
+"""Whether the chain moves after each step but the last, (*batch, T - 1); None if it always does."""
 
 LOG_2 = (0.693147180369123816490, 1.90821492927058770002e-10)
-"""log 2 as a number of 32 digits, of which many times are exact, and the rest."""
+"""log 2 as a number of 32 digits, whose multiples are exact, and the rest (the reduction of Cody and Waite)."""
 
 
 class Scaled(NamedTuple):
@@ -34,139 +35,155 @@ class Scaled(NamedTuple):
     exponent: Array
 
     def at(self, index: Any) -> "Scaled":
+        """The numbers at an index."""
         return Scaled(self.digits[index], self.exponent[index])
 
     def shifted(self, by: Array) -> "Scaled":
+        """The numbers times 2^by."""
         return Scaled(self.digits, self.exponent + by)
 
     def times(self, other: "Scaled") -> "Scaled":
+        """The products with other numbers."""
         return Scaled(self.digits * other.digits, self.exponent + other.exponent)
 
     def divided(self, other: "Scaled") -> Array:
-        """The ratio as a float, held below the largest."""
+        """The ratios to other numbers as floats, held below the largest float."""
         exponent = self.exponent - finite(other.exponent)
         return self.digits / jnp.where(other.digits == 0, 1, other.digits) * power_of_two(exponent, exponent.dtype)
 
     def total(self) -> "Scaled":
-        """Added up over the last axis."""
+        """The sums over the last axis."""
         top = finite(self.exponent.max(-1))
         return scaled((self.digits * power_of_two(self.exponent - top[..., None], top.dtype)).sum(-1)).shifted(top)
 
     def log(self) -> Array:
+        """The logarithms as floats, -inf for zero."""
         return log(self.digits) + finite(self.exponent) * math.log(2)
 
     def probabilities(self) -> Array:
-        """Over their sum; zeros if all are."""
+        """The numbers over their sum along the last axis; zeros if all are zero."""
         return self.divided(self.total().at(np.s_[..., None]))
 
 
 def scaled(x: Array) -> Scaled:
-    """Of floats that are not negative."""
+    """Floats that are not negative as `Scaled`."""
     down, exponent = power(lax.stop_gradient(x))
     return Scaled(x * down, jnp.where(x == 0, -jnp.inf, exponent.astype(x.dtype)))
 
 
 def exponential(x: Array) -> Scaled:
-    """Of logarithms of any size."""
+    """The exponentials of numbers of any size as `Scaled`."""
     x = jnp.asarray(x)
-    whole = lax.stop_gradient(finite(jnp.round(x / math.log(2))))
+    exponent = lax.stop_gradient(finite(jnp.round(x / math.log(2))))
     high, low = (jnp.asarray(part, x.dtype) for part in LOG_2)
-    return Scaled(jnp.exp((x - whole * high) - whole * low), jnp.where(jnp.isneginf(x), -jnp.inf, whole))
+    return Scaled(jnp.exp((x - exponent * high) - exponent * low), jnp.where(jnp.isneginf(x), -jnp.inf, exponent))
 
 
 def power(x: Array) -> tuple[Array, Array]:
-    """2^-e and e, the exponent of x > 0 as its bits have it."""
-    whole, digits, bias = _bits(x.dtype)
-    e = jnp.clip((lax.bitcast_convert_type(x, whole) >> digits) - bias, 1 - bias, bias - 1)
+    """2^-e and e, where e is the exponent of x > 0 in its bits."""
+    integer, digits, bias = _bits(x.dtype)
+    e = jnp.clip((lax.bitcast_convert_type(x, integer) >> digits) - bias, 1 - bias, bias - 1)
     return lax.bitcast_convert_type((bias - e) << digits, x.dtype), e.astype(jnp.int32)
 
 
 def power_of_two(exponent: Array, dtype: Any) -> Array:
-    """2^exponent, exactly, where `exp2` is not: 0 below the range of floats, and held below its end, so that a million
-    of them can be added."""
-    whole, digits, bias = _bits(dtype)
-    e = jnp.clip(exponent, -bias, bias - 20).astype(whole)
+    """2^exponent, exactly, which `exp2` is not.
+
+    It is 0 below the range of floats, and held below its end, so that a million of them can be added.
+    """
+    integer, digits, bias = _bits(dtype)
+    e = jnp.clip(exponent, -bias, bias - 20).astype(integer)
     return lax.bitcast_convert_type((e + bias) << digits, dtype)
 
 
 def _bits(dtype: Any) -> tuple[Any, int, int]:
-    """Of a float: integers of its size, the number of its digits, and what is added to its exponent."""
+    """The format of a float: the integer type of its size, the number of its digits, and the bias of its exponent."""
     return (jnp.int32, 23, 127) if dtype == jnp.float32 else (jnp.int64, 52, 1023)
 
 
 def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Scaled, Scaled, Array]:
-    """a and a f of the module's formulas (*batch, T, K), both over one number a step, that by which the second has a
-    largest exponent of zero, and the log of the evidence (*batch,)."""
+    """The forward recursion: a and a f of the module's formulas (*batch, T, K), and the log evidence (*batch,).
 
-    def step(carry: tuple[Scaled, Array], matrix: Array, given: Scaled) -> tuple[Any, Any]:
+    Both are divided by one number a step, so that the second has a largest exponent of zero.
+    """
+
+    def step(carry: tuple[Scaled, Array], matrix: Array, likelihood: Scaled) -> tuple[Any, Any]:
         filtered, exponent = carry
         predicted, top = _moved(jnp.matrix_transpose(matrix), filtered)
-        filtered = predicted.times(given)
+        filtered = predicted.times(likelihood)
         return (filtered, exponent + top), (predicted, filtered)
 
-    given = exponential(jnp.moveaxis(evidence, -2, 0))
+    likelihood = exponential(jnp.moveaxis(evidence, -2, 0))
     predicted = scaled(jnp.broadcast_to(initial, evidence.shape[:-2] + initial.shape[-1:]))
-    filtered = predicted.times(given.at(0))
+    filtered = predicted.times(likelihood.at(0))
     start = filtered, jnp.zeros(filtered.exponent.shape[:-1], filtered.exponent.dtype)
-    (last, exponent), (a, f) = _scan(step, start, transition, moving, given.at(np.s_[1:]))
-    f = _joined(filtered, f)
-    return _joined(predicted, a), f.shifted(-_common(f)[..., None]), last.total().log() + exponent * math.log(2)
+    (last, exponent), (predicted_later, filtered_later) = _scan(
+        step, start, transition, moving, likelihood.at(np.s_[1:])
+    )
+    filtered_later = _joined(filtered, filtered_later)
+    return (
+        _joined(predicted, predicted_later),
+        filtered_later.shifted(-_common(filtered_later)[..., None]),
+        last.total().log() + exponent * math.log(2),
+    )
 
 
 def backward(transition: Array, evidence: Array, moving: Moving) -> Scaled:
-    """b of the module's formulas (*batch, T, K), over one number a step."""
+    """The backward recursion: b of the module's formulas (*batch, T, K), divided by one number a step."""
 
-    def step(after: Scaled, matrix: Array, given: Scaled) -> tuple[Scaled, Scaled]:
-        here = _moved(matrix, after)[0].times(given)
-        return here, here
+    def step(after: Scaled, matrix: Array, likelihood: Scaled) -> tuple[Scaled, Scaled]:
+        message = _moved(matrix, after)[0].times(likelihood)
+        return message, message
 
-    given = exponential(jnp.moveaxis(evidence, -2, 0))
-    last = given.at(-1)
-    _, found = _scan(step, last, transition, moving, given.at(np.s_[:-1]), reverse=True)
-    return Scaled(*(jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, -2) for x, y in zip(found, last, strict=True)))
+    likelihood = exponential(jnp.moveaxis(evidence, -2, 0))
+    last = likelihood.at(-1)
+    _, messages = _scan(step, last, transition, moving, likelihood.at(np.s_[:-1]), reverse=True)
+    return Scaled(*(jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, -2) for x, y in zip(messages, last, strict=True)))
 
 
 def weighed(matrix: Array, message: Scaled) -> Array:
-    """Rows matrix[i, j] message[j], every one over a number of its own."""
+    """Rows matrix[i, j] message[j], each divided by a number of its own."""
     return _weighed(matrix, message, False)[0]
 
 
 def moved(matrix: Array, message: Scaled) -> Scaled:
-    """sum_j matrix[i, j] message[j]."""
-    found, top = _moved(matrix, message)
-    return found.shifted(top[..., None])
+    """The product sum_j matrix[i, j] message[j]."""
+    product, top = _moved(matrix, message)
+    return product.shifted(top[..., None])
 
 
 def _moved(matrix: Array, message: Scaled) -> tuple[Scaled, Array]:
-    """The same over 2^e, and e, the largest exponent of the message."""
-    total, over = _weighed(matrix, message, True)
-    return scaled(total).shifted(over), _common(message)
+    """The product sum_j matrix[i, j] message[j] over 2^e, and e, the largest exponent of the message."""
+    total, row_exponent = _weighed(matrix, message, True)
+    return scaled(total).shifted(row_exponent), _common(message)
 
 
 def _weighed(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
-    """matrix[i, j] message[j] over 2^exponents of the rows and 2^e, e the largest exponent of the message, added up if
-    asked; and these exponents."""
+    """Rows matrix[i, j] message[j] over 2^e and 2^exponents of the rows, and these exponents.
+
+    e is the largest exponent of the message. summed: whether rows are added up.
+    """
     digits, exponent = message
     common = _common(message)
     exponent -= common[..., None]
 
-    def near() -> tuple[Array, Array]:
-        found = matrix * (digits * power_of_two(exponent, exponent.dtype))[..., None, :]
-        return found.sum(-1) if summed else found, jnp.zeros(found.shape[:-1], exponent.dtype)
+    def in_range() -> tuple[Array, Array]:
+        product = matrix * (digits * power_of_two(exponent, exponent.dtype))[..., None, :]
+        return product.sum(-1) if summed else product, jnp.zeros(product.shape[:-1], exponent.dtype)
 
-    def far() -> tuple[Array, Array]:
+    def with_row_exponents() -> tuple[Array, Array]:
         top = finite(jnp.where(matrix > 0, exponent[..., None, :], -jnp.inf).max(-1))
-        found = matrix * digits[..., None, :] * power_of_two(exponent[..., None, :] - top[..., None], top.dtype)
-        return found.sum(-1) if summed else found, top
+        product = matrix * digits[..., None, :] * power_of_two(exponent[..., None, :] - top[..., None], top.dtype)
+        return product.sum(-1) if summed else product, top
 
-    plain, top = near()
+    plain, top = in_range()
     total = plain if summed else plain.sum(-1)
     info = jnp.finfo(matrix.dtype)
-    return lax.cond((total < 2.0 ** (0.9 * info.minexp)).any(), far, lambda: (plain, top))
+    return lax.cond((total < 2.0 ** (0.9 * info.minexp)).any(), with_row_exponents, lambda: (plain, top))
 
 
 def lifted(x: Scaled) -> tuple[Scaled, Array]:
-    """The same with a largest exponent of zero, and what that was."""
+    """Numbers over a power of two, so that their largest exponent along the last axis is zero, and its exponent."""
     digits = scaled(x.digits)
     exponent = digits.exponent + x.exponent
     top = finite(exponent.max(-1))
@@ -174,86 +191,89 @@ def lifted(x: Scaled) -> tuple[Scaled, Array]:
 
 
 def _common(message: Scaled) -> Array:
-    """The largest exponent."""
+    """The largest exponent of a message, 0 if all of it is zero."""
     return finite(message.exponent.max(-1))
 
 
 def finite(exponent: Array) -> Array:
+    """Exponents with 0 in place of those that are infinite."""
     return jnp.where(jnp.isfinite(exponent), exponent, 0.0)
 
 
 def _joined(first: Scaled, rest: Scaled) -> Scaled:
-    """The first step before the others, with steps on the axis before the last."""
+    """The first step before the others, with the steps moved from the first axis to the one before the last."""
     return Scaled(*(jnp.moveaxis(jnp.concatenate([x[None], y]), 0, -2) for x, y in zip(first, rest, strict=True)))
 
 
 def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
-    """The most probable path (*batch, T): backwards the best rest of the path, forwards the path itself."""
+    """The most probable path (*batch, T), by the Viterbi algorithm from the last step to the first.
 
-    def back(rest: Array, matrix: Array, evidence: Array) -> tuple[Array, tuple[Array, Array]]:
-        ways = log(matrix) + rest[..., None, :]
-        rest = evidence + ways.max(-1)
-        return rest, (rest, ways.argmax(-1))
+    Backwards it finds the log probability of the best continuation from every state, forwards it follows the path.
+    """
 
-    def forth(state: Array, best: Array) -> tuple[Array, Array]:
-        state = jnp.take_along_axis(best, state[..., None], -1)[..., 0]
+    def back(best_later: Array, matrix: Array, log_likelihood: Array) -> tuple[Array, tuple[Array, Array]]:
+        log_probs = log(matrix) + best_later[..., None, :]
+        best_later = log_likelihood + log_probs.max(-1)
+        return best_later, (best_later, log_probs.argmax(-1))
+
+    def forth(state: Array, pointers: Array) -> tuple[Array, Array]:
+        state = jnp.take_along_axis(pointers, state[..., None], -1)[..., 0]
         return state, state
 
     steps = jnp.moveaxis(evidence, -2, 0)
-    rest, best = _scan(back, steps[-1], transition, moving, steps[:-1], reverse=True)[1]
-    after = rest[0] if len(steps) > 1 else steps[-1]
-    first = jnp.argmax(log(initial) + after, -1)
-    path = jnp.concatenate([first[None], lax.scan(forth, first, best)[1]])
+    best_later, pointers = _scan(back, steps[-1], transition, moving, steps[:-1], reverse=True)[1]
+    later = best_later[0] if len(steps) > 1 else steps[-1]
+    first = jnp.argmax(log(initial) + later, -1)
+    path = jnp.concatenate([first[None], lax.scan(forth, first, pointers)[1]])
     return jnp.moveaxis(path, 0, -1)
 
 
 def draw(initial: Array, transition: Array, moving: Moving, uniform: Array) -> Array:
-    """Paths (*sample, *batch, T): inverse cumulative distributions at uniform (T, *sample, *batch)."""
+    """Paths (*sample, *batch, T) of the chain, by inverse cumulative distributions at uniform (T, *sample, *batch)."""
 
-    def invert(below: Array, uniform: Array) -> Array:
-        return (below <= uniform[..., None]).sum(-1, dtype=jnp.int32)
+    def invert(cumulative: Array, uniform: Array) -> Array:
+        return (cumulative <= uniform[..., None]).sum(-1, dtype=jnp.int32)
 
-    def step(state: Array, below: Array, uniform: Array) -> tuple[Array, Array]:
-        rows = below[(*np.ix_(*map(np.arange, below.shape[:-2])), state)]
+    def step(state: Array, cumulative: Array, uniform: Array) -> tuple[Array, Array]:
+        rows = cumulative[(*np.ix_(*map(np.arange, cumulative.shape[:-2])), state)]
         state = invert(rows, uniform)
         return state, state
 
     first = invert(_cumulative(initial), uniform[0])
     transition = at_rest(transition, moving)
-    _, rest = _scan(step, first, _cumulative(transition), None, uniform[1:])
-    return jnp.moveaxis(jnp.concatenate([first[None], rest]), 0, -1)
+    _, later = _scan(step, first, _cumulative(transition), None, uniform[1:])
+    return jnp.moveaxis(jnp.concatenate([first[None], later]), 0, -1)
 
 
 def at_rest(transition: Array, moving: Moving) -> Array:
-    """Matrices with those of a chain that does not move in their places."""
+    """Transition matrices with the identity at steps after which the chain stays where it is."""
     if moving is None:
         return transition
     return jnp.where(moving[..., None, None], transition, jnp.eye(transition.shape[-1], dtype=transition.dtype))
 
 
 def log(x: Array) -> Array:
-    """log x, with derivative 0 at 0: what is impossible pulls at nothing."""
+    """log x, with derivative 0 at 0: an impossible event has no gradient."""
     return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
 
 
 def _scan(
     step: Callable, start: Any, transition: Array, moving: Moving, inputs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
-    """The last carry and the outputs of step(carry, matrix, input), the steps on the first axis of inputs and
-    outputs."""
+    """The last carry and the outputs of step(carry, matrix, input), steps on the first axis of inputs and outputs."""
     matrices = None if transition.shape[-3] == 1 else jnp.moveaxis(transition, -3, 0)
-    moves = None if moving is None else jnp.moveaxis(moving, -1, 0)
+    active_steps = None if moving is None else jnp.moveaxis(moving, -1, 0)
 
-    def at(carry: Any, one: tuple[Array | None, Moving, Any]) -> Any:
-        matrix, moves, given = one
+    def at_step(carry: Any, item: tuple[Array | None, Moving, Any]) -> Any:
+        matrix, is_active, input_ = item
         if matrix is None:
             matrix = transition[..., 0, :, :]
-        return step(carry, at_rest(matrix, moves), given)
+        return step(carry, at_rest(matrix, is_active), input_)
 
-    return lax.scan(at, start, (matrices, moves, inputs), reverse=reverse)
+    return lax.scan(at_step, start, (matrices, active_steps, inputs), reverse=reverse)
 
 
 def _cumulative(probs: Array) -> Array:
-    """The cumulative distribution, without the rounding that would give mass to a state of probability 0."""
-    below = lax.cummax(jnp.where(probs > 0, jnp.cumsum(probs, -1), 0), axis=probs.ndim - 1)
-    return below / below[..., -1:]
+    """The cumulative distribution, without the rounding that would let a state of probability 0 be drawn."""
+    cumulative = lax.cummax(jnp.where(probs > 0, jnp.cumsum(probs, -1), 0), axis=probs.ndim - 1)
+    return cumulative / cumulative[..., -1:]

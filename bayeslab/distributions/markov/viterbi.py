@@ -1,7 +1,7 @@
-"""The most probable path of a Markov chain in lanes (`markov_lanes`), where sums become maxima (Viterbi 1967).
+"""The Viterbi algorithm in lanes: the most probable path of a Markov chain, by maxima in place of sums (Viterbi 1967).
 
-Four passes: what a block does to the log probability of the best path so far; those with which blocks begin; inside of
-all blocks at once the best state before every state, and the state before the block; and back along them.
+It takes four passes: the log probabilities of the best paths through all blocks; those with which blocks begin; inside
+of all blocks at once the best state before every state, and the state before the block; and the path back along them.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from bayeslab.distributions.markov.log_likelihoods import UNROLLED
 
 
 def best_path(lanes: Lanes) -> Array:
-    """(*batch, T). lanes: of logs of probabilities."""
+    """The most probable path (*batch, T). lanes: with logs of initial and transition probabilities."""
     initial, blocks = lanes.initial, lanes.blocks
     number, states = initial.shape
     start = initial.T
@@ -31,17 +31,17 @@ def _transfers(lanes: Lanes, blocks: int) -> Array:
     states, dtype = lanes.initial.shape[-1], lanes.initial.dtype
 
     def run(tile: Tile) -> Array:
-        def chunk(place: Array, matrix: Array) -> Array:
-            evidence, moves = tile.at(place), tile.moves(place)
+        def chunk(index: Array, matrix: Array) -> Array:
+            log_likelihood, active = tile.at(index), tile.moves(index)
             for u in range(UNROLLED):
-                ways = matrix[:, 0, None] + tile.transition[0]
+                best = matrix[:, 0, None] + tile.transition[0]
                 for k in range(1, states):
-                    ways = jnp.maximum(ways, matrix[:, k, None] + tile.transition[k])
-                matrix = barrier(jnp.where(moves[u], ways, matrix) + evidence[u])
+                    best = jnp.maximum(best, matrix[:, k, None] + tile.transition[k])
+                matrix = barrier(jnp.where(active[u], best, matrix) + log_likelihood[u])
             return matrix - _finite(matrix.max((0, 1)))
 
-        one = jnp.where(jnp.eye(states, dtype=bool), jnp.zeros((), dtype), -jnp.inf)
-        start = jnp.broadcast_to(one[..., None], (states, states, tile.width))
+        identity = jnp.where(jnp.eye(states, dtype=bool), jnp.zeros((), dtype), -jnp.inf)
+        start = jnp.broadcast_to(identity[..., None], (states, states, tile.width))
         return lax.fori_loop(0, tile.number, chunk, start)
 
     return joined(tiled(run, lanes)).reshape(states, states, -1, blocks).transpose(3, 2, 0, 1)
@@ -59,28 +59,31 @@ def _entering(initial: Array, matrix: Array) -> Array:
 
 
 def _inside(lanes: Lanes, start: Array) -> tuple[Array, Array, Array]:
-    """Log probabilities at the end of every lane (K, lane), the state before the lane that each of its last states
-    comes from (K, lane), and the best state before every state, (tile, chunk, step, K, lane)."""
+    """The Viterbi recursion inside of all lanes.
+
+    Returns log probabilities at the end of every lane (K, lane), the state before the lane that the best path to each
+    of its last states comes from (K, lane), and the best state before every state, (tile, chunk, step, K, lane).
+    """
     states = lanes.initial.shape[-1]
 
     def run(tile: Tile, start: Array) -> tuple[Array, Array, Array]:
         stay = jnp.broadcast_to(jnp.arange(states, dtype=jnp.int32)[:, None], (states, tile.width))
 
-        def chunk(carry: tuple[Array, Array], place: Array) -> tuple[Any, Array]:
+        def chunk(carry: tuple[Array, Array], index: Array) -> tuple[Any, Array]:
             best, origin = carry
-            evidence, moves = tile.at(place), tile.moves(place)
-            found = []
+            log_likelihood, active = tile.at(index), tile.moves(index)
+            pointers_of_chunk = []
             for u in range(UNROLLED):
-                ways, pointer = best[0] + tile.transition[0], jnp.zeros_like(stay)
+                best_now, pointer = best[0] + tile.transition[0], jnp.zeros_like(stay)
                 for k in range(1, states):
-                    way = best[k] + tile.transition[k]
-                    pointer = jnp.where(way > ways, k, pointer)
-                    ways = jnp.maximum(ways, way)
-                pointer = jnp.where(moves[u], pointer, stay)
-                best = barrier(jnp.where(moves[u], ways, best) + evidence[u])
+                    candidate = best[k] + tile.transition[k]
+                    pointer = jnp.where(candidate > best_now, k, pointer)
+                    best_now = jnp.maximum(best_now, candidate)
+                pointer = jnp.where(active[u], pointer, stay)
+                best = barrier(jnp.where(active[u], best_now, best) + log_likelihood[u])
                 origin = barrier(picked(origin, pointer))
-                found.append(pointer.astype(jnp.int8))
-            return (best - _finite(best.max(0)), origin), jnp.stack(found)
+                pointers_of_chunk.append(pointer.astype(jnp.int8))
+            return (best - _finite(best.max(0)), origin), jnp.stack(pointers_of_chunk)
 
         (best, origin), pointers = lax.scan(chunk, (start, stay), jnp.arange(tile.number))
         return best, origin, pointers
@@ -100,10 +103,10 @@ def _ends(last: Array, origin: Array) -> Array:
 
 
 def _back(lanes: Lanes, ends: Array, pointers: Array) -> Array:
-    """The states of every lane, (lane, step)."""
+    """The states of every lane (lane, step), found backwards from its last state."""
     width = pointers.shape[-1]
 
-    def run(at: tuple[Array, Array]) -> Array:
+    def run(tile: tuple[Array, Array]) -> Array:
         def chunk(state: Array, pointer: Array) -> tuple[Array, Array]:
             path = []
             for u in reversed(range(UNROLLED)):
@@ -111,10 +114,11 @@ def _back(lanes: Lanes, ends: Array, pointers: Array) -> Array:
                 state = barrier(picked(pointer[u].astype(jnp.int32), state))
             return state, jnp.stack(path[::-1])
 
-        return lax.scan(chunk, *at, reverse=True)[1].reshape(-1, width).T
+        return lax.scan(chunk, *tile, reverse=True)[1].reshape(-1, width).T
 
     return lax.map(run, (ends.reshape(-1, width), pointers)).reshape(lanes.moving.shape[-1], -1)
 
 
 def _finite(x: Array) -> Array:
+    """Numbers with 0 in place of those that are infinite."""
     return jnp.where(jnp.isfinite(x), x, 0.0)

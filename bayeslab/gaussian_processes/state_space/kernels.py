@@ -17,7 +17,7 @@ from bayeslab.gaussian_processes.kernels import Euclidean
 
 
 class Stretched(Quasisep):
-    """A kernel of the inputs times a factor, which is at least 0."""
+    """A kernel of the inputs multiplied by a factor, which is at least 0."""
 
     kernel: Quasisep
     factor: Any
@@ -36,7 +36,7 @@ class Stretched(Quasisep):
 
 
 def state_space_kernel(kernel: Any) -> Quasisep | None:
-    """The same kernel as one of `tinygp.kernels.quasisep`, or None where it has no state space."""
+    """The equivalent kernel of `tinygp.kernels.quasisep`, or None where the kernel has no state space."""
     try:
         return found_state_space(kernel)
     except ValueError:
@@ -44,7 +44,7 @@ def state_space_kernel(kernel: Any) -> Quasisep | None:
 
 
 def found_state_space(kernel: Any) -> Quasisep:
-    """The same kernel as one of `tinygp.kernels.quasisep`; raises ValueError where it has no state space."""
+    """The equivalent kernel of `tinygp.kernels.quasisep`; raises ValueError where the kernel has no state space."""
     if type(kernel) in _EQUIVALENT:
         return _EQUIVALENT[type(kernel)](kernel)
     if isinstance(kernel, Quasisep):
@@ -53,6 +53,7 @@ def found_state_space(kernel: Any) -> Quasisep:
 
 
 def _none(part: str) -> ValueError:
+    """The error for a part of a kernel without a state space."""
     return ValueError(
         f"{part}, a part of the kernel, has no state space; use another solver such as Dense(), or kernels of one "
         "input such as Exp, Matern32 and Matern52"
@@ -76,7 +77,7 @@ def _stationary(to: Callable[[Array], Quasisep]) -> Callable[[stationary.Station
 
 
 def _constant(kernel: base.Constant) -> Quasisep:
-    """A process that never moves."""
+    """The kernel of an unknown constant, as a process whose state never changes."""
     still = Stretched(quasisep.Exp(scale=jnp.ones(())), jnp.zeros(()))
     return quasisep.Scale(kernel=still, scale=_scalar(kernel.value, "Constant"))
 
@@ -111,3 +112,4 @@ _EQUIVALENT: dict[type, Callable[[Any], Quasisep]] = {
     transforms.Linear: _linear,
     transforms.Cholesky: _cholesky,
 }
+"""How a kernel of tinygp becomes an equivalent one with a state space, by its class."""

@@ -17,14 +17,16 @@ Matrix = tuple[Vector, ...]
 
 
 def plus(one: Entry, other: Entry) -> Entry:
+    """The sum of two entries."""
     return other if one is None else one if other is None else one + other
 
 
 def times(one: Entry, other: Entry) -> Entry:
+    """The product of two entries."""
     if one is None or other is None:
         return None
-    unit = [isinstance(entry, float) and entry == 1.0 for entry in (one, other)]
-    return other if unit[0] else one if unit[1] else one * other
+    is_unit = [isinstance(entry, float) and entry == 1.0 for entry in (one, other)]
+    return other if is_unit[0] else one if is_unit[1] else one * other
 
 
 def dot(one: Iterable[Entry], other: Iterable[Entry]) -> Entry:
@@ -65,35 +67,35 @@ def outer(one: Vector, other: Vector) -> Matrix:
 
 
 def sandwich(matrix: Matrix, symmetric: Matrix) -> Matrix:
-    """M S M', up to the diagonal, of S up to the diagonal."""
+    """The rows up to the diagonal of M S M', for S given by its rows up to the diagonal."""
     left = product(matrix, full(symmetric))
     return tuple(tuple(dot(left[row], matrix[column]) for column in range(row + 1)) for row in range(len(matrix)))
 
 
 def full(symmetric: Matrix) -> Matrix:
-    """All entries, of those up to the diagonal."""
-    places = range(len(symmetric))
-    return tuple(tuple(symmetric[max(row, other)][min(row, other)] for other in places) for row in places)
+    """All entries of a symmetric matrix that is given by its rows up to the diagonal."""
+    indices = range(len(symmetric))
+    return tuple(tuple(symmetric[max(row, other)][min(row, other)] for other in indices) for row in indices)
 
 
 def lower(matrix: Matrix) -> Matrix:
-    """The entries up to the diagonal, of all."""
-    return tuple(row[: place + 1] for place, row in enumerate(matrix))
+    """The rows up to the diagonal of a matrix that is given by all its entries."""
+    return tuple(row[: index + 1] for index, row in enumerate(matrix))
 
 
 def block_diagonal(one: Matrix, other: Matrix) -> Matrix:
-    """Square matrices: all entries."""
+    """The block-diagonal matrix of two square ones, with all entries of each."""
     before, after = (None,) * len(one), (None,) * len(other)
     return tuple((*row, *after) for row in one) + tuple((*before, *row) for row in other)
 
 
 def kronecker(one: Matrix, other: Matrix) -> Matrix:
-    """Of all entries."""
+    """The Kronecker product of two matrices, with all entries of each."""
     return tuple(tuple(times(entry, factor) for entry in row for factor in factors) for row in one for factors in other)
 
 
 def filled(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Matrix:
-    """Arrays of one shape for all entries."""
+    """The matrix with every entry as an array of one shape, zeros included."""
     return tuple(
         tuple(jnp.broadcast_to(jnp.asarray(0.0 if entry is None else entry, dtype), shape) for entry in row)
         for row in matrix
@@ -101,5 +103,5 @@ def filled(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Matrix:
 
 
 def stacked(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Array:
-    """(*shape, row, column)."""
+    """The matrix as one array (*shape, row, column)."""
     return jnp.stack([jnp.stack(row, -1) for row in filled(matrix, shape, dtype)], -2)

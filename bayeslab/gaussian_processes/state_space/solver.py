@@ -1,4 +1,7 @@
-"""A process in one dimension by the chain of its states at sorted inputs: exact, in time linear in their number."""
+"""A process of one input through the Markov chain of its states at sorted inputs: exact, in time of their number.
+
+Densities and their gradients come from the Kalman filter, posteriors from the linear Gaussian chain of the states.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,37 +20,43 @@ from bayeslab.gaussian_processes.state_space.transitions import motion
 __all__ = ["StateSpace", "StateSpaceProcess", "state_space_kernel"]
 
 MOST = 6
-"""Numbers of a state up to which loops are written out: compiling takes time of their cube."""
+"""The largest size of a state for which loops over its entries are written out: compiling takes time of its cube."""
 JITTER = 1e-10
-"""Of the prior variance, added to it by the density of the values alone: of equal inputs there is none without."""
+"""The share of the prior variance that `log_density` adds to it: without it values at equal inputs have no density."""
 TOGETHER = 32
-"""Columns of a covariance found at once."""
+"""The number of columns of a covariance matrix that are computed together."""
 
 
 @dataclass(frozen=True)
 class StateSpace:
-    """Exact, time of n, for kernels of one input such as Exp, Matern32, Matern52, their sums and products."""
+    """The exact solver in time of n, for kernels of one input: Exp, Matern32, Matern52, their sums and products."""
 
     def represent(self, kernel: Any, x: Array) -> "StateSpaceProcess":
-        """x: (row,) or (row, 1), in any order; may repeat. Raises ValueError where there is no state space."""
+        """The process at inputs x: (row,) or (row, 1), in any order; they may repeat.
+
+        Raises ValueError where the kernel has no state space.
+        """
         return StateSpaceProcess(jax.tree.map(jnp.asarray, found_state_space(kernel)), _single(jnp.asarray(x)))
 
 
 class StateSpaceProcess(NamedTuple):
-    """kernel: a `tinygp.kernels.quasisep.Quasisep`. x: (row,)."""
+    """A process through the states of its kernel, which are a Markov chain along the inputs.
+
+    kernel: a `tinygp.kernels.quasisep.Quasisep`. x: (row,).
+    """
 
     kernel: Any
     x: Array
 
     def draw(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
-        found, chain, back = self._states()
-        return _seen(found, chain.sample(key, shape))[..., back]
+        transition, chain, ranks = self._states()
+        return _seen(transition, chain.sample(key, shape))[..., ranks]
 
     def log_density(self, value: Array) -> Array:
-        """Of the values with noise of JITTER times their variance."""
+        """The log density of the values with noise of 1e-10 times their variance."""
         x, value = _in_order(self.x, value)
-        found = motion(self.kernel, (x, x))
-        variance = dot(found.observed, [dot(row, found.observed) for row in full(found.start)])
+        transition = motion(self.kernel, (x, x))
+        variance = dot(transition.observed, [dot(row, transition.observed) for row in full(transition.start)])
         root = lax.rsqrt(jnp.maximum(JITTER, jnp.finfo(x.dtype).eps) * jnp.broadcast_to(variance, x.shape))
         return self._log_density(x, root, root * value) + (jnp.log(root) - jnp.log(2 * jnp.pi) / 2).sum()
 
@@ -56,13 +65,13 @@ class StateSpaceProcess(NamedTuple):
         return self._log_density(x, *scaled(precision, linear))
 
     def moments(self, precision: Array, linear: Array) -> Moments:
-        found, chain, back = self._states_given(precision, linear)
+        transition, chain, ranks = self._states_given(precision, linear)
         mean, covariance = chain.marginals()
-        return Moments(_seen(found, mean)[back], jnp.maximum(_squares(found, covariance), 0.0)[back])
+        return Moments(_seen(transition, mean)[ranks], jnp.maximum(_squares(transition, covariance), 0.0)[ranks])
 
     def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
-        found, chain, back = self._states_given(precision, linear)
-        return _seen(found, chain.sample(key, shape))[..., back]
+        transition, chain, ranks = self._states_given(precision, linear)
+        return _seen(transition, chain.sample(key, shape))[..., ranks]
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
         mean, variance = self._with(new).moments(*_longer(new, precision, linear))
@@ -72,43 +81,43 @@ class StateSpaceProcess(NamedTuple):
         return self._with(new).given(key, *_longer(new, precision, linear), shape)[..., len(self.x) :]
 
     def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
-        """Means move by a covariance times what is added to the linear evidence."""
-        both, (square, slope) = self._with(new), _longer(new, precision, linear)
+        """The posterior covariance at new inputs: the derivative of means by the linear parts of information pairs."""
+        joint, (all_precision, all_linear) = self._with(new), _longer(new, precision, linear)
 
-        def mean(more: Array) -> Array:
-            return both.moments(square, slope.at[len(self.x) :].add(more)).mean[len(self.x) :]
+        def mean(change: Array) -> Array:
+            return joint.moments(all_precision, all_linear.at[len(self.x) :].add(change)).mean[len(self.x) :]
 
-        push = jax.linearize(mean, jnp.zeros(len(new), slope.dtype))[1]
-        found = lax.map(push, jnp.eye(len(new), dtype=slope.dtype), batch_size=TOGETHER)
-        return (found + found.T) / 2
+        derivative = jax.linearize(mean, jnp.zeros(len(new), all_linear.dtype))[1]
+        columns = lax.map(derivative, jnp.eye(len(new), dtype=all_linear.dtype), batch_size=TOGETHER)
+        return (columns + columns.T) / 2
 
     def _log_density(self, x: Array, root: Array, target: Array) -> Array:
-        """Of target ~ N(root g, 1) at sorted inputs, but for a constant of -log(2 pi) / 2 a row."""
-        found = motion(self.kernel, _steps(x))
-        if len(found.start) <= MOST:
+        """The log density of target ~ N(root g, 1) at sorted inputs, but for a constant of -log(2 pi) / 2 a row."""
+        transition = motion(self.kernel, _steps(x))
+        if len(transition.start) <= MOST:
             return log_density(motion, self.kernel, _steps(x), root, target)
-        mean, covariance = _chain(found, x).predicted(*_evidence(found, root**2, root * target))
-        spread, miss = 1 + root**2 * _squares(found, covariance), target - root * _seen(found, mean)
-        return -(miss**2 / spread + jnp.log(spread)).sum() / 2
+        mean, covariance = _chain(transition, x).predicted(*_evidence(transition, root**2, root * target))
+        variance, innovation = 1 + root**2 * _squares(transition, covariance), target - root * _seen(transition, mean)
+        return -(innovation**2 / variance + jnp.log(variance)).sum() / 2
 
     def _states(self) -> tuple[Motion, LinearGaussianChain, Array]:
-        """At sorted inputs, and the places there of the given ones."""
+        """The transitions and the chain of states at sorted inputs, and the rank of each input of x among them."""
         order = jnp.argsort(self.x)
-        found = motion(self.kernel, _steps(self.x[order]))
-        return found, _chain(found, self.x), jnp.argsort(order)
+        transition = motion(self.kernel, _steps(self.x[order]))
+        return transition, _chain(transition, self.x), jnp.argsort(order)
 
     def _states_given(self, precision: Array, linear: Array) -> tuple[Motion, LinearGaussianChain, Array]:
-        found, chain, back = self._states()
-        order = jnp.argsort(back)
-        evidence = _evidence(found, jnp.asarray(precision)[order], jnp.asarray(linear)[order])
-        return found, chain.condition(*evidence), back
+        transition, chain, ranks = self._states()
+        order = jnp.argsort(ranks)
+        pair = _evidence(transition, jnp.asarray(precision)[order], jnp.asarray(linear)[order])
+        return transition, chain.condition(*pair), ranks
 
     def _with(self, new: Array) -> "StateSpaceProcess":
         return self._replace(x=jnp.concatenate([self.x, _single(new)]))
 
 
 def _single(x: Array) -> Array:
-    """(row,)."""
+    """The inputs as (row,); raises ValueError where there are several columns."""
     if x.ndim > 2 or (x.ndim == 2 and x.shape[1] != 1):
         raise ValueError(
             f"x has shape {x.shape}; StateSpace() needs one input, (row,) or (row, 1); use Dense() for several"
@@ -117,17 +126,20 @@ def _single(x: Array) -> Array:
 
 
 def _steps(x: Array) -> tuple[Array, Array]:
-    """From every sorted input to the next; the last is followed by itself."""
+    """Every sorted input, and the one that follows it; the last is followed by itself."""
     return x, jnp.append(x[1:], x[-1:])
 
 
 def _longer(new: Array, precision: Array, linear: Array) -> tuple[Array, Array]:
-    """Nothing is known at new inputs."""
+    """The information pairs, extended by zeros for the new inputs, of which nothing is known."""
     return jnp.pad(precision, (0, len(new))), jnp.pad(linear, (0, len(new)))
 
 
 def _in_order(*arrays: Array) -> tuple[Array, ...]:
-    """By the first of them, the inputs. Sorting takes longer than a filter, so sorted inputs are left as they are."""
+    """The arrays in ascending order of the first of them, the inputs.
+
+    Sorting takes longer than a filter, so sorted inputs are left as they are.
+    """
 
     def ordered(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
         order = jnp.argsort(arrays[0])
@@ -139,22 +151,22 @@ def _in_order(*arrays: Array) -> tuple[Array, ...]:
 
 
 def _chain(found: Motion, x: Array) -> LinearGaussianChain:
-    """The states."""
-    start = stacked(full(found.start), (), x.dtype)
+    """The prior of the states as a linear Gaussian chain."""
+    initial = stacked(full(found.start), (), x.dtype)
     matrix, noise = (stacked(entries, x.shape, x.dtype)[:-1] for entries in (found.matrix, full(found.noise)))
-    mean = jnp.zeros(len(start), x.dtype)
-    return LinearGaussianChain(mean, start, matrix, noise, time_varying=True, validate_args=False)
+    mean = jnp.zeros(len(initial), x.dtype)
+    return LinearGaussianChain(mean, initial, matrix, noise, time_varying=True, validate_args=False)
 
 
 def _evidence(found: Motion, precision: Array, linear: Array) -> tuple[Array, Array]:
-    """About the states, from that about the values."""
+    """The information pairs about the states, from those about the values."""
     observed = _observed(found, precision)
-    square = precision[:, None, None] * observed[:, :, None] * observed[:, None, :]
-    return square, linear[:, None] * observed
+    state_precision = precision[:, None, None] * observed[:, :, None] * observed[:, None, :]
+    return state_precision, linear[:, None] * observed
 
 
 def _observed(found: Motion, x: Array) -> Array:
-    """(row, d)."""
+    """The vectors H that make values of states, (row, d)."""
     return jnp.stack(filled((found.observed,), x.shape, x.dtype)[0], -1)
 
 

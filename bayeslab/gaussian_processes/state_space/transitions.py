@@ -1,4 +1,4 @@
-"""How the state of a quasiseparable kernel moves from one input to the next.
+"""The transition of the state of a quasiseparable kernel from one input to the next.
 
 The noise of a step is never a difference of nearly equal covariances: inputs may be much closer than the length scale.
 """
@@ -28,12 +28,16 @@ from bayeslab.gaussian_processes.state_space.small_matrices import (
     times,
 )
 
-NODES, NEAR, TERMS = 5, 0.25, 16
-"""Of the quadrature over steps shorter than NEAR, and of a series: both exact to rounding."""
+NODES = 5
+"""The number of nodes of the Gauss-Legendre quadrature for the noise of a short step: exact to rounding."""
+NEAR = 0.25
+"""The largest length of a step, times the norm of the scaled design matrix, whose noise is found by quadrature."""
+TERMS = 16
+"""The number of terms of the series of the Gamma distribution function: exact to rounding."""
 
 
 def motion(kernel: Any, steps: tuple[Array, Array]) -> Motion:
-    """Of the states from inputs (row,) to those that follow them."""
+    """The transitions of the states from inputs (row,) to those that follow them; steps: the former and the latter."""
     before, after = steps
     return _MOTIONS.get(type(kernel), _general)(kernel, before, after)
 
@@ -44,44 +48,44 @@ def _exponential(kernel: quasisep.Exp, before: Array, after: Array) -> Motion:
 
 
 def _matern32(kernel: quasisep.Matern32, before: Array, after: Array) -> Motion:
-    """The state is the value and its derivative, in units of scale / sqrt(3)."""
+    """The transition of a state of the value and its derivative, in units of scale / sqrt(3)."""
     u = np.sqrt(3) * (after - before) / kernel.scale
-    decay, one = jnp.exp(-u), jnp.ones(())
-    left = decay * u
-    matrix = ((decay + left, left), (-left, decay - left))
-    first = _gamma_below(3, 2 * u)
-    noise = ((first,), (2 * left * left, first + 4 * left * decay))
-    return Motion((kernel.sigma, None), ((one,), (None, one)), matrix, noise)
+    decay, unit = jnp.exp(-u), jnp.ones(())
+    decay_u = decay * u
+    matrix = ((decay + decay_u, decay_u), (-decay_u, decay - decay_u))
+    variance = _gamma_below(3, 2 * u)
+    noise = ((variance,), (2 * decay_u * decay_u, variance + 4 * decay_u * decay))
+    return Motion((kernel.sigma, None), ((unit,), (None, unit)), matrix, noise)
 
 
 def _matern52(kernel: quasisep.Matern52, before: Array, after: Array) -> Motion:
-    """The state is the value and two derivatives, in units of scale / sqrt(5).
+    """The transition of a state of the value and two derivatives, in units of scale / sqrt(5).
 
     The noise is 16 / 3 times the integral of the products of r = (s^2 / 2, s - s^2 / 2, 1 - 2 s + s^2 / 2) exp(-s).
     """
     u = np.sqrt(5) * (after - before) / kernel.scale
-    decay, one = jnp.exp(-u), jnp.ones(())
-    square, third = u * u / 2, jnp.full((), 1 / 3)
-    one_response, other_response = square * decay, (u - square) * decay
+    decay, unit = jnp.exp(-u), jnp.ones(())
+    square, stationary_derivative_variance = u * u / 2, jnp.full((), 1 / 3)
+    response, other_response = square * decay, (u - square) * decay
     matrix = (
-        ((1 + u + square) * decay, (u + u * u) * decay, one_response),
-        (-one_response, (1 + u - 2 * square) * decay, other_response),
+        ((1 + u + square) * decay, (u + u * u) * decay, response),
+        (-response, (1 + u - 2 * square) * decay, other_response),
         ((square - u) * decay, (2 * square - 3 * u) * decay, (1 - 2 * u + square) * decay),
     )
-    first = _gamma_below(5, 2 * u)
-    second = first / 3 + 16 / 9 * (1 - u / 4) * u**3 * decay**2
-    last = first + 16 / 3 * u * (1 - u + u * u) * decay**2
+    variance = _gamma_below(5, 2 * u)
+    derivative_variance = variance / 3 + 16 / 9 * (1 - u / 4) * u**3 * decay**2
+    curvature_variance = variance + 16 / 3 * u * (1 - u + u * u) * decay**2
     noise = (
-        (first,),
-        (8 / 3 * one_response**2, second),
-        (16 / 3 * one_response * other_response - second, 8 / 3 * other_response**2, last),
+        (variance,),
+        (8 / 3 * response**2, derivative_variance),
+        (16 / 3 * response * other_response - derivative_variance, 8 / 3 * other_response**2, curvature_variance),
     )
-    start = ((one,), (None, third), (-third, None, one))
+    start = ((unit,), (None, stationary_derivative_variance), (-stationary_derivative_variance, None, unit))
     return Motion((kernel.sigma, None, None), start, matrix, noise)
 
 
 def _carma(kernel: quasisep.CARMA, before: Array, after: Array) -> Motion:
-    """The state is the value of the autoregression and its derivatives, in units of the fastest root.
+    """The transition of a state of the value of the autoregression and its derivatives, in units of the fastest root.
 
     tinygp's own state has no covariance where some of its parts count negatively.
     """
@@ -97,11 +101,12 @@ def _carma(kernel: quasisep.CARMA, before: Array, after: Array) -> Motion:
     def moved(before: Array, after: Array) -> Array:
         return ((powers * jnp.exp(roots * (after - before))) @ inverse).real
 
-    found = _integrated(((powers * roots) @ inverse).real, start, moved, before, after)
-    return found._replace(observed=(*beta, *(None,) * (len(roots) - len(beta))))
+    transition = _integrated(((powers * roots) @ inverse).real, start, moved, before, after)
+    return transition._replace(observed=(*beta, *(None,) * (len(roots) - len(beta))))
 
 
 def _general(kernel: quasisep.Quasisep, before: Array, after: Array) -> Motion:
+    """The transition of any kernel, in the state that tinygp gives it."""
     start, design = kernel.stationary_covariance(), kernel.design_matrix()
 
     def moved(before: Array, after: Array) -> Array:
@@ -112,48 +117,53 @@ def _general(kernel: quasisep.Quasisep, before: Array, after: Array) -> Motion:
 
 
 def _first_seen(kernel: quasisep.SHO | quasisep.Cosine, before: Array, after: Array) -> Motion:
+    """The transition of a kernel whose value is the first entry of its state, times sigma."""
     return _general(kernel, before, after)._replace(observed=(kernel.sigma, None))
 
 
 def _integrated(design: Array, start: Array, moved: Callable, before: Array, after: Array) -> Motion:
-    """The noise of a short step is an integral of what is added at its moments, that of a long one a difference."""
+    """The transition without its observation, from a function that gives transition matrices.
+
+    The noise of a short step is the integral over the step of what is added at every moment, by Gauss-Legendre
+    quadrature; that of a long step is a difference of covariances.
+    """
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    places, weights = np.append(nodes, 1.0), np.append(weights, 0.0)
-    span = after - before
-    moments = before + (places[:, None] + 1) / 2 * span
-    left = _entries(jax.vmap(jax.vmap(moved), (None, 0))(before, moments))
-    matrix = jax.tree.map(lambda entry: entry[-1], left)
-    added, whole = lower(_entries(-(design @ start + start @ design.T))), lower(_entries(start))
+    positions, weights = np.append(nodes, 1.0), np.append(weights, 0.0)
+    length = after - before
+    moments = before + (positions[:, None] + 1) / 2 * length
+    within = _entries(jax.vmap(jax.vmap(moved), (None, 0))(before, moments))
+    matrix = jax.tree.map(lambda entry: entry[-1], within)
+    added_rate, stationary = lower(_entries(-(design @ start + start @ design.T))), lower(_entries(start))
     scale = jnp.sqrt(jnp.diagonal(start))
-    near = jnp.linalg.norm(design * scale / scale[:, None]) * span < NEAR
+    is_short = jnp.linalg.norm(design * scale / scale[:, None]) * length < NEAR
 
-    def chosen(rate: Array, whole: Array, kept: Array) -> Array:
-        return jnp.where(near, (weights @ rate) / 2 * span, whole - kept)
+    def noise_entry(rate: Array, stationary: Array, kept: Array) -> Array:
+        return jnp.where(is_short, (weights @ rate) / 2 * length, stationary - kept)
 
-    noise = jax.tree.map(chosen, sandwich(left, added), whole, sandwich(matrix, whole))
-    return Motion((), whole, matrix, noise)
+    noise = jax.tree.map(noise_entry, sandwich(within, added_rate), stationary, sandwich(matrix, stationary))
+    return Motion((), stationary, matrix, noise)
 
 
 def _sum(kernel: quasisep.Sum, before: Array, after: Array) -> Motion:
-    one, other = motion(kernel.kernel1, (before, after)), motion(kernel.kernel2, (before, after))
-    pairs = ((one.start, other.start), (one.noise, other.noise))
+    left, right = motion(kernel.kernel1, (before, after)), motion(kernel.kernel2, (before, after))
+    pairs = ((left.start, right.start), (left.noise, right.noise))
     start, noise = (lower(block_diagonal(full(first), full(second))) for first, second in pairs)
-    return Motion((*one.observed, *other.observed), start, block_diagonal(one.matrix, other.matrix), noise)
+    return Motion((*left.observed, *right.observed), start, block_diagonal(left.matrix, right.matrix), noise)
 
 
 def _product(kernel: quasisep.Product, before: Array, after: Array) -> Motion:
-    one, other = motion(kernel.kernel1, (before, after)), motion(kernel.kernel2, (before, after))
-    kept = sandwich(other.matrix, other.start)
-    noise = added_matrix(kronecker(full(one.start), full(other.noise)), kronecker(full(one.noise), full(kept)))
-    observed = tuple(times(a, b) for a in one.observed for b in other.observed)
-    start = lower(kronecker(full(one.start), full(other.start)))
-    return Motion(observed, start, kronecker(one.matrix, other.matrix), lower(noise))
+    left, right = motion(kernel.kernel1, (before, after)), motion(kernel.kernel2, (before, after))
+    carried = sandwich(right.matrix, right.start)
+    noise = added_matrix(kronecker(full(left.start), full(right.noise)), kronecker(full(left.noise), full(carried)))
+    observed = tuple(times(a, b) for a in left.observed for b in right.observed)
+    start = lower(kronecker(full(left.start), full(right.start)))
+    return Motion(observed, start, kronecker(left.matrix, right.matrix), lower(noise))
 
 
 def _scale(kernel: quasisep.Scale, before: Array, after: Array) -> Motion:
-    found = motion(kernel.kernel, (before, after))
-    start, noise = (scaled_matrix(matrix, kernel.scale) for matrix in (found.start, found.noise))
-    return found._replace(start=start, noise=noise)
+    transition = motion(kernel.kernel, (before, after))
+    start, noise = (scaled_matrix(matrix, kernel.scale) for matrix in (transition.start, transition.noise))
+    return transition._replace(start=start, noise=noise)
 
 
 def _stretched(kernel: Stretched, before: Array, after: Array) -> Motion:
@@ -161,13 +171,14 @@ def _stretched(kernel: Stretched, before: Array, after: Array) -> Motion:
 
 
 def _entries(matrices: Array) -> Matrix:
-    places = range(matrices.shape[-1])
-    return tuple(tuple(matrices[..., row, column] for column in places) for row in places)
+    """Matrices (..., row, column) as tuples of their entries, each of them (...)."""
+    indices = range(matrices.shape[-1])
+    return tuple(tuple(matrices[..., row, column] for column in indices) for row in indices)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _gamma_below(count: int, v: Array) -> Array:
-    """The probability that a Gamma(count, 1) variable is below v: by its series where it is small."""
+    """The distribution function of a Gamma(count, 1) variable at v, by its series where v is below 1."""
     low, series, sums = jnp.minimum(v, 1.0), jnp.ones_like(v), jnp.ones_like(v)
     for power in range(TERMS, 0, -1):
         series = 1.0 + series * low / (count + power)
@@ -195,3 +206,4 @@ _MOTIONS: dict[type, Callable[[Any, Array, Array], Motion]] = {
     quasisep.Scale: _scale,
     Stretched: _stretched,
 }
+"""How the transition is found, by class of kernel; kernels of other classes take the matrices that tinygp gives."""

@@ -1,4 +1,5 @@
-"""Sites that a method cannot draw, or was asked not to, integrated out before it and drawn back after it."""
+"""Collapsed samplers: sites that a method cannot draw, or was asked not to, are integrated out before it, and drawn
+given the others after it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,16 +27,16 @@ def continuous(analysis: Analysis, method: Any) -> Bound:
     name, bound = type(method).__name__, analysis.bound
     if not bound.latent:
         raise ValueError("every site of the program is observed: there is nothing to infer")
-    left = marginal(bound, method.collapse, analysis.plain)
-    discrete = [name for name in left.latent if left.sites[name].is_discrete]
+    collapsed = marginal(bound, method.collapse, analysis.plain)
+    discrete = [name for name in collapsed.latent if collapsed.sites[name].is_discrete]
     try:
-        left = marginal(left, discrete, analysis.plain)
+        collapsed = marginal(collapsed, discrete, analysis.plain)
     except ValueError as reasons:
         listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
         raise ValueError(f"{name} needs continuous sites, but {listed} cannot be summed over: {reasons}") from None
-    if not left.latent:
+    if not collapsed.latent:
         raise ValueError(f"{name} has no site left to draw once {list(bound.latent)} are integrated out; use Exact()")
-    return left
+    return collapsed
 
 
 def recovering(sampler: Sampler, left: Bound, bound: Bound, pick: Pick = recovered) -> Sampler:
@@ -47,22 +48,25 @@ def recovering(sampler: Sampler, left: Bound, bound: Bound, pick: Pick = recover
 
 
 class Both(NamedTuple):
-    """bound: with sites integrated out. inner: what the sampler of it is given."""
+    """What a collapsed sampler is given. bound: the program with sites integrated out. inner: what its sampler is
+    given."""
 
     bound: Bound
     inner: Any
 
 
 class Kept(NamedTuple):
+    """The state of a collapsed sampler. inner: that of the sampler of the collapsed program."""
+
     inner: State
     key: Array
 
 
 @dataclass(frozen=True)
 class Recovering(Wrapper):
-    """A sampler of a collapsed program; it draws the eliminated sites after every draw of the others.
+    """A sampler of a collapsed program that draws the eliminated sites after every draw of the others.
 
-    sites: those that a draw has in the end.
+    sites: those that a draw has in the end. pick: gives the eliminated sites their values.
     """
 
     transform: Marginal
@@ -76,25 +80,25 @@ class Recovering(Wrapper):
         return tuple(dict.fromkeys((*conditionals(bound, [self.transform.rules]), *inner)))
 
     def prepare(self, bound: Bound) -> Both:
-        left = replace(bound.plain, transform=self.transform)
-        inner = self.inner.prepare(left)
-        return Both(inner if isinstance(inner, Bound) else left, inner)
+        collapsed = replace(bound.plain, transform=self.transform)
+        inner = self.inner.prepare(collapsed)
+        return Both(inner if isinstance(inner, Bound) else collapsed, inner)
 
     def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept | None, str] | None:
-        found = self.inner.ended(state.inner, data.inner, samples)
-        return found if found is None or found[0] is None else (state._replace(inner=found[0]), found[1])
+        ending = self.inner.ended(state.inner, data.inner, samples)
+        return ending if ending is None or ending[0] is None else (state._replace(inner=ending[0]), ending[1])
 
     def moments(self, state: Kept, bound: Bound) -> dict[str, tuple[Any, Any]]:
         return self.inner.moments(state.inner, bound)
 
     def start(self, key: Array, data: Both) -> Kept:
-        key, now = jax.random.split(key)
-        return Kept(self.inner.start(now, data.inner), key)
+        key, start_key = jax.random.split(key)
+        return Kept(self.inner.start(start_key, data.inner), key)
 
     def advance(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
-        key, now = jax.random.split(state.key)
+        key, pick_key = jax.random.split(state.key)
         inner, draws = self.inner.advance(state.inner, data.inner)
-        latent = self.pick(now, data.bound, {name: draws.samples[name] for name in data.bound.latent})
+        latent = self.pick(pick_key, data.bound, {name: draws.samples[name] for name in data.bound.latent})
         samples = latent | computed(data.bound.plain, latent)
         return Kept(inner, key), draws._replace(samples={name: samples[name] for name in self.sites if name in samples})
 

@@ -1,4 +1,4 @@
-"""Samplers on sufficient statistics in place of rows."""
+"""Compressed samplers, which have tables of sufficient statistics in place of rows."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -14,17 +14,21 @@ from bayeslab.transforms.compress import pays, why_not
 from bayeslab.transforms.tables import Groups, summarised
 
 EVALUATIONS = 5000
-"""Of the log joint by EM or mean field from one start, roughly."""
+"""The number of evaluations of the log joint that EM or mean field makes from one start, roughly."""
 
 
 class Summary(NamedTuple):
-    """groups: of terms that tables replace; none where rows stay. rules: of every site given all others."""
+    """What replaces the rows of a program.
+
+    groups: of terms that tables of sufficient statistics replace; none where rows stay. rules: of every site given all
+    others.
+    """
 
     groups: Groups = ()
     rules: tuple[Rule, ...] = ()
 
     def structure(self, bound: Bound) -> Any:
-        """Of what the sampler will be given."""
+        """The structure of what the sampler will be given."""
         return structure(jax.eval_shape(partial(summarised, *self), bound) if self.groups else bound)
 
     def around(self, sampler: Sampler) -> Sampler:
@@ -33,7 +37,9 @@ class Summary(NamedTuple):
 
 
 def summary_of(bound: Bound, analysis: Analysis, evaluations: int, wanted: bool | None = None) -> Summary:
-    """What replaces the rows. wanted: by default where so many evaluations of the log joint pay for finding it.
+    """What replaces the rows of a program.
+
+    wanted: whether rows are replaced; by default where so many evaluations of the log joint are worth the search.
 
     bound: of the program of the analysis, with sites integrated out.
     Raises ValueError with the reasons where it is wanted and there is nothing.
@@ -48,12 +54,14 @@ def summary_of(bound: Bound, analysis: Analysis, evaluations: int, wanted: bool 
 
 
 def groups_for_starts(analysis: Analysis, num_starts: int) -> Groups:
-    """What replaces the rows where optimisations from so many starts pay for finding it."""
+    """The groups of terms that tables replace, where optimisations from so many starts are worth the search."""
     return analysis.groups if pays(analysis.bound, EVALUATIONS * num_starts) else ()
 
 
 @dataclass(frozen=True)
 class Summarising(Wrapper):
+    """A sampler of the program with tables, as one of the program with rows."""
+
     summary: Summary
 
     prepares = True

@@ -1,4 +1,4 @@
-"""Optimisations from many random starts at once, of which the best is kept."""
+"""Multistart optimisation: from many random starts at once, of which the best is kept."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +13,10 @@ from bayeslab.sampling.protocols import Draws, Sampler, State, Wrapper
 
 
 class Starts(NamedTuple):
-    """inner: states of all starts. objective: the last value of each that is a number. converged: all of them."""
+    """The state of optimisations from several starts.
+
+    inner: the states of all starts. objective: the last finite value of each. converged: whether all have converged.
+    """
 
     inner: State
     objective: Array
@@ -25,25 +28,25 @@ class BestOf(Wrapper):
     """An optimiser from `number` starts, all compiled as one; draws are made where the objective ended highest.
 
     The history has an axis of starts.
-    objective: its name in the history.
+    objective: the name of the objective in the history.
     """
 
     number: int
     objective: str
 
     def moments(self, state: Starts, bound: Bound) -> dict[str, Any]:
-        """Of the best start of every chain."""
+        """The moments of the best start of every chain."""
         best = np.argmax(state.objective, axis=1)
         return self.inner.moments(jax.tree.map(lambda leaf: leaf[np.arange(len(best)), best], state.inner), bound)
 
     def ended(self, state: Starts, data: Any, samples: dict[str, Any]) -> tuple[Starts | None, str] | None:
-        """Of the best start."""
+        """What the optimiser says of the best start."""
         best = np.argmax(state.objective)
-        found = self.inner.ended(jax.tree.map(lambda leaf: leaf[best], state.inner), data, samples)
-        if found is None or found[0] is None:
-            return found
-        inner = jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[best].set(new), state.inner, found[0])
-        return state._replace(inner=inner, converged=jnp.array(True)), found[1]
+        ending = self.inner.ended(jax.tree.map(lambda leaf: leaf[best], state.inner), data, samples)
+        if ending is None or ending[0] is None:
+            return ending
+        inner = jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[best].set(new), state.inner, ending[0])
+        return state._replace(inner=inner, converged=jnp.array(True)), ending[1]
 
     def start(self, key: Array, data: Any) -> Starts:
         states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)
@@ -52,23 +55,23 @@ class BestOf(Wrapper):
     def adapt(self, state: Starts, data: Any) -> tuple[Starts, Draws]:
         def step(state: Starts) -> tuple[Starts, Draws]:
             inner, draws = jax.vmap(self.inner.adapt, (0, None))(state.inner, data)
-            now = draws.history[self.objective]
-            best = jnp.where(jnp.isfinite(now), now, state.objective)
-            return Starts(inner, best, jnp.all(draws.history.get("converged", jnp.array(False)))), draws
+            objectives = draws.history[self.objective]
+            last_finite = jnp.where(jnp.isfinite(objectives), objectives, state.objective)
+            return Starts(inner, last_finite, jnp.all(draws.history.get("converged", jnp.array(False)))), draws
 
-        def rest(state: Starts) -> tuple[Starts, Draws]:
-            same = jax.eval_shape(step, state)[1]
-            return state, jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.array(jnp.nan).astype(leaf.dtype)), same)
+        def idle(state: Starts) -> tuple[Starts, Draws]:
+            shapes = jax.eval_shape(step, state)[1]
+            return state, jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.array(jnp.nan).astype(leaf.dtype)), shapes)
 
-        return jax.lax.cond(state.converged, rest, step, state)
+        return jax.lax.cond(state.converged, idle, step, state)
 
     def advance(self, state: Starts, data: Any) -> tuple[Starts, Draws]:
         best = jnp.argmax(state.objective)
         inner, draws = self.inner.advance(jax.tree.map(lambda leaf: leaf[best], state.inner), data)
-        kept = jax.tree.map(lambda leaf, new: leaf.at[best].set(new), state.inner, inner)
-        return state._replace(inner=kept), draws
+        states = jax.tree.map(lambda leaf, new: leaf.at[best].set(new), state.inner, inner)
+        return state._replace(inner=states), draws
 
 
 def best_of(sampler: Sampler, number: int, objective: str) -> Sampler:
-    """The sampler itself for one start."""
+    """The sampler that optimises from so many starts and keeps the best; the sampler itself for one start."""
     return sampler if number == 1 else BestOf(sampler, number, objective)

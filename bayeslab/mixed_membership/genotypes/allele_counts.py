@@ -1,9 +1,9 @@
-"""Genotypes in bytes, and the counts of origins that they lead to: drawn ones for Gibbs, expected ones for EM.
+"""Genotypes in bytes, and the counts of their origins: drawn counts for Gibbs, expected counts for EM.
 
 A copy of individual i at locus l that shows allele j comes from population k with probability proportional to
 q_ik p_kjl. Loci are lanes of vectors, individuals follow each other. Nothing is kept of an origin but the counts that
-it enters, in bytes first, so the memory is that of the genotypes. Numbers are in single precision, sums of many in
-that of the program.
+it enters, which are bytes at first, so the memory is that of the genotypes. Numbers are in single precision, sums of
+many numbers in the precision of the program.
 """
 
 from functools import partial
@@ -19,19 +19,22 @@ from bayeslab.mixed_membership.counts import LANES, Counts
 from bayeslab.mixed_membership.devices import Devices, Here
 
 MISSING = 255
+"""Byte of a copy that is missing or only pads."""
 STEP = 20
-"""Rows that are padded to, and that expected counts take at once."""
+"""Rows in one step of expected counts; the number of rows is padded to a multiple of it."""
 FLUSH = 120
-"""Rows that counters of a byte can hold, with two copies each."""
+"""Most rows, of two copies each, whose counts a byte holds."""
 AT_ONCE = 16384
-"""Loci that are looked at in one go, at least."""
+"""Rows times loci in one step of drawn counts, at most, unless one row of a tile has more."""
 FREQUENCIES = 2**17
-"""Numbers that a tile of loci holds, at most: they stay in the cache of a processor."""
+"""Frequencies of a tile of loci, at most, about: they stay in the cache of a processor."""
 APART = 64
-"""Alleles of all populations from which on a population is looked at by itself: one loop over all is not vectorised."""
+"""Alleles times populations up to which one loop has all populations: a longer loop is not vectorised."""
 
 
 class Shape(NamedTuple):
+    """The sizes of genotypes (individual, locus, copy), and how they are split into tiles, flushes and steps."""
+
     individuals: int
     loci: int
     copies: int
@@ -41,7 +44,7 @@ class Shape(NamedTuple):
 
     @property
     def part(self) -> "Shape":
-        """Of the individuals of one device."""
+        """The shape of the genotypes of one device."""
         return self._replace(individuals=self.devices.share(self.individuals), devices=Devices())
 
     @property
@@ -56,30 +59,33 @@ class Shape(NamedTuple):
 
     @property
     def pairs(self) -> int:
+        """Rows of an individual, each of a pair of copies."""
         return ceil(self.copies / 2)
 
     @property
     def tiles(self) -> int:
+        """Number of tiles that loci are split into."""
         return ceil(self.loci * self.alleles * self.populations / FREQUENCIES)
 
     @property
     def parts(self) -> int:
-        """Of a tile, in each of which a counter of a byte can hold the origins of a row."""
+        """Number of parts of a tile, in each of which a byte per lane holds the counts of a row."""
         return ceil(self.loci / self.tiles / (LANES * FLUSH))
 
     @property
     def width(self) -> int:
-        """Of a tile."""
+        """Loci of a tile."""
         unit = LANES * self.parts
         return ceil(self.loci / self.tiles / unit) * unit
 
     @property
     def flushes(self) -> int:
+        """Number of times that byte counters are added to the counts."""
         return ceil(self.individuals * self.pairs / FLUSH)
 
     @property
     def steps(self) -> int:
-        """Of STEP rows, between two flushes."""
+        """Number of steps of STEP rows between two flushes."""
         return ceil(self.individuals * self.pairs / STEP / self.flushes)
 
 
@@ -91,14 +97,14 @@ def packed(y: Array, present: Array | None, shape: Shape) -> Array:
     bytes_ = y.astype(jnp.uint8)
     if present is not None:
         bytes_ = jnp.where(present, bytes_, jnp.uint8(MISSING))
-    more = shape.part.individuals * shape.devices.number - shape.individuals
-    bytes_ = jnp.pad(bytes_, ((0, more), (0, 0), (0, 0)), constant_values=MISSING)
-    parts = bytes_.reshape(shape.devices.number, shape.part.individuals, *shape[1:3])
-    return shape.devices.spread(jax.vmap(partial(_packed, shape=shape.part))(parts))
+    num_padding = shape.part.individuals * shape.devices.number - shape.individuals
+    bytes_ = jnp.pad(bytes_, ((0, num_padding), (0, 0), (0, 0)), constant_values=MISSING)
+    device_bytes = bytes_.reshape(shape.devices.number, shape.part.individuals, *shape[1:3])
+    return shape.devices.spread(jax.vmap(partial(_packed, shape=shape.part))(device_bytes))
 
 
 def _packed(bytes_: Array, shape: Shape) -> Array:
-    """Of one device."""
+    """Genotypes (individual, locus, copy) of one device as bytes (tile, flush, row, 2, locus)."""
     pad = ((0, 0), (0, 2 * shape.pairs - shape.copies), (0, shape.tiles * shape.width - shape.loci))
     rows = jnp.pad(bytes_.transpose(0, 2, 1), pad, constant_values=MISSING).reshape(-1, 2, shape.tiles, shape.width)
     missing = shape.flushes * shape.steps * STEP - len(rows)
@@ -107,7 +113,7 @@ def _packed(bytes_: Array, shape: Shape) -> Array:
 
 
 def drawn_counts(key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Counts:
-    """Counts of origins that are drawn given everything else.
+    """Counts of origins that are drawn from their full conditional.
 
     key: (2,). ancestry: (individual, population). frequencies: (population, locus, allele). alleles: see `packed`.
     """
@@ -117,7 +123,8 @@ def drawn_counts(key: Array, ancestry: Array, frequencies: Array, alleles: Array
 def _drawn(
     here: Here, ancestry: Array, alleles: Array, key: Array, frequencies: Array, shape: Shape
 ) -> tuple[Array, Array]:
-    together = divisor(STEP, AT_ONCE // shape.width)
+    """Counts of drawn origins: in the individuals of this device, and with alleles over all devices."""
+    rows_per_step = divisor(STEP, AT_ONCE // shape.width)
     ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
     numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(here.first) * jnp.uint32(shape.pairs)
     populations = jnp.arange(shape.populations, dtype=jnp.uint8)
@@ -127,63 +134,67 @@ def _drawn(
         frequencies, alleles, column = given
 
         def step(counted: Array, given: tuple[Array, ...]) -> tuple[Array, Array]:
-            q, shown, row = given
-            both = lax.optimization_barrier(_origins(key, q, frequencies, shown, row, column))
-            origins = (both & 255).astype(jnp.uint8), (both >> 8).astype(jnp.uint8)
-            of = [(one == populations[:, None, None]).astype(jnp.uint8) for one in origins]
-            parts = (of[0] + of[1]).reshape(shape.populations, together, -1, LANES * shape.parts)
-            mine = parts.sum(2, dtype=jnp.uint8).astype(jnp.int32).sum(-1)
-            for place in range(together):
+            q, observed_allele, row = given
+            both_origins = lax.optimization_barrier(_origins(key, q, frequencies, observed_allele, row, column))
+            origins = (both_origins & 255).astype(jnp.uint8), (both_origins >> 8).astype(jnp.uint8)
+            indicators = [(origin == populations[:, None, None]).astype(jnp.uint8) for origin in origins]
+            lane_parts = (indicators[0] + indicators[1]).reshape(
+                shape.populations, rows_per_step, -1, LANES * shape.parts
+            )
+            row_counts = lane_parts.sum(2, dtype=jnp.uint8).astype(jnp.int32).sum(-1)
+            for index in range(rows_per_step):
                 for copy, origin in enumerate(origins):
-                    both_are = (origin[place] == populations[:, None, None]) & (shown[place, copy] == symbols[:, None])
-                    counted += both_are.astype(jnp.uint8)
-            return counted, mine.T
+                    is_counted = (origin[index] == populations[:, None, None]) & (
+                        observed_allele[index, copy] == symbols[:, None]
+                    )
+                    counted += is_counted.astype(jnp.uint8)
+            return counted, row_counts.T
 
         def flush(total: Array, given: tuple[Array, ...]) -> tuple[Array, Array]:
-            few = tuple(one.reshape(-1, together, *one.shape[1:]) for one in given)
-            counted, mine = lax.scan(step, jnp.zeros(total.shape, jnp.uint8), few)
-            return total + counted.astype(jnp.int32), mine.reshape(-1, shape.populations)
+            steps = tuple(rows.reshape(-1, rows_per_step, *rows.shape[1:]) for rows in given)
+            counted, row_counts = lax.scan(step, jnp.zeros(total.shape, jnp.uint8), steps)
+            return total + counted.astype(jnp.int32), row_counts.reshape(-1, shape.populations)
 
         nothing = jnp.zeros((shape.populations, shape.alleles, shape.width), jnp.int32)
         return lax.scan(flush, nothing, (ancestry, alleles, numbers.reshape(ancestry.shape[:2])))
 
-    counted, mine = lax.map(tile, (tiles, alleles, _columns(shape)))
-    return individual_sums(mine.sum(0), shape), here.total(loci_of(counted, shape))
+    counted, row_counts = lax.map(tile, (tiles, alleles, _columns(shape)))
+    return individual_sums(row_counts.sum(0), shape), here.total(loci_of(counted, shape))
 
 
 def _origins(key: Array, q: Array, frequencies: Array, shown: Array, row: Array, column: Array) -> Array:
-    """Of both copies, a byte each, (row, locus); MISSING where nothing is shown.
+    """Drawn origins (row, locus) of both copies, a byte each, with MISSING where a copy is missing.
 
-    The origin is where the cumulative probabilities pass a uniform number times their sum.
+    They are drawn by inversion: an origin is where cumulative probabilities pass a uniform number times their sum.
     """
     size = (len(q), column.shape[0])
     counters = jnp.broadcast_to(row[:, None], size), jnp.broadcast_to(column[None], size)
-    both = jnp.zeros(size, jnp.int32)
+    both_origins = jnp.zeros(size, jnp.int32)
     for copy, uniform in enumerate(uniforms(key, *counters)):
         allele = shown[:, copy].astype(jnp.int32)
         sums = _cumulative(q, frequencies, allele)
         threshold = uniform * sums[-1]
         origin = sum(((below <= threshold).astype(jnp.int32) for below in sums[:-1]), jnp.zeros(size, jnp.int32))
-        both += jnp.where(allele == MISSING, MISSING, origin) << (8 * copy)
-    return both.astype(jnp.uint16)
+        both_origins += jnp.where(allele == MISSING, MISSING, origin) << (8 * copy)
+    return both_origins.astype(jnp.uint16)
 
 
 def _cumulative(q: Array, frequencies: Array, allele: Array) -> list[Array]:
-    """Sums of q_ik p_kjl over the first populations, for the allele j that is shown."""
+    """Cumulative sums (row, locus) of q_ik p_kjl over populations, for the observed allele j."""
     sums: list[Array] = []
     for population, table in enumerate(frequencies):
-        shown = of_shown(table, allele)
+        frequency = of_shown(table, allele)
         if frequencies.shape[0] * len(table) > APART:
-            shown = lax.optimization_barrier(shown)
-        part = q[:, population : population + 1] * shown
-        sums.append(sums[-1] + part if sums else part)
+            frequency = lax.optimization_barrier(frequency)
+        term = q[:, population : population + 1] * frequency
+        sums.append(sums[-1] + term if sums else term)
     return sums
 
 
 def expected_counts(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> tuple[Counts, Array]:
     """Expected counts of origins given everything else, and the log of the sums of q_ik p_kjl of all copies, added up.
 
-    With probabilities, that is the log likelihood.
+    That log is the log likelihood where q and p are probabilities.
     """
     run = partial(_expected, shape=shape.part)
     individuals, (counted, log_sums) = shape.devices.run(run, ancestry, alleles, frequencies)
@@ -193,77 +204,79 @@ def expected_counts(ancestry: Array, frequencies: Array, alleles: Array, shape: 
 def _expected(
     here: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape
 ) -> tuple[Array, tuple[Array, Array]]:
+    """Expected counts in the individuals of this device; expected counts with alleles and log sums over all devices."""
     ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
-    total = jnp.result_type(float)
+    dtype = jnp.result_type(float)
 
     def tile(given: tuple[Array, Array]) -> tuple[Any, Array]:
         frequencies, alleles = given
 
         def step(carry: tuple[Array, Array], given: tuple[Array, Array]) -> tuple[Any, Array]:
-            (counted, log_sums), (q, shown) = carry, given
-            mine, sums, gained = jnp.zeros_like(q), [], jnp.zeros((), total)
+            (counted, log_sums), (q, observed_allele) = carry, given
+            row_counts, sums, log_sum = jnp.zeros_like(q), [], jnp.zeros((), dtype)
             for allele in range(shape.alleles):
                 table = frequencies[:, allele]
-                number = (shown == allele).astype(jnp.float32).sum(1)
+                number = (observed_allele == allele).astype(jnp.float32).sum(1)
                 weight = q @ table
-                gained += jnp.where(number > 0, number * jnp.log(weight), 0.0).astype(total).sum()
+                log_sum += jnp.where(number > 0, number * jnp.log(weight), 0.0).astype(dtype).sum()
                 share = lax.optimization_barrier(jnp.where(number > 0, number / weight, 0.0))
                 sums.append(q.T @ share)
-                mine += share @ table.T
-            return (counted + jnp.stack(sums, 1), log_sums + gained), mine * q
+                row_counts += share @ table.T
+            return (counted + jnp.stack(sums, 1), log_sums + log_sum), row_counts * q
 
-        few = together(STEP, ancestry, alleles)
+        steps = together(STEP, ancestry, alleles)
         nothing = jnp.zeros((shape.populations, shape.alleles, shape.width), jnp.float32)
-        (counted, log_sums), mine = lax.scan(step, (nothing, jnp.zeros((), total)), few)
-        return (counted * frequencies, log_sums), mine
+        (counted, log_sums), row_counts = lax.scan(step, (nothing, jnp.zeros((), dtype)), steps)
+        return (counted * frequencies, log_sums), row_counts
 
-    (counted, log_sums), mine = lax.map(tile, (tiles, alleles))
-    return individual_sums(mine.sum(0), shape), here.total((loci_of(counted, shape), log_sums.sum()))
+    (counted, log_sums), row_counts = lax.map(tile, (tiles, alleles))
+    return individual_sums(row_counts.sum(0), shape), here.total((loci_of(counted, shape), log_sums.sum()))
 
 
 def rows_of(ancestry: Array, shape: Shape) -> Array:
-    """(flush, row, ...), an individual's as often as it has pairs of copies."""
+    """Values of individuals as rows (flush, row, ...): an individual has one row for every pair of copies."""
     rows = jnp.repeat(ancestry.astype(jnp.float32), shape.pairs, 0)
     pad = (0, shape.flushes * shape.steps * STEP - len(rows)), *((0, 0),) * (rows.ndim - 1)
     return jnp.pad(rows, pad, mode="edge").reshape(shape.flushes, -1, *rows.shape[1:])
 
 
 def together(number: int, *rows: Array) -> Any:
-    """Arrays (flush, row, ...) with so many rows at once, (step, row, ...)."""
-    return tuple(one.reshape(-1, number, *one.shape[2:]) for one in rows)
+    """Arrays (flush, row, ...) as (step, row, ...), with this number of rows in a step."""
+    return tuple(array.reshape(-1, number, *array.shape[2:]) for array in rows)
 
 
 def of_shown(table: Array, shown: Array) -> Array:
-    """The frequencies (row, locus) of the alleles that are shown, among those of a population (allele, locus)."""
-    found = table[0][None]
+    """Frequencies (row, locus) of observed alleles in one population, whose table is (allele, locus)."""
+    frequency = table[0][None]
     for j in range(1, len(table)):
-        found = jnp.where(shown == j, table[j][None], found)
-    return found
+        frequency = jnp.where(shown == j, table[j][None], frequency)
+    return frequency
 
 
 def tiles_of(frequencies: Array, shape: Shape) -> Array:
-    """(tile, population, allele, locus) of (population, locus, allele)."""
+    """Frequencies (population, locus, allele) as tiles (tile, population, allele, locus)."""
     lanes = frequencies.astype(jnp.float32).transpose(0, 2, 1)
     lanes = jnp.pad(lanes, ((0, 0), (0, 0), (0, shape.tiles * shape.width - shape.loci)))
     return lanes.reshape(*lanes.shape[:2], shape.tiles, shape.width).transpose(2, 0, 1, 3)
 
 
 def _columns(shape: Shape) -> Array:
+    """Numbers of loci (tile, locus), as counters of random bits."""
     return jnp.arange(shape.tiles * shape.width, dtype=jnp.uint32).reshape(shape.tiles, shape.width)
 
 
 def individual_sums(rows: Array, shape: Shape) -> Array:
-    """Sums over the rows of each, (individual, ...)."""
-    kept = rows.reshape(-1, rows.shape[-1])[: shape.individuals * shape.pairs]
-    return kept.reshape(shape.individuals, shape.pairs, -1).sum(1)
+    """Sums (individual, ...) over the rows of every individual."""
+    row_sums = rows.reshape(-1, rows.shape[-1])[: shape.individuals * shape.pairs]
+    return row_sums.reshape(shape.individuals, shape.pairs, -1).sum(1)
 
 
 def loci_of(tiles: Array, shape: Shape) -> Array:
-    """(population, locus, allele) of (tile, population, allele, locus)."""
+    """Tiles (tile, population, allele, locus) as (population, locus, allele)."""
     lanes = jnp.moveaxis(tiles, 0, 2).reshape(*tiles.shape[1:3], -1)
     return lanes[..., : shape.loci].transpose(0, 2, 1)
 
 
 def divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is at most so large; at least 1."""
+    """The largest divisor of a number that is not above `most`; at least 1."""
     return max(d for d in range(1, number + 1) if number % d == 0 and (d <= most or d == 1))

@@ -1,9 +1,9 @@
-"""Ancestry drawn given frequencies alone, origins summed out.
+"""Metropolis-Hastings steps of ancestry given frequencies alone, origins summed out.
 
 Drawn origins fix the ancestry of an individual far better than its genotypes do, so that draws which take turns with
 origins follow each other slowly. The log likelihood of its ancestry, the sum over copies of log sum_k q_k p_kjl, is
-nearly a quadratic. The maximum and the curvature of that give a proposal (`cut`), accepted by the rule of Metropolis
-and Hastings for every individual by itself.
+nearly a quadratic. The maximum and the curvature of that give a truncated normal proposal, which every individual
+accepts or refuses by itself.
 """
 
 from functools import partial
@@ -32,20 +32,27 @@ from bayeslab.mixed_membership.genotypes.newton import curvature_of_individuals,
 from bayeslab.mixed_membership.genotypes.truncated_normal import Cut, Move, centre, moved, on_simplex, relaxed
 
 AT_ONCE = 2**15
-"""Ratios of probabilities that are in memory together, about."""
+"""Ratios of probabilities in one step, about: they are in memory together."""
 FACTORS = 16
 """Ratios of probabilities near 1 that are multiplied before their log is taken."""
 
 
 class Reference(NamedTuple):
-    """at: ancestry (population, individual) where the log likelihood is expanded. proposal: about it."""
+    """The quadratic expansion of the log posterior of ancestry.
+
+    at: ancestry (population, individual) that it is about. proposal: the truncated normal distribution that it gives.
+    """
 
     at: Array
     proposal: Cut
 
 
 def reference(at: Array, frequencies: Array, alleles: Array, shape: Shape, prior: Array) -> Reference:
-    """at: ancestry (individual, population), where the posterior is. prior: concentrations of the same shape."""
+    """The expansion about an ancestry.
+
+    at: ancestry (individual, population), where the posterior has its mass.
+    prior: concentrations of the same shape.
+    """
     at = inside(at).astype(jnp.float32)
     curvature = curvature_of_individuals(at, frequencies, alleles, shape)[1].T[square(shape.populations)]
     bend = (jnp.maximum(prior - 1, 0.0) / at**2).T
@@ -63,12 +70,14 @@ def anew(
     about: Reference,
     back: Array,
 ) -> tuple[Array, Array, Array, Array]:
-    """Ancestry after a proposal for every individual, the log likelihood that was gained by all, the share of those
-    that took it, and where ancestry is likeliest, which depends on the frequencies alone. back: see `relaxed`.
+    """Ancestry after a Metropolis-Hastings step of every individual, the sum of accepted log likelihood ratios, the
+    share of individuals that accepted, and the mode of ancestry, which depends on the frequencies alone.
+
+    about: see `reference`. back: see `relaxed`.
     """
-    first, second = jax.random.split(key)
-    proposal, move = proposed(first, ancestry, frequencies, alleles, shape, prior, about, back)
-    taken, gained = move.accepted(second)
+    proposal_key, acceptance_key = jax.random.split(key)
+    proposal, move = proposed(proposal_key, ancestry, frequencies, alleles, shape, prior, about, back)
+    taken, gained = move.accepted(acceptance_key)
     new = jnp.where(taken[:, None], move.new, ancestry)
     return new, gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)
 
@@ -83,7 +92,7 @@ def proposed(
     about: Reference,
     back: Array,
 ) -> tuple[Cut, Move]:
-    """What ancestry is proposed from, and the ancestry."""
+    """The proposal distribution of ancestry, and the ancestry that is proposed."""
     gradient = slopes(about.at.T, frequencies, alleles, shape).T + jnp.maximum(prior.T - 1, 0.0) / about.at
     proposal = moved(about.proposal, gradient)
     new, log_density, possible = relaxed(key, proposal, ancestry.T, back)
@@ -94,7 +103,7 @@ def proposed(
 
 
 def slopes(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
-    """Derivatives of the log likelihood by ancestry (individual, population); of two alleles, see
+    """The gradient of the log likelihood by ancestry (individual, population); with two alleles up to a constant, see
     `slopes_of_individuals`."""
     if shape.alleles == 2:
         return slopes_of_individuals(ancestry, frequencies, alleles, shape)
@@ -102,21 +111,23 @@ def slopes(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) ->
 
 
 def gains(before: Array, after: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
-    """The log likelihood of individuals (individual,) by another ancestry, less that by the one before."""
+    """Log likelihood ratios of individuals (individual,), of the ancestry after over the ancestry before."""
     both = jnp.stack([before, after], 1)
     return shape.devices.run(partial(_gains, shape=shape.part), both, alleles, frequencies)[0]
 
 
 def _slopes(_: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape) -> tuple[Array, tuple[()]]:
+    """The gradient (individual, population) for the individuals of one device."""
+
     def tile(given: tuple[Array, Array]) -> Array:
         frequencies, alleles = given
 
         def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
-            q, shown = given
+            q, observed_allele = given
             slope = jnp.zeros_like(q)
             for allele in range(shape.alleles):
                 table = frequencies[:, allele]
-                number = (shown == allele).astype(jnp.float32).sum(1)
+                number = (observed_allele == allele).astype(jnp.float32).sum(1)
                 slope += lax.optimization_barrier(jnp.where(number > 0, number / (q @ table), 0.0)) @ table.T
             return None, slope
 
@@ -126,30 +137,33 @@ def _slopes(_: Here, ancestry: Array, alleles: Array, frequencies: Array, shape:
 
 
 def _gains(_: Here, both: Array, alleles: Array, frequencies: Array, shape: Shape) -> tuple[Array, tuple[()]]:
-    total = jnp.result_type(float)
+    """Log likelihood ratios of the individuals of one device. both: ancestry (individual, 2, population)."""
+    dtype = jnp.result_type(float)
     rows, number = rows_of(both, shape), divisor(STEP, AT_ONCE // shape.width)
 
     def tile(given: tuple[Array, Array]) -> Array:
         frequencies, alleles = given
 
         def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
-            q, shown = given
-            both = zip(*(_probabilities(q, frequencies, shown[:, copy]) for copy in range(2)), strict=True)
-            before, after = (first * second for first, second in both)
-            parts = lax.optimization_barrier(after / before).reshape(len(q), -1, LANES)
-            whole = parts.shape[1] // FACTORS * FACTORS
-            most = parts[:, :whole].reshape(len(q), -1, FACTORS, LANES).prod(2)
-            few = parts[:, whole:].prod(1)
-            return None, jnp.log(most).astype(total).sum((1, 2)) + jnp.log(few).astype(total).sum(1)
+            q, observed_allele = given
+            of_copies = zip(
+                *(_probabilities(q, frequencies, observed_allele[:, copy]) for copy in range(2)), strict=True
+            )
+            before, after = (first_copy * second_copy for first_copy, second_copy in of_copies)
+            ratios = lax.optimization_barrier(after / before).reshape(len(q), -1, LANES)
+            whole = ratios.shape[1] // FACTORS * FACTORS
+            products = ratios[:, :whole].reshape(len(q), -1, FACTORS, LANES).prod(2)
+            remainder = ratios[:, whole:].prod(1)
+            return None, jnp.log(products).astype(dtype).sum((1, 2)) + jnp.log(remainder).astype(dtype).sum(1)
 
         return lax.scan(step, None, together(number, rows, alleles))[1]
 
-    gains = lax.map(tile, (tiles_of(frequencies, shape), alleles))
-    return individual_sums(gains.sum(0).reshape(-1, 1), shape)[:, 0], ()
+    ratios = lax.map(tile, (tiles_of(frequencies, shape), alleles))
+    return individual_sums(ratios.sum(0).reshape(-1, 1), shape)[:, 0], ()
 
 
 def _probabilities(q: Array, frequencies: Array, shown: Array) -> tuple[Array, Array]:
-    """Of what is shown (row, locus), by the two ancestries (row, 2, population)."""
+    """Probabilities of observed alleles (row, locus) by the first and the second ancestry of q (row, 2, population)."""
     allele, sums = shown.astype(jnp.int32), [jnp.zeros((), jnp.float32)] * 2
     for population, table in enumerate(frequencies):
         p = of_shown(table, allele)

@@ -1,7 +1,7 @@
 """Passes over genotypes of two alleles, written out so that loops over loci look at every copy once.
 
-Products of small matrices would go through memory several times. Sums over individuals are those of few rows in single
-precision, added up in that of the program: they are the same on any number of devices, as good as always.
+Products of small matrices would go through memory several times. Sums over individuals are sums of a few rows in single
+precision, added up in the precision of the program: they are nearly always the same on any number of devices.
 """
 
 from collections.abc import Callable
@@ -17,57 +17,62 @@ from bayeslab.mixed_membership.genotypes.allele_counts import Shape, individual_
 from bayeslab.mixed_membership.genotypes.newton import pairs
 
 TERMS = 5
-"""Of a sum over populations that are added up in one loop."""
+"""Most terms of a sum over populations that are added up in one loop."""
 LEAST = 1e-9
-"""Product of probabilities that slopes divide by."""
+"""Smallest product p (1 - p) that derivatives are divided by."""
 NEAREST = 2.0**-24
-"""To 1, of a probability in single precision that is less."""
+"""Smallest probability of the first allele: the distance to 1 of the next smaller number in single precision."""
 
 
 def slopes_of_individuals(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Array:
-    """Derivatives of the log likelihood by ancestry (individual, population), but for what is the same for all
-    populations. frequencies: (population, locus, allele)."""
+    """The gradient of the log likelihood by ancestry (individual, population), up to a constant of every individual.
+
+    frequencies: (population, locus, allele).
+    """
     return shape.devices.run(partial(_of_individuals, shape=shape.part), ancestry, alleles, frequencies[..., 1])[0]
 
 
 def curvature_of_loci(ancestry: Array, at: Array, alleles: Array, shape: Shape) -> Array:
-    """Minus the second derivatives of the log likelihood by frequencies of the second allele (population, locus): the
+    """Minus the second derivatives of the log likelihood by frequencies of the second allele (population, locus), as
     upper triangles (pair, locus), see `square`."""
     return _lanes(shape.devices.run(partial(_curvature, shape=shape.part), ancestry, alleles, at)[1], shape)
 
 
 def slopes_of_loci(ancestry: Array, at: Array, alleles: Array, shape: Shape) -> Array:
-    """The first derivatives (population, locus)."""
+    """The gradient of the log likelihood by frequencies of the second allele (population, locus)."""
     return _lanes(shape.devices.run(partial(_slopes, shape=shape.part), ancestry, alleles, at)[1], shape)
 
 
 def gains_of_loci(
     ancestry: tuple[Array, Array], frequencies: tuple[Array, Array], alleles: Array, shape: Shape
 ) -> Array:
-    """The log likelihood of loci (locus,) by the second ancestry and frequencies, less that by the first."""
-    both = tuple(table[..., 1] for table in frequencies)
+    """Log likelihood ratios of loci (locus,), of the second ancestry and frequencies over the first."""
+    tables = tuple(table[..., 1] for table in frequencies)
     run = partial(_gains, shape=shape.part)
-    return _lanes(shape.devices.run(run, jnp.stack(ancestry, 1), alleles, *both)[1], shape)
+    return _lanes(shape.devices.run(run, jnp.stack(ancestry, 1), alleles, *tables)[1], shape)
 
 
 def _curvature(here: Here, ancestry: Array, alleles: Array, at: Array, shape: Shape) -> tuple[tuple[()], Array]:
-    first, second = pairs(shape.populations)
+    """The upper triangles of minus the second derivatives as tiles (tile, pair, locus)."""
+    rows, columns = pairs(shape.populations)
 
     def step(q: Array, shown: Array, table: Array) -> Array:
-        one, other = _numbers(shown)
+        num_second, num_first = _numbers(shown)
         p = _mean(q, table)
-        steep = lax.optimization_barrier(one / p**2 + other / (1 - p) ** 2)
-        return (q[:, first] * q[:, second]).T @ steep
+        steep = lax.optimization_barrier(num_second / p**2 + num_first / (1 - p) ** 2)
+        return (q[:, rows] * q[:, columns]).T @ steep
 
-    return (), here.total(_summed(step, (len(first),), ancestry, alleles, (at,), shape))
+    return (), here.total(_summed(step, (len(rows),), ancestry, alleles, (at,), shape))
 
 
 def _slopes(here: Here, ancestry: Array, alleles: Array, at: Array, shape: Shape) -> tuple[tuple[()], Array]:
+    """The gradient by frequencies as tiles (tile, population, locus)."""
+
     def step(q: Array, shown: Array, table: Array) -> Array:
         slope = lax.optimization_barrier(_slope(q, shown, table))
         return jnp.stack(
             [
-                added(one[population] * each for one, each in zip(q, slope, strict=True))
+                added(shares[population] * derivatives for shares, derivatives in zip(q, slope, strict=True))
                 for population in range(len(table))
             ]
         )
@@ -78,6 +83,8 @@ def _slopes(here: Here, ancestry: Array, alleles: Array, at: Array, shape: Shape
 def _gains(
     here: Here, ancestry: Array, alleles: Array, before: Array, after: Array, shape: Shape
 ) -> tuple[tuple[()], Array]:
+    """Log likelihood ratios as tiles (tile, locus). ancestry: (individual, 2, population), before and after."""
+
     def step(q: Array, shown: Array, *tables: Array) -> Array:
         before, after = (_probability(_mean(q[:, which], table), shown) for which, table in enumerate(tables))
         return jnp.log(reduce(mul, lax.optimization_barrier(after / before)))
@@ -93,7 +100,10 @@ def _summed(
     tables: tuple[Array, ...],
     shape: Shape,
 ) -> Array:
-    """Sums (tile, *size, locus) over rows. step: (ancestry of some, what they show, frequencies) -> (*size, locus)."""
+    """Sums (tile, *size, locus) of a step over all rows.
+
+    step: (ancestry of some rows, observed alleles, frequencies) -> (*size, locus).
+    """
     rows = rows_of(ancestry, shape)
 
     def tile(given: tuple[Array, ...]) -> Array:
@@ -111,12 +121,14 @@ def _summed(
 def _of_individuals(
     _: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape
 ) -> tuple[Array, tuple[()]]:
+    """The gradient by ancestry (individual, population) for the individuals of one device."""
+
     def tile(given: tuple[Array, Array]) -> Array:
         table, alleles = given
 
         def step(_: None, given: tuple[Array, Array]) -> tuple[None, Array]:
             slope = lax.optimization_barrier(_slope(*given, table))
-            parts = (added((slope * of).reshape(LANES, -1)) for of in table)
+            parts = (added((slope * frequencies).reshape(LANES, -1)) for frequencies in table)
             return None, jnp.stack([lax.optimization_barrier(part).sum() for part in parts])
 
         return lax.scan(step, None, together(1, rows_of(ancestry, shape), alleles))[1]
@@ -125,21 +137,21 @@ def _of_individuals(
 
 
 def _slope(q: Array, shown: Array, table: Array) -> Array:
-    """Of the log likelihood by the probability of the second allele (row, locus)."""
-    one, other = _numbers(shown)
+    """Derivatives (row, locus) of the log likelihood by the probability of the second allele."""
+    num_second, num_first = _numbers(shown)
     p = _mean(q, table)
-    return (one - (one + other) * p) / jnp.maximum(p * (1 - p), LEAST)
+    return (num_second - (num_second + num_first) * p) / jnp.maximum(p * (1 - p), LEAST)
 
 
 def _numbers(shown: Array) -> tuple[Array, Array]:
-    """Of copies (row, locus) that show the second allele, and the first."""
-    first, second = ([(copy == allele).astype(jnp.float32) for copy in shown.swapaxes(0, 1)] for allele in (1, 0))
-    return added(first), added(second)
+    """Numbers of copies (row, locus) that show the second allele, and that show the first."""
+    is_second, is_first = ([(copy == allele).astype(jnp.float32) for copy in shown.swapaxes(0, 1)] for allele in (1, 0))
+    return added(is_second), added(is_first)
 
 
 def _mean(q: Array, table: Array) -> Array:
-    """The probability (row, locus) of the second allele. Longer sums in one loop are not vectorised."""
-    terms = [q[:, population, None] * of for population, of in enumerate(table)]
+    """Probabilities (row, locus) of the second allele, summed in parts: longer sums in one loop are not vectorised."""
+    terms = [q[:, population, None] * frequencies for population, frequencies in enumerate(table)]
     total = added(terms[:TERMS])
     for first in range(TERMS, len(terms), TERMS):
         total = lax.optimization_barrier(total + added(terms[first : first + TERMS]))
@@ -147,18 +159,20 @@ def _mean(q: Array, table: Array) -> Array:
 
 
 def _probability(p: Array, shown: Array) -> Array:
-    """Of what both copies show, (row, locus)."""
-    first = jnp.maximum(1 - p, NEAREST)
-    one, other = (jnp.where(copy == 1, p, jnp.where(copy == 0, first, 1.0)) for copy in shown.swapaxes(0, 1))
-    return one * other
+    """The probability (row, locus) of the observed alleles of both copies. p: that of the second allele."""
+    complement = jnp.maximum(1 - p, NEAREST)
+    first_copy, second_copy = (
+        jnp.where(copy == 1, p, jnp.where(copy == 0, complement, 1.0)) for copy in shown.swapaxes(0, 1)
+    )
+    return first_copy * second_copy
 
 
 def _tiles(table: Array, shape: Shape) -> Array:
-    """(tile, population, locus) of (population, locus)."""
+    """A table (population, locus) as tiles (tile, population, locus)."""
     return tiles_of(table[..., None], shape)[:, :, 0]
 
 
 def _lanes(tiles: Array, shape: Shape) -> Array:
-    """(..., locus) of (tile, ..., locus)."""
+    """Tiles (tile, ..., locus) as (..., locus)."""
     lanes = jnp.moveaxis(tiles, 0, -2)
     return lanes.reshape(*lanes.shape[:-2], -1)[..., : shape.loci]

@@ -1,6 +1,7 @@
-"""Frequencies of two alleles drawn given ancestry alone, origins summed out, as `summed` draws ancestry.
+"""Metropolis-Hastings steps of the frequencies of two alleles given ancestry alone, origins summed out.
 
-Loci are independent of each other then, and a proposal is made and accepted for each.
+Loci are independent of each other then, so every locus has its own proposal and its own decision, as individuals have
+in `bayeslab.mixed_membership.genotypes.ancestry_proposals`.
 """
 
 from typing import NamedTuple
@@ -16,19 +17,26 @@ from bayeslab.mixed_membership.genotypes.newton import square
 from bayeslab.mixed_membership.genotypes.truncated_normal import Cut, Move, in_cube, moved, relaxed
 
 EDGE = 1e-3
-"""How near to 0 and 1 the log likelihood is expanded."""
+"""Smallest distance to 0 and 1 of frequencies that the log likelihood is expanded about."""
 
 
 class LociReference(NamedTuple):
-    """at: frequencies of the second allele (population, locus) where the log likelihood is expanded. proposal: about
-    them."""
+    """The quadratic expansion of the log posterior of frequencies.
+
+    at: frequencies of the second allele (population, locus) that it is about. proposal: the truncated normal
+    distribution that it gives.
+    """
 
     at: Array
     proposal: Cut
 
 
 def loci_reference(at: Array, ancestry: Array, alleles: Array, shape: Shape, prior: Array) -> LociReference:
-    """at: frequencies (population, locus, allele), where the posterior is. prior: concentrations of the same shape."""
+    """The expansion about frequencies.
+
+    at: frequencies (population, locus, allele), where the posterior has its mass.
+    prior: concentrations of the same shape.
+    """
     at = jnp.clip(at[..., 1], EDGE, 1 - EDGE).astype(jnp.float32)
     bend = jnp.maximum(prior - 1, 0.0)
     bend = bend[..., 1] / at**2 + bend[..., 0] / (1 - at) ** 2
@@ -47,12 +55,15 @@ def loci_anew(
     about: LociReference,
     back: Array,
 ) -> tuple[Array, Array, Array]:
-    """Frequencies after a proposal for every locus, the log likelihood that was gained by all, and the share of loci
-    that took it. real: which alleles a locus has (locus, allele); with one of them it has nothing to draw.
+    """Frequencies after a Metropolis-Hastings step of every locus, the sum of accepted log likelihood ratios, and the
+    share of loci that accepted.
+
+    real: which alleles a locus has (locus, allele); with one of them it has nothing to draw.
+    about: see `loci_reference`. back: see `relaxed`.
     """
-    first, second = jax.random.split(key)
-    _, move = proposed(first, ancestry, frequencies, alleles, shape, prior, real, about, back)
-    taken, gained = move.accepted(second)
+    proposal_key, acceptance_key = jax.random.split(key)
+    _, move = proposed(proposal_key, ancestry, frequencies, alleles, shape, prior, real, about, back)
+    taken, gained = move.accepted(acceptance_key)
     share = taken.sum() / jnp.maximum(real.all(1).sum(), 1)
     return jnp.where(taken[:, None], move.new, frequencies), gained, share
 
@@ -68,9 +79,9 @@ def proposed(
     about: LociReference,
     back: Array,
 ) -> tuple[Cut, Move]:
-    """What frequencies are proposed from, and the frequencies."""
-    at, bend = about.at, jnp.maximum(prior - 1, 0.0)
-    gradient = slopes_of_loci(ancestry, at, alleles, shape) + bend[..., 1] / at - bend[..., 0] / (1 - at)
+    """The proposal distribution of frequencies, and the frequencies that are proposed."""
+    centre, bend = about.at, jnp.maximum(prior - 1, 0.0)
+    gradient = slopes_of_loci(ancestry, centre, alleles, shape) + bend[..., 1] / centre - bend[..., 0] / (1 - centre)
     proposal = moved(about.proposal, gradient)
     new, log_density, returns = relaxed(key, proposal, frequencies[..., 1], back)
     possible = real.all(1) & returns
@@ -81,7 +92,9 @@ def proposed(
 
 
 def both_alleles(second: Array, before: Array) -> Array:
-    """Frequencies (population, locus, allele) with these of the second allele (population, locus). Those that stay keep
-    what is known of the first: beside 1 it has digits that 1 less the second has not."""
+    """Frequencies (population, locus, allele) with these of the second allele (population, locus).
+
+    Where the second stays the first is copied: beside 1 it has digits that 1 less the second has not.
+    """
     second = second.astype(before.dtype)
     return jnp.where((second == before[..., 1])[..., None], before, jnp.stack([1 - second, second], -1))

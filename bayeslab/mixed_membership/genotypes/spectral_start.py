@@ -1,4 +1,4 @@
-"""A start for ancestry and frequencies near the maximum: the space that individuals span, then simplices in it.
+"""A start for ancestry and frequencies near the maximum: a truncated singular value decomposition, then simplices.
 
 Expected genotypes are ancestry times frequencies, of rank K. The leading singular vectors of the centred genotypes are
 found by subspace iteration, and factored by alternating least squares onto the simplices (Cabreros and Storey 2019,
@@ -26,18 +26,27 @@ from bayeslab.mixed_membership.genotypes.allele_counts import (
 from bayeslab.mixed_membership.genotypes.newton import inside, projected
 
 MORE = 8
-"""Directions beyond those wanted."""
+"""Directions of the subspace beyond those wanted."""
 ITERATIONS = 3
+"""Subspace iterations, of two passes over the data each."""
 ALTERNATIONS = 100
+"""Alternating least squares steps, without a pass over the data."""
 SHRINKAGE = 1e-4
+"""Ridge of the least squares steps, added to mean squares."""
 
 
 def spectral_start(key: Array, alleles: Array, shape: Shape, real: Array) -> tuple[Array, Array]:
-    """Ancestry (individual, population) and frequencies (population, locus, allele). real: the alleles of a locus."""
+    """Ancestry (individual, population) and frequencies (population, locus, allele) near the maximum.
+
+    real: which alleles a locus has (locus, allele).
+    """
     populations, keys = shape.populations, jax.random.split(key)
-    run, part = shape.devices.run, shape.part
-    onto_loci, onto_individuals = partial(_onto_loci, shape=part), partial(_onto_individuals, shape=part)
-    _, mean = run(partial(_means, shape=part), jnp.zeros(shape.individuals), alleles)
+    run, device_shape = shape.devices.run, shape.part
+    onto_loci, onto_individuals = (
+        partial(_onto_loci, shape=device_shape),
+        partial(_onto_individuals, shape=device_shape),
+    )
+    _, mean = run(partial(_means, shape=device_shape), jnp.zeros(shape.individuals), alleles)
     size = min(populations - 1 + MORE, shape.individuals)
     basis = jax.random.normal(keys[0], (shape.individuals, size), jnp.float32)
 
@@ -67,12 +76,12 @@ def spectral_start(key: Array, alleles: Array, shape: Shape, real: Array) -> tup
         return projected(raw).T
 
     ancestry = lax.fori_loop(0, ALTERNATIONS, alternate, ancestry)
-    few = 0.5 / shape.loci
-    return inside(ancestry + few), inside(frequencies_of(ancestry) + few * mean, real)
+    pseudo_share = 0.5 / shape.loci
+    return inside(ancestry + pseudo_share), inside(frequencies_of(ancestry) + pseudo_share * mean, real)
 
 
 def _means(here: Here, _: Array, alleles: Array, shape: Shape) -> tuple[tuple[()], Array]:
-    """The share of every allele among the copies that show one, (locus, allele)."""
+    """The share of every allele among the copies that are not missing, (locus, allele)."""
 
     def tile(alleles: Array) -> Array:
         def step(counts: Array, shown: Array) -> tuple[Array, None]:
@@ -88,21 +97,23 @@ def _means(here: Here, _: Array, alleles: Array, shape: Shape) -> tuple[tuple[()
 
 
 def _onto_loci(here: Here, basis: Array, alleles: Array, mean: Array, shape: Shape) -> tuple[tuple[()], Array]:
-    """Centred genotypes times (individual, direction), (direction, locus, allele)."""
+    """Products (direction, locus, allele) of centred genotypes and a basis (individual, direction)."""
     rows = rows_of(basis, shape)
 
     def tile(given: tuple[Array, Array]) -> Array:
         mean, alleles = given
 
         def step(sums: Array, given: tuple[Array, Array]) -> tuple[Array, None]:
-            basis, shown = given
-            counts, there = _counts(shown, shape)
-            centred = [count - there * table for count, table in zip(counts, mean, strict=True)]
-            return sums + jnp.stack([basis.T @ lax.optimization_barrier(one) for one in centred], 1), None
+            basis, observed_allele = given
+            counts, num_present = _counts(observed_allele, shape)
+            centred = [count - num_present * table for count, table in zip(counts, mean, strict=True)]
+            return sums + jnp.stack(
+                [basis.T @ lax.optimization_barrier(centred_counts) for centred_counts in centred], 1
+            ), None
 
-        few = together(STEP, rows, alleles)
+        steps = together(STEP, rows, alleles)
         nothing = jnp.zeros((basis.shape[1], *mean.shape), jnp.float32)
-        return lax.scan(step, nothing, few)[0]
+        return lax.scan(step, nothing, steps)[0]
 
     return (), here.total(loci_of(lax.map(tile, (tiles_of(mean[None], shape)[:, 0], alleles)), shape))
 
@@ -110,15 +121,17 @@ def _onto_loci(here: Here, basis: Array, alleles: Array, mean: Array, shape: Sha
 def _onto_individuals(
     here: Here, basis: Array, alleles: Array, loadings: Array, mean: Array, shape: Shape
 ) -> tuple[Array, tuple[()]]:
-    """Centred genotypes times (direction, locus, allele), (individual, direction)."""
+    """Products (individual, direction) of centred genotypes and loadings (direction, locus, allele)."""
 
     def tile(given: tuple[Array, ...]) -> Array:
         loadings, mean, alleles = given
 
         def step(_: None, shown: Array) -> tuple[None, Array]:
-            counts, there = _counts(shown, shape)
-            centred = [count - there * table for count, table in zip(counts, mean, strict=True)]
-            parts = [lax.optimization_barrier(one) @ loadings[:, j].T for j, one in enumerate(centred)]
+            counts, num_present = _counts(shown, shape)
+            centred = [count - num_present * table for count, table in zip(counts, mean, strict=True)]
+            parts = [
+                lax.optimization_barrier(centred_counts) @ loadings[:, j].T for j, centred_counts in enumerate(centred)
+            ]
             return None, sum(parts[1:], parts[0])
 
         return lax.scan(step, None, alleles.reshape(-1, STEP, *alleles.shape[2:]))[1]
@@ -128,6 +141,7 @@ def _onto_individuals(
 
 
 def _counts(shown: Array, shape: Shape) -> tuple[list[Any], Array]:
-    """Copies (row, locus) of every allele among two (row, 2, locus), and of all, over the number that there may be."""
+    """Copies (row, locus) of every allele among two (row, 2, locus), and those that are not missing, both over the
+    number of copies of an individual."""
     counts = [(shown == allele).astype(jnp.float32).sum(1) / shape.copies for allele in range(shape.alleles)]
     return counts, (shown != MISSING).astype(jnp.float32).sum(1) / shape.copies

@@ -1,7 +1,7 @@
-"""Points that follow proposals (`cut`) which are moved as a whole: each keeps its normal scores.
+"""Transport of points along a linear map of their truncated normal proposal: every point keeps its normal scores.
 
-Inside, that is the linear map by which the proposal is moved; at a side points are pressed together or drawn apart, and
-none leaves the simplex or the cube. Volumes change by the ratio of both densities.
+Inside, that is the linear map itself; at a side points are pressed together or drawn apart, and none leaves the simplex
+or the cube. Volumes change by the ratio of the densities of both proposals.
 """
 
 import jax.numpy as jnp
@@ -21,71 +21,83 @@ from bayeslab.mixed_membership.genotypes.truncated_normal import (
 )
 
 NEAR = 0.05
-"""Standard deviations that a centre is moved by, to see how points follow."""
+"""Standard deviations that a centre is shifted by, to see how points follow."""
 
 
 def carried(proposal: Cut, matrices: tuple[Array, Array], at: Array) -> tuple[Array, Array, Array]:
-    """Points (coordinate, item), the log of the density by which volumes shrink (item,), and whether the way back leads
-    here (item,), which is by the matrices in the opposite order.
+    """Points (coordinate, item), the log of the factor by which volumes shrink (item,), and whether the transport back,
+    which has the matrices in the opposite order, leads to where they were (item,).
 
-    From the proposal that the first matrix (coordinate, coordinate) makes of this one to that of the second. On a
-    simplex their columns sum to 1.
+    Points go from the proposal mapped by the first matrix (coordinate, coordinate) to the one mapped by the second.
+    On a simplex the columns of the matrices sum to 1.
     """
-    (before, first), (after, second) = (_mapped(proposal, matrix) for matrix in matrices)
-    known = scores(before, at)
-    turned = lax.optimization_barrier(added(one * score for one, score in zip(first, known.each, strict=True)))
-    turned = added(one * score for one, score in zip(second.swapaxes(0, 1), turned, strict=True))
-    held = near(shown(proposal, at)).any(0)
-    new, there = points(after, jnp.where(held, known.each, turned), at)
-    return new, gained(known, there), leads_back(after, (at, new), (known, there))
+    (first_proposal, first_rotation), (second_proposal, second_rotation) = (
+        _mapped(proposal, matrix) for matrix in matrices
+    )
+    old_scores = scores(first_proposal, at)
+    rotated = lax.optimization_barrier(
+        added(column * score for column, score in zip(first_rotation, old_scores.each, strict=True))
+    )
+    rotated = added(column * score for column, score in zip(second_rotation.swapaxes(0, 1), rotated, strict=True))
+    fixed = near(shown(proposal, at)).any(0)
+    new, new_scores = points(second_proposal, jnp.where(fixed, old_scores.each, rotated), at)
+    return new, gained(old_scores, new_scores), leads_back(second_proposal, (at, new), (old_scores, new_scores))
 
 
 def curvatures(proposal: Cut, at: Array) -> tuple[Array, Array]:
     """Minus the second derivatives (coordinate, coordinate, item) of the log density of a proposal without sides, and
-    the part that is left where points follow its centre with the scores that they have, those of `at`. On a simplex
-    they are those of differences to the coordinate that is not drawn, which has zeros."""
+    the part of them that is left where points follow the centre, with the normal scores that `at` has.
+
+    On a simplex derivatives are by differences to the coordinate that is not drawn, which has zeros.
+    """
     whole = inverse_of_product(jnp.moveaxis(proposal.scale, -1, 0).astype(jnp.result_type(float)))
-    known, sizes = scores(proposal, at).each, NEAR * jnp.einsum("iin->in", proposal.scale)
+    fixed_scores, sizes = scores(proposal, at).each, NEAR * jnp.einsum("iin->in", proposal.scale)
 
     def followed(one: Array) -> Array:
-        there = proposal._replace(centre=proposal.centre + one[:, None].astype(known.dtype) * sizes)
-        return shown(proposal, points(there, known, at)[0]) - shown(proposal, at)
+        shifted = proposal._replace(centre=proposal.centre + one[:, None].astype(fixed_scores.dtype) * sizes)
+        return shown(proposal, points(shifted, fixed_scores, at)[0]) - shown(proposal, at)
 
-    moved = lax.map(followed, jnp.eye(len(known))) / sizes[:, None]
-    left = jnp.einsum("ijn,kjn->ikn", whole, moved)
-    return _everywhere(proposal, whole), _everywhere(proposal, (left + left.swapaxes(0, 1)) / 2)
+    responses = lax.map(followed, jnp.eye(len(fixed_scores))) / sizes[:, None]
+    remainder = jnp.einsum("ijn,kjn->ikn", whole, responses)
+    return _everywhere(proposal, whole), _everywhere(proposal, (remainder + remainder.swapaxes(0, 1)) / 2)
 
 
 def _mapped(proposal: Cut, matrix: Array) -> tuple[Cut, Array]:
-    """That of points that are multiplied by a matrix, and the rotation (coordinate, coordinate, item) that leads back
-    from its scores to those of this one, where no side is near."""
-    of = lax.optimization_barrier(matrix.astype(proposal.scale.dtype)[proposal.order[:, None], proposal.order[None]])
+    """The proposal of points that are multiplied by a matrix, and the rotation (coordinate, coordinate, item) from its
+    scores back to those of this proposal, where no side is near."""
+    linear = lax.optimization_barrier(
+        matrix.astype(proposal.scale.dtype)[proposal.order[:, None], proposal.order[None]]
+    )
     centre = jnp.zeros_like(proposal.centre)
     if proposal.simplex:
-        of, centre = of[:-1, :-1] - of[:-1, -1:], of[:-1, -1]
-    scale = lax.map(lambda row: added(one * rows for one, rows in zip(row, proposal.scale, strict=True)), of)
-    centre += added(one * rows for one, rows in zip(of.swapaxes(0, 1), proposal.centre, strict=True))
+        linear, centre = linear[:-1, :-1] - linear[:-1, -1:], linear[:-1, -1]
+    scale = lax.map(
+        lambda row: added(coefficient * rows for coefficient, rows in zip(row, proposal.scale, strict=True)), linear
+    )
+    centre += added(
+        coefficient * rows for coefficient, rows in zip(linear.swapaxes(0, 1), proposal.centre, strict=True)
+    )
     lower, rotation = _triangular(lax.optimization_barrier(scale))
     return proposal._replace(centre=lax.optimization_barrier(centre), scale=lower), rotation
 
 
 def _triangular(rows: Array) -> tuple[Array, Array]:
-    """A lower factor and a rotation whose product they are: each row is made orthogonal to those before."""
+    """A lower factor and a rotation whose product the rows are: the LQ decomposition by Gram-Schmidt."""
 
-    def one(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        lower, apart = state
+    def orthogonalize(place: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
+        lower, rotation = state
         row = rows[place]
-        along = lax.optimization_barrier(
-            added(each * part for each, part in zip(apart.swapaxes(0, 1), row, strict=True))
+        projections = lax.optimization_barrier(
+            added(component * coefficient for component, coefficient in zip(rotation.swapaxes(0, 1), row, strict=True))
         )
-        row -= added(part * each for part, each in zip(along, apart, strict=True))
+        row -= added(coefficient * component for coefficient, component in zip(projections, rotation, strict=True))
         length = jnp.sqrt(added(row**2))
-        return lower.at[place].set(along.at[place].set(length)), apart.at[place].set(row / length)
+        return lower.at[place].set(projections.at[place].set(length)), rotation.at[place].set(row / length)
 
-    return lax.fori_loop(0, len(rows), one, (jnp.zeros_like(rows), jnp.zeros_like(rows)))
+    return lax.fori_loop(0, len(rows), orthogonalize, (jnp.zeros_like(rows), jnp.zeros_like(rows)))
 
 
 def _everywhere(proposal: Cut, matrix: Array) -> Array:
-    """Of all coordinates, in their own order."""
-    more = len(proposal.order) - len(proposal.centre)
-    return ordered(jnp.pad(matrix, ((0, more), (0, more), (0, 0))), jnp.argsort(proposal.order, axis=0))
+    """A matrix of drawn coordinates as one of all coordinates, in their own order."""
+    num_missing = len(proposal.order) - len(proposal.centre)
+    return ordered(jnp.pad(matrix, ((0, num_missing), (0, num_missing), (0, 0))), jnp.argsort(proposal.order, axis=0))

@@ -39,26 +39,27 @@ from bayeslab.programs.program import Bound, Values
 from bayeslab.sampling.protocols import Draws, Sampler
 
 SETTLE = 50
-"""Steps of the other sites before the first sweep: weights and components would follow them to anywhere."""
+"""Steps of the other sites before the first sweep: weights and components would follow other sites to anywhere."""
 EXPAND = 10
-"""Sweeps after which the log likelihood is expanded again, for proposals without origins, in the warm-up."""
+"""Sweeps of the warm-up after which the log likelihood is expanded again, for proposals without origins."""
 MANY = 5
-"""Populations: with twice as many, moves of ancestry and frequencies together are due in every second sweep, with three
-times as many in every third one, since their time goes with the third power."""
+"""Populations for which joint moves of ancestry and frequencies are due in every sweep: with twice as many they are due
+in every second sweep, with three times as many in every third, since their time goes with the third power."""
 TURN, TURN_WITH_OTHERS = 4, 2
-"""Sweeps of which one draws origins, where the others need none: it moves frequencies near 0 from where proposals leave
-them. Weights with given concentrations below 1, whose density has no maximum, need it every time. Other sites are drawn
-given counts of origins, so they wait for it."""
+"""Sweeps of which one draws origins, where the others need none; and these with other latent sites. A draw of origins
+moves frequencies near 0 from where proposals leave them. Weights with given concentrations below 1, whose density has
+no maximum, need it in every sweep. Other sites are drawn given counts of origins, so they wait for it."""
 
 Moments = tuple[Array, Array]
 """Means and mean squares, or sums of them."""
 
 
 class Sweep(NamedTuple):
-    """number: of sweeps made. others: the state of the kernel of the other sites, None where there are none.
+    """The state of the Markov chain after a sweep.
 
-    about: what proposals without origins are made of; None where there are none.
-    origins: where they are drawn in blocks of words, which do not look for the components.
+    about: the state of sweeps without origins, None where there are none.
+    origins: those of tokens, where they are drawn in blocks of words, which do not need the components.
+    others: the state of the kernel of the other sites, None where there are none. number: of sweeps made.
     sums: of the means and mean squares of weights and components given the counts of each draw, where components are
     not kept; None where they are.
     """
@@ -77,27 +78,31 @@ class Sweep(NamedTuple):
 class Others:
     """The program of the other sites given counts of origins, from which weights and components are integrated out.
 
-    Given those a small concentration would hardly move: probabilities that it leads to are below the smallest numbers.
+    Given weights and components a small concentration would hardly move: the probabilities that it leads to are below
+    the smallest numbers.
     """
 
     found: Membership
     structure: Any
 
     def __call__(self, data: Counted, counts: Counts) -> None:
-        of, others = terms(bound := whole(self.structure, data)), frozenset(self.found.others)
+        program_terms, others = terms(bound := whole(self.structure, data)), frozenset(self.found.others)
         values: Values = {}
         for name in self.found.others:
-            values[name] = numpyro.sample(name, of.priors[name].distribution(bound, values))
-        weights, components, real = concentrations(self.found, self.structure, data, values)
-        if others & of.priors[self.found.weights].depends:
+            values[name] = numpyro.sample(name, program_terms.priors[name].distribution(bound, values))
+        weights, components, is_allele = concentrations(self.found, self.structure, data, values)
+        if others & program_terms.priors[self.found.weights].depends:
             numpyro.factor("individuals", log_density_of_counts(weights, counts.individuals, jnp.array(True)))
-        if components is not None and others & of.priors[self.found.components].depends:
-            numpyro.factor("alleles", log_density_of_counts(components, counts.alleles, real))
+        if components is not None and others & program_terms.priors[self.found.components].depends:
+            numpyro.factor("alleles", log_density_of_counts(components, counts.alleles, is_allele))
 
 
 @dataclass(frozen=True)
 class MembershipGibbs(Sampler):
-    """found: the sites. structure: of the Bound. keeps: components in every draw."""
+    """Gibbs sampling with collapsed origins.
+
+    found: the roles of sites. structure: of the Bound. keeps: whether every draw has the components.
+    """
 
     found: Membership
     structure: Any
@@ -123,12 +128,12 @@ class MembershipGibbs(Sampler):
         return counted_in_blocks(self.found, bound)
 
     def start(self, key: Array, data: Counted) -> Sweep:
-        """Near the maximum of the likelihood, where another key may lead to another one."""
-        keys, found, shape = jax.random.split(key, 4), self.found, self.found.shape
-        if found.known:
+        """The state near a mode of the likelihood; another key may lead to another mode."""
+        keys, roles, shape = jax.random.split(key, 4), self.found, self.found.shape
+        if roles.known:
             weights = jnp.full((shape.individuals, shape.populations), 1 / shape.populations, jnp.float32)
-            known = {found.components: data.bound.observed[found.components]}
-            return self._at(*found.values({found.weights: weights} | known), keys[2], keys[3], data)
+            known = {roles.components: data.bound.observed[roles.components]}
+            return self._at(*roles.values({roles.weights: weights} | known), keys[2], keys[3], data)
         return self._at(*self._likeliest(keys[0], data).near_top(keys[1]), keys[2], keys[3], data)
 
     @property
@@ -136,59 +141,60 @@ class MembershipGibbs(Sampler):
         return (self.found.weights,) if self.found.known else self.found.probabilities
 
     def start_at(self, key: Array, data: Counted, values: Values) -> Sweep:
-        keys, found = jax.random.split(key, 4), self.found
-        if found.known:
-            values = values | {found.components: data.bound.observed[found.components]}
-            return self._at(*found.values(values), keys[2], keys[3], data)
-        near = self._likeliest(keys[0], data).inside(joined(*found.values(values)))
-        return self._at(*split(near, found.shape), keys[2], keys[3], data)
+        keys, roles = jax.random.split(key, 4), self.found
+        if roles.known:
+            values = values | {roles.components: data.bound.observed[roles.components]}
+            return self._at(*roles.values(values), keys[2], keys[3], data)
+        coordinates = self._likeliest(keys[0], data).inside(joined(*roles.values(values)))
+        return self._at(*split(coordinates, roles.shape), keys[2], keys[3], data)
 
     def _likeliest(self, key: Array, data: Counted) -> Likeliest:
-        """The likelihood, with the alleles that a locus has."""
-        anywhere = somewhere(key, whole(self.structure, data))
-        prior = priors(self.found, self.structure, data, {name: anywhere[name] for name in self.found.others})
+        """The likelihood as an objective: flat priors, with the alleles that a locus has."""
+        feasible = somewhere(key, whole(self.structure, data))
+        prior = priors(self.found, self.structure, data, {name: feasible[name] for name in self.found.others})
         flat = prior._replace(weights=jnp.ones_like(prior.weights), components=jnp.ones_like(prior.components))
         return Likeliest(data.packed, self.found.shape, flat)
 
     def _at(self, weights: Array, components: Array, now: Array, key: Array, data: Counted) -> Sweep:
+        """The state at weights and components. now: the key of this state. key: that of the chain."""
         averaged = not (self.keeps or self.found.known)
-        sums = tuple((jnp.zeros_like(one),) * 2 for one in (weights, components)) if averaged else None
+        sums = tuple((jnp.zeros_like(site_value),) * 2 for site_value in (weights, components)) if averaged else None
         shape = self.found.shape
         others = self._settled(now, data, weights, components)
         about = origins = None
         if isinstance(shape, Shape) and shape.populations > 1:
             about = first_summed(weights, components, data.packed, shape, self.turn > 1)
         if data.blocks is not None and isinstance(shape, Tokens):
-            key, first = jax.random.split(key)
-            origins = drawn_given(first, weights, components, data.blocks, shape)
+            key, origin_key = jax.random.split(key)
+            origins = drawn_given(origin_key, weights, components, data.blocks, shape)
         return Sweep(weights, components, about, origins, others, key, jnp.array(0), sums)
 
     def advance(self, state: Sweep, data: Counted) -> tuple[Sweep, Draws]:
-        found, (key, *keys) = self.found, jax.random.split(state.key, 6)
+        roles, (key, *keys) = self.found, jax.random.split(state.key, 6)
         state = state._replace(key=key, number=state.number + 1)
         if self.turn > 1:
             due = state.number % self.turn == 1
-            if not found.others:  # a choice that depends on what is drawn would not leave the posterior alone
+            if not roles.others:  # a choice that depends on what is drawn would not leave the posterior alone
                 due |= (self._priors(keys[4], state, data).weights < 1).any()
             state = jax.lax.cond(due, partial(self._jumped, keys, data), lambda state: state, state)
             state, stats = self._without_origins(keys[3], state, data)
             log_likelihood = stats["carried"] = state.about.log_likelihood  # type: ignore[union-attr]
-            given = tuple((one, one**2) for one in (state.weights, state.components))
+            moments = tuple((value, value**2) for value in (state.weights, state.components))
         else:
             state, stats = self._without_origins(keys[3], state, data)
-            state, counts, given = self._with_origins(keys, state, data)
+            state, counts, moments = self._with_origins(keys, state, data)
             log_likelihood = _log_joint(counts, state.weights, state.components)
         others = self._others(keys[4], state, data)
         if others:
             stats |= {name: value for name, value in kernel_stats(state.others).items() if name != "lp"}
-        samples = found.named(state.weights, state.components) | others
-        if found.known:
-            del samples[found.components]
-        stats["lp"] = log_prior(found, self.structure, data, samples) + log_likelihood
+        samples = roles.named(state.weights, state.components) | others
+        if roles.known:
+            del samples[roles.components]
+        stats["lp"] = log_prior(roles, self.structure, data, samples) + log_likelihood
         if state.sums is not None:
             late = (state.number > self.num_warmup).astype(state.components.dtype)
-            state = state._replace(sums=jax.tree.map(lambda sum_, one: sum_ + late * one, state.sums, given))
-            del samples[found.components]
+            state = state._replace(sums=jax.tree.map(lambda sum_, value: sum_ + late * value, state.sums, moments))
+            del samples[roles.components]
         return state, Draws(samples, stats)
 
     def watched(self, bound: Bound, draws: Draws) -> None:
@@ -199,7 +205,7 @@ class MembershipGibbs(Sampler):
                 require_likelihood(self.found, bound, draws.samples, np.asarray(carried, float))
 
     def _without_origins(self, key: Array, state: Sweep, data: Counted) -> tuple[Sweep, dict[str, Array]]:
-        """Weights, and components where they can be, and what was accepted."""
+        """The state with weights, and components where possible, drawn without origins; statistics of acceptance."""
         shape, number, about = self.found.shape, state.number, state.about
         if about is None or not isinstance(shape, Shape):
             return state, {}
@@ -217,26 +223,27 @@ class MembershipGibbs(Sampler):
     def _with_origins(
         self, keys: Sequence[Array], state: Sweep, data: Counted
     ) -> tuple[Sweep, Counts, tuple[Moments, ...]]:
-        """All sites, the counts of origins, and moments of weights and components given these."""
-        found, prior = self.found, self._priors(keys[4], state, data)
+        """The state with all sites drawn, the counts of origins, and moments of weights and components given these."""
+        roles, prior = self.found, self._priors(keys[4], state, data)
         counts, origins = self._drawn(keys[0], state, prior, data)
-        if found.others:
+        if roles.others:
             now, kernel = (data, counts), self._kernel(keys[4], data, self._no_counts(state))[0]
             state = state._replace(others=kernel.sample(kernel.refresh(state.others, now, {}), now, {}))
             prior = self._priors(keys[4], state, data)
-        of_weights, of_components = prior.weights + counts.individuals, prior.components + counts.alleles
-        weights = dirichlet(keys[1], of_weights, jnp.array(True))
-        components = state.components if found.known else dirichlet(keys[2], of_components, prior.real)
-        given = _moments(of_weights, jnp.array(True)), _moments(of_components, prior.real)
-        return state._replace(weights=weights, components=components, origins=origins), counts, given
+        weight_posterior, component_posterior = prior.weights + counts.individuals, prior.components + counts.alleles
+        weights = dirichlet(keys[1], weight_posterior, jnp.array(True))
+        components = state.components if roles.known else dirichlet(keys[2], component_posterior, prior.real)
+        moments = _moments(weight_posterior, jnp.array(True)), _moments(component_posterior, prior.real)
+        return state._replace(weights=weights, components=components, origins=origins), counts, moments
 
     def _jumped(self, keys: Sequence[Array], data: Counted, state: Sweep) -> Sweep:
-        """After a sweep with origins among those without."""
+        """The state after a sweep with origins among those without."""
         new, _, _ = self._with_origins(keys, state, data)
-        both = (state.weights, new.weights), (state.components, new.components)
-        return new._replace(about=jumped(state.about, *both, data.packed, self.found.shape))  # type: ignore[arg-type]
+        moves = (state.weights, new.weights), (state.components, new.components)
+        return new._replace(about=jumped(state.about, *moves, data.packed, self.found.shape))  # type: ignore[arg-type]
 
     def _others(self, key: Array, state: Sweep, data: Counted) -> Values:
+        """Values of the other sites."""
         if not self.found.others:
             return {}
         kernel, _ = self._kernel(key, data, none := self._no_counts(state))
@@ -249,7 +256,7 @@ class MembershipGibbs(Sampler):
         return Counts(jnp.zeros_like(state.weights), jnp.zeros_like(state.components))
 
     def _drawn(self, key: Array, state: Sweep, prior: Priors, data: Counted) -> tuple[Counts, Origins | None]:
-        """Counts of origins, and the origins where they are kept."""
+        """Counts of drawn origins, and the origins where they are kept."""
         shape = self.found.shape
         if state.origins is None or data.blocks is None or not isinstance(shape, Tokens):
             return layout(shape).drawn(key, state.weights, state.components, data.packed, shape), None
@@ -262,28 +269,28 @@ class MembershipGibbs(Sampler):
             return {}
         draws = np.maximum(np.asarray(state.number) - self.num_warmup, 1)
         shapes = state.weights.shape[1:], self.found.shape.table
-        found = {}
+        means_and_sds = {}
         for name, sums, shape in zip((self.found.weights, self.found.components), state.sums, shapes, strict=True):
             mean, square = (
-                np.asarray(one).reshape(-1, *shape) / draws.reshape(-1, *(1 for _ in shape)) for one in sums
+                np.asarray(total).reshape(-1, *shape) / draws.reshape(-1, *(1 for _ in shape)) for total in sums
             )
-            found[name] = mean, np.sqrt(np.maximum(square - mean**2, 0.0))
-        return found
+            means_and_sds[name] = mean, np.sqrt(np.maximum(square - mean**2, 0.0))
+        return means_and_sds
 
     def _settled(self, key: Array, data: Counted, weights: Array, components: Array) -> Any:
         """The state of the kernel of the other sites after a few steps, None where there are none."""
         if not self.found.others:
             return None
         counts, _ = layout(self.found.shape).expected(weights, components, data.packed, self.found.shape)
-        kernel, first = self._kernel(key, data, counts)
+        kernel, initial = self._kernel(key, data, counts)
 
         def step(_: int, state: Any) -> Any:
             return kernel.sample(state, (data, counts), {})
 
-        return jax.lax.fori_loop(0, SETTLE, step, first)
+        return jax.lax.fori_loop(0, SETTLE, step, initial)
 
     def _kernel(self, key: Array, data: Counted, counts: Counts) -> tuple[MCMCKernel, Any]:
-        """Of the other sites, and its first state."""
+        """The kernel of the other sites, and its first state."""
         build = block_kernel(whole(self.structure, data), self.found.others)
         kernel = build(Others(self.found, self.structure))
         return kernel, kernel.init(key, SETTLE + self.num_warmup // self.turn, None, (data, counts), {})
@@ -298,5 +305,5 @@ def _moments(concentration: Array, real: Array) -> Moments:
 
 
 def _log_joint(counts: Counts, weights: Array, components: Array) -> Array:
-    """Of origins and what they show."""
+    """The log density of origins and of observed alleles, given weights and components."""
     return log_powers(counts.individuals, weights) + log_powers(counts.alleles, components)

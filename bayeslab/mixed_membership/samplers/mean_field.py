@@ -19,18 +19,20 @@ from bayeslab.sampling.protocols import Draws, Sampler
 
 
 class Settled(NamedTuple):
+    """The ascent to the factors, and the key of draws."""
+
     climb: Climb
     key: Array
 
 
 def membership_mean_field(found: Membership, bound: Bound, tolerance: float) -> "MembershipMeanField":
-    """Raises ValueError where other sites are latent, which have no factor in closed form."""
+    """The sampler of mean field; raises ValueError where other sites are latent: they have no factor in closed form."""
     require_no_others(found)
     return MembershipMeanField(found, structure(bound), tolerance, keeps_components(found))
 
 
 def require_no_others(found: Membership) -> None:
-    """Raise ValueError where other sites are latent."""
+    """Raises ValueError where other sites are latent."""
     if found.others:
         raise ValueError(f"sites {list(found.others)} have no factor in closed form; give them values, or use Gibbs()")
 
@@ -46,7 +48,10 @@ def dirichlet_moments(concentration: Array, real: Array, table: tuple[int, ...])
 
 @dataclass(frozen=True)
 class MembershipMeanField(Sampler):
-    """found: the sites. structure: of the Bound. keeps: components in every draw."""
+    """Mean field by coordinate ascent in all factors, then independent draws from them.
+
+    found: the roles of sites. structure: of the Bound. keeps: whether every draw has the components.
+    """
 
     found: Membership
     structure: Any
@@ -64,26 +69,26 @@ class MembershipMeanField(Sampler):
         return counted(self.found, bound)
 
     def start(self, key: Array, data: Counted) -> Settled:
-        """The factors that follow from a maximum of the likelihood."""
+        """The state with the factors that follow from a mode of the likelihood."""
         key, now = jax.random.split(key)
-        best = Likeliest(data.packed, self.found.shape, self._prior(data)).near_top(now)
-        return self._around(*best, key, data)
+        near_mode = Likeliest(data.packed, self.found.shape, self._prior(data)).near_top(now)
+        return self._around(*near_mode, key, data)
 
     @property
     def start_sites(self) -> tuple[str, ...]:
         return self.found.probabilities
 
     def start_at(self, key: Array, data: Counted, values: Values) -> Settled:
-        """The factors that follow from these values."""
-        likeliest = Likeliest(data.packed, self.found.shape, self._prior(data))
-        near = likeliest.inside(joined(*self.found.values(values)))
-        return self._around(*split(near, self.found.shape), key, data)
+        """The state with the factors that follow from these values."""
+        likelihood = Likeliest(data.packed, self.found.shape, self._prior(data))
+        coordinates = likelihood.inside(joined(*self.found.values(values)))
+        return self._around(*split(coordinates, self.found.shape), key, data)
 
     def adapt(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
-        bound = Closest(data.packed, self.found.shape, self._prior(data))
+        objective = Closest(data.packed, self.found.shape, self._prior(data))
 
         def step(state: Climb) -> Climb:
-            return climbed(state, bound.step, bound.inside, self.tolerance)
+            return climbed(state, objective.step, objective.inside, self.tolerance)
 
         new = jax.lax.cond(state.climb.converged, lambda state: state, step, state.climb)
         elbo = jnp.where(state.climb.converged, jnp.nan, new.objective)
@@ -93,10 +98,12 @@ class MembershipMeanField(Sampler):
         key, *now = jax.random.split(state.key, 3)
         prior = self._prior(data)
         weights, components = Closest(data.packed, self.found.shape, prior).concentrations(state.climb.at)
-        drawn = self.found.named(dirichlet(now[0], weights, jnp.array(True)), dirichlet(now[1], components, prior.real))
+        samples = self.found.named(
+            dirichlet(now[0], weights, jnp.array(True)), dirichlet(now[1], components, prior.real)
+        )
         if not self.keeps:
-            del drawn[self.found.components]
-        return state._replace(key=key), Draws(drawn, {"evidence_bound": state.climb.objective})
+            del samples[self.found.components]
+        return state._replace(key=key), Draws(samples, {"evidence_bound": state.climb.objective})
 
     def moments(self, state: Settled, bound: Bound) -> dict[str, tuple[Array, Array]]:
         """Means and standard deviations (chain, *site) of components where their draws are not kept."""
@@ -104,8 +111,8 @@ class MembershipMeanField(Sampler):
             return {}
 
         components = jax.vmap(lambda at: split(at, self.found.shape)[1])(state.climb.at)
-        real = self._prior(Counted(bound, jnp.zeros(0))).real
-        return {self.found.components: dirichlet_moments(jnp.exp(components), real, self.found.shape.table)}
+        is_allele = self._prior(Counted(bound, jnp.zeros(0))).real
+        return {self.found.components: dirichlet_moments(jnp.exp(components), is_allele, self.found.shape.table)}
 
     def _around(self, weights: Array, components: Array, key: Array, data: Counted) -> Settled:
         closest = Closest(data.packed, self.found.shape, self._prior(data))

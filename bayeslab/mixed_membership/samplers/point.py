@@ -17,16 +17,16 @@ from bayeslab.programs.program import Bound, Values, structure
 from bayeslab.sampling.protocols import Draws, Sampler
 
 KEPT = 50_000
-"""Numbers up to which components are kept in every draw; of more, means and standard deviations are."""
+"""Most components that every draw keeps; of more, means and standard deviations over all draws are kept."""
 LAST = 1e-3
-"""Gain of a step that is the last, in nats; what is left to gain is many times as much, where steps are short."""
+"""Gain in nats below which a step is the last; what is left to gain is many times as much, where steps are short."""
 WIDE = (("xla_cpu_prefer_vector_width", 512),)
-"""Options of the compiler for loops over loci and tokens."""
+"""Compiler options for loops over loci and tokens: vectors of 512 bits."""
 
 
 def membership_point(found: Membership, bound: Bound, basis: str) -> "MembershipPoint":
-    """Raises ValueError where the density has no maximum: with a latent concentration, or one below 1, unless the basis
-    is "softmax"."""
+    """The sampler that finds the maximum; raises ValueError where the density has none: with a latent concentration, or
+    one below 1, unless the basis is "softmax"."""
     if found.others:
         raise ValueError(f"with {list(found.others)} latent the density has no maximum; give them values")
     sampler = MembershipPoint(found, structure(bound), basis)
@@ -42,13 +42,16 @@ def membership_point(found: Membership, bound: Bound, basis: str) -> "Membership
 
 
 def keeps_components(found: Membership) -> bool:
-    """Whether they are few enough to be kept in every draw."""
+    """Whether components are few enough to be kept in every draw."""
     return found.shape.populations * found.shape.loci * found.shape.alleles <= KEPT
 
 
 @dataclass(frozen=True)
 class MembershipPoint(Sampler):
-    """found: the sites. structure: of the Bound. basis: see `MAP`."""
+    """An accelerated ascent to the maximum.
+
+    found: the roles of sites. structure: of the Bound. basis: see `MAP`.
+    """
 
     found: Membership
     structure: Any
@@ -65,9 +68,9 @@ class MembershipPoint(Sampler):
         return counted(self.found, bound)
 
     def prior(self, data: Counted) -> Priors:
-        """In the softmax basis with what the Jacobian, the product of all probabilities, adds."""
-        prior, more = priors(self.found, self.structure, data, {}), float(self.basis == "softmax")
-        return prior._replace(weights=prior.weights + more, components=prior.components + more)
+        """The priors; in the softmax basis with what the Jacobian, the product of all probabilities, adds to them."""
+        prior, added = priors(self.found, self.structure, data, {}), float(self.basis == "softmax")
+        return prior._replace(weights=prior.weights + added, components=prior.components + added)
 
     def start(self, key: Array, data: Counted) -> Climb:
         return climb(self._density(data).start(key))

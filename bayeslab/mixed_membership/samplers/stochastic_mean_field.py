@@ -1,4 +1,4 @@
-"""Mean field of a program of mixed membership from batches of its individuals."""
+"""Stochastic mean field of a program of mixed membership, from batches of its individuals."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,15 +22,18 @@ from bayeslab.programs.program import Bound, structure
 from bayeslab.sampling.protocols import Draws, Sampler
 
 INNER = 10
-"""Steps for the individuals of a batch, which begin where those before have ended."""
+"""Steps of coordinate ascent for the individuals of a batch, which begin where those before have ended."""
 LAST = 30
-"""The same after the last batch, for all individuals."""
+"""Steps of coordinate ascent for all individuals after the last batch."""
 
 
 class Parts(NamedTuple):
-    """weights: concentrations of the factors of individuals, (part, individual, population). components: of those of
-    components, (population, locus, allele). elbo: an average over batches; that of all data when it is finished, with
-    weights that follow from the last components."""
+    """The factors after a step.
+
+    weights: concentrations of the factors of weights, (batch, individual, population).
+    components: concentrations of the factors of components, (population, locus, allele).
+    elbo: an average over batches; once finished that of all data, with weights that follow from the last components.
+    """
 
     weights: Array
     components: Array
@@ -41,14 +44,15 @@ class Parts(NamedTuple):
 
 
 def membership_batches(found: Membership, bound: Bound, batches: int, num_steps: int) -> "MembershipBatches":
-    """Raises ValueError where other sites are latent, with several devices, and for more batches than individuals."""
+    """The sampler of stochastic mean field; raises ValueError where other sites are latent, with several devices, and
+    for more batches than individuals."""
     require_no_others(found)
     if found.shape.devices.number > 1:
         raise ValueError("MeanField takes batches on one device; leave out the mesh, or the batches")
     if batches > found.shape.individuals:
         raise ValueError(f"batches is {batches}, more than the {found.shape.individuals} individuals")
-    part = shape_of_part(found, bound, batches)
-    return MembershipBatches(found, structure(bound), part, batches, num_steps, keeps_components(found))
+    batch_shape = shape_of_part(found, bound, batches)
+    return MembershipBatches(found, structure(bound), batch_shape, batches, num_steps, keeps_components(found))
 
 
 @dataclass(frozen=True)
@@ -72,15 +76,15 @@ class MembershipBatches(Sampler):
         return counted_parts(self.found, bound, self.part, self.batches)
 
     def start(self, key: Array, data: Counted) -> Parts:
-        """From components near a maximum of the likelihood, with all that is said of them."""
+        """Factors of components near a mode of the likelihood, with the counts of all data."""
         key, now = jax.random.split(key)
         prior, shape = self._prior(data), self.found.shape
         prior = prior._replace(weights=in_parts(prior.weights, self.batches))
-        tokens = shape.tokens if isinstance(shape, Tokens) else shape.individuals * shape.loci * shape.copies
-        copies = jnp.float32(tokens)
+        copies = shape.tokens if isinstance(shape, Tokens) else shape.individuals * shape.loci * shape.copies
+        num_copies = jnp.float32(copies)
         components = start_of_parts(now, data.packed, self.part, prior)
-        components = prior.components + copies / shape.loci / shape.populations * components
-        weights = prior.weights + copies / shape.individuals / shape.populations
+        components = prior.components + num_copies / shape.loci / shape.populations * components
+        weights = prior.weights + num_copies / shape.individuals / shape.populations
         zero, no = jnp.zeros((), jnp.result_type(float)), jnp.array(False)
         return Parts(weights, jnp.where(prior.real, components, 1.0), zero, jnp.array(0), key, no)
 
@@ -101,47 +105,51 @@ class MembershipBatches(Sampler):
         key, *now = jax.random.split(state.key, 3)
         state = lax.cond(state.finished, lambda state: state, lambda state: self._finished(state, data), state)
         weights = of_individuals(state.weights, self.found.shape.individuals)
-        drawn = self.found.named(
+        samples = self.found.named(
             dirichlet(now[0], weights, jnp.array(True)), dirichlet(now[1], state.components, self._prior(data).real)
         )
         if not self.keeps:
-            del drawn[self.found.components]
-        return state._replace(key=key), Draws(drawn, {"evidence_bound": state.elbo})
+            del samples[self.found.components]
+        return state._replace(key=key), Draws(samples, {"evidence_bound": state.elbo})
 
     def moments(self, state: Parts, bound: Bound) -> dict[str, tuple[Array, Array]]:
         """Means and standard deviations (chain, *site) of components where their draws are not kept."""
         if self.keeps:
             return {}
-        real = self._prior(Counted(bound, jnp.zeros(0))).real
-        return {self.found.components: dirichlet_moments(state.components, real, self.found.shape.table)}
+        is_allele = self._prior(Counted(bound, jnp.zeros(0))).real
+        return {self.found.components: dirichlet_moments(state.components, is_allele, self.found.shape.table)}
 
     def _settled(
         self, state: Parts, data: Counted, prior: Priors, number: Array, steps: int
     ) -> tuple[Array, Array, Array]:
         """Concentrations of the individuals of a batch, its counts of components, and what it adds to the bound."""
-        mine, every = in_parts(prior.weights, self.batches)[number], jnp.array(True)
+        batch_prior, every = in_parts(prior.weights, self.batches)[number], jnp.array(True)
         components = exp_mean_logs(state.components, prior.real)
 
         def step(_: Any, weights: Array) -> Array:
             means = exp_mean_logs(weights, every)
             counts, _ = layout(self.part).expected(means, components, data.packed[number], self.part)
-            return mine + counts.individuals
+            return batch_prior + counts.individuals
 
         weights = lax.fori_loop(0, steps, step, state.weights[number])
         means = exp_mean_logs(weights, every)
         counts, log_sums = layout(self.part).expected(means, components, data.packed[number], self.part)
-        there = (jnp.arange(len(weights)) * self.batches + number < self.found.shape.individuals)[:, None]
-        return weights, counts.alleles, log_sums + minus_divergence(mine, jnp.where(there, weights, mine), every)
+        is_individual = (jnp.arange(len(weights)) * self.batches + number < self.found.shape.individuals)[:, None]
+        return (
+            weights,
+            counts.alleles,
+            log_sums + minus_divergence(batch_prior, jnp.where(is_individual, weights, batch_prior), every),
+        )
 
     def _finished(self, state: Parts, data: Counted) -> Parts:
         """Factors of all individuals given the last of components, and the bound of all data."""
         prior = self._prior(data)
 
-        def part(number: Array) -> tuple[Array, Array]:
+        def settle_batch(number: Array) -> tuple[Array, Array]:
             weights, _, bound = self._settled(state, data, prior, number, LAST)
             return weights, bound
 
-        weights, bounds = lax.map(part, jnp.arange(self.batches))
+        weights, bounds = lax.map(settle_batch, jnp.arange(self.batches))
         elbo = bounds.sum() + minus_divergence(prior.components, state.components, prior.real)
         return state._replace(weights=weights, elbo=elbo, finished=jnp.array(True))
 

@@ -1,4 +1,4 @@
-"""Origins of tokens drawn with the probabilities of words integrated out, block after block of words.
+"""Collapsed Gibbs sweeps over origins of tokens: probabilities of words are integrated out, block after block of words.
 
 Where all origins are drawn given the probabilities p_kj, a word enters a topic only when it happens to have a
 probability there, and sweeps are slow. So words are put into blocks. Given the share m_kb that topic k has of block b,
@@ -39,25 +39,27 @@ from bayeslab.mixed_membership.tokens.topic_counts import (
 )
 
 ENOUGH = 2**16
-"""Tokens."""
+"""Number of tokens from which on origins are drawn in blocks."""
 UNROLLED = 4
-"""Steps that are taken together."""
+"""Steps of all lanes that one iteration of a loop takes."""
 FEWEST, MOST = 16, 128
-"""Lanes."""
+"""Smallest and largest number of lanes."""
 LARGE = 8
-"""A word with more than this part of the tokens of a lane is alone in its block, if it is one of the most frequent."""
+"""A word with more than one in so many tokens of a lane is alone in its block, if it is one of the most frequent."""
 ALONE = 4
-"""For one lane, how many are so at most."""
+"""Most words that are alone in their block, for every lane."""
 PARTS = 4
-"""Of a sweep, before each of which shares of documents are drawn."""
+"""Parts of a sweep, before each of which shares of documents are drawn."""
 
 
 class Blocks(NamedTuple):
     """Tokens in lanes: rows of words, one a lane, the tokens of each under each other.
 
-    documents: (step, lane), where there is no token one behind the last. first: of the chunks of a row, (row + 1,).
-    words: (row, lane), one behind the last where there is none; first rows of those that are alone in their block.
-    alone: these words, then one behind the last. piece: of the first rows, the place in `alone` of every word.
+    documents: of tokens (step, lane), the index behind the last where there is no token.
+    first: number of the first chunk of every row, (row + 1,).
+    words: (row, lane), the index behind the last where there is none; the first rows are of words that are alone in
+    their block.
+    alone: these words, then the index behind the last. piece: of the first rows, the index in `alone` of every word.
     """
 
     documents: Array
@@ -68,15 +70,18 @@ class Blocks(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """each: (step, lane). counts: of all."""
+    """Origins of tokens. each: of every token (step, lane). counts: those of all tokens together."""
 
     each: Array
     counts: Counts
 
 
 class Given(NamedTuple):
-    """What stays in a sweep: shares of blocks and concentrations, (row, topic, lane), and how many rows are of words
-    that are alone."""
+    """What stays the same in a sweep.
+
+    masses: shares that topics have of blocks, (row, topic, lane). concentration: of words, (row, topic, lane).
+    alone: number of rows of words that are alone.
+    """
 
     masses: Array
     concentration: Array
@@ -84,8 +89,11 @@ class Given(NamedTuple):
 
 
 class Part(NamedTuple):
-    """shares: of documents, for the next words. each: see `Origins`. mine: counts of documents, a stored table that is
-    flat. counted: (row, topic, lane). number: in a block, with concentrations, (topic, lane)."""
+    """What changes in a sweep.
+
+    shares: of documents, for the next words. each: see `Origins`. mine: counts in documents, a flat stored table.
+    counted: counts with words (row, topic, lane). number: counts in blocks, with concentrations, (topic, lane).
+    """
 
     shares: Array
     each: Array
@@ -95,8 +103,11 @@ class Part(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What arrays of blocks have room for. longest: tokens in a lane of a word that is alone. alone: words that may be
-    so. rows: of these, and of all words."""
+    """Sizes of the arrays of blocks.
+
+    longest: most tokens in a lane of a word that is alone. alone: most words that are alone.
+    rows: of words that are alone, and of all words.
+    """
 
     lanes: int
     longest: int
@@ -106,12 +117,14 @@ class Sizes(NamedTuple):
 
 
 def pays(shape: Tokens) -> bool:
-    """Sweeps are slower and mix better: of many tokens, few topics, on a processor where tokens follow each other."""
-    here = shape.devices.number == 1 and jax.default_backend() == "cpu"
-    return here and shape.tokens >= ENOUGH and shape.populations <= FEW
+    """Whether blocks are worth their time, since sweeps are slower and mix better: with many tokens and few topics, on
+    a CPU, where tokens follow each other."""
+    on_one_processor = shape.devices.number == 1 and jax.default_backend() == "cpu"
+    return on_one_processor and shape.tokens >= ENOUGH and shape.populations <= FEW
 
 
 def sizes(shape: Tokens) -> Sizes:
+    """Sizes that have room for any tokens of this shape."""
     lanes = int(np.clip(2 ** round(log2(sqrt(shape.tokens))), FEWEST, MOST))
     longest = max(UNROLLED, ceil(shape.tokens / lanes / LARGE))
     alone = ALONE * lanes
@@ -121,95 +134,97 @@ def sizes(shape: Tokens) -> Sizes:
 
 
 def in_blocks(word: Array, present: Array | None, document: Array, shape: Tokens) -> Blocks:
-    """Tokens laid out, words in the order of their frequency."""
-    lanes, longest, room, (few, many), steps = sizes(shape)
+    """Tokens laid out in lanes, with words in the order of their frequency."""
+    lanes, longest, room, (lone_rows, all_rows), steps = sizes(shape)
     word = word if present is None else jnp.where(present, word, shape.alleles)
     number = jnp.zeros(shape.alleles + 1, jnp.int32).at[word].add(1)[:-1]
     by_rank = jnp.argsort(-number)
     rank = jnp.argsort(by_rank).astype(jnp.int32)
     alone = (number > longest) & (rank < room)
-    apart = alone.sum()
+    num_alone = alone.sum()
 
     # words that are alone in pieces, the longest first
     pieces = jnp.where(alone, -(-number // longest), 0)
     first_piece = (jnp.cumsum(pieces[by_rank]) - pieces[by_rank])[rank]
-    length = jnp.where(jnp.arange(few * lanes) < pieces.sum(), longest, 0)
-    last = jnp.where(alone, first_piece + pieces - 1, few * lanes)
+    length = jnp.where(jnp.arange(lone_rows * lanes) < pieces.sum(), longest, 0)
+    last = jnp.where(alone, first_piece + pieces - 1, lone_rows * lanes)
     length = length.at[last].set(number - longest * (pieces - 1), mode="drop")
-    of_piece = jnp.argsort(jnp.argsort(-length))
+    piece_rank = jnp.argsort(jnp.argsort(-length))
 
     order = jnp.argsort(word)
     word, document = word[order], document[order]
-    mine = jnp.minimum(word, shape.alleles - 1)
-    before = jnp.arange(len(word)) - (jnp.cumsum(number) - number)[mine]
+    real_word = jnp.minimum(word, shape.alleles - 1)
+    before = jnp.arange(len(word)) - (jnp.cumsum(number) - number)[real_word]
     piece, inside = jnp.divmod(before, longest)
-    at = jnp.where(alone[mine], of_piece[first_piece[mine] + piece], few * lanes + rank[mine] - apart)
-    row, lane = jnp.divmod(at, lanes)
-    behind = apart + jnp.arange(many * lanes)  # ranks of words that are not alone
-    of_rows = number[by_rank].at[behind[::lanes]].get(mode="fill", fill_value=0)
-    longest_of = jnp.concatenate([-jnp.sort(-length)[::lanes], of_rows])
-    first = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(-(-longest_of // UNROLLED), dtype=jnp.int32)])
-    step = first[row] * UNROLLED + jnp.where(alone[mine], inside, before)
-    row, step = (jnp.where(word < shape.alleles, one, sum((few, many, steps))) for one in (row, step))
+    slot = jnp.where(
+        alone[real_word], piece_rank[first_piece[real_word] + piece], lone_rows * lanes + rank[real_word] - num_alone
+    )
+    row, lane = jnp.divmod(slot, lanes)
+    shared_ranks = num_alone + jnp.arange(all_rows * lanes)  # ranks of words that are not alone
+    longest_shared = number[by_rank].at[shared_ranks[::lanes]].get(mode="fill", fill_value=0)
+    longest_in_row = jnp.concatenate([-jnp.sort(-length)[::lanes], longest_shared])
+    first = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(-(-longest_in_row // UNROLLED), dtype=jnp.int32)])
+    step = first[row] * UNROLLED + jnp.where(alone[real_word], inside, before)
+    row, step = (jnp.where(word < shape.alleles, index, sum((lone_rows, all_rows, steps))) for index in (row, step))
     blank = jnp.full((steps, lanes), shape.individuals, jnp.int32)
-    of_pieces = jnp.full((few, lanes), shape.alleles).at[row, lane].set(word, mode="drop")
-    shared = by_rank.at[behind].get(mode="fill", fill_value=shape.alleles).reshape(many, lanes)
+    piece_words = jnp.full((lone_rows, lanes), shape.alleles).at[row, lane].set(word, mode="drop")
+    shared_words = by_rank.at[shared_ranks].get(mode="fill", fill_value=shape.alleles).reshape(all_rows, lanes)
     return Blocks(
         blank.at[step, lane].set(document.astype(jnp.int32), mode="drop"),
         first,
-        jnp.concatenate([of_pieces, shared]).astype(jnp.int32),
-        jnp.where(jnp.arange(room) < apart, jnp.pad(by_rank, (0, room))[:room], shape.alleles),
-        jnp.append(rank, 0)[of_pieces],
+        jnp.concatenate([piece_words, shared_words]).astype(jnp.int32),
+        jnp.where(jnp.arange(room) < num_alone, jnp.pad(by_rank, (0, room))[:room], shape.alleles),
+        jnp.append(rank, 0)[piece_words],
     )
 
 
 def drawn_given(key: Array, shares: Array, topics: Array, blocks: Blocks, shape: Tokens) -> Origins:
-    """Origins given everything else. shares: (document, topic). topics: (topic, 1, word)."""
+    """Origins drawn from their full conditional. shares: (document, topic). topics: (topic, 1, word)."""
     rows, lanes = blocks.words.shape
     masses = _at_words(topics[:, 0], blocks.words, 1.0)
     nothing = jnp.zeros((shape.populations, lanes), jnp.float32)
     each = jnp.zeros(blocks.documents.shape, jnp.int8)
     none = jnp.zeros((shape.individuals + 1) * shape.populations, jnp.int32)
-    mine = _more(none, each, 1, blocks.documents, shape.populations)
-    begin = Part(shares, each, mine, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing)
+    document_counts = _more(none, each, 1, blocks.documents, shape.populations)
+    begin = Part(shares, each, document_counts, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing)
     return _origins(_rows(key, 0, rows, begin, Given(masses, masses, rows), blocks, shape), blocks, shape)
 
 
 def drawn_in_blocks(
     key: Array, shares: Array, prior: Array, concentration: Array, blocks: Blocks, origins: Origins, shape: Tokens
 ) -> Origins:
-    """Origins after every one was drawn given all others, the probabilities of words integrated out.
+    """Origins after a collapsed sweep: each is drawn given all others, the probabilities of words integrated out.
 
-    key: (2,). shares: (document, topic), and the concentrations of these. concentration: of topics, (topic, 1, word).
+    key: (2,). shares: (document, topic). prior: concentrations of shares. concentration: of topics, (topic, 1, word).
     """
-    few = len(blocks.piece)
-    of_masses, of_shares, of_origins = jax.random.split(key, 3)
+    lone_rows = len(blocks.piece)
+    mass_key, share_key, origin_key = jax.random.split(key, 3)
     tables = concentration[:, 0], origins.counts.alleles[:, 0]
-    more, number = (_at_words(table, blocks.words, 0.0) for table in tables)
-    alone = tuple(_at_words(table, blocks.alone[None], 0.0)[0] for table in tables)
-    of_lanes = more[few:].sum(0) + number[few:].sum(0)
-    total = jnp.concatenate([alone[0] + alone[1], of_lanes], 1)
-    masses = dirichlet(of_masses, total, total > 0)
+    row_concentration, number = (_at_words(table, blocks.words, 0.0) for table in tables)
+    lone_tables = tuple(_at_words(table, blocks.alone[None], 0.0)[0] for table in tables)
+    of_lanes = row_concentration[lone_rows:].sum(0) + number[lone_rows:].sum(0)
+    total = jnp.concatenate([lone_tables[0] + lone_tables[1], of_lanes], 1)
+    masses = dirichlet(mass_key, total, total > 0)
     of_alone = masses[:, blocks.piece].swapaxes(0, 1)
-    of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], more[few:].shape)
-    counted = number.at[:few].set(0.0)  # pieces of a word are counted anew
-    given = Given(jnp.concatenate([of_alone, of_shared]), more, few)
+    of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], row_concentration[lone_rows:].shape)
+    counted = number.at[:lone_rows].set(0.0)  # pieces of a word are counted anew
+    constants = Given(jnp.concatenate([of_alone, of_shared]), row_concentration, lone_rows)
     steps = blocks.first[-1] * jnp.arange(PARTS + 1) // PARTS
     ends = jnp.searchsorted(blocks.first, steps).astype(jnp.int32)
 
-    def part(at: Array, state: Part) -> Part:
-        mine = table_of(state.mine, shape.populations)[:-1]
-        drawn = partial(dirichlet, jax.random.fold_in(of_shares, at), prior + mine, jnp.array(True))
-        state = state._replace(shares=lax.cond(at > 0, drawn, lambda: state.shares))
-        return _rows(of_origins, ends[at], ends[at + 1], state, given, blocks, shape)
+    def sweep_part(at: Array, state: Part) -> Part:
+        document_counts = table_of(state.mine, shape.populations)[:-1]
+        draw_shares = partial(dirichlet, jax.random.fold_in(share_key, at), prior + document_counts, jnp.array(True))
+        state = state._replace(shares=lax.cond(at > 0, draw_shares, lambda: state.shares))
+        return _rows(origin_key, ends[at], ends[at + 1], state, constants, blocks, shape)
 
-    mine = stored(jnp.pad(origins.counts.individuals, ((0, 1), (0, 0)))).ravel()
-    begin = Part(shares, origins.each, mine, counted, of_lanes)
-    return _origins(lax.fori_loop(0, PARTS, part, begin), blocks, shape)
+    document_counts = stored(jnp.pad(origins.counts.individuals, ((0, 1), (0, 0)))).ravel()
+    begin = Part(shares, origins.each, document_counts, counted, of_lanes)
+    return _origins(lax.fori_loop(0, PARTS, sweep_part, begin), blocks, shape)
 
 
 def _at_words(table: Array, words: Array, elsewhere: float) -> Array:
-    """(row, topic, lane) of a table (topic, word), for words (row, lane)."""
+    """Columns (row, topic, lane) of a table (topic, word) for words (row, lane)."""
     padded = jnp.pad(table.astype(jnp.float32), ((0, 0), (0, 1)), constant_values=elsewhere)
     return padded[:, words].swapaxes(0, 1)
 
@@ -217,59 +232,62 @@ def _at_words(table: Array, words: Array, elsewhere: float) -> Array:
 def _rows(
     key: Array, begin: Array | int, end: Array | int, state: Part, given: Given, blocks: Blocks, shape: Tokens
 ) -> Part:
-    """Origins of the words of some rows anew."""
+    """The state after the origins of the words of rows from `begin` to `end` were drawn."""
     topics = shape.populations
     table = lax.optimization_barrier(stored(with_one_more(state.shares)))
     lane, topic = jnp.arange(blocks.words.shape[1], dtype=jnp.uint32), jnp.arange(topics)[:, None]
 
     def row(at: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         each, counted, number = carry
-        mass, more, single = given.masses[at], given.concentration[at], at < given.alone
+        mass, concentration, single = given.masses[at], given.concentration[at], at < given.alone
 
         def chunk(step: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
-            each, number, here = carry
+            each, number, counts = carry
             first = step * UNROLLED
             documents = lax.dynamic_slice_in_dim(blocks.documents, first, UNROLLED)
             old, new = lax.dynamic_slice_in_dim(each, first, UNROLLED).astype(jnp.int32), []
             for u in range(UNROLLED):
                 real = documents[u] < shape.individuals
-                left = ((old[u] == topic) & real & ~single).astype(jnp.float32)
-                here, number = (lax.optimization_barrier(one - left) for one in (here, number))
-                factor = mass * jnp.where(single, 1.0, here / number)
+                removed = ((old[u] == topic) & real & ~single).astype(jnp.float32)
+                counts, number = (lax.optimization_barrier(table - removed) for table in (counts, number))
+                factor = mass * jnp.where(single, 1.0, counts / number)
                 uniform, _ = uniforms(key, jnp.broadcast_to((first + u).astype(jnp.uint32), lane.shape), lane)
                 share = (column.at[documents[u]].get(mode=INSIDE) for column in table)
-                origin = chosen(uniform, [one * other for one, other in zip(share, factor, strict=True)])
-                joined = ((origin == topic) & real).astype(jnp.float32)
-                here, number = here + joined, number + jnp.where(single, 0.0, joined)
+                origin = chosen(
+                    uniform, [table * topic_factor for table, topic_factor in zip(share, factor, strict=True)]
+                )
+                added = ((origin == topic) & real).astype(jnp.float32)
+                counts, number = counts + added, number + jnp.where(single, 0.0, added)
                 new.append(origin)
             new_ = lax.optimization_barrier(jnp.stack(new)).astype(each.dtype)
-            return lax.dynamic_update_slice_in_dim(each, new_, first, 0), number, here
+            return lax.dynamic_update_slice_in_dim(each, new_, first, 0), number, counts
 
-        inside = each, number, counted[at] + more
-        each, number, here = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, inside)
-        return each, counted.at[at].set(jnp.round(here - more)), number
+        initial = each, number, counted[at] + concentration
+        each, number, counts = lax.fori_loop(blocks.first[at], blocks.first[at + 1], chunk, initial)
+        return each, counted.at[at].set(jnp.round(counts - concentration)), number
 
     def recount(step: Array, mine: Array) -> Array:
         documents, old, new = (
-            lax.dynamic_slice_in_dim(one, step * UNROLLED, UNROLLED) for one in (blocks.documents, state.each, each)
+            lax.dynamic_slice_in_dim(table, step * UNROLLED, UNROLLED) for table in (blocks.documents, state.each, each)
         )
         return _more(_more(mine, old, -1, documents, topics), new, 1, documents, topics)
 
     each, counted, number = lax.fori_loop(begin, end, row, (state.each, state.counted, state.number))
     each = lax.optimization_barrier(each)
-    mine = lax.fori_loop(blocks.first[begin], blocks.first[end], recount, state.mine)
-    return Part(state.shares, each, mine, counted, number)
+    document_counts = lax.fori_loop(blocks.first[begin], blocks.first[end], recount, state.mine)
+    return Part(state.shares, each, document_counts, counted, number)
 
 
 def _more(mine: Array, origins: Array, number: int, documents: Array, topics: int) -> Array:
-    """Counts of documents, see `Part`, with so many more of every origin."""
+    """Counts of documents, see `Part`, with a number added for every origin."""
     places = place(origins.astype(jnp.int32), documents, mine.size, topics)
     return mine.at[places.ravel()].add(number, mode=INSIDE)
 
 
 def _origins(state: Part, blocks: Blocks, shape: Tokens) -> Origins:
+    """Origins, and their counts, of a state."""
     topics = shape.populations
-    shown = jnp.zeros((shape.alleles + 1, topics), jnp.float32)
-    shown = shown.at[blocks.words.ravel()].add(state.counted.swapaxes(1, 2).reshape(-1, topics))[:-1]
-    counts = Counts(table_of(state.mine, topics)[:-1], shown.T[:, None].astype(jnp.int32))
+    word_counts = jnp.zeros((shape.alleles + 1, topics), jnp.float32)
+    word_counts = word_counts.at[blocks.words.ravel()].add(state.counted.swapaxes(1, 2).reshape(-1, topics))[:-1]
+    counts = Counts(table_of(state.mine, topics)[:-1], word_counts.T[:, None].astype(jnp.int32))
     return Origins(state.each, counts)

@@ -1,4 +1,4 @@
-"""Pairs of a document and a word of it, and the counts of topics that one side expects given the other.
+"""Pairs of a document and a word of it, and the expected counts of topics of one side given the other.
 
 A token of document i that shows word j comes from topic k with a probability proportional to q_ik p_kj, so documents
 expect q_ik times the sum over their words of n_ij p_kj / sum_l q_il p_lj, and words expect the same with sides changed.
@@ -13,15 +13,17 @@ from jax import Array, lax
 from bayeslab.mixed_membership.tokens.topic_counts import INSIDE, TINY, with_one_more
 
 LANES = 8
+"""Documents, or words, whose pairs are treated as one vector."""
 UNROLLED = 4
-"""Pairs that are taken together."""
+"""Pairs of a document, or of a word, in one step of a loop."""
 
 
 class Pairs(NamedTuple):
-    """Pairs in the order of the documents, or of the words; `other` is what each has of the other side.
+    """Pairs in the order of the documents, or of the words, which are the entries of this side.
 
-    other, number: (pair,), of tokens. entry: (row, lane), one behind the last where there is none. first, many: where
-    the pairs of an entry begin and how many there are, (row, lane).
+    other: the word, or document, of the other side (pair,). number: tokens of a pair (pair,).
+    entry: entries in lanes (row, lane), the index behind the last where there is none.
+    first, many: where the pairs of an entry begin, and how many there are, (row, lane).
     """
 
     other: Array
@@ -32,16 +34,20 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(document: Array, word: Array, documents: int, words: int) -> tuple[Pairs, Pairs]:
-    """Of documents and of words. document, word: of tokens, one behind the last for those that pad."""
+    """Pairs in the order of documents, and in that of words.
+
+    document, word: of tokens (token,), the indices behind the last for those that pad.
+    """
     order = jnp.argsort(document)
     order = order[jnp.argsort(word[order])]
     document, word = document[order], word[order]
     new = (document[1:] != document[:-1]) | (word[1:] != word[:-1])
-    place = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(new, dtype=jnp.int32)])
-    number = jnp.zeros(place.shape, jnp.float32).at[place].add(1.0)
-    blank = jnp.zeros(place.shape, jnp.int32)
+    pair = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(new, dtype=jnp.int32)])
+    number = jnp.zeros(pair.shape, jnp.float32).at[pair].add(1.0)
+    blank = jnp.zeros(pair.shape, jnp.int32)
     document, word = (
-        (blank + behind).at[place].set(one.astype(jnp.int32)) for one, behind in ((document, documents), (word, words))
+        (blank + behind).at[pair].set(column.astype(jnp.int32))
+        for column, behind in ((document, documents), (word, words))
     )
     order = jnp.argsort(document)
     of_documents = _pairs(document[order], word[order], number[order], documents)
@@ -49,34 +55,38 @@ def pairs_of(document: Array, word: Array, documents: int, words: int) -> tuple[
 
 
 def _pairs(mine: Array, other: Array, number: Array, entries: int) -> Pairs:
-    many = jnp.zeros(entries + 1, jnp.int32).at[mine].add(1)
-    first = jnp.cumsum(many, dtype=jnp.int32) - many
-    longest = jnp.argsort(-many[:-1])
+    """Pairs laid out in lanes. mine: the entry of every pair, in ascending order."""
+    num_pairs = jnp.zeros(entries + 1, jnp.int32).at[mine].add(1)
+    first = jnp.cumsum(num_pairs, dtype=jnp.int32) - num_pairs
+    longest = jnp.argsort(-num_pairs[:-1])
     entry = jnp.pad(longest, (0, -entries % LANES), constant_values=entries).reshape(-1, LANES)
-    return Pairs(other, number, entry, first[entry], jnp.where(entry < entries, many[entry], 0))
+    return Pairs(other, number, entry, first[entry], jnp.where(entry < entries, num_pairs[entry], 0))
 
 
 def expected(mine: Array, others: Array, pairs: Pairs) -> Array:
-    """Counts that the entries of one side expect. mine: (entry, topic), others: of the other side."""
+    """Expected counts of topics (entry, topic) of one side.
+
+    mine: shares of its entries (entry, topic). others: those of the other side.
+    """
     own = lax.optimization_barrier(with_one_more(mine)[pairs.entry])
     table = with_one_more(others)
 
     def row(at: Array, counts: Array) -> Array:
-        share, first, many = own[at], pairs.first[at], pairs.many[at]
+        share, first, num_pairs = own[at], pairs.first[at], pairs.many[at]
 
         def chunk(step: Array, sums: Array) -> Array:
             inside = step * UNROLLED + jnp.arange(UNROLLED, dtype=jnp.int32)[:, None]
-            place = jnp.minimum(first + inside, len(pairs.other) - 1)
-            other = pairs.other.at[place].get(mode=INSIDE)
-            number = jnp.where(inside < many, pairs.number.at[place].get(mode=INSIDE), 0.0)
+            index = jnp.minimum(first + inside, len(pairs.other) - 1)
+            other = pairs.other.at[index].get(mode=INSIDE)
+            number = jnp.where(inside < num_pairs, pairs.number.at[index].get(mode=INSIDE), 0.0)
             other, number = lax.optimization_barrier((other, number))
-            found = lax.optimization_barrier(table.at[other].get(mode=INSIDE))
-            ratio = lax.optimization_barrier(number / jnp.maximum((found * share).sum(-1), TINY))
+            other_share = lax.optimization_barrier(table.at[other].get(mode=INSIDE))
+            ratio = lax.optimization_barrier(number / jnp.maximum((other_share * share).sum(-1), TINY))
             for which in range(UNROLLED):
-                sums = sums + ratio[which][:, None] * found[which]
+                sums = sums + ratio[which][:, None] * other_share[which]
             return sums
 
-        sums = lax.fori_loop(0, -(-many.max() // UNROLLED), chunk, jnp.zeros_like(share))
+        sums = lax.fori_loop(0, -(-num_pairs.max() // UNROLLED), chunk, jnp.zeros_like(share))
         return counts.at[at].set(sums * share)
 
     counts = lax.fori_loop(0, len(pairs.entry), row, jnp.zeros_like(own))

@@ -1,1 +1,1 @@
-"""What is read from traces of programs: compiled pieces, paths through operations, where values come from."""
+"""What traces of programs say: code that is compiled once, operations that are not analytic, data flow."""

@@ -23,9 +23,9 @@ Path = tuple[int, ...]
 class Kink(NamedTuple):
     """An operation that is not analytic in some sites.
 
-    path: of its equation in the trace, those of the functions that it is in first. operation: as programs call it.
-    sites: that reach what decides on its branch. known: whether its branch can be computed.
-    of_library: whether it is of a distribution or a function of NumPyro or bayeslab, and not of the program itself.
+    path: indices of the functions that its equation is in, from the outermost, and its own. operation: the name that
+    programs call it by. sites: the sites that reach what decides on its branch. known: whether its branch can be
+    computed. of_library: whether a distribution or function of NumPyro or bayeslab calls it, not the program itself.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Kink(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """What equations are of. label: what programs call the function, if it is one of JAX. body: its file and name.
+    """The function whose equations are read. label: what programs call it, if it is of JAX. body: its file and name.
 
     of_library: whether it was called by NumPyro or bayeslab.
     """
@@ -50,7 +50,7 @@ class Reached(NamedTuple):
     """What reaches a variable of a trace.
 
     sites: continuous latent sites. kinks: paths of operations that are not analytic in them.
-    test: of a truth value that depends on sites, the comparison that it comes from.
+    test: for a truth value that depends on sites, the comparison that it comes from.
     """
 
     sites: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ _BROKEN = {"abs", "sign", "floor", "ceil", "round", "sort", "argmax", "argmin", 
 _BROKEN |= {"max", "min", "reduce_max", "reduce_min", "rem", "clamp"}
 _OPAQUE = {"nextafter", "bitcast_convert_type", "reduce_precision", "reduce_window_max"}
 _OPAQUE |= {"shard_map", "pure_callback", "io_callback", "select_and_scatter_add", "reduce_window_min"}
-"""Whose branch is not computed."""
+"""Primitives that are not analytic and whose branch is not computed."""
 INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 _ROOTS = {
@@ -89,16 +89,16 @@ _SMOOTH_PROCESSES = (
     *("distribution.py", "dense.py", "low_rank.py", "hilbert_space.py", "inducing_points.py", "periodic.py"),
     *("cholesky.py", "moments.py", "state_space"),
 )
-"""Kernels are not among them: they are functions of programs."""
+"""Files of Gaussian processes that are analytic. Kernels are not among them: they are functions of programs."""
 _OWN = str(FilePath(__file__).parents[2]) + os.sep
 _LECTURES = _OWN + "models" + os.sep
-"""Of an installed package; lectures are programs like those of users."""
+"""The folder of lectures in an installed package; lectures are programs like those of users."""
 SMOOTH_FILES = (
     *(_ROOTS["jax"] + file for file in ("_src/scipy/special.py", "_src/ops/special.py", "_src/lax/special.py")),
     _OWN + "distributions" + os.sep,
     *(_OWN + os.path.join("gaussian_processes", name) for name in _SMOOTH_PROCESSES),
 )
-"""Every function in these is analytic inside of its domain, though it is computed in pieces."""
+"""Files in which every function is analytic inside of its domain, though it is computed in pieces."""
 SMOOTH = {
     (_ROOTS["jax"] + "_src/lax/other.py", ("logaddexp", "logaddexp2")),
     (
@@ -116,17 +116,17 @@ SMOOTH = {
     (_ROOTS["numpyro"] + "distributions/directional.py", ("log_prob",)),
     (_ROOTS["numpyro"] + "distributions/transforms.py", ("_clipped_expit", "log_abs_det_jacobian")),
 }
-"""The same of some functions of other files: smooth ones written with absolute values, and guards against rounding."""
+"""Analytic functions of other files: those written with absolute values, and guards against rounding."""
 
 
 def reached(traced: ClosedJaxpr, sources: Sequence[Sequence[str]]) -> tuple[list[Reached], dict[Path, Kink]]:
-    """What reaches every output of a trace, and the operations named in that.
+    """What reaches every output of a trace, and the operations that are not analytic, by path.
 
-    sources: for every input the continuous sites that it is.
+    sources: for every input the names of the continuous sites that it holds.
     """
     kinks: dict[Path, Kink] = {}
-    given = [Reached(frozenset(names)) for names in sources]
-    return _walk(traced.jaxpr, given, (), Scope(), kinks), kinks
+    inputs = [Reached(frozenset(names)) for names in sources]
+    return _walk(traced.jaxpr, inputs, (), Scope(), kinks), kinks
 
 
 def _walk(jaxpr: Any, given: Sequence[Reached], path: Path, scope: Scope, kinks: dict[Path, Kink]) -> list[Reached]:
@@ -135,10 +135,10 @@ def _walk(jaxpr: Any, given: Sequence[Reached], path: Path, scope: Scope, kinks:
     def read(variable: Any) -> Reached:
         return NOTHING if isinstance(variable, Literal) else known.get(variable, NOTHING)
 
-    for place, equation in enumerate(jaxpr.eqns):
+    for index, equation in enumerate(jaxpr.eqns):
         inputs = [read(variable) for variable in equation.invars]
-        if any(one.sites for one in inputs):
-            outputs = _through(equation, inputs, (*path, place), scope, kinks)
+        if any(value.sites for value in inputs):
+            outputs = _through(equation, inputs, (*path, index), scope, kinks)
             known.update(zip(equation.outvars, outputs, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
@@ -159,8 +159,8 @@ def _through(
             return every._replace(test="")
         computed = known and (path not in kinks or kinks[path].known)
         library = _is_of_library(equation, scope)
-        shown = scope.label or _called(equation, scope) or operation
-        kinks[path] = Kink(path, shown, decides.sites, computed, library)
+        shown_name = scope.label or _called(equation, scope) or operation
+        kinks[path] = Kink(path, shown_name, decides.sites, computed, library)
         return Reached(every.sites, every.kinks | {path})
 
     def same(value: Reached) -> list[Reached]:
@@ -179,12 +179,12 @@ def _through(
         return _of_scan(params, inputs, within)
     if name == "cond":
         index, operands = inputs[0], inputs[1:]
-        found = [within(branch, operands, place) for place, branch in enumerate(params["branches"])]
-        outputs = [_union(each) for each in zip(*found, strict=True)]
+        by_branch = [within(branch, operands, number) for number, branch in enumerate(params["branches"])]
+        outputs = [_union(values) for values in zip(*by_branch, strict=True)]
         if not index.sites:
             return outputs
-        whole = kink(index, "cond")
-        return [one | whole for one in outputs]
+        choice = kink(index, "cond")
+        return [output | choice for output in outputs]
     if name == "while":
         return same(_of_while(equation, inputs, within, kink, kinks))
     if (inner := inner_of(params)) is not None:
@@ -201,18 +201,18 @@ def _through(
         return same(kink(every, name, known=False))
     kinds = [getattr(variable.aval, "dtype", None) for variable in equation.outvars]
     if any(kind is not None and jnp.issubdtype(kind, jnp.integer) for kind in kinds) and _real(equation, inputs):
-        return same(kink(every, name))  # a place in an array, for example
+        return same(kink(every, name))  # an index into an array, for example
     return same(every if all(kind == np.bool_ for kind in kinds) else every._replace(test=""))
 
 
 def _real(equation: Any, inputs: Sequence[Reached]) -> bool:
-    """Whether sites reach an operation as real numbers."""
+    """Whether an input that sites reach holds real numbers."""
     pairs = zip(equation.invars, inputs, strict=True)
-    return any(one.sites and jnp.issubdtype(variable.aval.dtype, jnp.floating) for variable, one in pairs)
+    return any(value.sites and jnp.issubdtype(variable.aval.dtype, jnp.floating) for variable, value in pairs)
 
 
 def _of_cast(equation: Any, every: Reached, kink: Callable[..., Reached]) -> Reached:
-    """Truth values and real numbers that become integers; real numbers of another precision change nothing."""
+    """What reaches a cast: it is not analytic where truth values or real numbers become integers."""
     before, after = equation.invars[0].aval.dtype, equation.params["new_dtype"]
     if before == np.bool_ and after != np.bool_:
         return kink(every, every.test or "astype")
@@ -222,19 +222,19 @@ def _of_cast(equation: Any, every: Reached, kink: Callable[..., Reached]) -> Rea
 
 
 def _of_scan(params: dict[str, Any], inputs: list[Reached], within: Callable[..., list[Reached]]) -> list[Reached]:
-    """A carry is reached by what reaches it in any step."""
+    """What reaches the outputs of a scan: a carry is reached by what reaches it in any step."""
     fixed, carried = scan_counts(params)
     carry = inputs[fixed : fixed + carried]
     while True:
         outputs = within(params["jaxpr"], [*inputs[:fixed], *carry, *inputs[fixed + carried :]])
-        new = [one | other for one, other in zip(carry, outputs[:carried], strict=True)]
+        new = [before | after for before, after in zip(carry, outputs[:carried], strict=True)]
         if new == carry:
             return [*new, *outputs[carried:]]
         carry = new
 
 
 def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
-    """How many inputs of a scan are the same in all steps, and how many are carried from one to the next."""
+    """The numbers of inputs of a scan that are the same in all steps, and that are carried from step to step."""
     if "num_consts" in params:
         return params["num_consts"], params["num_carry"]
     fixed, carried, _ = map(len, params["ft_in"].unpack())  # since JAX 0.12
@@ -248,32 +248,35 @@ def _of_while(
     kink: Callable[..., Reached],
     kinks: dict[Path, Kink],
 ) -> Reached:
-    """A loop whose number of steps depends on sites is not analytic; branches within it are not computed."""
+    """What reaches a loop, which is not analytic where sites decide how many steps it takes.
+
+    Branches within it are not computed.
+    """
     params = equation.params
-    first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    carry, known = inputs[second:], set(kinks)
+    start_body, start_carry = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    carry, known = inputs[start_carry:], set(kinks)
     while True:
-        outputs = within(params["body_jaxpr"], [*inputs[first:second], *carry])
-        new = [one | other for one, other in zip(carry, outputs, strict=True)]
+        outputs = within(params["body_jaxpr"], [*inputs[start_body:start_carry], *carry])
+        new = [before | after for before, after in zip(carry, outputs, strict=True)]
         if new == carry:
             break
         carry = new
     for path in set(kinks) - known:
         kinks[path] = kinks[path]._replace(known=False)
-    goes_on = _union(within(params["cond_jaxpr"], [*inputs[:first], *carry], 1))
+    goes_on = _union(within(params["cond_jaxpr"], [*inputs[:start_body], *carry], 1))
     decided = kink(goes_on, "while_loop", known=False) if goes_on.sites else NOTHING
     return _union(carry) | decided
 
 
 def _union(flows: Sequence[Reached]) -> Reached:
-    found = NOTHING
+    union = NOTHING
     for flow in flows:
-        found = found | flow
-    return found
+        union = union | flow
+    return union
 
 
 def _is_smooth(equation: Any, body: tuple[str, str] | None) -> bool:
-    """Whether an equation is of a smooth function that was called without being compiled by itself.
+    """Whether an equation is of an analytic function that was called without being compiled by itself.
 
     Frames beyond the function that the equation is of are those of its first caller, not of this one.
     """
@@ -288,7 +291,7 @@ def _is_smooth(equation: Any, body: tuple[str, str] | None) -> bool:
 
 
 def _is_of_library(equation: Any, scope: Scope) -> bool:
-    """Whether an equation is of NumPyro or bayeslab: who called the functions of JAX that it is of."""
+    """Whether NumPyro or bayeslab called the functions of JAX that an equation is of."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         if (frame.file_name, frame.function_name.rpartition(".")[2]) == scope.body:
@@ -300,19 +303,19 @@ def _is_of_library(equation: Any, scope: Scope) -> bool:
 
 def _called(equation: Any, scope: Scope) -> str:
     """The function of `jax.numpy` or `jax.nn` that an equation is of, as a program or a distribution called it."""
-    traceback, found = equation.source_info.traceback, ""
+    traceback, name = equation.source_info.traceback, ""
     for frame in traceback.frames if traceback is not None else ():
         if not _of_jax(frame.file_name) or (frame.file_name, frame.function_name) == scope.body:
-            return found
+            return name
         if frame.file_name.startswith(_CALLED) and not frame.function_name.startswith("_"):
-            found = frame.function_name if "." not in frame.function_name else found
+            name = frame.function_name if "." not in frame.function_name else name
     return ""
 
 
 def _smooth(file: str, function: str) -> bool:
     if file.startswith(SMOOTH_FILES):
         return True
-    return any(file == other and function in functions for other, functions in SMOOTH)
+    return any(file == smooth_file and function in functions for smooth_file, functions in SMOOTH)
 
 
 def inner_of(params: dict[str, Any]) -> Any:
@@ -321,10 +324,10 @@ def inner_of(params: dict[str, Any]) -> Any:
 
 
 def _function_of(jaxpr: Any) -> tuple[str, str] | None:
-    """The file and the name of the function that was traced."""
-    told = getattr(jaxpr.debug_info, "func_src_info", None) or ""
-    name, _, place = told.partition(" at ")
-    return (place.rpartition(":")[0], name.rpartition(".")[2]) if place else None
+    """The file and the name of the function that was traced; None where JAX does not say."""
+    source_info = getattr(jaxpr.debug_info, "func_src_info", None) or ""
+    name, _, location = source_info.partition(" at ")
+    return (location.rpartition(":")[0], name.rpartition(".")[2]) if location else None
 
 
 def _of_jax(file: str) -> bool:
@@ -332,6 +335,6 @@ def _of_jax(file: str) -> bool:
 
 
 def _of_library(file: str) -> bool:
-    """Whether a file is of JAX, NumPyro, or of what programs are run and traced with."""
-    own = file.startswith((*_ROOTS.values(), _OWN)) and not file.startswith(_LECTURES)
-    return own or f"{os.sep}tinygp{os.sep}" in file
+    """Whether a file is of JAX, NumPyro, tinygp or bayeslab, lectures apart."""
+    is_library = file.startswith((*_ROOTS.values(), _OWN)) and not file.startswith(_LECTURES)
+    return is_library or f"{os.sep}tinygp{os.sep}" in file

@@ -1,4 +1,4 @@
-"""Which branch operations that are not analytic take: a trace, evaluated with an eye on some of its equations."""
+"""Which branch operations that are not analytic take: the evaluation of a trace that records some equations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,46 +13,50 @@ from bayeslab.programs.tracing.analyticity import Kink, Path, inner_of, scan_cou
 
 
 def branches(traced: ClosedJaxpr, kinks: Sequence[Kink], inputs: Sequence[Any]) -> list[Array]:
-    """Which branch every operation takes at some inputs, for those that are known: arrays to be compared."""
+    """For every kink an array that says which branch it takes at these inputs, to be compared with others.
+
+    kinks: those whose branch can be computed.
+    """
     wanted = {kink.path for kink in kinks}
-    found: dict[Path, Array] = {}
-    _evaluated(traced.jaxpr, traced.consts, inputs, (), wanted, found)
-    return [found[kink.path] for kink in kinks]
+    taken: dict[Path, Array] = {}
+    _evaluated(traced.jaxpr, traced.consts, inputs, (), wanted, taken)
+    return [taken[kink.path] for kink in kinks]
 
 
 def _evaluated(
     jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
 ) -> list[Any]:
-    """Evaluate a jaxpr, and the branches of the operations that are wanted in it."""
+    """The outputs of a jaxpr. The branches of the operations whose paths are wanted are added to `taken`."""
     values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
 
     def read(variable: Any) -> Any:
         return variable.val if isinstance(variable, Literal) else values[variable]
 
-    for place, equation in enumerate(jaxpr.eqns):
-        here = (*path, place)
+    for index, equation in enumerate(jaxpr.eqns):
+        equation_path = (*path, index)
         inputs = [read(variable) for variable in equation.invars]
-        if any(len(one) > len(here) and one[: len(here)] == here for one in wanted):
-            outputs = _within(jaxpr, equation, inputs, here, wanted, found)
+        if any(len(p) > len(equation_path) and p[: len(equation_path)] == equation_path for p in wanted):
+            outputs = _within(jaxpr, equation, inputs, equation_path, wanted, found)
         else:
             outputs = _alone(jaxpr, equation, inputs)
-        if here in wanted:
-            found[here] = _branch(equation, inputs, outputs)
+        if equation_path in wanted:
+            found[equation_path] = _branch(equation, inputs, outputs)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
 def _alone(jaxpr: Any, equation: Any, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of one equation of a jaxpr."""
-    given = {v: x for v, x in zip(equation.invars, inputs, strict=True) if not isinstance(v, Literal)}
-    about = {"constvars": [], "invars": [*given], "outvars": equation.outvars, "eqns": [equation]}
-    one = jaxpr.replace(**about, debug_info=jaxpr.debug_info.with_unknown_names())
-    return jaxpr_as_fun(ClosedJaxpr(one, []))(*given.values())
+    arguments = {v: x for v, x in zip(equation.invars, inputs, strict=True) if not isinstance(v, Literal)}
+    parts = {"constvars": [], "invars": [*arguments], "outvars": equation.outvars, "eqns": [equation]}
+    single = jaxpr.replace(**parts, debug_info=jaxpr.debug_info.with_unknown_names())
+    return jaxpr_as_fun(ClosedJaxpr(single, []))(*arguments.values())
 
 
 def _within(
     jaxpr: Any, equation: Any, inputs: list[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
 ) -> Sequence[Any]:
+    """The outputs of an equation that calls functions. The wanted branches in them are added to `taken`."""
     name, params = equation.primitive.name, equation.params
 
     def run(closed: Any, args: Sequence[Any], place: int, into: dict[Path, Array]) -> list[Any]:
@@ -62,9 +66,9 @@ def _within(
     if name == "scan":
         fixed, carried = scan_counts(params)
 
-        def step(carry: Any, each: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
             inner: dict[Path, Array] = {}
-            outputs = run(params["jaxpr"], [*inputs[:fixed], *carry, *each], 0, inner)
+            outputs = run(params["jaxpr"], [*inputs[:fixed], *carry, *row], 0, inner)
             return outputs[:carried], (outputs[carried:], inner)
 
         start, rows = inputs[fixed : fixed + carried], inputs[fixed + carried :]
@@ -72,14 +76,14 @@ def _within(
         found.update(inner)
         return [*last, *stacked]
     if name == "cond":
-        for place, branch in enumerate(params["branches"]):
-            run(branch, inputs[1:], place, found)
+        for number, branch in enumerate(params["branches"]):
+            run(branch, inputs[1:], number, found)
         return _alone(jaxpr, equation, inputs)
     return run(inner_of(params), inputs, 0, found)
 
 
 def _branch(equation: Any, inputs: list[Any], outputs: Sequence[Any]) -> Array:
-    """What tells the branches of an operation apart."""
+    """An array that differs between the branches of an operation."""
     name, first = equation.primitive.name, jnp.asarray(inputs[0])
     if name in ("max", "min"):
         return first >= inputs[1]

@@ -47,20 +47,26 @@ class Fact(NamedTuple):
     sources: frozenset[tuple[str, str]] = frozenset()
 
     def reached_by(self, kind: str) -> list[str]:
+        """Names of the sources of this kind."""
         return sorted(name for source, name in self.sources if source == kind)
 
 
 class Lookup(NamedTuple):
-    """Of elements of an array. arguments: where the places (..., axis) come from. sizes: of the axes."""
+    """A lookup of elements of an array. arguments: names of the arguments that the indices (..., axis) come from.
+
+    sizes: for every axis the number of indices that lie inside of the array.
+    """
 
     arguments: tuple[str, ...]
     sizes: tuple[int, ...]
 
 
 class Flow(NamedTuple):
-    """facts: of every site, in program order. known: those about data and arguments alone, which `compute` gives.
+    """The data flow of a program.
 
-    lookups: of elements at places that come from arguments alone; `places` gives these.
+    facts: those of every site, in program order.
+    known: the facts about data and arguments alone, which are checked; `known_values` returns their values.
+    lookups: lookups of elements at indices that come from arguments alone; `places` returns the indices.
     """
 
     facts: tuple[Fact, ...]
@@ -70,11 +76,12 @@ class Flow(NamedTuple):
     places: Callable[[Bound], list[Array]]
 
     def of(self, *kinds: str) -> list[Fact]:
+        """The facts of these kinds."""
         return [fact for fact in self.facts if fact.kind in kinds]
 
 
 def flow(bound: Bound, latent: Mapping[str, Array | jax.ShapeDtypeStruct]) -> Flow:
-    """latent: values of the latent sites, or their shapes."""
+    """The data flow of a program, found once for all Bounds of one structure. latent: site -> its value or shape."""
     shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in latent.items()))
     return _flow(structure(bound), shapes)
 
@@ -86,9 +93,9 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     facts: list[Fact] = []
 
     def run(bound: Bound, latent: Values, key: Array) -> list[Any]:
-        found = list(_facts(bound, latent, key))
-        facts[:] = [fact for fact, _ in found]
-        return [value for _, value in found]
+        pairs = list(_facts(bound, latent, key))
+        facts[:] = [fact for fact, _ in pairs]
+        return [value for _, value in pairs]
 
     key = jax.random.PRNGKey(0)
     jaxpr = jax.make_jaxpr(run)(bound, latent, key)
@@ -100,7 +107,7 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     }
     sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
     reached = track_deps_jaxpr(jaxpr.jaxpr, [*sources, frozenset({("random", "")})])
-    traced = tuple(fact._replace(sources=found) for fact, found in zip(facts, reached, strict=True))
+    traced = tuple(fact._replace(sources=origin) for fact, origin in zip(facts, reached, strict=True))
     known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
 
     def evaluated(traced: Any, bound: Bound) -> list[Array]:
@@ -109,30 +116,30 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
 
     def compute(bound: Bound) -> list[Array]:
         outputs = evaluated(jaxpr, bound)
-        return [outputs[place] for place in known]
+        return [outputs[index] for index in known]
 
-    lookups, of_places = _lookups(jaxpr, [*sources, frozenset()])
-    return Flow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, of_places)))
+    lookups, index_jaxpr = _lookups(jaxpr, [*sources, frozenset()])
+    return Flow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, index_jaxpr)))
 
 
 def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tuple[Lookup, ...], Any]:
-    """Those at places from arguments, and a jaxpr that gives the places."""
+    """The lookups at indices that come from arguments alone, and a jaxpr whose outputs are these indices."""
     gathers = [equation for equation in jaxpr.jaxpr.eqns if equation.primitive.name == "gather"]
-    gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]  # places are no literals
-    places = [equation.invars[1] for equation in gathers]
-    reached = track_deps_jaxpr(_giving(jaxpr, places).jaxpr, sources)
-    found: dict[Any, Lookup] = {}
-    for equation, place, origin in zip(gathers, places, reached, strict=True):
+    gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]  # indices are no literals
+    indices = [equation.invars[1] for equation in gathers]
+    reached = track_deps_jaxpr(_giving(jaxpr, indices).jaxpr, sources)
+    lookups: dict[Any, Lookup] = {}
+    for equation, index, origin in zip(gathers, indices, reached, strict=True):
         if origin and all(kind == "argument" for kind, _ in origin):
             shape, sizes = equation.invars[0].aval.shape, equation.params["slice_sizes"]
             axes = equation.params["dimension_numbers"].start_index_map
             limits = tuple(shape[axis] - sizes[axis] + 1 for axis in axes)
-            found[place] = Lookup(tuple(sorted(name for _, name in origin)), limits)
-    return tuple(found.values()), _giving(jaxpr, list(found))
+            lookups[index] = Lookup(tuple(sorted(name for _, name in origin)), limits)
+    return tuple(lookups.values()), _giving(jaxpr, list(lookups))
 
 
 def _giving(jaxpr: Any, variables: list[Any]) -> Any:
-    """The same computation with other outputs."""
+    """A jaxpr with the same computation and other outputs."""
     inner = jaxpr.jaxpr
     return jaxpr.replace(jaxpr=inner.replace(outvars=variables, debug_info=inner.debug_info.with_unknown_names()))
 
@@ -141,8 +148,9 @@ _CHECKED = ("parameter", "valid", "support", "bound")
 
 
 def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any]]:
-    written = Written(bound.source)
-    model = substitute(condition(written, data=bound.observed), data=latent)
+    """Every fact of a program, with its value. The sources of the facts are still empty."""
+    recorder = Written(bound.source)
+    model = substitute(condition(recorder, data=bound.observed), data=latent)
     run = trace(seed(model, key)).get_trace(**bound.inputs)
     for name, site in run.items():
         if site["type"] != "sample":
@@ -152,8 +160,8 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
         yield Fact(name, "density", "", "", family), jnp.sum(fn.log_prob(site["value"]))
         if not is_random(site):
             continue
-        if name in written.values:
-            yield Fact(name, "written", "", "", family), jnp.asarray(written.values[name])
+        if name in recorder.values:
+            yield Fact(name, "written", "", "", family), jnp.asarray(recorder.values[name])
         for part in _parts(fn):
             for parameter, constraint in part.arg_constraints.items():
                 if parameter in vars(part) and not is_dependent(constraint):
@@ -168,13 +176,14 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
 
 
 def _expected(constraint: Any) -> str:
+    """A constraint in words, with the bounds of a range of integers."""
     low, high = (getattr(constraint, name, None) for name in ("lower_bound", "upper_bound"))
-    whole = isinstance(low, int) and isinstance(high, int)
-    return f"an integer from {low} to {high}" if whole else described(constraint)
+    is_range = isinstance(low, int) and isinstance(high, int)
+    return f"an integer from {low} to {high}" if is_range else described(constraint)
 
 
 class Written(Messenger):
-    """Keeps the values that a program gives its sites with obs=."""
+    """A handler that records the values that a program gives its sites with obs=."""
 
     def __init__(self, fn: Any):
         self.values: dict[str, Any] = {}
@@ -186,7 +195,7 @@ class Written(Messenger):
 
 
 def _parts(fn: Distribution) -> Iterator[Distribution]:
-    """A distribution and those it is made of."""
+    """A distribution and all distributions that it is made of."""
     yield fn
     for value in vars(fn).values():
         for part in value if isinstance(value, list | tuple) else [value]:
@@ -195,6 +204,7 @@ def _parts(fn: Distribution) -> Iterator[Distribution]:
 
 
 def _limits(support: Any) -> Iterator[tuple[str, Any]]:
+    """The names and values of the bounds of a support."""
     support = of_elements(support)
     for name in ("lower_bound", "upper_bound"):
         if name in vars(support):

@@ -1,0 +1,42 @@
+"""Every Python block of the README and the guide runs, those of a page one after the other in a folder of their own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "how_to").glob("*.md"))
+    if BLOCK.search(path.read_text())
+)
+DEVICES = {"docs/population_structure.md": 8, "docs/topics.md": 8}
+"""Devices that a page spreads individuals over."""
+
+
+def script(page: str) -> str:
+    """The blocks of a page as a program whose lines have the numbers that they have on the page."""
+    text = (ROOT / page).read_text()
+    lines = [""] * (text.count("\n") + 1)
+    for block in BLOCK.finditer(text):
+        first = text[: block.start(1)].count("\n")
+        for number, line in enumerate(block[1].splitlines()):
+            lines[first + number] = line
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_run(page: str, tmp_path: Path) -> None:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if page in DEVICES:
+        flags += f" --xla_force_host_platform_device_count={DEVICES[page]}"
+    environment = os.environ | {"XLA_FLAGS": flags, "MPLBACKEND": "agg"}
+    file = tmp_path / "page.py"
+    file.write_text(script(page))
+    done = subprocess.run([sys.executable, file.name], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
