@@ -12,12 +12,22 @@ from bayeslab.mixed_membership.methods import membership_at_size
 from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.planning import plan
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import Bound, Data, Frozen, Program, Site, Slot, name_of, precision, unwrapped
+from bayeslab.programs.program import (
+    Bound,
+    Data,
+    Program,
+    Site,
+    Slot,
+    StaticValue,
+    innermost_distribution,
+    precision_scope,
+    qualified_name,
+)
 from bayeslab.sampling.protocols import Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.collapse import eliminated
-from bayeslab.verification.findings import Found
-from bayeslab.verification.probe_points import points
+from bayeslab.transforms.collapse import elimination_rules
+from bayeslab.verification.findings import Finding
+from bayeslab.verification.probe_points import generic_points
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
 """The headings of the table."""
@@ -57,19 +67,21 @@ def explain(model: Program, data: Data) -> Explanation:
     log joint minus log conditional is from a constant, relative to its terms; 1e-8 is the most that passes.
     Raises what `bind` raises.
     """
-    with precision():
+    with precision_scope():
         analysis = Analysis(bind(model, data))
         bound = analysis.bound
         module = (getattr(model, "__module__", None) or "").rpartition(".")[2]
         table = tuple(tuple(row) for row in rows(analysis))
-        return Explanation(f"{module}.{name_of(model)}({_inputs(bound)})", table, tuple(_notes(analysis)))
+        return Explanation(
+            f"{module}.{qualified_name(model)}({_arguments_text(bound)})", table, tuple(_notes(analysis))
+        )
 
 
-def _inputs(bound: Bound) -> str:
+def _arguments_text(bound: Bound) -> str:
     """The arguments as the program sees them, as text: arrays by shape, numbers and settings by value."""
 
     def shown(leaf: Any) -> str:
-        if isinstance(leaf, Frozen):
+        if isinstance(leaf, StaticValue):
             return f"array {leaf.value.shape}" if isinstance(leaf.value, np.ndarray) else type(leaf.value).__name__
         if not isinstance(leaf, Slot):
             return repr(leaf) if isinstance(leaf, int | str | bool) else getattr(leaf, "__name__", type(leaf).__name__)
@@ -85,12 +97,12 @@ def _notes(analysis: Analysis) -> list[str]:
     frozen = [
         argument.name
         for argument in bound.settings
-        if any(isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) for leaf in argument.leaves)
+        if any(isinstance(leaf, StaticValue) and isinstance(leaf.value, np.ndarray) for leaf in argument.leaves)
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [f"site '{s.name}': improper prior; no draws from the prior" for s in bound.sites.values() if s.improper]
-    notes += [f"site '{rule.site}' is integrated out: {rule.family.name}" for rule in eliminated(bound)]
+    notes += [f"site '{rule.site}' is integrated out: {rule.family.name}" for rule in elimination_rules(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         try:
             method, sampler = plan(analysis)
@@ -98,11 +110,11 @@ def _notes(analysis: Analysis) -> list[str]:
             notes.append(f"no method applies: {error}")
         else:
             notes.append(f"without a method, fit uses {type(method).__name__}")
-            notes += _replaced_rows(sampler, bound)
+            notes += _statistics_notes(sampler, bound)
     return notes
 
 
-def _replaced_rows(sampler: Sampler, bound: Bound) -> list[str]:
+def _statistics_notes(sampler: Sampler, bound: Bound) -> list[str]:
     """Sentences on the tables that the sampler has in place of the rows of observed sites."""
     notes = []
     for group in sampler.statistics:
@@ -133,7 +145,7 @@ def rows(analysis: Analysis) -> list[Row]:
     """One row a site, in program order."""
     bound = analysis.bound
     if (membership := membership_at_size(analysis)) is not None:
-        return [_row_of_counts(site, bound, membership) for site in bound.sites.values()]
+        return [_mixed_membership_row(site, bound, membership) for site in bound.sites.values()]
     try:
         findings = {finding.site: finding for finding in analysis.findings}
     except ValueError:  # the program cannot be taken apart
@@ -141,7 +153,7 @@ def rows(analysis: Analysis) -> list[Row]:
     return [_row(site, bound, findings.get(site.name)) for site in bound.sites.values()]
 
 
-def _row_of_counts(site: Site, bound: Bound, membership: Membership) -> Row:
+def _mixed_membership_row(site: Site, bound: Bound, membership: Membership) -> Row:
     """The row of a site of a program of mixed membership that is fitted by counts; one proof serves all its sites."""
     weights, components, origins, observed = membership[:4]
     cells = {
@@ -150,10 +162,12 @@ def _row_of_counts(site: Site, bound: Bound, membership: Membership) -> Row:
         origins: (observed, "enumerated; counted, not kept"),
         observed: ("", ""),
     }
-    return Row(*_about(site, bound), *cells.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), "")
+    return Row(
+        *_site_cells(site, bound), *cells.get(site.name, ("", f"by NUTS, given '{weights}' and '{components}'")), ""
+    )
 
 
-def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
+def _site_cells(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
     """The first five cells of a row: what a site is, apart from its conditional."""
     role = site.role
     if site.name in bound.present:
@@ -161,40 +175,40 @@ def _about(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
         role = f"observed, {int((~present).sum())} of {present.size} missing"
     if role == "factor":
         return site.name, role, "", "", " x ".join(map(str, site.shape[:-1]))
-    return site.name, role, site.family, site.support, _shape(site)
+    return site.name, role, site.family, site.support, _shape_text(site)
 
 
-def _row(site: Site, bound: Bound, found: Found | None) -> Row:
+def _row(site: Site, bound: Bound, found: Finding | None) -> Row:
     """The row of a site, from what was found about its conditional."""
-    cells = _about(site, bound)
+    cells = _site_cells(site, bound)
     if found is None:
         return Row(*cells, "", "", "")
     children = ", ".join(found.children)
     if found.rule is None:
-        return Row(*cells, children, f"not in closed form: {found.reason}", _number(found.residual))
-    joint = f", joint over {_sizes(site, found.rule.coupled)}" if found.rule.coupled else ""
-    solver = f", {_solver(bound, site.name)}" if terms(bound).priors[site.name].kind is GaussianProcess else ""
-    return Row(*cells, children, found.rule.family.name + joint + solver, _number(found.residual))
+        return Row(*cells, children, f"not in closed form: {found.reason}", _residual_text(found.residual))
+    joint = f", joint over {_sizes_text(site, found.rule.coupled)}" if found.rule.coupled else ""
+    solver = f", {_solver_name(bound, site.name)}" if terms(bound).priors[site.name].kind is GaussianProcess else ""
+    return Row(*cells, children, found.rule.family.name + joint + solver, _residual_text(found.residual))
 
 
-def _solver(bound: Bound, site: str) -> str:
+def _solver_name(bound: Bound, site: str) -> str:
     """The solver that a Gaussian process is computed with, in words."""
-    process = unwrapped(terms(bound).priors[site].distribution(*points(bound)[1]))
+    process = innermost_distribution(terms(bound).priors[site].distribution(*generic_points(bound)[1]))
     name = type(solver_of(process.kernel, process.x, process.solver)).__name__
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
 
 
-def _shape(site: Site) -> str:
+def _shape_text(site: Site) -> str:
     """The shape of a site as text, plates with their names."""
     names = {len(site.shape) - site.event_dim + plate.dim: plate.name for plate in site.plates}
     return " x ".join(f"{names[axis]} {size}" if axis in names else str(size) for axis, size in enumerate(site.shape))
 
 
-def _sizes(site: Site, axes: tuple[int, ...]) -> str:
+def _sizes_text(site: Site, axes: tuple[int, ...]) -> str:
     """The sizes of some axes of a site as text."""
     return " x ".join(str(site.shape[axis]) for axis in axes)
 
 
-def _number(residual: float) -> str:
+def _residual_text(residual: float) -> str:
     """A residual as text, nothing for NaN."""
     return "" if np.isnan(residual) else f"{residual:.0e}"

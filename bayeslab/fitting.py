@@ -14,23 +14,31 @@ from numpy.typing import ArrayLike
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.diagnostics.pareto_tail import pareto_tail
-from bayeslab.diagnostics.prior_conflict import conflict
+from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
 from bayeslab.elimination.terms import terms
 from bayeslab.planning import plan
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import Entry, read
-from bayeslab.programs.program import Bound, Data, Program, feasible, name_of, precision, raw_key
-from bayeslab.results.datatree import constant_data, observed_data, provenance, to_datatree
-from bayeslab.sampling.checkpoints import checkpointed, read_checkpoint
-from bayeslab.sampling.continuation import joined, saved_state, settings, unsaved_state
-from bayeslab.sampling.initial_values import start_values
-from bayeslab.sampling.progress import Report, bar
+from bayeslab.programs.data import Entry, read_entries
+from bayeslab.programs.program import (
+    Bound,
+    Data,
+    Program,
+    init_inside_support,
+    precision_scope,
+    qualified_name,
+    raw_key,
+)
+from bayeslab.results.datatree import constant_data, observed_data, package_versions, to_datatree
+from bayeslab.sampling.checkpoints import draw_with_checkpoints, read_checkpoint
+from bayeslab.sampling.continuation import append_result, restored_state, settings_text, state_arrays
+from bayeslab.sampling.initial_values import checked_start
+from bayeslab.sampling.progress import ProgressReport, progress_bar
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.sampling.runner import Run, drive
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.draw_checks import require_identity, watch
+from bayeslab.transforms.draw_checks import check_draws, require_identity
 from bayeslab.verification.propriety import refuse_improper
-from bayeslab.verification.undefined import undefined
+from bayeslab.verification.undefined import describe_undefined
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -73,16 +81,16 @@ def fit(
         raise ValueError(f"previous goes on from where it stopped; give that or {other}, not both")
     if not hasattr(method, "plan") and method is not None:
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
-    with precision(dtype):
+    with precision_scope(dtype):
         bound = bind(model, data)
-        entries = read(data)
+        entries = read_entries(data)
         _refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
         method, sampler = plan(Analysis(bound), method)
-        values = None if start is None else start_values(method, sampler, bound, start)
-        portion = _Portions(model, random, method, sampler, bound, entries, values)
-        with bar(type(method).__name__, progress) as report:
+        values = None if start is None else checked_start(method, sampler, bound, start)
+        portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values)
+        with progress_bar(type(method).__name__, progress) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
             path, previous_result = Path(checkpoint), portion.there(Path(checkpoint))
@@ -90,13 +98,13 @@ def fit(
 
             def make_part(number: int, tree: "DataTree | None") -> "DataTree":
                 return portion(
-                    number, tree, None if report is None or at_once else _of_all(report, method, number, tree)
+                    number, tree, None if report is None or at_once else _whole_fit_report(report, method, number, tree)
                 )
 
-            return checkpointed(path, method, previous_result, at_once, make_part)
+            return draw_with_checkpoints(path, method, previous_result, at_once, make_part)
 
 
-class _Portions(NamedTuple):
+class _PortionOfDraws(NamedTuple):
     """Makes results of some more draws after an earlier result. values: those that chains start with."""
 
     model: Program
@@ -109,40 +117,42 @@ class _Portions(NamedTuple):
 
     def there(self, path: Path) -> "DataTree | None":
         """The result that a file holds, None if it is not of this fit."""
-        tree = read_checkpoint(path, _title(self.model), _words(self.key))
+        tree = read_checkpoint(path, _program_name(self.model), _key_text(self.key))
         if tree is not None:
-            unsaved_state(tree, self.method, self.sampler, self.bound)
+            restored_state(tree, self.method, self.sampler, self.bound)
         return tree
 
-    def __call__(self, number: int, previous: "DataTree | None", report: Report | None) -> "DataTree":
+    def __call__(self, number: int, previous: "DataTree | None", report: ProgressReport | None) -> "DataTree":
         """The result with so many draws more than the previous one."""
         method, sampler, bound = self.method, self.sampler, self.bound
         if number != method.num_samples:
             method = replace(method, num_samples=number)  # type: ignore[type-var]
-        state = None if previous is None else unsaved_state(previous, method, sampler, bound)
+        state = None if previous is None else restored_state(previous, method, sampler, bound)
         run = drive(self.key, method, sampler, bound, previous=state, start=self.values, report=report)
-        run, verdict = _at_the_end(self.key, method, sampler, bound, run)
+        run, verdict = _judge_optimum(self.key, method, sampler, bound, run)
         _refuse_impossible(run, bound)
-        _watched(sampler, bound, run)
+        _check_draws(sampler, bound, run)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,
             "sample_stats": run.draws.stats,
             "history": run.history,
             "observed_data": observed_data(bound),
             "constant_data": constant_data(bound),
-            "sampler_state": saved_state(run.state),
+            "sampler_state": state_arrays(run.state),
         }
         moments = sampler.moments(run.state, bound)
         groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
         groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
         tree = to_datatree(groups, bound, self.entries)
         tree.attrs = _attributes(self.model, method, self.key, run) | verdict
-        if number > 1 and (conflict_text := conflict(bound, run.draws.samples)):  # a point estimate may be at an end
+        if number > 1 and (
+            conflict_text := describe_prior_conflict(bound, run.draws.samples)
+        ):  # a point estimate may be at an end
             tree.attrs["prior_conflict"] = conflict_text
-        return tree if previous is None else joined(previous, tree, sampler)
+        return tree if previous is None else append_result(previous, tree, sampler)
 
 
-def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run: Run) -> tuple[Run, dict[str, Any]]:
+def _judge_optimum(key: Array, method: Method, sampler: Sampler, bound: Bound, run: Run) -> tuple[Run, dict[str, Any]]:
     """The run, and whether an optimisation ended at a maximum, where the sampler can tell.
 
     Draws are made again where the maximum is a little beside the end. Raises ValueError where the sampler refuses.
@@ -151,7 +161,7 @@ def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run:
     if run.interrupted or not run.history:
         return run, {}
     samples = {name: values[0] for name, values in run.draws.samples.items()}
-    if (ending := sampler.ended(state, run.data, samples)) is None:
+    if (ending := sampler.convergence_verdict(state, run.data, samples)) is None:
         return run, {}
     optimum, why = ending
     if optimum is not None:
@@ -162,15 +172,15 @@ def _at_the_end(key: Array, method: Method, sampler: Sampler, bound: Bound, run:
     return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})
 
 
-def _watched(sampler: Sampler, bound: Bound, run: Run) -> None:
+def _check_draws(sampler: Sampler, bound: Bound, run: Run) -> None:
     """Raises FalseConditional where a conditional that the draws rest on does not hold at them."""
     if "excess" in run.draws.stats:
         require_identity(run.draws.stats.pop("excess"))
-    sampler.watched(bound, run.draws)
-    watch(bound, sampler.conditionals, run.draws.samples, run.data)
+    sampler.check_draws(bound, run.draws)
+    check_draws(bound, sampler.conditionals, run.draws.samples, run.data)
 
 
-def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None") -> Report:
+def _whole_fit_report(report: ProgressReport, method: Method, number: int, tree: "DataTree | None") -> ProgressReport:
     """A function that passes reports of one portion on as reports of the whole fit."""
     num_earlier = 0 if tree is None else tree["posterior"].sizes["draw"]
 
@@ -184,10 +194,10 @@ def _of_all(report: Report, method: Method, number: int, tree: "DataTree | None"
 def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
     """Settings, clock and summary of a run, as text and numbers that files can hold."""
     attributes: dict[str, Any] = {
-        "model": _title(model),
+        "model": _program_name(model),
         "method": type(method).__name__,
-        "settings": settings(method),
-        "key": _words(key),
+        "settings": settings_text(method),
+        "key": _key_text(key),
         "compile_seconds": run.compile_seconds,
         "sampling_seconds": run.sampling_seconds,
         "interrupted": int(run.interrupted),
@@ -198,26 +208,26 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     if "log_evidence" in stats:
         attributes["log_evidence"] = float(stats["log_evidence"].mean())
     elif "log_q" in stats:
-        attributes |= _approximation(np.asarray(stats["lp"]), np.asarray(stats["log_q"]))
+        attributes |= _approximation_quality(np.asarray(stats["lp"]), np.asarray(stats["log_q"]))
     if "evidence_bound" in stats:
         error = float(np.mean(stats.get("evidence_bound_se", 0.0)))
         attributes |= {"elbo": float(stats["evidence_bound"].mean()), "elbo_se": error}
     if "converged" in run.history:
-        attributes |= _convergence(run.history)
-    return attributes | provenance()
+        attributes |= _convergence_attributes(run.history)
+    return attributes | package_versions()
 
 
-def _title(model: Program) -> str:
+def _program_name(model: Program) -> str:
     """The name of a program, with its module."""
-    return f"{getattr(model, '__module__', None) or ''}.{name_of(model)}"
+    return f"{getattr(model, '__module__', None) or ''}.{qualified_name(model)}"
 
 
-def _words(key: Array) -> str:
+def _key_text(key: Array) -> str:
     """The words of a random key as text."""
     return " ".join(str(int(word)) for word in np.asarray(key))
 
 
-def _convergence(history: Mapping[str, np.ndarray]) -> dict[str, int]:
+def _convergence_attributes(history: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Whether every optimisation has converged; of many starts, which was the best, and whether that one has."""
     converged = np.nanmax(history["converged"], axis=1)
     if converged.ndim == 1:
@@ -227,7 +237,7 @@ def _convergence(history: Mapping[str, np.ndarray]) -> dict[str, int]:
     return {"best_start": best, "converged": int(converged[0, best])}
 
 
-def _approximation(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
+def _approximation_quality(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
     """Evidence lower bound of an approximation, its standard error, and k-hat of its importance ratios."""
     ratios = (log_p - log_q).reshape(-1)
     error = float(ratios.std(ddof=1) / np.sqrt(ratios.size)) if ratios.size > 1 else np.nan
@@ -251,9 +261,9 @@ def _refuse_impossible(run: Run, bound: Bound) -> None:
             had_converged = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
             is_usable = np.isfinite(run.history[name][:, 0]) | had_converged
             if not is_usable.reshape(len(is_usable), -1).any(-1).all():
-                _blame(bound)
+                _raise_impossible_sites(bound)
     if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
-        _blame(bound)
+        _raise_impossible_sites(bound)
     if "diverging" in run.draws.stats and np.all(run.draws.stats["diverging"]):
         _refuse_undefined(bound, run.draws.samples)
 
@@ -264,17 +274,17 @@ def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> 
     if all(name in draws for name in plain.latent):
         values = {name: jnp.asarray(draws[name][0, -1]) for name in plain.latent}
         sites = [name for name in plain.latent if not plain.sites[name].is_discrete]
-        if (undefined_text := undefined(terms(plain).terms, sites, (plain, values))) is not None:
+        if (undefined_text := describe_undefined(terms(plain).terms, sites, (plain, values))) is not None:
             raise ValueError(
                 f"{undefined_text}, so gradients lead nowhere; look at the values there, or leave them out"
             )
 
 
-def _blame(bound: Bound) -> None:
+def _raise_impossible_sites(bound: Bound) -> None:
     """Raises ValueError with the sites whose density is zero or undefined at all of 50 points."""
 
     def densities(key: Array) -> dict[str, Array]:
-        model = substitute(seed(bound.program, key), substitute_fn=feasible)
+        model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
         sites = trace(model).get_trace()
         return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
 

@@ -31,7 +31,7 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
     take the place of those of the same names.
     Raises ValueError where the method does not apply.
     """
-    method = default_method(analysis) if method is None else mixed_membership.at_size(analysis, method)
+    method = default_method(analysis) if method is None else mixed_membership.method_at_size(analysis, method)
     return Plan(method, method.plan(analysis))
 
 

@@ -37,7 +37,7 @@ from bayeslab.models import (
     structure_admixture,
 )
 from bayeslab.plots import plot_calibration
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -182,7 +182,7 @@ def rows(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
         if case.quantities and name in ("MeanField", "Laplace", "SVI"):
             continue
         try:
-            with precision():
+            with precision_scope():
                 method.plan(Analysis(bl.bind(case.lecture.model, data)))
         except ValueError as error:
             yield name, {"reason": str(error)}

@@ -11,7 +11,7 @@ from types import ModuleType
 import bayeslab as bl
 from bayeslab.models import LECTURES
 from bayeslab.planning import default_method
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.reports.demonstration import first_line
 from bayeslab.transforms.analysis import Analysis
 
@@ -48,7 +48,7 @@ def main() -> None:
 def verdicts(lecture: ModuleType) -> dict[str, str]:
     """Why each method does not apply, empty where it does."""
     reasons = {}
-    with precision():
+    with precision_scope():
         analysis = Analysis(bl.bind(lecture.model, lecture.example()))
         for name, method in zip(NAMES, METHODS, strict=True):
             try:
@@ -61,7 +61,7 @@ def verdicts(lecture: ModuleType) -> dict[str, str]:
 
 
 def default(lecture: ModuleType) -> str:
-    with precision():
+    with precision_scope():
         return type(default_method(Analysis(bl.bind(lecture.model, lecture.example())))).__name__
 
 

@@ -51,16 +51,16 @@ def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer
 def driven(program: Callable[..., None], data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
     """What `bl.fit` does between its checks and the DataTree."""
     import bayeslab as bl
-    from bayeslab.programs.program import precision
+    from bayeslab.programs.program import precision_scope
     from bayeslab.sampling.runner import drive
     from bayeslab.transforms.analysis import Analysis
 
-    with precision(np.float64):
+    with precision_scope(np.float64):
         bound = bl.bind(program, data)
         sampler = method.plan(Analysis(bound))
 
     def run(seed: int) -> Answer:
-        with precision(np.float64):
+        with precision_scope(np.float64):
             key = jax.random.PRNGKey(seed)
             began = time.process_time()
             draws = drive(key, method, sampler, bound).draws.samples

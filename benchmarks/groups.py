@@ -15,10 +15,10 @@ import numpyro
 import numpyro.distributions as dist
 
 import bayeslab as bl
-from bayeslab.programs.program import Bound, precision
+from bayeslab.programs.program import Bound, precision_scope
 from bayeslab.sampling.runner import drive
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.verification.findings import find_all
+from bayeslab.verification.findings import find_conditionals
 
 ROWS = 20
 
@@ -52,7 +52,7 @@ def observed(num_groups: int) -> dict[str, np.ndarray | int]:
 
 def gibbs(bound: Bound) -> Iterator[None]:
     """The rules of all sites, proven; then what is compiled to draw."""
-    assert all(found.rule for found in find_all(bound))
+    assert all(found.rule for found in find_conditionals(bound))
     yield
     method = bl.Gibbs(num_warmup=0, num_samples=1, num_chains=1)
     drive(jax.random.PRNGKey(0), method, method.plan(Analysis(bound)), bound)
@@ -70,7 +70,7 @@ VERBS = {"gibbs": gibbs, "nuts": nuts}
 
 if __name__ == "__main__":
     verb, groups = sys.argv[1:]
-    with precision(np.float64):
+    with precision_scope(np.float64):
         bound = bl.bind(model, observed(int(groups)))
         clock = [time.process_time()]
         clock += [time.process_time() for _ in VERBS[verb](bound)]

@@ -38,18 +38,18 @@ def starter(y):
 
     import bayeslab as bl
     from bayeslab.models import multivariate_gaussian_mixture
-    from bayeslab.programs.program import precision
+    from bayeslab.programs.program import precision_scope
     from bayeslab.sampling.runner import drive
     from bayeslab.transforms.analysis import Analysis
 
     data = {"num_rows": len(y), "num_components": 4, "mu0": np.zeros(2), "scale": np.eye(2), "n0": 5.0, "y": y}
     method = bl.MeanField(num_starts=STARTS, joint=(("precision", "mu"),))
-    with precision():
+    with precision_scope():
         bound = bl.bind(multivariate_gaussian_mixture.model, data)
         sampler = method.plan(Analysis(bound))
 
     def fit(seed):
-        with precision():
+        with precision_scope():
             began = time.process_time()
             run = drive(jax.random.PRNGKey(seed), method, sampler, bound)
             return run.draws.samples["weights"][0].mean(0), time.process_time() - began

@@ -42,7 +42,7 @@ def bayeslab(dtype):
     import jax.numpy as jnp
 
     from bayeslab import MarkovChain
-    from bayeslab.distributions import ProductEvidence
+    from bayeslab.distributions import FactoredLogLikelihood
 
     def on(device_call, *arguments):
         return lambda: jax.block_until_ready(device_call(*arguments))
@@ -60,7 +60,7 @@ def bayeslab(dtype):
 
         def em(start, moves, parameters, data):
             evidence = evidence_of(parameters, data)
-            product = isinstance(evidence, ProductEvidence)
+            product = isinstance(evidence, FactoredLogLikelihood)
 
             def value(start, moves, given):
                 chosen = evidence.with_parameters(given) if product else given
@@ -102,7 +102,7 @@ def bayeslab(dtype):
         return rows.with_parameters(jnp.stack([constant, mean / sd**2, -0.5 / sd**2], -1))
 
     def laid(rows):
-        return jax.jit(ProductEvidence.of)(rows, np.zeros((4, rows.shape[-1]), dtype))
+        return jax.jit(FactoredLogLikelihood.of)(rows, np.zeros((4, rows.shape[-1]), dtype))
 
     def of_product(sums, _):
         return sums

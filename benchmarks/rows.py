@@ -12,7 +12,7 @@ import numpy as np
 
 import bayeslab as bl
 from bayeslab.models import gaussian_hmm, linear_regression, multivariate_gaussian_mixture
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 
 
@@ -44,7 +44,7 @@ PROGRAMS = {
 if __name__ == "__main__":
     name, rows = sys.argv[1:]
     model, data, method = PROGRAMS[name](int(rows))
-    with precision(np.float64):
+    with precision_scope(np.float64):
         clock = [time.process_time()]
         for _ in range(2):
             method.plan(Analysis(bl.bind(model, data)))

@@ -49,15 +49,15 @@ def main() -> None:
 
 def sweep(asked: argparse.Namespace) -> None:
     """Nanoseconds of CPU per allele copy of a whole sweep, the mean of those without origins and the one with them."""
-    from bayeslab.mixed_membership.samplers.gibbs import TURN
+    from bayeslab.mixed_membership.samplers.gibbs import SWEEPS_PER_ORIGIN_DRAW
 
-    cases = {name: _one_sweep(*case, TURN) for name, case in SWEEPS.items()}
+    cases = {name: _one_sweep(*case, SWEEPS_PER_ORIGIN_DRAW) for name, case in SWEEPS.items()}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(asked.rounds):
         for name, (run, _, _) in cases.items():
             began = time.process_time()
             run()
-            seconds[name].append((time.process_time() - began) / TURN)
+            seconds[name].append((time.process_time() - began) / SWEEPS_PER_ORIGIN_DRAW)
     rows = []
     for name, (_, copies, kept) in cases.items():
         rows.append([name, spread(1e9 * np.array(seconds[name]) / copies), number(kept)])
@@ -70,16 +70,16 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     import bayeslab as bl
     from bayeslab.mixed_membership.methods import Gibbs
     from bayeslab.models import structure_admixture
-    from bayeslab.programs.program import precision, structure
+    from bayeslab.programs.program import compilation_signature, precision_scope
     from bayeslab.sampling.runner import compiled
     from bayeslab.transforms.analysis import Analysis
 
     rng = np.random.default_rng(0)
     y = rng.integers(0, alleles, (individuals, loci, 2)).astype(np.uint8)
     data = {"num_individuals": individuals, "num_alleles": np.full(loci, alleles), "y": y}
-    with precision():
+    with precision_scope():
         bound = bl.bind(structure_admixture.model, data | {"num_populations": populations})
-        code = compiled(Gibbs(num_warmup=1).plan(Analysis(bound)), structure(bound), None)
+        code = compiled(Gibbs(num_warmup=1).plan(Analysis(bound)), compilation_signature(bound), None)
         code.make_ready("start")
         given = code.prepare(bound)
         state = code.start(np.zeros(2, np.uint32), given)
@@ -87,7 +87,7 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     packed = given.packed.nbytes / y.nbytes
 
     def run() -> None:
-        with precision():
+        with precision_scope():
             jax.block_until_ready(code.advance(np.int32(1), np.int32(sweeps), state, given))
 
     return run, y.size, packed

@@ -255,14 +255,14 @@ class Maximum:
         import jax
 
         import bayeslab as bl
-        from bayeslab.mixed_membership.recognition import membership
+        from bayeslab.mixed_membership.recognition import find_membership
         from bayeslab.mixed_membership.samplers.point import membership_point
         from bayeslab.models import lda
-        from bayeslab.programs.program import precision
+        from bayeslab.programs.program import precision_scope
 
-        with precision():
+        with precision_scope():
             bound = bl.bind(lda.model, data)
-            self.found = membership(bound)
+            self.found = find_membership(bound)
             sampler = membership_point(self.found, bound, "softmax")
             self.data, options = jax.jit(sampler.prepare)(bound), dict(sampler.compiler_options)
             key = np.array([0, seed], np.uint32)
@@ -276,17 +276,17 @@ class Maximum:
     def advance(self, steps: int) -> None:
         import jax
 
-        from bayeslab.programs.program import precision
+        from bayeslab.programs.program import precision_scope
 
-        with precision():
+        with precision_scope():
             for _ in range(steps):
                 self.state = self.adapt(self.state, self.data)
             jax.block_until_ready(self.state)
 
     def predicted(self, held: dict[str, Any]) -> np.ndarray:
-        from bayeslab.mixed_membership.ascent import split
+        from bayeslab.mixed_membership.ascent import from_coordinates
 
-        share, topics = map(np.asarray, split(self.state.at, self.found.shape))
+        share, topics = map(np.asarray, from_coordinates(self.state.at, self.found.shape))
         return (share[held["document"]] * topics[:, 0, held["word"]].T).sum(1)
 
 
@@ -299,14 +299,14 @@ class Chain:
         import bayeslab as bl
         from bayeslab.mixed_membership.methods import Gibbs
         from bayeslab.models import lda
-        from bayeslab.programs.program import precision, structure
+        from bayeslab.programs.program import compilation_signature, precision_scope
         from bayeslab.sampling.runner import compiled
         from bayeslab.transforms.analysis import Analysis
 
-        with precision():
+        with precision_scope():
             bound = bl.bind(lda.model, data)
             sampler = replace(Gibbs(num_warmup=0).plan(Analysis(bound)), keeps=False)  # means, however few topics
-            self.code = compiled(sampler, structure(bound), None)
+            self.code = compiled(sampler, compilation_signature(bound), None)
             self.code.make_ready("start")
             self.data = self.code.prepare(bound)
             began = time.process_time()
@@ -316,9 +316,9 @@ class Chain:
     def advance(self, sweeps: int) -> None:
         import jax
 
-        from bayeslab.programs.program import precision
+        from bayeslab.programs.program import precision_scope
 
-        with precision():
+        with precision_scope():
             once = self.code.advance(np.int32(sweeps), np.int32(1), self.state, self.data)
             self.state, _ = jax.block_until_ready(once)
 

@@ -30,7 +30,7 @@ from bayeslab.models import (
     normal_known_variance,
 )
 from bayeslab.programs.binding import signature
-from bayeslab.programs.program import Data, precision
+from bayeslab.programs.program import Data, precision_scope
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
 every_lecture = pytest.mark.parametrize("lecture", STATED, ids=lambda m: m.__name__.rpartition(".")[2])
@@ -45,7 +45,7 @@ def quiet(key: int, model: Callable[..., Any], data: Data, method: Any = None, *
 
 
 def evidence(lecture: ModuleType) -> float:
-    with precision():
+    with precision_scope():
         bound = bind(lecture.model, lecture.example())
         values = bound.inputs | bound.observed
         return float(lecture.evidence(**{n: values[n] for n in signature(lecture.evidence).parameters}))
@@ -95,7 +95,7 @@ def test_nuts_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
 def test_methods_agree_on_the_diabetes_data() -> None:
     data = linear_regression.data()
     stated = quiet(0, linear_regression.model, data, Stated(linear_regression.posterior, 10_000))
-    with precision():
+    with precision_scope():
         x, y = jnp.asarray(data["x"].values), jnp.asarray(data["y"].values)
         closed = linear_regression.evidence(x, y, 0.1, 2.0, 1.0, 1.0)
     np.testing.assert_allclose(stated.attrs["log_evidence"], closed, rtol=1e-9)
@@ -123,7 +123,7 @@ def test_mean_field_loses_spread_where_coefficients_correlate() -> None:
     """For a Normal posterior the mean field has precision diag(precision): its spread is known (Bishop, 10.1.2)."""
     lecture, data = linear_regression_known_noise, linear_regression_known_noise.data()
     tree = quiet(5, lecture.model, data, bl.SVI(num_samples=4000))
-    with precision():
+    with precision_scope():
         inputs = bind(lecture.model, data).inputs
     x, tau0, sigma = (np.asarray(inputs[name]) for name in ("x", "tau0", "sigma"))
     precisions = np.diag(x.T @ x / sigma**2 + np.eye(x.shape[1]) / tau0**2)

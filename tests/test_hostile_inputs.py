@@ -25,7 +25,7 @@ from bayeslab.datasets import (
     sequences,
 )
 from bayeslab.models import gp_regression
-from bayeslab.programs.program import Bound, precision
+from bayeslab.programs.program import Bound, precision_scope
 from hostile import FORMS, GAPS, anything, counts, fingerprint, lawful, line, refused, shares, table
 
 quick = settings(deadline=None, derandomize=True, max_examples=150)
@@ -35,7 +35,7 @@ METHOD = bl.Exact(num_samples=8)
 
 
 def bound(program: Callable[..., Any], data: Any) -> Bound:
-    with precision():
+    with precision_scope():
         return bl.bind(program, data)
 
 

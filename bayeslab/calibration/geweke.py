@@ -22,20 +22,20 @@ from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.planning import plan
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.datatree import to_datatree
 from bayeslab.results.parameters import stacked_parameters
-from bayeslab.sampling.executables import strong
+from bayeslab.sampling.executables import strongly_typed
 from bayeslab.sampling.protocols import State
 from bayeslab.transforms.analysis import Analysis
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
 
-SAMPLE = ["chain", "draw"]
+SAMPLE_DIMS = ["chain", "draw"]
 """The dimensions of draws."""
-LEVEL = 0.01
+SIGNIFICANCE_LEVEL = 0.01
 """The probability that a right sampler fails the test."""
 
 
@@ -44,7 +44,7 @@ def joint_distribution_test(
     model: Program,
     data: Data,
     method: Gibbs | mixed_membership.Gibbs,
-    level: float = LEVEL,
+    level: float = SIGNIFICANCE_LEVEL,
 ) -> Dataset:
     """Where the draws of the chain lie among draws of the prior, one row a scalar parameter.
 
@@ -63,20 +63,22 @@ def joint_distribution_test(
         raise TypeError(f"joint_distribution_test needs Gibbs(), whose sweeps suit any data, not {method!r}")
     if not 0 < level < 1:
         raise ValueError(f"level must be a probability between 0 and 1, got {level}")
-    with precision():
+    with precision_scope():
         bound = bind(model, data)
         refuse_mixed_data(bound)
         require_joint_draws(bound, "joint_distribution_test")
-        prior, chain = _draws(raw_key(key), method, bound)
-        tree = to_datatree({"prior": prior, "posterior": chain}, bound, read(data))
-    prior_places, chain_places = _places(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
+        prior, chain = _prior_and_chain_draws(raw_key(key), method, bound)
+        tree = to_datatree({"prior": prior, "posterior": chain}, bound, read_entries(data))
+    prior_places, chain_places = _places_in_prior(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
     table = Dataset({"ess": chain_places.azstats.ess(method="bulk")})
     for name, reference, values in (
         ("place", prior_places, chain_places),
         ("spread", (prior_places - 0.5) ** 2, (chain_places - 0.5) ** 2),
     ):
-        mean, expected = values.mean(SAMPLE), reference.mean(SAMPLE)
-        error = np.hypot(values.azstats.mcse(method="mean"), reference.std(SAMPLE) / np.sqrt(reference[..., 0].size))
+        mean, expected = values.mean(SAMPLE_DIMS), reference.mean(SAMPLE_DIMS)
+        error = np.hypot(
+            values.azstats.mcse(method="mean"), reference.std(SAMPLE_DIMS) / np.sqrt(reference[..., 0].size)
+        )
         table[name] = mean if name == "place" else mean / expected
         table[f"{name}_z"] = (mean - expected) / error
     z = np.abs([table["place_z"].values, table["spread_z"].values])
@@ -84,7 +86,7 @@ def joint_distribution_test(
     return table.assign_attrs(p_value=p_value, passes=int(p_value > level), level=level)
 
 
-def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> tuple[Values, Values]:
+def _prior_and_chain_draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> tuple[Values, Values]:
     """Draws (chain, draw, *site) of the latent sites: from the prior, and of chains of sweeps and new data."""
     sampler, latent = plan(Analysis(bound), method).sampler, bound.latent
 
@@ -95,7 +97,7 @@ def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> 
     def sweep(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
         state, draws = sampler.advance(carry[0], sampler.prepare(carry[1]))
         kept = {name: draws.samples[name] for name in latent if name in draws.samples}
-        return (strong(state), simulated(key, carry[1], kept)[0]), kept
+        return (strongly_typed(state), simulated(key, carry[1], kept)[0]), kept
 
     def draw(carry: tuple[State, Bound], key: Array) -> tuple[tuple[State, Bound], Values]:
         carry, kept = jax.lax.scan(sweep, carry, jax.random.split(key, method.thinning))
@@ -104,7 +106,7 @@ def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> 
     def chain(key: Array, bound: Bound) -> Values:
         keys = jax.random.split(key, 4)
         simulated_bound, _ = simulated(keys[0], bound, {})
-        carry = (strong(sampler.start(keys[1], sampler.prepare(simulated_bound))), simulated_bound)
+        carry = (strongly_typed(sampler.start(keys[1], sampler.prepare(simulated_bound))), simulated_bound)
         carry, _ = jax.lax.scan(sweep, carry, jax.random.split(keys[2], method.num_warmup))
         return jax.lax.scan(draw, carry, jax.random.split(keys[3], method.num_samples))[1]
 
@@ -122,11 +124,11 @@ def _draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> 
     return {name: value[None] for name, value in prior.items()}, chain_draws
 
 
-def _places(prior: Dataset, chain: Dataset) -> tuple[DataArray, DataArray]:
+def _places_in_prior(prior: Dataset, chain: Dataset) -> tuple[DataArray, DataArray]:
     """The values of the empirical distribution function of the prior's draws at those draws and at the chain's, ties in
     the middle, each (chain, draw, parameter)."""
     prior_draws, chain_draws = (stacked_parameters(each).astype(float) for each in (prior, chain))
-    varies = (prior_draws.max(SAMPLE) > prior_draws.min(SAMPLE)).values
+    varies = (prior_draws.max(SAMPLE_DIMS) > prior_draws.min(SAMPLE_DIMS)).values
     prior_draws, chain_draws = prior_draws[..., varies], chain_draws[..., varies]
     ordered = np.sort(prior_draws.values.reshape(-1, prior_draws.sizes["parameter"]), axis=0)
 

@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-LEVEL = 0.01
+SIGNIFICANCE_LEVEL = 0.01
 """The probability that a right method fails."""
-LEAST = 10
+MIN_SIMULATIONS = 10
 """The smallest number of simulations that a verdict needs."""
-POWER = 0.9
+DETECTION_PROBABILITY = 0.9
 """The probability with which the errors that are reported would have been seen."""
-SHIFTS, RATIOS = (0.0, 5.0), (0.02, 1.0, 50.0)
+SHIFT_BOUNDS, SD_RATIO_BOUNDS = (0.0, 5.0), (0.02, 1.0, 50.0)
 """The ranges in which errors are searched for: of the mean, in posterior standard deviations, and of the standard
 deviation, as ratios."""
 
 
-def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Sequence[str] | None = None) -> Dataset:
+def calibration_verdict(
+    checks: DataTree, level: float = SIGNIFICANCE_LEVEL, var_names: Sequence[str] | None = None
+) -> Dataset:
     """One row a site or quantity of `sbc`: its smallest p-value, and whether all of them pass together.
 
     level: the probability that a right method fails somewhere. var_names: sites and quantities to judge, all where not
@@ -51,16 +53,16 @@ def calibration_verdict(checks: DataTree, level: float = LEVEL, var_names: Seque
     ranks = ranks_of(checks, var_names)
     if not 0 < level < 1:
         raise ValueError(f"level must be a probability between 0 and 1, got {level}.")
-    if (simulations := checks["prior_sbc"].sizes["draw"]) < LEAST:
-        raise ValueError(f"calibration_verdict needs at least {LEAST} simulations, got {simulations}.")
-    num_elements = sum(varying(each).sum() for each in ranks.values())
-    rows = {name: _row(each) for name, each in ranks.items() if varying(each).any()}
+    if (simulations := checks["prior_sbc"].sizes["draw"]) < MIN_SIMULATIONS:
+        raise ValueError(f"calibration_verdict needs at least {MIN_SIMULATIONS} simulations, got {simulations}.")
+    num_elements = sum(is_varying(each).sum() for each in ranks.values())
+    rows = {name: _worst_element(each) for name, each in ranks.items() if is_varying(each).any()}
     if not rows:
         raise ValueError("calibration_verdict got no ranks that vary, so there is nothing to judge.")
     p_value = np.minimum(1, num_elements * np.array([row["p_value"] for row in rows.values()]))
     columns = {name: ("quantity", [row[name] for row in rows.values()]) for name in ("worst", "middle", "spread")}
     table = Dataset({"p_value": ("quantity", p_value), **columns}, {"quantity": list(rows)})
-    detectable = errors_seen(simulations, int(checks.attrs["num_draws"]), level / num_elements)
+    detectable = detectable_errors(simulations, int(checks.attrs["num_draws"]), level / num_elements)
     return table.assign_attrs(dict(checks.attrs) | {"passes": int(p_value.min() > level), "level": level} | detectable)
 
 
@@ -75,7 +77,7 @@ def ranks_of(checks: DataTree, var_names: Sequence[str] | None) -> dict[str, Arr
     return {name: sites[name].reshape(sites[name].shape[0] * sites[name].shape[1], -1) for name in var_names or sites}
 
 
-def varying(ranks: Array) -> Array:
+def is_varying(ranks: Array) -> Array:
     """Which elements of ranks (simulation, element) are not the same in all simulations."""
     return ranks.std(0) > 0
 
@@ -86,11 +88,11 @@ def p_value(ranks: Array) -> float:
     times = np.arange(1, n) / n
     counts = np.searchsorted(np.sort(ranks), times, side="right")
     tails = np.minimum(bdtr(counts, n, times), bdtrc(counts - 1.0, n, times))
-    return _leaves(_band(n, float(tails.min())), np.full(n, 1 / n))
+    return _exit_probability(_pointwise_band(n, float(tails.min())), np.full(n, 1 / n))
 
 
 @lru_cache(maxsize=64)
-def errors_seen(num_simulations: int, num_draws: int, level: float) -> dict[str, float]:
+def detectable_errors(num_simulations: int, num_draws: int, level: float) -> dict[str, float]:
     """The smallest errors of a Normal posterior that leave the band of this level with probability 0.9.
 
     shift_seen: of the mean, in sd; narrow_seen, wide_seen: of the sd, as a ratio. NaN where no error is seen so often.
@@ -100,12 +102,15 @@ def errors_seen(num_simulations: int, num_draws: int, level: float) -> dict[str,
     band = simultaneous_band(n, level)
 
     def missed(shift: float, ratio: float) -> float:
-        return _leaves(band, np.diff(rank_distribution(np.arange(n + 1) / n, num_draws, shift, ratio))) - POWER
+        return (
+            _exit_probability(band, np.diff(rank_distribution(np.arange(n + 1) / n, num_draws, shift, ratio)))
+            - DETECTION_PROBABILITY
+        )
 
     return {
-        "shift_seen": _crossing(lambda shift: missed(shift, 1.0), *SHIFTS),
-        "narrow_seen": _crossing(lambda ratio: missed(0.0, ratio), 1.0, RATIOS[0]),
-        "wide_seen": _crossing(lambda ratio: missed(0.0, ratio), 1.0, RATIOS[2]),
+        "shift_seen": _monotone_root(lambda shift: missed(shift, 1.0), *SHIFT_BOUNDS),
+        "narrow_seen": _monotone_root(lambda ratio: missed(0.0, ratio), 1.0, SD_RATIO_BOUNDS[0]),
+        "wide_seen": _monotone_root(lambda ratio: missed(0.0, ratio), 1.0, SD_RATIO_BOUNDS[2]),
     }
 
 
@@ -115,9 +120,9 @@ def simultaneous_band(number: int, level: float) -> tuple[Array, Array]:
     somewhere with this probability."""
 
     def leaves(log_tail: float) -> float:
-        return _leaves(_band(number, np.exp(log_tail)), np.full(number, 1 / number)) - level
+        return _exit_probability(_pointwise_band(number, np.exp(log_tail)), np.full(number, 1 / number)) - level
 
-    return _band(number, np.exp(_crossing(leaves, np.log(level / number) - 3, 0.0)))
+    return _pointwise_band(number, np.exp(_monotone_root(leaves, np.log(level / number) - 3, 0.0)))
 
 
 def rank_distribution(times: Array, num_draws: int, shift: float, ratio: float) -> Array:
@@ -131,7 +136,7 @@ def rank_distribution(times: Array, num_draws: int, shift: float, ratio: float) 
     return np.interp(times, edges, np.concatenate([[0.0], np.cumsum(ranks)]) / ranks.sum())
 
 
-def _band(n: int, tail: float) -> tuple[Array, Array]:
+def _pointwise_band(n: int, tail: float) -> tuple[Array, Array]:
     """Smallest and largest counts at 1/n, ..., (n - 1)/n with more than this probability beyond them."""
     times = np.arange(1, n) / n
     low = np.ceil(np.nan_to_num(bdtrik(tail, n, times))).astype(int)
@@ -139,14 +144,14 @@ def _band(n: int, tail: float) -> tuple[Array, Array]:
     return low, n - low[::-1]
 
 
-def _leaves(band: tuple[Array, Array], shares: Array) -> float:
+def _exit_probability(band: tuple[Array, Array], shares: Array) -> float:
     """The probability that the counts of n points leave a band.
 
     shares: (n,) the probabilities of a point to lie between the times of the band.
     """
     n = len(shares)
     most = n * shares.max()
-    steps = _poisson(np.arange(int(most + 10 * np.sqrt(most)) + 20), n * shares[:, None])
+    steps = _poisson_probability(np.arange(int(most + 10 * np.sqrt(most)) + 20), n * shares[:, None])
     alive, first = steps[0], 0
     for low, high, step in zip(*band, steps[1:], strict=True):
         begin = max(low, first)
@@ -155,25 +160,27 @@ def _leaves(band: tuple[Array, Array], shares: Array) -> float:
             return 1.0
         alive = np.convolve(alive, step)
     inside = alive[n - first] if n - first < len(alive) else 0.0
-    return float(np.clip(1 - inside / _poisson(n, n), 0, 1))
+    return float(np.clip(1 - inside / _poisson_probability(n, n), 0, 1))
 
 
-def _poisson(count: Any, mean: Any) -> Array:
+def _poisson_probability(count: Any, mean: Any) -> Array:
     """The probability of a count under a Poisson distribution."""
     return np.exp(xlogy(count, mean) - mean - gammaln(np.asarray(count) + 1.0))
 
 
-def _crossing(function: Callable[[float], float], begin: float, end: float) -> float:
+def _monotone_root(function: Callable[[float], float], begin: float, end: float) -> float:
     """The root of a monotone function between two points, NaN where there is none."""
     from scipy.optimize import brentq
 
     return float(brentq(function, begin, end, xtol=1e-3)) if function(begin) * function(end) < 0 else np.nan
 
 
-def _row(ranks: Array) -> dict[str, float]:
+def _worst_element(ranks: Array) -> dict[str, float]:
     """The p-value, the position, and the mean and standard deviation of Normal scores, of the worst element of ranks
     (simulation, element)."""
-    p_values = [p_value(column) if varies else np.inf for column, varies in zip(ranks.T, varying(ranks), strict=True)]
+    p_values = [
+        p_value(column) if varies else np.inf for column, varies in zip(ranks.T, is_varying(ranks), strict=True)
+    ]
     worst = int(np.argmin(p_values))
     scores = ndtri(ranks[:, worst])
     return {"p_value": p_values[worst], "worst": worst, "middle": scores.mean(), "spread": scores.std()}

@@ -16,29 +16,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination.terms import terms, total
+from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.planning import plan
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
-from bayeslab.programs.tracing.provenance import flow
-from bayeslab.results.datatree import posterior_of, same_data, to_datatree
-from bayeslab.sampling.progress import bar
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
+from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.results.datatree import has_same_data, posterior_draws, to_datatree
+from bayeslab.sampling.progress import progress_bar
 from bayeslab.sampling.protocols import Method
 from bayeslab.sampling.runner import whole_chain
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import require_identity
-from bayeslab.transforms.replication import again, replicated
+from bayeslab.transforms.replication import name_of_copy, replicate_data
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-BATCH = 10
+SIMULATIONS_PER_BATCH = 10
 """The number of simulations that one thread runs together."""
-AT_ONCE = 64
+DRAWS_PER_BATCH = 64
 """The number of draws whose log densities are computed together."""
-EXCESS = "excess of the identity"
+EXCESS_KEY = "excess of the identity"
 """The name under which the excess of exact draws travels; it is checked and not ranked."""
 
 
@@ -78,7 +78,7 @@ def sbc(
     if not isinstance(num_simulations, int | np.integer) or num_simulations < 1:
         raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
     extra_quantities = dict(quantities or {})
-    with precision():
+    with precision_scope():
         bound = bind(model, data)
         refuse_mixed_data(bound)
         if taken := [name for name in extra_quantities if name in bound.sites]:
@@ -88,11 +88,11 @@ def sbc(
         if given is None:
             require_joint_draws(bound, "sbc")
         else:
-            truths = _spread(given, bound, num_simulations)
-            simulated = {name: again(name) for name in simulated}
-            bound = replicated(model, data, bound)
+            truths = _evenly_spaced_draws(given, bound, num_simulations)
+            simulated = {name: name_of_copy(name) for name in simulated}
+            bound = replicate_data(model, data, bound)
         method, sampler = plan(Analysis(bound), method)
-        densities = _densities(bound, extra_quantities)
+        densities = _ranked_densities(bound, extra_quantities)
 
         def pit(key: Array, truth: Values, bound: Bound) -> Values:
             key_prior, key_run, key_tie = jax.random.split(key, 3)
@@ -110,23 +110,23 @@ def sbc(
                 for name, density in densities.items():
                     of_data = partial(density, simulated_bound)
                     true[name] = of_data({n: truth[n] for n in kept})
-                    drawn[name] = jax.lax.map(of_data, {n: draws[n] for n in kept}, batch_size=AT_ONCE)
+                    drawn[name] = jax.lax.map(of_data, {n: draws[n] for n in kept}, batch_size=DRAWS_PER_BATCH)
             ties = jax.random.split(key_tie, len(true))
             ranks = {name: _rank(tie, true[name], drawn[name]) for name, tie in zip(true, ties, strict=True)}
-            return ranks | {EXCESS: stats["excess"].max()} if "excess" in stats else ranks
+            return ranks | {EXCESS_KEY: stats["excess"].max()} if "excess" in stats else ranks
 
         keys = np.asarray(jax.random.split(raw_key(key), num_simulations))
-        count = min(BATCH, num_simulations)
+        count = min(SIMULATIONS_PER_BATCH, num_simulations)
         code = (
             jax.jit(lambda keys, truths, bound: jax.lax.map(lambda each: pit(each[0], each[1], bound), (keys, truths)))
             .lower(keys[:count], {name: value[:count] for name, value in truths.items()}, bound)
             .compile()
         )
-        with bar("sbc", progress) as report:
-            parts = _in_batches(code, keys, truths, bound, count, report)
+        with progress_bar("sbc", progress) as report:
+            parts = _run_in_batches(code, keys, truths, bound, count, report)
         values = {name: np.concatenate([part[name] for part in parts])[None] for name in parts[0]}
-        require_identity(values.pop(EXCESS, np.zeros(0)))
-        tree = to_datatree({"prior_sbc": values}, bound, read(data))
+        require_identity(values.pop(EXCESS_KEY, np.zeros(0)))
+        tree = to_datatree({"prior_sbc": values}, bound, read_entries(data))
     tree.attrs = {
         "method": type(method).__name__,
         "num_simulations": len(next(iter(values.values()))[0]),
@@ -136,12 +136,12 @@ def sbc(
     return tree
 
 
-def _densities(bound: Bound, taken: Collection[str]) -> dict[str, Callable[[Bound, Values], Array]]:
+def _ranked_densities(bound: Bound, taken: Collection[str]) -> dict[str, Callable[[Bound, Values], Array]]:
     """The log joint and, of a program without sites integrated out, the log likelihood, as functions of data and of all
     latent sites, without those whose names are taken by sites or by quantities."""
 
     def log_likelihood(bound: Bound, latent: Values) -> Array:
-        return total([term for term in terms(bound).terms if term.name in bound.observed], bound, latent)
+        return sum_of_terms([term for term in terms(bound).terms if term.name in bound.observed], bound, latent)
 
     densities = {"log_joint": Bound.log_joint} | ({"log_likelihood": log_likelihood} if bound.transform is None else {})
     return {name: density for name, density in densities.items() if name not in bound.sites and name not in taken}
@@ -153,10 +153,10 @@ def _rank(key: Array, truth: Array, draws: Array) -> Array:
     return (below + jax.random.uniform(key, jnp.shape(truth)) * (equal + 1)) / (len(draws) + 1)
 
 
-def _spread(given: "DataTree", bound: Bound, number: int) -> Values:
+def _evenly_spaced_draws(given: "DataTree", bound: Bound, number: int) -> Values:
     """Some draws (draw, *site) of all latent sites, spread evenly over those of a result. number: how many."""
-    posterior = posterior_of(given, "sbc (given)")
-    if not same_data(given, bound):
+    posterior = posterior_draws(given, "sbc (given)")
+    if not has_same_data(given, bound):
         raise ValueError("given must be a result of fit() for these data, but is of other data")
     if missing := [name for name in bound.latent if name not in posterior]:
         raise ValueError(f"given has no draws of {missing}; if they were integrated out, recover() draws them")
@@ -169,7 +169,7 @@ def _spread(given: "DataTree", bound: Bound, number: int) -> Values:
     return {name: values[np.linspace(0, num_available - 1, number).astype(int)] for name, values in flat.items()}
 
 
-def _in_batches(
+def _run_in_batches(
     code: Any, keys: np.ndarray, truths: Values, bound: Bound, count: int, report: Any
 ) -> list[dict[str, np.ndarray]]:
     """The results of all keys, a batch a thread; when the keyboard interrupts, those that are finished."""
@@ -178,7 +178,7 @@ def _in_batches(
     def run(place: int) -> dict[str, np.ndarray]:
         overlap = place * count - starts[place]  # the last batch overlaps the one before
         own = slice(starts[place], starts[place] + count)
-        with precision():
+        with precision_scope():
             results = code(keys[own], {name: value[own] for name, value in truths.items()}, bound)
             return {name: np.asarray(value)[overlap:] for name, value in results.items()}
 
@@ -202,7 +202,7 @@ def refuse_mixed_data(bound: Bound) -> None:
     if not bound.observed:
         raise ValueError(f"data give no value to any sample site of {list(bound.sites)}, so nothing is observed")
     shapes = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    facts = flow(bound, shapes)
+    facts = trace_data_flow(bound, shapes)
     used = {name for fact in facts.of("density") for name in fact.reached_by("argument")}
     for fact in facts.of("written"):
         for name in fact.reached_by("argument"):

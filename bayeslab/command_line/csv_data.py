@@ -6,8 +6,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bayeslab.programs.binding import bind, nearest, signature
-from bayeslab.programs.program import precision
+from bayeslab.programs.binding import bind, signature, suggestion
+from bayeslab.programs.program import precision_scope
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,20 +43,20 @@ def model_data(
     values: for an argument a number or a list, as text. `num_rows` is counted.
     Raises ValueError for what names nothing.
     """
-    with precision():
+    with precision_scope():
         sites = list(bind(lecture.model, lecture.example()).sites)
     known = [*signature(lecture.model).parameters, *sites]
     for name in [*columns, *values]:
         if name not in known:
-            hint = nearest(name, known)
-            raise ValueError(f"{_name(lecture)} has no argument or site '{name}'.{hint} It has {known}")
-    mapped = {name: _columns(frame, text) for name, text in columns.items()}
-    arguments = {name: _value(name, text) for name, text in values.items()}
+            hint = suggestion(name, known)
+            raise ValueError(f"{_model_label(lecture)} has no argument or site '{name}'.{hint} It has {known}")
+    mapped = {name: _read_columns(frame, text) for name, text in columns.items()}
+    arguments = {name: _parse_value(name, text) for name, text in values.items()}
     if "x" in known and "x" not in mapped:
-        other_columns = frame.drop(columns=[column for table in mapped.values() for column in _names(table)])
+        other_columns = frame.drop(columns=[column for table in mapped.values() for column in _column_names(table)])
         return _regression(other_columns, target) | mapped | arguments
     if target is not None:
-        raise ValueError(f"a target is for regressions; {_name(lecture)} takes {known}: map columns to those")
+        raise ValueError(f"a target is for regressions; {_model_label(lecture)} takes {known}: map columns to those")
     named_columns = {str(name): frame[name] for name in frame.columns if name in known and name not in mapped}
     if not mapped | named_columns:
         raise ValueError(
@@ -77,13 +77,13 @@ def _regression(frame: "DataFrame", target: str | None) -> dict[str, Any]:
     return {"x": table["x"], "y": table["y"]}
 
 
-def _columns(frame: "DataFrame", text: str) -> Any:
+def _read_columns(frame: "DataFrame", text: str) -> Any:
     """One column as a Series, or several numeric ones as a table."""
     names = [text] if text in frame.columns else text.split(",")
     for name in names:
         if name not in frame.columns:
             columns = list(map(str, frame.columns))
-            raise ValueError(f"there is no column '{name}'.{nearest(name, columns)} The columns are {columns}")
+            raise ValueError(f"there is no column '{name}'.{suggestion(name, columns)} The columns are {columns}")
     if len(names) == 1:
         return frame[names[0]]
     if wrong := [name for name in names if frame[name].dtype.kind not in "iuf"]:
@@ -91,12 +91,12 @@ def _columns(frame: "DataFrame", text: str) -> Any:
     return frame[names].rename_axis(columns=None)
 
 
-def _names(table: Any) -> list[str]:
+def _column_names(table: Any) -> list[str]:
     """The columns that a Series or a table is made of."""
     return [table.name] if table.ndim == 1 else list(table.columns)
 
 
-def _value(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     """The number or list of numbers that a text stands for. Raises ValueError where it stands for none."""
     try:
         return json.loads(text)
@@ -104,6 +104,6 @@ def _value(name: str, text: str) -> Any:
         raise ValueError(f"'{name}' takes a number or a list of numbers such as [1, 2], not '{text}'") from None
 
 
-def _name(lecture: ModuleType) -> str:
+def _model_label(lecture: ModuleType) -> str:
     """A model as messages name it."""
     return f"model '{lecture.__name__.rpartition('.')[2]}'"

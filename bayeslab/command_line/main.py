@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("name", metavar="NAME")
     demo.add_argument("--out", type=Path, metavar="FOLDER", help="for figures and results (default: demo/NAME)")
     demo.add_argument("--seed", type=int, default=0)
-    demo.add_argument("--draws", type=_count, default=1000, help="of each of four chains (default: 1000)")
+    demo.add_argument("--draws", type=_positive_integer, default=1000, help="of each of four chains (default: 1000)")
     demo.set_defaults(run=_demo)
 
     fit = commands.add_parser("fit", help="fit a model to the columns of a CSV file")
@@ -64,9 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="an argument of the model")
     fit.add_argument("--method", choices=["exact", "gibbs", "nuts", "svi", "laplace", "map"],
                      help="(default: as `explain` plans)")  # fmt: skip
-    fit.add_argument("--draws", type=_count, help="of each chain")
-    fit.add_argument("--warmup", type=_count)
-    fit.add_argument("--chains", type=_count)
+    fit.add_argument("--draws", type=_positive_integer, help="of each chain")
+    fit.add_argument("--warmup", type=_positive_integer)
+    fit.add_argument("--chains", type=_positive_integer)
     fit.add_argument("--seed", type=int, default=0)
     fit.add_argument("--resume", action="store_true",
                      help="write the draws about every minute, and go on from FIT.nc if it is there")  # fmt: skip
@@ -81,17 +81,19 @@ def _add_structure(commands: Any) -> None:
     structure = commands.add_parser("structure", help="population structure of a file of genotypes: which K, ancestry")
     structure.set_defaults(run=_structure)
     structure.add_argument("file", type=Path, metavar="FILE", help=".bed, .vcf, .vcf.gz, .bcf, .str, .txt or .nc")
-    structure.add_argument("-k", dest="populations", type=_numbers, default=(1, 2, 3, 4, 5), metavar="K",
+    structure.add_argument("-k", dest="populations", type=_ascending_numbers, default=(1, 2, 3, 4, 5), metavar="K",
                            help="numbers of populations, 2-6 or 2,3,5 (default: 1-5)")  # fmt: skip
     structure.add_argument("-o", "--out", type=Path, required=True, metavar="FOLDER",
                            help="for the report and all results; of the same command, it is gone on with")  # fmt: skip
     structure.add_argument("--seed", type=int, default=0)
-    structure.add_argument("--chains", type=_count, default=4)
-    structure.add_argument("--warmup", type=_count, default=200, help="sweeps before the first draw (default: 200)")
-    structure.add_argument("--draws", type=_count, default=200, help="of each chain (default: 200)")
-    structure.add_argument("--thinning", type=_count, default=2, help="sweeps for a draw (default: 2)")
+    structure.add_argument("--chains", type=_positive_integer, default=4)
+    structure.add_argument(
+        "--warmup", type=_positive_integer, default=200, help="sweeps before the first draw (default: 200)"
+    )
+    structure.add_argument("--draws", type=_positive_integer, default=200, help="of each chain (default: 200)")
+    structure.add_argument("--thinning", type=_positive_integer, default=2, help="sweeps for a draw (default: 2)")
     structure.add_argument("--share", type=float, default=0.1, help="of genotypes hidden to choose K (default: 0.1)")
-    structure.add_argument("--alpha", type=_alpha, default="learn", metavar="NUMBER",
+    structure.add_argument("--alpha", type=_alpha_or_learn, default="learn", metavar="NUMBER",
                            help="of the Dirichlet of ancestry (default: learn)")  # fmt: skip
     structure.add_argument("--independent", action="store_true",
                            help="frequencies with a uniform prior, in place of drifted ones")  # fmt: skip
@@ -100,12 +102,16 @@ def _add_structure(commands: Any) -> None:
     filters.add_argument("--max-missing-locus", dest="max_missing_locus", type=float, metavar="SHARE")
     filters.add_argument("--maf", dest="min_minor_allele_frequency", type=float, metavar="SHARE",
                          help="smallest minor allele frequency")  # fmt: skip
-    filters.add_argument("--thin", dest="thin_distance", type=_count, metavar="BASES", help="smallest distance of loci")
+    filters.add_argument(
+        "--thin", dest="thin_distance", type=_positive_integer, metavar="BASES", help="smallest distance of loci"
+    )
     filters.add_argument("--r2", dest="max_r2", type=float, metavar="R2", help="largest correlation of loci nearby")
     reading = structure.add_argument_group("files of STRUCTURE (.str, .stru, .txt)")
-    reading.add_argument("--ploidy", type=_count, metavar="N", help="(default: 2)")
+    reading.add_argument("--ploidy", type=_positive_integer, metavar="N", help="(default: 2)")
     reading.add_argument("--missing", type=int, metavar="CODE", help="of a copy that was not read (default: -9)")
-    reading.add_argument("--num-loci", dest="num_loci", type=_count, metavar="N", help="where loci are not named")
+    reading.add_argument(
+        "--num-loci", dest="num_loci", type=_positive_integer, metavar="N", help="where loci are not named"
+    )
     reading.add_argument("--one-row", dest="one_row", action="store_true", default=None, help="per individual")
     reading.add_argument("--populations", dest="populations_column", action="store_true", default=None,
                          help="a column of them follows the labels")  # fmt: skip
@@ -153,7 +159,7 @@ def _fit(arguments: argparse.Namespace) -> int:
     lecture = _lecture(arguments.name)
     frame = read_table(arguments.table)
     require_writable(arguments.out)
-    columns, values = _pairs(arguments.column, "--column"), _pairs(arguments.set, "--set")
+    columns, values = _parse_pairs(arguments.column, "--column"), _parse_pairs(arguments.set, "--set")
     data = model_data(lecture, frame, arguments.target, columns, values)
     method = _method(arguments, lecture.model, data)
     _keep_compilations()
@@ -177,7 +183,7 @@ def _fit(arguments: argparse.Namespace) -> int:
 def _structure(arguments: argparse.Namespace) -> int:
     from bayeslab.models import structure_admixture, structure_correlated
     from bayeslab.populations.run import Settings, run_structure
-    from bayeslab.reports.population_structure import verdict, write_report
+    from bayeslab.reports.population_structure import choice_verdict, write_report
 
     filters = ("max_missing_individual", "max_missing_locus", "min_minor_allele_frequency", "thin_distance", "max_r2")
     reading = ("ploidy", "missing", "num_loci", "one_row", "populations", "labels")
@@ -198,7 +204,7 @@ def _structure(arguments: argparse.Namespace) -> int:
     results = run_structure(*models, settings, arguments.out, _say, progress)
     _say("writing tables, figures and the report")
     report = write_report(results, settings, arguments.out)
-    print(verdict(results.choice))
+    print(choice_verdict(results.choice))
     print(f"Written: {report}")
     return 0
 
@@ -214,11 +220,11 @@ def _lectures() -> "dict[str, ModuleType]":
 
 
 def _lecture(name: str) -> "ModuleType":
-    from bayeslab.programs.binding import nearest
+    from bayeslab.programs.binding import suggestion
 
     lectures = _lectures()
     if name not in lectures:
-        raise ValueError(f"there is no model '{name}'.{nearest(name, lectures)} `bayeslab models` lists them")
+        raise ValueError(f"there is no model '{name}'.{suggestion(name, lectures)} `bayeslab models` lists them")
     return lectures[name]
 
 
@@ -228,7 +234,7 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
 
     import bayeslab as bl
     from bayeslab.planning import default_method
-    from bayeslab.programs.program import precision
+    from bayeslab.programs.program import precision_scope
     from bayeslab.transforms.analysis import Analysis
 
     settings = {"num_samples": arguments.draws, "num_warmup": arguments.warmup, "num_chains": arguments.chains}
@@ -243,7 +249,7 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
     }
     method: Any
     if arguments.method is None:
-        with precision():
+        with precision_scope():
             method = default_method(Analysis(bl.bind(model, data)))
     else:
         method = methods[arguments.method]()
@@ -253,7 +259,7 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
     return replace(method, **changes)
 
 
-def _pairs(texts: list[str], option: str) -> dict[str, str]:
+def _parse_pairs(texts: list[str], option: str) -> dict[str, str]:
     """The values of an option that is given as NAME=VALUE, by name."""
     for text in texts:
         if "=" not in text:
@@ -286,14 +292,14 @@ def _keep_compilations() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
-def _count(text: str) -> int:
+def _positive_integer(text: str) -> int:
     """The positive whole number that a text stands for."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a positive whole number")
     return int(text)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _ascending_numbers(text: str) -> tuple[int, ...]:
     """The ascending numbers from 1 that a text such as 2-6, 3 or 2,4,6 stands for."""
     numbers: set[int] = set()
     for part in text.split(","):
@@ -306,7 +312,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
-def _alpha(text: str) -> float | None:
+def _alpha_or_learn(text: str) -> float | None:
     """The positive number that a text stands for, None for "learn"."""
     if text == "learn":
         return None

@@ -14,89 +14,91 @@ from typing import Any
 
 import numpy as np
 
-ROOM = 2**50
+MAX_NUMBERS_IN_MEMORY = 2**50
 """The most numbers in one array: no memory holds more."""
 
-LARGEST = 1e100
+MAX_MAGNITUDE = 1e100
 """The largest size of a number: sums and products of such numbers are finite."""
 
 
-def whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> int:
+def as_integer(name: str, value: Any, minimum: float = -math.inf, maximum: float = math.inf) -> int:
     """The value, an integer of Python, NumPy or JAX, as an integer of Python.
 
-    least, most: the bounds that it has to keep.
+    minimum, maximum: the bounds that it has to keep.
     """
-    integer = _plain(value)
+    integer = _as_python(value)
     if isinstance(integer, bool) or not isinstance(integer, int):
-        raise TypeError(f"{name} is {shown(value)}; expected an integer.")
-    if integer < least:
-        raise ValueError(f"{name} is {shown(integer)}; expected at least {least}.")
-    if integer > most:
-        raise ValueError(f"{name} is {shown(integer)}; expected at most {most}.")
+        raise TypeError(f"{name} is {short_repr(value)}; expected an integer.")
+    if integer < minimum:
+        raise ValueError(f"{name} is {short_repr(integer)}; expected at least {minimum}.")
+    if integer > maximum:
+        raise ValueError(f"{name} is {short_repr(integer)}; expected at most {maximum}.")
     return integer
 
 
-def sizes(**given: Any) -> list[int]:
+def axis_lengths(**given: Any) -> list[int]:
     """The lengths of axes as integers from 1, such that an array with all these axes could be in memory."""
-    lengths = [whole(name, value, 1) for name, value in given.items()]
-    if math.prod(lengths) > ROOM:
-        each = ", ".join(f"{name} is {shown(size)}" for name, size in zip(given, lengths, strict=True))
+    lengths = [as_integer(name, value, 1) for name, value in given.items()]
+    if math.prod(lengths) > MAX_NUMBERS_IN_MEMORY:
+        each = ", ".join(f"{name} is {short_repr(size)}" for name, size in zip(given, lengths, strict=True))
         raise ValueError(f"{each}; expected a product that memory can hold.")
     return lengths
 
 
-def number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
+def as_number(name: str, value: Any, expected: str, fits: Callable[[float], bool]) -> float:
     """The value as a float, for which `fits` holds.
 
     expected: in words what `fits` asks for; it never holds for NaN.
     """
-    plain = _plain(value)
+    plain = _as_python(value)
     if isinstance(plain, bool) or not isinstance(plain, int | float):
-        raise TypeError(f"{name} is {shown(value)}; expected {expected}.")
+        raise TypeError(f"{name} is {short_repr(value)}; expected {expected}.")
     if not fits(plain):
-        raise ValueError(f"{name} is {shown(plain)}; expected {expected}.")
+        raise ValueError(f"{name} is {short_repr(plain)}; expected {expected}.")
     return float(plain)
 
 
-def positive(name: str, value: Any) -> float:
+def as_positive(name: str, value: Any) -> float:
     """The value as a positive float."""
-    return number(name, value, f"a positive number up to {LARGEST:g}", lambda found: 0 < found <= LARGEST)
+    return as_number(
+        name, value, f"a positive number up to {MAX_MAGNITUDE:g}", lambda found: 0 < found <= MAX_MAGNITUDE
+    )
 
 
-def share(name: str, value: Any) -> float:
+def as_share(name: str, value: Any) -> float:
     """The value as a float from 0 to 1."""
-    return number(name, value, "a number from 0 to 1", lambda found: 0 <= found <= 1)
+    return as_number(name, value, "a number from 0 to 1", lambda found: 0 <= found <= 1)
 
 
 def require_flags(**given: Any) -> None:
     """Raise TypeError for the first value that is neither True nor False."""
     for name, value in given.items():
         if not isinstance(value, bool | np.bool_):
-            raise TypeError(f"{name} is {shown(value)}; expected True or False.")
+            raise TypeError(f"{name} is {short_repr(value)}; expected True or False.")
 
 
-def labels(what: str, given: Iterable[Any]) -> list[Any]:
+def checked_labels(what: str, given: Iterable[Any]) -> list[Any]:
     """The names along an axis, as xarray and files take them; what: the thing that they name, as in "a sequence"."""
-    names = [_plain(name) for name in given]
+    names = [_as_python(name) for name in given]
     for name in names:
         if not isinstance(name, str | int | float | datetime):
-            raise TypeError(f"{what} is named {shown(name)}; expected text or a number.")
+            raise TypeError(f"{what} is named {short_repr(name)}; expected text or a number.")
     return names
 
 
 def as_path(path: str | PathLike[str]) -> Path:
     """The path of a file."""
     if not isinstance(path, str | PathLike):
-        raise TypeError(f"path is {shown(path)}; expected text or a Path.")
+        raise TypeError(f"path is {short_repr(path)}; expected text or a Path.")
     return Path(path)
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """The value as one line of text, shortened."""
     return " ".join(reprlib.repr(value).split())
 
 
-def _plain(value: Any) -> Any:
+def _as_python(value: Any) -> Any:
     """A number of NumPy or JAX as one of Python, anything else as it is."""
     is_number = getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u", "f") and np.shape(value) == ()
     return value.item() if is_number and not np.ma.isMaskedArray(value) else value

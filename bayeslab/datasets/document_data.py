@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import ROOM, positive, shown, sizes, whole
+from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_integer, as_positive, axis_lengths, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LONG = ("document", "word", "count")
+LONG_FORM_COLUMNS = ("document", "word", "count")
 """The columns that a table of documents may have, in long form: a row for a word in a document."""
 
 
@@ -41,7 +41,7 @@ def documents(
     document, word, count = table
     if not count.any():
         raise ValueError("the documents have no word.")
-    if (total := count.sum(dtype=float)) > ROOM:
+    if (total := count.sum(dtype=float)) > MAX_NUMBERS_IN_MEMORY:
         raise ValueError(f"the documents have {total:g} words in all; expected counts that memory can hold.")
     tokens = pd.RangeIndex(count.sum(), name="token")
     repeated = {"document": document.repeat(count), "word": word.repeat(count)}
@@ -65,12 +65,12 @@ def simulated_documents(
     Raises ValueError for numbers below 1, concentrations that are not positive and seeds below 0, TypeError for what is
     no number.
     """
-    num_documents, num_words, num_topics = sizes(
+    num_documents, num_words, num_topics = axis_lengths(
         num_documents=num_documents, num_words=num_words, num_topics=num_topics
     )
-    (num_tokens,) = sizes(num_tokens=num_tokens)
-    alpha, concentration = positive("alpha", alpha), positive("concentration", concentration)
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    (num_tokens,) = axis_lengths(num_tokens=num_tokens)
+    alpha, concentration = as_positive("alpha", alpha), as_positive("concentration", concentration)
+    rng = np.random.default_rng(as_integer("seed", seed, 0))
     topics = rng.dirichlet(np.full(num_words, concentration), num_topics)
     shares = rng.dirichlet(np.full(num_topics, alpha), num_documents)
     probabilities = shares @ topics
@@ -84,7 +84,7 @@ def simulated_documents(
     )
 
 
-Table = tuple["pd.Categorical", "pd.Categorical", np.ndarray]
+DocumentWordCounts = tuple["pd.Categorical", "pd.Categorical", np.ndarray]
 """The document and the word of every row, and how often the word is in the document."""
 
 
@@ -92,13 +92,15 @@ def _is_matrix(source: Any) -> bool:
     return hasattr(source, "tocoo") or (hasattr(source, "shape") and len(source.shape) == 2)
 
 
-def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> DocumentWordCounts:
     import pandas as pd
     from scipy.sparse import coo_array
 
     if isinstance(source, xr.DataArray) and (source.dims[0] == "word" or source.dims[1] == "document"):
-        raise ValueError(f"the matrix has dimensions {shown(source.dims)}; expected (document, word), so transpose it")
-    rows, columns = _axes(source)
+        raise ValueError(
+            f"the matrix has dimensions {short_repr(source.dims)}; expected (document, word), so transpose it"
+        )
+    rows, columns = _axis_names(source)
     values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
     if values.dtype.kind not in "biuf":
         raise ValueError(f"the matrix of counts holds {values.dtype}; expected whole numbers from 0")
@@ -108,20 +110,22 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
     size = dict(zip(("documents", "words"), matrix.shape, strict=True))
     labels = []
     for (axis, length), named, own in zip(size.items(), (names, words), (rows, columns), strict=True):
-        given_index = None if named is None else _index(named, axis)
+        given_index = None if named is None else _unique_names(named, axis)
         if given_index is not None and len(given_index) != length:
             other = next(number for name, number in size.items() if name != axis)
             hint = "; is it transposed?" if len(given_index) == other else ""
             raise ValueError(
                 f"the matrix has shape {matrix.shape}, with {length} {axis}, but {len(given_index)} are named{hint}"
             )
-        labels.append(_index(range(length) if own is None else own, axis) if given_index is None else given_index)
+        labels.append(
+            _unique_names(range(length) if own is None else own, axis) if given_index is None else given_index
+        )
     document, word = (pd.Categorical.from_codes(code, index) for code, index in zip(matrix.coords, labels, strict=True))
     order = np.lexsort((matrix.col, matrix.row))
-    return document[order], word[order], _counts(matrix.data[order], document[order], word[order])
+    return document[order], word[order], _checked_counts(matrix.data[order], document[order], word[order])
 
 
-def _axes(source: Any) -> tuple[Any, Any]:
+def _axis_names(source: Any) -> tuple[Any, Any]:
     """The names of rows and of columns, None where a matrix has none."""
     if isinstance(source, xr.DataArray):
         indexes = [source.indexes.get(dim) for dim in source.dims]
@@ -129,22 +133,26 @@ def _axes(source: Any) -> tuple[Any, Any]:
     return getattr(source, "index", None), getattr(source, "columns", None)
 
 
-def _from_table(source: pd.DataFrame, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+def _from_table(
+    source: pd.DataFrame, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None
+) -> DocumentWordCounts:
     if source.columns.has_duplicates:
         raise ValueError(f"the table has column {source.columns[source.columns.duplicated()][0]!r} twice")
-    if unknown := set(source.columns) - set(LONG):
-        raise ValueError(f"the table has columns {sorted(map(str, unknown))}; expected {', '.join(LONG)} and no others")
+    if unknown := set(source.columns) - set(LONG_FORM_COLUMNS):
+        raise ValueError(
+            f"the table has columns {sorted(map(str, unknown))}; expected {', '.join(LONG_FORM_COLUMNS)} and no others"
+        )
     for column in ("document", "word"):
         if source[column].isna().any():
             row = source.index[source[column].isna()][0]
             raise ValueError(f"{column} is missing in row {row!r} of the table")
     count = source["count"].to_numpy() if "count" in source else np.ones(len(source), int)
-    document, word = _coded(source["document"], names, "document"), _coded(source["word"], words, "word")
+    document, word = _categorical(source["document"], names, "document"), _categorical(source["word"], words, "word")
     order = np.argsort(document.codes, kind="stable")
-    return document[order], word[order], _counts(count[order], document[order], word[order])
+    return document[order], word[order], _checked_counts(count[order], document[order], word[order])
 
 
-def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> Table:
+def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> DocumentWordCounts:
     if isinstance(source, str) or not isinstance(source, Sequence | Mapping):
         raise TypeError(
             f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
@@ -152,21 +160,23 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
     if names is not None and isinstance(source, Mapping):
         first = next(iter(source), None)
         raise ValueError(f"the documents are named by the mapping, as {first!r}; leave names out")
-    by_name = dict(source) if isinstance(source, Mapping) else dict(zip(_named(source, names), source, strict=True))
-    word_lists = {name: _words(name, document) for name, document in by_name.items()}
+    by_name = (
+        dict(source) if isinstance(source, Mapping) else dict(zip(_document_names(source, names), source, strict=True))
+    )
+    word_lists = {name: _words_of_document(name, document) for name, document in by_name.items()}
     import pandas as pd
 
     tokens = pd.Series([word for document in word_lists.values() for word in document], dtype=object)
     lengths = [len(document) for document in word_lists.values()]
     document = pd.Categorical.from_codes(
-        np.repeat(np.arange(len(word_lists)), lengths), _index(list(word_lists), "documents")
+        np.repeat(np.arange(len(word_lists)), lengths), _unique_names(list(word_lists), "documents")
     )
     if (missing := tokens.isna().to_numpy()).any():
-        raise ValueError(f"document {_shown(document[missing][0])} has a missing word; leave it out")
-    return document, _coded(tokens, words, "word", document), np.ones(len(tokens), int)
+        raise ValueError(f"document {_quoted(document[missing][0])} has a missing word; leave it out")
+    return document, _categorical(tokens, words, "word", document), np.ones(len(tokens), int)
 
 
-def _words(name: Hashable, document: Any) -> list[Any]:
+def _words_of_document(name: Hashable, document: Any) -> list[Any]:
     """The words of one document."""
     if isinstance(document, str):
         raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
@@ -176,15 +186,15 @@ def _words(name: Hashable, document: Any) -> list[Any]:
         raise TypeError(f"document {name!r} is a {type(document).__name__}; expected a list of its words") from None
 
 
-def _named(source: Sequence[Any], names: Sequence[Hashable] | None) -> Sequence[Hashable]:
+def _document_names(source: Sequence[Any], names: Sequence[Hashable] | None) -> Sequence[Hashable]:
     if names is None:
         return range(len(source))
-    if len(index := _index(names, "documents")) != len(source):
+    if len(index := _unique_names(names, "documents")) != len(source):
         raise ValueError(f"there are {len(source)} documents, but {len(index)} are named")
     return list(index)
 
 
-def _index(names: Any, what: str) -> pd.Index:
+def _unique_names(names: Any, what: str) -> pd.Index:
     """The names of documents or words; raises where one occurs twice, is missing or is no name."""
     import pandas as pd
 
@@ -197,13 +207,13 @@ def _index(names: Any, what: str) -> pd.Index:
         raise TypeError(f"names of {what} must be text or numbers in a list, but are {type(names).__name__}") from None
     repeated = index[index.duplicated()]
     if len(repeated):
-        raise ValueError(f"two {what} are named {_shown(repeated[0])}; rename one")
+        raise ValueError(f"two {what} are named {_quoted(repeated[0])}; rename one")
     if index.isna().any():
         raise ValueError(f"names of {what} have a missing one; give all")
     return index
 
 
-def _coded(
+def _categorical(
     column: pd.Series, allowed: Sequence[Hashable] | None, what: str, document: pd.Categorical | None = None
 ) -> pd.Categorical:
     """The column as a categorical: of the allowed categories, or its own ones; else of all values, in order."""
@@ -211,7 +221,7 @@ def _coded(
 
     if isinstance(column.dtype, np.dtype):
         column = column.astype(column.dtype.newbyteorder("="))
-    categories = None if allowed is None else _index(allowed, f"{what}s")
+    categories = None if allowed is None else _unique_names(allowed, f"{what}s")
     try:
         if categories is None:
             return pd.Categorical(column)
@@ -220,15 +230,15 @@ def _coded(
         raise TypeError(f"a {what} must be text or a number, but one is neither") from None
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
-        where = "" if document is None else f" of document {_shown(document[unknown[0]])}"
+        where = "" if document is None else f" of document {_quoted(document[unknown[0]])}"
         raise ValueError(
-            f"{what} {_shown(column.iloc[unknown[0]])}{where} is not among the {len(categories)} that may be used, "
+            f"{what} {_quoted(column.iloc[unknown[0]])}{where} is not among the {len(categories)} that may be used, "
             f"as are {unknown.size} in all; leave them out"
         )
     return pd.Categorical.from_codes(codes, categories)
 
 
-def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
+def _checked_counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -> np.ndarray:
     """The counts as integers; raises ValueError for one that is no integer, or negative."""
     if count.dtype.kind not in "biuf":
         raise ValueError(f"counts of words hold {count.dtype}; expected whole numbers from 0")
@@ -237,12 +247,12 @@ def _counts(count: np.ndarray, document: pd.Categorical, word: pd.Categorical) -
     if wrong.size:
         first = wrong[0]
         raise ValueError(
-            f"the count of word {_shown(word[first])} in document {_shown(document[first])} is {count[first]}; "
+            f"the count of word {_quoted(word[first])} in document {_quoted(document[first])} is {count[first]}; "
             "expected whole numbers from 0"
         )
     return count.astype(int)
 
 
-def _shown(label: Any) -> str:
+def _quoted(label: Any) -> str:
     """The label as it would be written in Python: text in quotes, a number plain."""
     return repr(label.item() if isinstance(label, np.generic) else label)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import labels
+from bayeslab.datasets.arguments import checked_labels
 
 LETTERS = "ACTG"
 """The letters of DNA, in the order of the lecture."""
@@ -39,7 +39,7 @@ def motif_data(sequences: Mapping[str, str]) -> dict[str, Any]:
         raise ValueError(f"motif {first!r} is empty: give sequences of at least one letter.")
 
     codes = np.array([[LETTERS.index(letter) for letter in sequence] for sequence in sequences.values()])
-    axes = {"motif": labels("a motif", sequences), "position": np.arange(1, length + 1)}
+    axes = {"motif": checked_labels("a motif", sequences), "position": np.arange(1, length + 1)}
     return {
         "num_motifs": len(sequences),
         "num_positions": length,

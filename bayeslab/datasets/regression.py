@@ -31,8 +31,8 @@ def regression_data(
     Raises TypeError for what is no DataFrame, ValueError for a table that cannot be coded.
     """
     require_flags(intercept=intercept, standardise=standardise)
-    frame = _checked(frame)
-    _require(frame, [str(target)], "target ")
+    frame = _checked_frame(frame)
+    _require_columns(frame, [str(target)], "target ")
     response = _numbers(frame[str(target)], "target")
     if np.isnan(response).all():
         raise ValueError(f"target {target!r} has no value: all its rows are missing.")
@@ -49,7 +49,7 @@ def regression_data(
 
     how = {field: ("feature", [getattr(feature, field) for feature in features]) for field in Feature._fields}
     return xr.Dataset(
-        {"x": (("row", "feature"), _coded(frame, features)), "y": ("row", (response - y_centre) / y_scale)},
+        {"x": (("row", "feature"), _design_matrix(frame, features)), "y": ("row", (response - y_centre) / y_scale)},
         coords={"row": _row_labels(frame), "feature": names, "y_centre": y_centre, "y_scale": y_scale} | how,
     )
 
@@ -61,8 +61,8 @@ def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> xr.Dataset:
     data: what `regression_data` returned.
     Raises ValueError for a missing column, a missing value or a level that `data` has not seen.
     """
-    frame, features = _checked(frame), _features_of(data)
-    _require(frame, dict.fromkeys(feature.column for feature in features if feature.kind != "intercept"), "")
+    frame, features = _checked_frame(frame), _features_of(data)
+    _require_columns(frame, dict.fromkeys(feature.column for feature in features if feature.kind != "intercept"), "")
     for column in dict.fromkeys(feature.column for feature in features if feature.kind == "level"):
         known = [feature.level for feature in features if (feature.kind, feature.column) == ("level", column)]
         baseline = next(feature.baseline for feature in features if (feature.kind, feature.column) == ("level", column))
@@ -72,7 +72,7 @@ def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> xr.Dataset:
             hint = _suggestion(level, [baseline, *known])
             raise ValueError(f"column {column!r} has the unknown level {level!r} in row {row!r}{hint}")
     return xr.Dataset(
-        {"x": (("row", "feature"), _coded(frame, features))},
+        {"x": (("row", "feature"), _design_matrix(frame, features))},
         coords={"row": _row_labels(frame)} | dict(data["x"].coords["feature"].coords),
     )
 
@@ -132,7 +132,7 @@ class Feature(NamedTuple):
         return {"intercept": "intercept", "number": self.column, "level": f"{self.column}[{self.level}]"}[self.kind]
 
     @property
-    def is_right(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether its fields are possible: they may have been read from anything."""
         is_text = all(isinstance(text, str) for text in self[:4]) and self.kind in ("intercept", "number", "level")
         is_number = all(isinstance(number, float) and np.isfinite(number) for number in self[4:])
@@ -175,16 +175,16 @@ def _features_of(data: Mapping[Any, Any]) -> list[Feature]:
         columns = (coords[name].values.tolist() for name in Feature._fields)
         features = [Feature(*feature) for feature in zip(*columns, strict=True)]
         scales = Feature("number", centre=coords["y_centre"].item(), scale=coords["y_scale"].item())
-        if all(feature.is_right for feature in (*features, scales)):
+        if all(feature.is_valid for feature in (*features, scales)):
             return features
     raise ValueError("data does not say how its x was coded: make it with regression_data.")
 
 
-def _coded(frame: pd.DataFrame, features: list[Feature]) -> np.ndarray:
+def _design_matrix(frame: pd.DataFrame, features: list[Feature]) -> np.ndarray:
     return np.stack([feature.values(frame) for feature in features], axis=1)
 
 
-def _checked(frame: Any) -> pd.DataFrame:
+def _checked_frame(frame: Any) -> pd.DataFrame:
     """The table with text for column names, if it is one and has rows."""
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"expected a pandas DataFrame, got {type(frame).__name__}.")
@@ -194,10 +194,10 @@ def _checked(frame: Any) -> pd.DataFrame:
     if frame.columns.has_duplicates:
         name = frame.columns[frame.columns.duplicated()][0]
         raise ValueError(f"two columns are named {name!r}: rename one.")
-    return frame.assign(**{name: _floats(frame[name]) for name in frame.columns if _counts(frame[name])})
+    return frame.assign(**{name: _floats(frame[name]) for name in frame.columns if _holds_number_objects(frame[name])})
 
 
-def _counts(column: pd.Series) -> bool:
+def _holds_number_objects(column: pd.Series) -> bool:
     """Whether a column holds numbers as Python objects, perhaps with gaps."""
     kinds = ("integer", "floating", "mixed-integer-float", "decimal")
     return column.dtype == np.dtype(object) and pd.api.types.infer_dtype(column, skipna=True) in kinds
@@ -210,7 +210,7 @@ def _floats(column: pd.Series) -> pd.Series:
         raise ValueError(f"column {column.name!r} has integers too large for a number: rescale it.") from None
 
 
-def _require(frame: pd.DataFrame, names: Iterable[str], role: str) -> None:
+def _require_columns(frame: pd.DataFrame, names: Iterable[str], role: str) -> None:
     for name in names:
         if name not in frame.columns:
             raise ValueError(f"there is no {role}column {repr(name)[:100]}{_suggestion(name, list(frame.columns))}")

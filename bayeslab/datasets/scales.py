@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayeslab.programs.data import numbers
+from bayeslab.programs.data import values_and_presence
 
-SPREAD = 0.5
+RATE_PER_VARIANCE = 0.5
 """The rate of the Gamma prior of precisions, in variances of the data: a group has a third to all of their spread."""
 
 
@@ -17,7 +17,7 @@ def scaled_prior(y: ArrayLike) -> dict[str, float]:
     y: numbers of any shape; NaN and what is masked are missing. Raises ValueError where fewer than two different
     numbers are there, or infinite ones.
     """
-    array, present = numbers(y)
+    array, present = values_and_presence(y)
     if array.dtype.kind not in "iufb":
         raise ValueError(f"y must hold numbers, but holds {array.dtype}")
     values = array[present].astype(float)
@@ -28,4 +28,4 @@ def scaled_prior(y: ArrayLike) -> dict[str, float]:
         raise ValueError(
             f"y has {different} different finite numbers; expected two at least, of a finite variance, not {variance:g}"
         )
-    return {"mu0": mean, "beta": SPREAD * variance}
+    return {"mu0": mean, "beta": RATE_PER_VARIANCE * variance}

@@ -7,10 +7,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayeslab.datasets.arguments import labels, shown, sizes, whole
-from bayeslab.programs.data import numbers
+from bayeslab.datasets.arguments import as_integer, axis_lengths, checked_labels, short_repr
+from bayeslab.programs.data import values_and_presence
 
-LOADED = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
+LOADED_DIE_PROBABILITIES = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
 """The probabilities of the faces of the loaded die of Durbin et al. (1998), from one to six."""
 
 
@@ -28,7 +28,7 @@ def sequences(arrays: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict[str
     named = dict(arrays) if isinstance(arrays, Mapping) else dict(enumerate(arrays))
     if not named:
         raise ValueError("there is no sequence: give at least one.")
-    masked = {name: _one(name, values) for name, values in named.items()}
+    masked = {name: _masked_sequence(name, values) for name, values in named.items()}
     first, features = next((name, values.shape[1:]) for name, values in masked.items())
     for name, values in masked.items():
         if values.shape[1:] != features:
@@ -42,7 +42,7 @@ def sequences(arrays: Mapping[str, ArrayLike] | Sequence[ArrayLike]) -> dict[str
         y[row, : len(values)] = values
     filled = np.ma.filled(y.astype(float), np.nan) if np.ma.is_masked(y) else y.data
     dims = ["sequence", "step", "feature"][: y.ndim]
-    axes = {"sequence": labels("a sequence", masked), "step": np.arange(y.shape[1])}
+    axes = {"sequence": checked_labels("a sequence", masked), "step": np.arange(y.shape[1])}
     return {
         "num_sequences": len(masked),
         "num_steps": y.shape[1],
@@ -57,7 +57,7 @@ def dishonest_casino(
     *,
     seed: int = 0,
     stay: tuple[float, float] = (0.95, 0.9),
-    loaded: Sequence[float] = LOADED,
+    loaded: Sequence[float] = LOADED_DIE_PROBABILITIES,
 ) -> xr.Dataset:
     """Simulated throws y (sequence, step), 0 for one to 5 for six, of a fair die (state 0) or a loaded one (state z).
 
@@ -66,18 +66,18 @@ def dishonest_casino(
     R. Durbin, S. Eddy, A. Krogh and G. Mitchison (1998), Biological Sequence Analysis, section 3.2.
     Raises ValueError for numbers below 1, probabilities that are none and seeds below 0, TypeError for no integers.
     """
-    num_steps, num_sequences = whole("num_steps", num_steps), whole("num_sequences", num_sequences)
+    num_steps, num_sequences = as_integer("num_steps", num_steps), as_integer("num_sequences", num_sequences)
     if num_steps < 1 or num_sequences < 1:
         raise ValueError(
             f"there must be a sequence and a step, but num_sequences is {num_sequences} and num_steps {num_steps}."
         )
-    sizes(num_sequences=num_sequences, num_steps=num_steps)
+    axis_lengths(num_sequences=num_sequences, num_steps=num_steps)
     faces = np.array([np.full(6, 1 / 6), _probabilities("loaded", loaded, 6)])
     if not np.isclose(faces[1].sum(), 1):
-        raise ValueError(f"loaded is {shown(loaded)}; expected probabilities of six faces that sum to one.")
+        raise ValueError(f"loaded is {short_repr(loaded)}; expected probabilities of six faces that sum to one.")
     stay_fair, stay_loaded = _probabilities("stay", stay, 2)
     transition_probs = np.array([[stay_fair, 1 - stay_fair], [1 - stay_loaded, stay_loaded]])
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    rng = np.random.default_rng(as_integer("seed", seed, 0))
     z = np.zeros((num_sequences, num_steps), int)
     for step in range(1, num_steps):
         z[:, step] = rng.random(num_sequences) < transition_probs[z[:, step - 1], 1]
@@ -87,7 +87,7 @@ def dishonest_casino(
     return xr.Dataset({"z": (("sequence", "step"), z), "y": (("sequence", "step"), y)}, coords=axes)
 
 
-def _one(name: Any, values: ArrayLike) -> np.ma.MaskedArray:
+def _masked_sequence(name: Any, values: ArrayLike) -> np.ma.MaskedArray:
     """The values of a sequence, with the missing ones masked."""
     try:
         sequence = np.ma.array(values)
@@ -111,9 +111,9 @@ def _one(name: Any, values: ArrayLike) -> np.ma.MaskedArray:
 
 
 def _probabilities(name: str, values: Any, length: int) -> np.ndarray:
-    array, present = numbers(values, name)
+    array, present = values_and_presence(values, name)
     if array.dtype.kind not in "iuf" or array.shape != (length,) or not (present & (array >= 0) & (array <= 1)).all():
-        raise ValueError(f"{name} is {shown(values)}; expected {length} probabilities.")
+        raise ValueError(f"{name} is {short_repr(values)}; expected {length} probabilities.")
     return array.astype(float)
 
 

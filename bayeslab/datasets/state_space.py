@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import sizes, whole
+from bayeslab.datasets.arguments import as_integer, axis_lengths
 
 
 def nile() -> xr.DataArray:
@@ -30,8 +30,8 @@ def simulated_track(num_steps: int, *, seed: int = 0) -> dict[str, Any]:
     measured positions, one a minute. Velocities change by N(0, 0.02^2) a minute, measurements are off by N(0, 0.3^2).
     Raises ValueError for a number below 1 and a seed below 0, TypeError for what is no integer.
     """
-    (num_steps,) = sizes(num_steps=num_steps)
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    (num_steps,) = axis_lengths(num_steps=num_steps)
+    rng = np.random.default_rng(as_integer("seed", seed, 0))
     matrix = np.eye(4) + np.eye(4, k=2)
     # White noise in the acceleration, integrated over a minute.
     covariance = 0.02**2 * np.kron([[1 / 3, 1 / 2], [1 / 2, 1]], np.eye(2))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.results.datatree import posterior_of
+from bayeslab.results.datatree import posterior_draws
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Permutations = NDArray[Any]
 
-SAMPLE = ("chain", "draw")
+SAMPLE_DIMS = ("chain", "draw")
 """The dimensions of draws."""
 MAX_ROUNDS = 50
 """The largest number of rounds of Stephens's algorithm."""
-MEANS = {"posterior_mean", "posterior_sd"}
+MEAN_GROUPS = {"posterior_mean", "posterior_sd"}
 """Groups that have one value a chain."""
 
 
@@ -61,35 +61,39 @@ def align(
     size = _number_of_components(posterior, dims)
     _check_labels(posterior, labels, size, {name for names in dims.values() for name in names})
     _check_order_by(posterior, dims, order_by, reference)
-    target = None if reference is None else _turned(_posterior(reference), posterior, dims)
+    target = None if reference is None else _conformed_reference(_posterior(reference), posterior, dims)
 
     features = _features(posterior, dims)
-    order = _match(features, _best_draw(tree))
+    order = _match_components(features, _best_draw(tree))
     if target is not None:
-        order = _in_order_of(np.concatenate(_features(target, dims), axis=2), np.concatenate(features, axis=2), order)
+        order = _in_order_of_target(
+            np.concatenate(_features(target, dims), axis=2), np.concatenate(features, axis=2), order
+        )
     if order_by is not None:
-        mean = np.take_along_axis(_rows(posterior[order_by], *dims[order_by])[..., 0], order, axis=1).mean(0)
+        mean = np.take_along_axis(
+            _component_features(posterior[order_by], *dims[order_by])[..., 0], order, axis=1
+        ).mean(0)
         order = order[:, np.argsort(mean, kind="stable")]
 
     component = next(iter(dims.values()))[0]
     permutation = DataArray(
-        order.reshape(*(posterior.sizes[dim] for dim in SAMPLE), size),
-        dims=(*SAMPLE, component),
-        coords={dim: posterior[dim] for dim in (*SAMPLE, component) if dim in posterior.coords},
+        order.reshape(*(posterior.sizes[dim] for dim in SAMPLE_DIMS), size),
+        dims=(*SAMPLE_DIMS, component),
+        coords={dim: posterior[dim] for dim in (*SAMPLE_DIMS, component) if dim in posterior.coords},
         name="permutation",
     )
     moved = {site: _permuted(posterior[site], dims[site], permutation.values) for site in dims}
     renamed = {site: _relabelled(posterior[site], permutation.values) for site in labels}
     aligned = tree.copy()
     aligned["posterior"].dataset = posterior.assign(moved | renamed)
-    for group in MEANS & aligned.children.keys():
+    for group in MEAN_GROUPS & aligned.children.keys():
         aligned[group].dataset = _means_permuted(aligned[group].to_dataset(), dims, component, permutation.values)
     settings = {"site_dims": json.dumps(dims), "labels": json.dumps(list(labels))}
     aligned["alignment"] = DataTree(permutation.to_dataset().assign_attrs(settings))
     return aligned
 
 
-def _match(parts: Sequence[Array], best: int) -> Permutations:
+def _match_components(parts: Sequence[Array], best: int) -> Permutations:
     """Permutations (draw, component) that bring features (draw, component, feature) together. parts: of every site.
 
     Stephens's algorithm starts from the permutations that are nearest to one draw, from the draws as they are, which
@@ -98,38 +102,43 @@ def _match(parts: Sequence[Array], best: int) -> Permutations:
     """
     features = np.concatenate(parts, axis=2)
     as_they_are = np.tile(np.arange(features.shape[1]), (len(features), 1))
-    single_site_ends = [_settled(part, _near(part, best)) for part in parts] if len(parts) > 1 else []
-    ends = [_settled(features, order) for order in (_near(features, best), as_they_are, *single_site_ends)]
-    scale = _spread(features.reshape(-1, features.shape[2]))
-    return min(ends, key=lambda order: round(_looseness(features / scale, order), 6))
+    single_site_ends = (
+        [_stephens_fixed_point(part, _nearest_to_draw(part, best)) for part in parts] if len(parts) > 1 else []
+    )
+    ends = [
+        _stephens_fixed_point(features, order)
+        for order in (_nearest_to_draw(features, best), as_they_are, *single_site_ends)
+    ]
+    scale = _feature_scale(features.reshape(-1, features.shape[2]))
+    return min(ends, key=lambda order: round(_stephens_loss(features / scale, order), 6))
 
 
-def _near(features: Array, best: int) -> Permutations:
+def _nearest_to_draw(features: Array, best: int) -> Permutations:
     """The permutations that bring all draws nearest to one draw."""
-    scale = _spread(features.reshape(-1, features.shape[2]))
-    return _nearest(features / scale, features[best] / scale)
+    scale = _feature_scale(features.reshape(-1, features.shape[2]))
+    return _assign_components(features / scale, features[best] / scale)
 
 
-def _settled(features: Array, order: Permutations) -> Permutations:
+def _stephens_fixed_point(features: Array, order: Permutations) -> Permutations:
     """The fixed point of Stephens's algorithm: permutations that bring all draws nearest to their own mean."""
     for _ in range(MAX_ROUNDS):
         moved = np.take_along_axis(features, order[..., None], axis=1)
         centre = moved.mean(0)
-        scale = _spread((moved - centre).reshape(-1, features.shape[2]))
-        previous, order = order, _nearest(features / scale, centre / scale)
+        scale = _feature_scale((moved - centre).reshape(-1, features.shape[2]))
+        previous, order = order, _assign_components(features / scale, centre / scale)
         if np.array_equal(previous, order):
             break
     return order
 
 
-def _looseness(features: Array, order: Permutations) -> float:
+def _stephens_loss(features: Array, order: Permutations) -> float:
     """The loss that Stephens's algorithm minimises: minus the log likelihood of Normal features, per draw."""
     moved = np.take_along_axis(features, order[..., None], axis=1)
     variance = ((moved - moved.mean(0)) ** 2).mean((0, 1))
     return float(np.log(variance + np.finfo(float).eps).sum() / 2)
 
 
-def _nearest(features: Array, centre: Array) -> Permutations:
+def _assign_components(features: Array, centre: Array) -> Permutations:
     """For every draw, the permutation of its components with the least sum of squared distances."""
     from scipy.optimize import linear_sum_assignment
 
@@ -137,14 +146,14 @@ def _nearest(features: Array, centre: Array) -> Permutations:
     return np.stack([linear_sum_assignment(gain, maximize=True)[1] for gain in similarity])
 
 
-def _in_order_of(target: Array, features: Array, order: Permutations) -> Permutations:
+def _in_order_of_target(target: Array, features: Array, order: Permutations) -> Permutations:
     """The permutations followed by the one that brings their mean nearest to the mean of target."""
     moved = np.take_along_axis(features, order[..., None], axis=1)
-    scale = _spread(np.concatenate([x.reshape(-1, x.shape[2]) for x in (moved, target)]))
-    return order[:, _nearest(moved.mean(0, keepdims=True) / scale, target.mean(0) / scale)[0]]
+    scale = _feature_scale(np.concatenate([x.reshape(-1, x.shape[2]) for x in (moved, target)]))
+    return order[:, _assign_components(moved.mean(0, keepdims=True) / scale, target.mean(0) / scale)[0]]
 
 
-def _spread(features: Array) -> Array:
+def _feature_scale(features: Array) -> Array:
     """Standard deviation of each feature, one where it never varies."""
     sd = features.std(0)
     return np.where(sd > np.finfo(float).eps * np.abs(features).max(0), sd, 1.0)
@@ -152,20 +161,20 @@ def _spread(features: Array) -> Array:
 
 def _features(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> list[Array]:
     """The features of every site that tell components apart, each (draw, component, feature)."""
-    read: dict[int, Callable[..., Array]] = {1: _rows, 2: _square}
+    read: dict[int, Callable[..., Array]] = {1: _component_features, 2: _transition_features}
     return [read[len(names)](posterior[site], *names).astype(float) for site, names in dims.items()]
 
 
-def _rows(values: DataArray, dim: str) -> Array:
+def _component_features(values: DataArray, dim: str) -> Array:
     """All values of a component, side by side: (draw, component, feature)."""
-    stacked = values.transpose(*SAMPLE, dim, ...).values
+    stacked = values.transpose(*SAMPLE_DIMS, dim, ...).values
     return stacked.reshape(stacked.shape[0] * stacked.shape[1], stacked.shape[2], -1)
 
 
-def _square(values: DataArray, dim: str, other: str) -> Array:
+def _transition_features(values: DataArray, dim: str, other: str) -> Array:
     """Features (draw, component, feature) of a transition matrix that do not depend on the order of the other
     components: the diagonal, and sorted rows and columns."""
-    stacked = values.transpose(*SAMPLE, ..., dim, other).values
+    stacked = values.transpose(*SAMPLE_DIMS, ..., dim, other).values
     matrices = stacked.reshape(stacked.shape[0] * stacked.shape[1], -1, *stacked.shape[-2:])
     diagonal = np.diagonal(matrices, axis1=2, axis2=3)[..., None]
     rows, columns = np.sort(matrices, axis=3), np.sort(np.swapaxes(matrices, 2, 3), axis=3)
@@ -176,7 +185,7 @@ def _square(values: DataArray, dim: str, other: str) -> Array:
 def _permuted(values: DataArray, dims: tuple[str, ...], order: Permutations) -> DataArray:
     """The site with its components in the new order; labels of the dimension stay in place."""
     for dim in dims:
-        moved = values.transpose(*SAMPLE, dim, ...)
+        moved = values.transpose(*SAMPLE_DIMS, dim, ...)
         index = order.reshape(*order.shape, *[1] * (moved.ndim - 3))
         moved = moved.copy(data=np.take_along_axis(moved.values, index, axis=2))
         values = moved.transpose(*values.dims)
@@ -204,7 +213,7 @@ def _most_common(order: Permutations) -> Array:
 
 def _relabelled(values: DataArray, order: Permutations) -> DataArray:
     """The integer site with every old component replaced by its new place."""
-    flat = values.transpose(*SAMPLE, ...)
+    flat = values.transpose(*SAMPLE_DIMS, ...)
     new_numbers = np.argsort(order, axis=2)
     old_numbers = flat.values.reshape(*new_numbers.shape[:2], -1)
     new = np.take_along_axis(new_numbers, old_numbers.astype(int), axis=2).astype(values.dtype)
@@ -215,15 +224,15 @@ def _best_draw(tree: DataTree) -> int:
     """The position of the draw with the highest log joint, the first where none is recorded."""
     if "sample_stats" not in tree.children or "lp" not in tree["sample_stats"]:
         return 0
-    if set(tree["sample_stats"]["lp"].dims) != set(SAMPLE):
+    if set(tree["sample_stats"]["lp"].dims) != set(SAMPLE_DIMS):
         return 0
-    lp = tree["sample_stats"]["lp"].transpose(*SAMPLE).values.ravel()
+    lp = tree["sample_stats"]["lp"].transpose(*SAMPLE_DIMS).values.ravel()
     return int(np.argmax(np.where(np.isnan(lp), -np.inf, lp)))
 
 
 def _posterior(tree: DataTree) -> Dataset:
     """The posterior of a result; raises TypeError or ValueError for a tree without one."""
-    posterior_of(tree, "align")
+    posterior_draws(tree, "align")
     return tree["posterior"].to_dataset()
 
 
@@ -245,7 +254,7 @@ def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]
         _check_site(posterior, site)
         if posterior[site].dtype.kind not in "fiub" or not np.isfinite(posterior[site]).all():
             raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")
-        dimensions = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE]
+        dimensions = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE_DIMS]
         for name in names:
             if name not in dimensions:
                 raise ValueError(f"Site {site!r} has no dimension {name!r}, only {dimensions}.")
@@ -257,22 +266,22 @@ def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]
     return next(iter(sizes.values()))
 
 
-def _turned(reference: Dataset, posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Dataset:
+def _conformed_reference(reference: Dataset, posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Dataset:
     """The reference with the axes and the positions of the tree."""
     _number_of_components(reference, dims)
     components = {name for names in dims.values() for name in names}
     for site in dims:
-        own, other = ({dim: each.sizes[dim] for dim in each.dims if dim not in SAMPLE}
+        own, other = ({dim: each.sizes[dim] for dim in each.dims if dim not in SAMPLE_DIMS}
                       for each in (posterior[site], reference[site]))  # fmt: skip
         if own != other:
             raise ValueError(f"Site {site!r} has dimensions {own}, but {other} in the reference.")
         for dim in own.keys() - components:
-            reference = reference.isel({dim: _places(str(dim), posterior, reference)})
+            reference = reference.isel({dim: _label_positions(str(dim), posterior, reference)})
         reference = reference.assign({site: reference[site].transpose(*posterior[site].dims)})
     return reference
 
 
-def _places(dim: str, posterior: Dataset, reference: Dataset) -> Array:
+def _label_positions(dim: str, posterior: Dataset, reference: Dataset) -> Array:
     """The positions of the labels of the tree in the reference."""
     as_they_are = np.arange(posterior.sizes[dim])
     if dim not in posterior.indexes or dim not in reference.indexes:
@@ -318,7 +327,7 @@ def _check_order_by(
         raise ValueError("align takes the order of a reference or that of order_by, not both.")
     if site not in dims:
         raise ValueError(f"order_by names {site!r}, which is not among the sites to permute, {list(dims)}.")
-    if set(posterior[site].dims) != {*SAMPLE, dims[site][0]}:
+    if set(posterior[site].dims) != {*SAMPLE_DIMS, dims[site][0]}:
         raise ValueError(
             f"order_by needs one number for each component, but {site!r} has {list(posterior[site].dims)}."
         )
@@ -328,5 +337,5 @@ def _check_site(posterior: Dataset, site: str) -> None:
     """Raises ValueError for a site that the posterior has no draws of."""
     if site not in posterior.data_vars:
         raise ValueError(f"The posterior has no site {site!r}, only {sorted(map(str, posterior.data_vars))}.")
-    if not set(SAMPLE) <= set(posterior[site].dims):
+    if not set(SAMPLE_DIMS) <= set(posterior[site].dims):
         raise ValueError(f"Site {site!r} has dimensions {list(posterior[site].dims)}, but draws have chain and draw.")

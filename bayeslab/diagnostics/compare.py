@@ -14,9 +14,9 @@ import numpy as np
 
 from bayeslab.diagnostics.align import align
 from bayeslab.diagnostics.pareto_tail import pareto_tail
-from bayeslab.diagnostics.peaks import peaks
-from bayeslab.results.datatree import posterior_of
-from bayeslab.results.parameters import SAMPLE, stacked_parameters
+from bayeslab.diagnostics.peaks import find_peaks
+from bayeslab.results.datatree import posterior_draws
+from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Samples = NDArray[Any]
 
-_DIFFERENCES = (
+_DIFFERENCE_COLUMNS = (
     *("mean_error", "mean_error_mcse", "sd_ratio", "sd_ratio_mcse"),
     *("wasserstein", "wasserstein_floor", "wasserstein_mcse", "coverage", "coverage_mcse"),
 )
@@ -45,16 +45,16 @@ def compare_posteriors(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     What does not apply is NaN; attrs and errors are those of `compare_parameters`. A row is
     table.sel(posterior=name).
     """
-    return summarised(compare_parameters(trees, var_names), trees)
+    return summary_table(compare_parameters(trees, var_names), trees)
 
 
-def summarised(parameters: Dataset, trees: Mapping[str, DataTree]) -> Dataset:
+def summary_table(parameters: Dataset, trees: Mapping[str, DataTree]) -> Dataset:
     """The table of `compare_posteriors` from that of `compare_parameters`."""
     from xarray import Dataset, concat
 
     summary = _summary(parameters)
     evidence = next(iter(trees.values())).attrs.get("log_evidence", np.nan)
-    runs = [Dataset(_run(tree, evidence)) for tree in trees.values()]
+    runs = [Dataset(_run_costs(tree, evidence)) for tree in trees.values()]
     table = summary.merge(concat(runs, dim="posterior").assign_coords(posterior=summary["posterior"]))
     table["ess_per_second"] = table["ess_min"] / table["sampling_seconds"].where(lambda s: s > 0)
     table["ess_per_gradient"] = table["ess_min"] / table["num_gradients"].where(lambda n: n > 0)
@@ -72,18 +72,18 @@ def compare_parameters(trees: Mapping[str, DataTree], var_names: Sequence[str] |
     Of one tree alone there are no differences, only its own moments.
     Raises ValueError for no tree, for sites of different shapes, for unknown names.
     """
-    return compared(*aligned(trees), var_names)
+    return parameter_table(*align_all(trees), var_names)
 
 
-def compared(trees: Mapping[str, DataTree], sites_aligned: str, var_names: Sequence[str] | None) -> Dataset:
+def parameter_table(trees: Mapping[str, DataTree], sites_aligned: str, var_names: Sequence[str] | None) -> Dataset:
     """The table of `compare_parameters`, of trees that are aligned already, and of the sites by which they are."""
     from xarray import concat, full_like
 
     sites, only_in_some = _common_sites(trees, var_names)
-    first, *others = [_stacked(tree, sites) for tree in trees.values()]
-    others = [_in_order_of(first, draws) for draws in others]
+    first, *others = [_parameter_draws(tree, sites) for tree in trees.values()]
+    others = [_match_parameters(first, draws) for draws in others]
     reference = _moments(first)
-    rows = [reference.assign({name: full_like(reference["mean"], np.nan) for name in _DIFFERENCES})]
+    rows = [reference.assign({name: full_like(reference["mean"], np.nan) for name in _DIFFERENCE_COLUMNS})]
     for draws in others:
         own = _moments(draws)
         rows.append(own.merge(_differences(first, reference, draws, own)))
@@ -106,7 +106,7 @@ def _moments(draws: DataArray) -> Dataset:
     """Mean, sd and bulk ESS of every parameter; a single draw has a mean without error."""
     from xarray import Dataset, full_like
 
-    mean = draws.mean(SAMPLE)
+    mean = draws.mean(SAMPLE_DIMS)
     if draws.sizes["chain"] * draws.sizes["draw"] == 1:
         unknown = full_like(mean, np.nan)
         return Dataset({"mean": mean, "mean_mcse": full_like(mean, 0.0), "sd": unknown,
@@ -116,19 +116,23 @@ def _moments(draws: DataArray) -> Dataset:
             {
                 "mean": mean,
                 "mean_mcse": draws.azstats.mcse(method="mean"),
-                "sd": draws.std(SAMPLE, ddof=1),
+                "sd": draws.std(SAMPLE_DIMS, ddof=1),
                 "sd_mcse": draws.azstats.mcse(method="sd"),
                 "ess": draws.azstats.ess(method="bulk"),
-                "peaks": _peaks(draws),
+                "peaks": _num_peaks(draws),
             }
         )
 
 
-def _peaks(draws: DataArray) -> DataArray:
+def _num_peaks(draws: DataArray) -> DataArray:
     """Numbers of peaks; effective sizes are those within the chains, since chains may keep to one peak each."""
     within = sum(draws.isel(chain=[c]).azstats.ess(method="bulk").fillna(0.0) for c in range(draws.sizes["chain"]))
     columns = zip(np.moveaxis(draws.values, 2, 0), np.asarray(within), strict=True)
-    return draws[0, 0].drop_vars(SAMPLE).copy(data=[float(len(peaks(values.ravel(), ess))) for values, ess in columns])
+    return (
+        draws[0, 0]
+        .drop_vars(SAMPLE_DIMS)
+        .copy(data=[float(len(find_peaks(values.ravel(), ess))) for values, ess in columns])
+    )
 
 
 def _differences(first: DataArray, reference: Dataset, draws: DataArray, own: Dataset) -> Dataset:
@@ -159,7 +163,9 @@ def _wasserstein(first: DataArray, draws: DataArray, share: DataArray) -> Datase
     from xarray import Dataset
 
     pairs = zip(np.moveaxis(first.values, 2, 0), np.moveaxis(draws.values, 2, 0), strict=True)
-    distance, noise, *potentials = (np.stack(part) for part in zip(*(_transport(*pair) for pair in pairs), strict=True))
+    distance, noise, *potentials = (
+        np.stack(part) for part in zip(*(_kantorovich_potentials(*pair) for pair in pairs), strict=True)
+    )
     errors = [
         _moments(each.copy(data=np.moveaxis(values, 0, 2)))["mean_mcse"]
         for each, values in zip((first, draws), potentials, strict=True)
@@ -173,7 +179,7 @@ def _wasserstein(first: DataArray, draws: DataArray, share: DataArray) -> Datase
     )
 
 
-def _transport(x: Samples, y: Samples) -> tuple[Samples, ...]:
+def _kantorovich_potentials(x: Samples, y: Samples) -> tuple[Samples, ...]:
     """The 1-Wasserstein distance, the one that noise makes per root of share, and the potentials.
 
     The distance is the difference in mean of one function with slope plus or minus one, the
@@ -196,16 +202,16 @@ def _coverage(first: DataArray, draws: DataArray) -> Dataset:
     from xarray import Dataset, full_like
 
     if draws.sizes["chain"] * draws.sizes["draw"] == 1:
-        unknown = full_like(first[0, 0].drop_vars(SAMPLE, errors="ignore"), np.nan)
+        unknown = full_like(first[0, 0].drop_vars(SAMPLE_DIMS, errors="ignore"), np.nan)
         return Dataset({"coverage": unknown, "coverage_mcse": unknown})
-    low, high = (draws.quantile(p, SAMPLE).drop_vars("quantile") for p in (0.05, 0.95))
+    low, high = (draws.quantile(p, SAMPLE_DIMS).drop_vars("quantile") for p in (0.05, 0.95))
     inside = ((first >= low) & (first <= high)).astype(float)
     variance = inside.azstats.mcse(method="mean") ** 2
     for end, p in ((low, 0.05), (high, 0.95)):
         margin = draws.azstats.mcse(method="quantile", prob=p)
-        moved = ((first >= end - margin) & (first <= end + margin)).mean(SAMPLE) / 2
+        moved = ((first >= end - margin) & (first <= end + margin)).mean(SAMPLE_DIMS) / 2
         variance = variance + moved**2
-    return Dataset({"coverage": inside.mean(SAMPLE), "coverage_mcse": np.sqrt(variance)})
+    return Dataset({"coverage": inside.mean(SAMPLE_DIMS), "coverage_mcse": np.sqrt(variance)})
 
 
 def _summary(table: Dataset) -> Dataset:
@@ -216,31 +222,31 @@ def _summary(table: Dataset) -> Dataset:
     logs: Any = np.log(ratio.where(ratio > 0))
     mean_ratio = np.exp(logs.mean("parameter"))
     columns = {
-        **_extreme("mean_error_max", abs(error), table["mean_error_mcse"], 1),
+        **_worst_parameter("mean_error_max", abs(error), table["mean_error_mcse"], 1),
         "mean_error_rms": np.sqrt((error**2).mean("parameter")),
         "mean_error_rms_mcse": np.sqrt((table["mean_error_mcse"] ** 2).mean("parameter")),
-        **_extreme("sd_ratio_min", ratio, table["sd_ratio_mcse"], -1),
-        **_extreme("sd_ratio_max", ratio, table["sd_ratio_mcse"], 1),
+        **_worst_parameter("sd_ratio_min", ratio, table["sd_ratio_mcse"], -1),
+        **_worst_parameter("sd_ratio_max", ratio, table["sd_ratio_mcse"], 1),
         "sd_ratio_mean": mean_ratio,
         "sd_ratio_mean_mcse": mean_ratio * (table["sd_ratio_mcse"] / ratio).mean("parameter"),
-        **_extreme("wasserstein_max", table["wasserstein"], table["wasserstein_mcse"], 1),
+        **_worst_parameter("wasserstein_max", table["wasserstein"], table["wasserstein_mcse"], 1),
         "wasserstein_floor": table["wasserstein_floor"].max("parameter"),
-        **_extreme("coverage_min", table["coverage"], table["coverage_mcse"], -1),
-        **_extreme("coverage_max", table["coverage"], table["coverage_mcse"], 1),
+        **_worst_parameter("coverage_min", table["coverage"], table["coverage_mcse"], -1),
+        **_worst_parameter("coverage_max", table["coverage"], table["coverage_mcse"], 1),
         "ess_min": table["ess"].min("parameter"),
         "peaks_max": table["peaks"].max("parameter"),
     }
     return Dataset(columns)
 
 
-def _extreme(name: str, values: DataArray, mcse: DataArray, sign: int) -> dict[str, DataArray]:
+def _worst_parameter(name: str, values: DataArray, mcse: DataArray, sign: int) -> dict[str, DataArray]:
     """The largest (sign 1) or smallest (sign -1) value over parameters and the error of that one."""
     worst = (sign * values).fillna(-np.inf).argmax("parameter")
     columns = {name: values, f"{name}_mcse": mcse}
     return {key: each.isel(parameter=worst).drop_vars("parameter") for key, each in columns.items()}
 
 
-def _run(tree: DataTree, log_evidence: float) -> dict[str, float]:
+def _run_costs(tree: DataTree, log_evidence: float) -> dict[str, float]:
     """The evidence, the cost and the k-hat of one run, as its tree records them."""
     recorded = ("log_evidence", "elbo", "num_gradients", "compile_seconds", "sampling_seconds")
     run = {name: float(tree.attrs.get(name, np.nan)) for name in recorded}
@@ -249,7 +255,7 @@ def _run(tree: DataTree, log_evidence: float) -> dict[str, float]:
     return {**run, **gap, "k_hat": k, "k_hat_mcse": k_mcse}
 
 
-def aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]:
+def align_all(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]:
     """All trees in the order of components of the first, if one of them was aligned, and the sites by which they are.
 
     Raises ValueError for no trees.
@@ -257,7 +263,7 @@ def aligned(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], str]
     if not trees:
         raise ValueError("A comparison needs at least one posterior, got none.")
     for name, tree in trees.items():
-        posterior_of(tree, f"compare_posteriors ({name!r})")
+        posterior_draws(tree, f"compare_posteriors ({name!r})")
     alignment = next((tree["alignment"] for tree in trees.values() if "alignment" in tree.children), None)
     if alignment is None:
         return trees, ""
@@ -298,15 +304,15 @@ def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None
 
 def _shape(values: DataArray) -> tuple[int, ...]:
     """The shape of a site, without chains and draws."""
-    return tuple(size for dim, size in values.sizes.items() if dim not in SAMPLE)
+    return tuple(size for dim, size in values.sizes.items() if dim not in SAMPLE_DIMS)
 
 
-def _stacked(tree: DataTree, sites: list[str]) -> DataArray:
+def _parameter_draws(tree: DataTree, sites: list[str]) -> DataArray:
     """The scalar parameters of some sites, in float64."""
     return stacked_parameters(tree["posterior"].to_dataset()[sites]).astype(float)
 
 
-def _in_order_of(first: DataArray, draws: DataArray) -> DataArray:
+def _match_parameters(first: DataArray, draws: DataArray) -> DataArray:
     """The parameters matched by name, by position where the names differ."""
     if set(first["parameter"].values) == set(draws["parameter"].values):
         return draws.sel(parameter=first["parameter"])

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.diagnostics.compare import k_hat
-from bayeslab.results.datatree import posterior_of
+from bayeslab.results.datatree import posterior_draws
 from bayeslab.results.parameters import stacked_parameters
-from bayeslab.verification.optimum import OUT_OF_STEPS
+from bayeslab.verification.optimum import OUT_OF_STEPS_REASON
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
-SAMPLE = ["chain", "draw"]
+SAMPLE_DIMS = ["chain", "draw"]
 """The dimensions of draws."""
 MAX_LINES = 5
 """The largest number of complaints that are shown."""
@@ -25,10 +25,10 @@ MIN_ESS_PER_CHAIN = 100
 """The smallest effective sample size per chain: Vehtari et al. (2021), doi:10.1214/20-BA1221."""
 MAX_K_HAT = 0.7
 """The largest k-hat of an approximation that misses nothing: Vehtari et al. (2024), arXiv:1507.02646."""
-MIN_SPREAD = 0.1
+MIN_LOG_RATIO_SD = 0.1
 """The smallest standard deviation of log importance ratios that counts; ratios within a tenth of each other are as good
 as equal."""
-MIN_EFFICIENCY = 0.05
+MIN_IMPORTANCE_EFFICIENCY = 0.05
 """The smallest efficiency of an approximation, 1 / (1 + variance of its importance weights, with mean 1)."""
 MIN_BFMI = 0.3
 """The smallest Bayesian fraction of missing information: Betancourt (2016), arXiv:1604.00695."""
@@ -43,7 +43,7 @@ def diagnose(tree: DataTree) -> str:
     and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Raises
     ValueError for a tree without numbers in its posterior, TypeError for what is no tree.
     """
-    posterior = posterior_of(tree, "diagnose")
+    posterior = posterior_draws(tree, "diagnose")
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
     return "\n".join([*_problems(tree, posterior, stats)][:MAX_LINES])
 
@@ -51,31 +51,31 @@ def diagnose(tree: DataTree) -> str:
 def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     """All complaints, worst first."""
     draws = _numeric(posterior)
-    unusable = (draws.isnull() | (abs(draws) == np.inf)).any(SAMPLE)
+    unusable = (draws.isnull() | (abs(draws) == np.inf)).any(SAMPLE_DIMS)
     if unusable.any():
         name = draws["parameter"].values[unusable.values][0]
-        yield (f"Not finite: {name} is NaN or infinite in some draws ({_count(unusable)} in all); "
+        yield (f"Not finite: {name} is NaN or infinite in some draws ({_count_text(unusable)} in all); "
                "check the data and the supports, and compute in float64.")  # fmt: skip
-    frozen = _frozen(draws, stats, any(values.dtype.kind == "f" for values in posterior.data_vars.values()))
+    frozen = _frozen_chains(draws, stats, any(values.dtype.kind == "f" for values in posterior.data_vars.values()))
     if frozen:
         yield f"Frozen: {frozen}, so its draws say nothing; fit again with another key or a longer warm-up."
     if tree.attrs.get("converged", True) in (False, 0):
-        yield f"Not converged: {tree.attrs.get('why_not_converged', OUT_OF_STEPS)}."
+        yield f"Not converged: {tree.attrs.get('why_not_converged', OUT_OF_STEPS_REASON)}."
     yield from _disagreement(draws)
-    yield from _share(
+    yield from _flagged_draws(
         stats,
         ["diverging"],
         "Divergences: {}; regions of high curvature are missed: raise target_accept_prob, "
         "or reparameterise (non-centred scales).",
     )
-    yield from _tail(tree)
+    yield from _bad_importance_ratios(tree)
     yield from _few_draws(draws)
-    yield from _share(
+    yield from _flagged_draws(
         stats,
         ["reached_max_tree_depth", "reached_max_treedepth"],
         "Tree depth: {} at the maximum; trajectories are cut short: raise max_tree_depth, or rescale the parameters.",
     )
-    yield from _energy(stats)
+    yield from _low_bfmi(stats)
     if conflict_text := tree.attrs.get("prior_conflict"):
         yield f"Prior: {conflict_text}."
 
@@ -92,13 +92,13 @@ def _numeric(posterior: Dataset) -> DataArray:
     return stacked_parameters(posterior[names]).astype(float)
 
 
-def _frozen(draws: DataArray, stats: Any, continuous: bool) -> str:
+def _frozen_chains(draws: DataArray, stats: Any, continuous: bool) -> str:
     """Which chains did not move, empty if all did, or if the draws are labels that are the same in all chains."""
     if draws.sizes["draw"] == 1:
         return ""
-    is_constant = (draws.max("draw") == draws.min("draw")) & ~_fixed(draws)
+    is_constant = (draws.max("draw") == draws.min("draw")) & ~_constant_parameters(draws)
     is_frozen = is_constant.any("parameter").values
-    if continuous and bool(_fixed(draws).all()):  # a label may be certain
+    if continuous and bool(_constant_parameters(draws).all()):  # a label may be certain
         is_frozen = np.ones(draws.sizes["chain"], bool)
     if "acceptance_rate" in stats:  # one in every draw is what Gibbs steps report
         rate = stats["acceptance_rate"]
@@ -112,9 +112,9 @@ def _frozen(draws: DataArray, stats: Any, continuous: bool) -> str:
     return f"chain {', '.join(map(str, where))} did not move{name}"
 
 
-def _fixed(draws: DataArray) -> DataArray:
+def _constant_parameters(draws: DataArray) -> DataArray:
     """Parameters that have one value in all draws of all chains, as the zeros of a triangular matrix do."""
-    return draws.max(SAMPLE) == draws.min(SAMPLE)
+    return draws.max(SAMPLE_DIMS) == draws.min(SAMPLE_DIMS)
 
 
 def _disagreement(draws: DataArray) -> Iterator[str]:
@@ -122,12 +122,12 @@ def _disagreement(draws: DataArray) -> Iterator[str]:
     if draws.sizes["chain"] == 1 or draws.sizes["draw"] < 4:
         return
     with np.errstate(all="ignore"):
-        r_hat = draws.azstats.rhat().where(~_fixed(draws))
+        r_hat = draws.azstats.rhat().where(~_constant_parameters(draws))
     bad = r_hat > MAX_R_HAT
     if bad.any():
         name, value = _worst(r_hat)
         yield (f"Chains disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for "
-               f"{_count(bad)}; warm up longer, look at az.plot_rank, and align components "
+               f"{_count_text(bad)}; warm up longer, look at az.plot_rank, and align components "
                "that switch labels.")  # fmt: skip
 
 
@@ -137,16 +137,16 @@ def _few_draws(draws: DataArray) -> Iterator[str]:
         return
     needed = MIN_ESS_PER_CHAIN * draws.sizes["chain"]
     with np.errstate(all="ignore"):
-        sizes = [draws.azstats.ess(method=method).where(~_fixed(draws)) for method in ("bulk", "tail")]
+        sizes = [draws.azstats.ess(method=method).where(~_constant_parameters(draws)) for method in ("bulk", "tail")]
     ess = np.fmin(*sizes)
     few = ess < needed
     if few.any():
         name, value = _worst(-ess)
-        yield (f"Few draws: {-value:.0f} effective ones for {name}, below {needed} for {_count(few)}; "
+        yield (f"Few draws: {-value:.0f} effective ones for {name}, below {needed} for {_count_text(few)}; "
                "raise num_samples, or continue with previous=tree.")  # fmt: skip
 
 
-def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
+def _flagged_draws(stats: Any, names: list[str], line: str) -> Iterator[str]:
     """A complaint about the draws at which a statistic is true."""
     for name in names:
         if name in stats and (bad := int((stats[name] > 0).sum())):
@@ -154,7 +154,7 @@ def _share(stats: Any, names: list[str], line: str) -> Iterator[str]:
             yield line.format(f"{bad:,} of {total:,} draws ({bad / total:.2g})")
 
 
-def _tail(tree: DataTree) -> Iterator[str]:
+def _bad_importance_ratios(tree: DataTree) -> Iterator[str]:
     """A complaint about a heavy tail of importance ratios, or about their variance.
 
     Where the ratios hardly differ, the tail weighs nothing.
@@ -163,12 +163,12 @@ def _tail(tree: DataTree) -> Iterator[str]:
     if k > MAX_K_HAT and ratios_differ(tree):
         yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
                "take a richer guide, or NUTS.")  # fmt: skip
-    elif (share := efficiency(tree)) < MIN_EFFICIENCY:
+    elif (share := importance_efficiency(tree)) < MIN_IMPORTANCE_EFFICIENCY:
         yield (f"Approximation: by importance weights one of its draws is worth {share:.2g} of the posterior, which is "
                "far narrower; take a richer guide, or NUTS.")  # fmt: skip
 
 
-def efficiency(tree: DataTree) -> float:
+def importance_efficiency(tree: DataTree) -> float:
     """The share of draws that an approximation is worth by its importance weights; NaN without any.
 
     k-hat says whether the weights have a finite variance, and not how large it is: they are bounded where the
@@ -184,7 +184,7 @@ def efficiency(tree: DataTree) -> float:
 def ratios_differ(tree: DataTree) -> bool:
     """Whether log p - log q differs between draws by so much that its tail weighs anything."""
     ratios = _log_ratios(tree)
-    return ratios is None or float(ratios.std()) > MIN_SPREAD
+    return ratios is None or float(ratios.std()) > MIN_LOG_RATIO_SD
 
 
 def _log_ratios(tree: DataTree) -> np.ndarray[Any, Any] | None:
@@ -193,7 +193,7 @@ def _log_ratios(tree: DataTree) -> np.ndarray[Any, Any] | None:
     return (stats["lp"] - stats["log_q"]).values if "lp" in stats and "log_q" in stats else None
 
 
-def _energy(stats: Any) -> Iterator[str]:
+def _low_bfmi(stats: Any) -> Iterator[str]:
     """A complaint about the Bayesian fraction of missing information."""
     if "energy" not in stats or stats["energy"].sizes["draw"] < 4:
         return
@@ -210,6 +210,6 @@ def _worst(values: DataArray) -> tuple[str, float]:
     return str(values["parameter"].values[position]), float(values[position])
 
 
-def _count(bad: DataArray) -> str:
+def _count_text(bad: DataArray) -> str:
     """How many of all parameters are bad, in words."""
     return f"{int(bad.sum())} of {bad.size} parameters"

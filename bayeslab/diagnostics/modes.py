@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     Dims = str | Sequence[str]
     Array = NDArray[Any]
 
-SAMPLE = ("chain", "draw")
+SAMPLE_DIMS = ("chain", "draw")
 """The dimensions of draws."""
-NAMES = {"share", "num_chains", "log_joint", "log_joint_sd", "mode_of_chain", "distance", "mode", "chain_"}
+RESERVED_NAMES = {"share", "num_chains", "log_joint", "log_joint_sd", "mode_of_chain", "distance", "mode", "chain_"}
 """Names of the columns and dimensions of the table, which sites cannot have."""
-NOISE = 1e-6
+MAX_RELATIVE_ROUNDING = 1e-6
 """The share of the largest value of a site below which differences are rounding."""
-SAME = 1e-3
+OPTIMISER_RELATIVE_TOLERANCE = 1e-3
 """The share of the largest value of a site to which optimisers agree."""
 
 
@@ -57,16 +57,16 @@ def modes(
     """
     from xarray import concat
 
-    _check(tree, site_dims, max_distance)
+    _check_arguments(tree, site_dims, max_distance)
     aligned = align(tree, site_dims, labels)
     posterior, lp = aligned["posterior"].to_dataset(), _log_joint(aligned)
     distance = _distances(posterior[list(site_dims)], lp, site_dims)
-    groups = _groups(distance, max_distance)
+    groups = _cluster_chains(distance, max_distance)
     groups.sort(key=lambda chains: (-lp[chains].mean().fillna(-np.inf).item(), -len(chains), chains[0]))
 
-    best = align(_chains(posterior, lp, groups[0]), site_dims, labels)
-    others = [align(_chains(posterior, lp, chains), site_dims, labels, reference=best) for chains in groups[1:]]
-    rows = [_row(mode, site_dims, labels) for mode in (best, *others)]
+    best = align(_select_chains(posterior, lp, groups[0]), site_dims, labels)
+    others = [align(_select_chains(posterior, lp, chains), site_dims, labels, reference=best) for chains in groups[1:]]
+    rows = [_mode_row(mode, site_dims, labels) for mode in (best, *others)]
     table = concat(rows, dim="mode", data_vars="all", join="exact")
     mode_of_chain = np.argmax([np.isin(np.arange(len(distance)), chains) for chains in groups], axis=0)
     return table.assign(
@@ -81,7 +81,7 @@ def _distances(posterior: Dataset, lp: DataArray, site_dims: Mapping[str, Dims])
     different modes have no common order."""
     distances = np.zeros((lp.sizes["chain"], lp.sizes["chain"]))
     for pair in combinations(range(len(distances)), 2):
-        pair_posterior = align(_chains(posterior, lp, pair), site_dims)["posterior"].to_dataset()
+        pair_posterior = align(_select_chains(posterior, lp, pair), site_dims)["posterior"].to_dataset()
         distances[pair] = distances[pair[::-1]] = _distance(pair_posterior, site_dims)
     return distances
 
@@ -90,18 +90,18 @@ def _distance(two: Dataset, site_dims: Mapping[str, Dims]) -> float:
     """How far apart two chains are in their worst component: mean squared difference in within-chain sd."""
     squares, varies = [], []
     for site, dims in site_dims.items():
-        values = two[site].transpose(*SAMPLE, dims if isinstance(dims, str) else dims[0], ...).values.astype(float)
+        values = two[site].transpose(*SAMPLE_DIMS, dims if isinstance(dims, str) else dims[0], ...).values.astype(float)
         values = values.reshape(*values.shape[:3], -1)
         largest = np.abs(values).max()
         difference, sd = np.abs(np.subtract(*values.mean(1))), np.sqrt(values.var(1).mean(0))
-        scale = np.where(sd > NOISE * largest, sd, SAME * largest)
-        varies.append(np.maximum(difference, sd) > NOISE * largest)
+        scale = np.where(sd > MAX_RELATIVE_ROUNDING * largest, sd, OPTIMISER_RELATIVE_TOLERANCE * largest)
+        varies.append(np.maximum(difference, sd) > MAX_RELATIVE_ROUNDING * largest)
         squares.append(np.square(np.divide(difference, scale, out=np.zeros_like(sd), where=varies[-1])))
     features = np.concatenate(varies, axis=1).sum(1)
     return float((np.concatenate(squares, axis=1).sum(1) / np.maximum(features, 1)).max())
 
 
-def _groups(distance: Array, max_distance: float) -> list[Array]:
+def _cluster_chains(distance: Array, max_distance: float) -> list[Array]:
     """The positions of the chains of every mode, by average linkage: one chain in between does not join two modes."""
     from scipy.cluster.hierarchy import fcluster, linkage
     from scipy.spatial.distance import squareform
@@ -112,7 +112,7 @@ def _groups(distance: Array, max_distance: float) -> list[Array]:
     return [np.flatnonzero(number == each) for each in np.unique(number)]
 
 
-def _row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Dataset:
+def _mode_row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Dataset:
     """The row of one mode, from its aligned chains."""
     from xarray import concat
 
@@ -120,12 +120,12 @@ def _row(tree: DataTree, sites: Mapping[str, Dims], labels: Sequence[str]) -> Da
     numeric = [site for site, x in posterior.data_vars.items() if x.dtype.kind == "f" or site in sites]
     columns = {"num_chains": lp.sizes["chain"], "log_joint": lp.mean(), "log_joint_sd": lp.std()}
     for site in labels:
-        shares = [(posterior[site] == component).mean(SAMPLE) for component in range(permutation.shape[-1])]
+        shares = [(posterior[site] == component).mean(SAMPLE_DIMS) for component in range(permutation.shape[-1])]
         columns[site] = concat(shares, dim=permutation.dims[-1]).transpose(..., permutation.dims[-1])
-    return posterior[numeric].mean(SAMPLE).assign(columns)
+    return posterior[numeric].mean(SAMPLE_DIMS).assign(columns)
 
 
-def _chains(posterior: Dataset, lp: DataArray, chains: Sequence[int] | Array) -> DataTree:
+def _select_chains(posterior: Dataset, lp: DataArray, chains: Sequence[int] | Array) -> DataTree:
     """The draws of some chains, with what `align` needs."""
     from xarray import DataTree
 
@@ -138,16 +138,18 @@ def _log_joint(tree: DataTree) -> DataArray:
     from xarray import DataArray
 
     if "sample_stats" in tree.children and "lp" in (stats := tree["sample_stats"].to_dataset()):
-        return stats["lp"].transpose(*SAMPLE)
+        return stats["lp"].transpose(*SAMPLE_DIMS)
     posterior = tree["posterior"].to_dataset()
-    return DataArray(np.full([posterior.sizes[dim] for dim in SAMPLE], np.nan), {"chain": posterior["chain"]}, SAMPLE)
+    return DataArray(
+        np.full([posterior.sizes[dim] for dim in SAMPLE_DIMS], np.nan), {"chain": posterior["chain"]}, SAMPLE_DIMS
+    )
 
 
-def _check(tree: DataTree, site_dims: Mapping[str, Dims], max_distance: float) -> None:
+def _check_arguments(tree: DataTree, site_dims: Mapping[str, Dims], max_distance: float) -> None:
     """Raises ValueError for a distance that is not positive, and for a site named like a column."""
     if not max_distance > 0:
         raise ValueError(f"max_distance must be positive, got {max_distance}.")
     posterior: Mapping[Any, DataArray] = tree["posterior"].data_vars if "posterior" in tree.children else {}
     for site, values in posterior.items():
-        if taken := NAMES & {site, *values.dims}:
+        if taken := RESERVED_NAMES & {site, *values.dims}:
             raise ValueError(f"The result has columns of its own named {sorted(taken)}: rename those of site {site!r}.")

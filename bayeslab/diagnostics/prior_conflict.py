@@ -12,14 +12,14 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.elimination.terms import Prior, terms
-from bayeslab.programs.program import Bound, unwrapped
-from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.programs.program import Bound, innermost_distribution
+from bayeslab.programs.tracing.compilation import evaluate_all
 
-IMPROBABLE = 1e-8
+MAX_CONFLICT_PROBABILITY = 1e-8
 """The prior probability of a value, or one farther out, below which prior and data are in conflict: that of 5.7
 standard deviations of a Normal."""
 
-FAMILIES = {
+SCIPY_DISTRIBUTIONS = {
     "Beta": ("beta", lambda d: (d.concentration1, d.concentration0)),
     "Cauchy": ("cauchy", lambda d: (d.loc, d.scale)),
     "Exponential": ("expon", lambda d: (0.0, 1 / d.rate)),
@@ -37,7 +37,7 @@ FAMILIES = {
 are location and scale."""
 
 
-def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
+def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
     """A sentence on the site whose posterior mean is least probable under its prior, or nothing.
 
     draws: (chain, draw, *site). Only sites of families with known tails whose priors depend on no other site count.
@@ -46,12 +46,15 @@ def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
     priors = [
         prior
         for name, prior in terms(bound).priors.items()
-        if name in draws and not prior.depends and not prior.discrete and prior.kind.__name__ in FAMILIES
+        if name in draws and not prior.depends and not prior.discrete and prior.kind.__name__ in SCIPY_DISTRIBUTIONS
     ]
-    distributions = evaluated([_prior(prior) for prior in priors], bound)
-    candidates = [_least(prior.name, fn, draws[prior.name]) for prior, fn in zip(priors, distributions, strict=True)]
+    distributions = evaluate_all([_prior_distribution(prior) for prior in priors], bound)
+    candidates = [
+        _least_probable_element(prior.name, fn, draws[prior.name])
+        for prior, fn in zip(priors, distributions, strict=True)
+    ]
     least, name, value = min(candidates, default=(0.0, "", 0.0))
-    if least >= np.log(IMPROBABLE):
+    if least >= np.log(MAX_CONFLICT_PROBABILITY):
         return ""
     return (
         f"{name} is near {value:.3g}, and its prior has a probability of {np.exp(max(least, -700)):.0e} there and "
@@ -59,14 +62,14 @@ def conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
     )
 
 
-def _least(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[float, str, float]:
+def _least_probable_element(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[float, str, float]:
     """For the element of a site whose mean is least probable under the prior: the log probability of that mean or one
     farther out, the name of the element, and the mean."""
     from scipy import stats
 
     mean = np.asarray(drawn, float).mean((0, 1))
-    distribution = unwrapped(prior)
-    family, arguments = FAMILIES[type(distribution).__name__]
+    distribution = innermost_distribution(prior)
+    family, arguments = SCIPY_DISTRIBUTIONS[type(distribution).__name__]
     with np.errstate(all="ignore"):
         frozen = getattr(stats, family)(*arguments(distribution))
         tail = np.log(2) + np.minimum(frozen.logcdf(mean), frozen.logsf(mean))
@@ -78,7 +81,7 @@ def _least(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[f
 
 
 @lru_cache(maxsize=256)
-def _prior(prior: Prior) -> Callable[[Any], Distribution]:
+def _prior_distribution(prior: Prior) -> Callable[[Any], Distribution]:
     """The distribution of a prior that depends on no site, as a function of the Bound; the same one for the same
     prior, so that it is compiled once."""
     return lambda bound: prior.distribution(bound, {})

@@ -5,13 +5,14 @@ from bayeslab.distributions.gamma import Beta, Dirichlet, Gamma, InverseGamma, W
 from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov.chain import MarkovChain
-from bayeslab.distributions.markov.log_likelihoods import ProductEvidence
+from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
 
 __all__ = [
     "Beta",
     "Dirichlet",
     "Enumerated",
+    "FactoredLogLikelihood",
     "Gamma",
     "InverseGamma",
     "JointNormal",
@@ -19,7 +20,6 @@ __all__ = [
     "MarkovChain",
     "PaddedCategorical",
     "PaddedDirichlet",
-    "ProductEvidence",
     "Wishart",
     "WishartCholesky",
 ]

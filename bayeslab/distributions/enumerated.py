@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
-FEW = 16
+MAX_CHOICES_UNROLLED = 16
 """The largest number of choices whose running sums are written out, in one pass over the elements."""
 
 
-def inverted(weights: Iterable[Array], uniform: Array) -> tuple[Array, Array]:
+def inverse_cdf(weights: Iterable[Array], uniform: Array) -> tuple[Array, Array]:
     """The index at which the running sum of weights exceeds uniform times their total, and the total.
 
     weights: an array for every choice. A choice of weight zero is never the result.
@@ -52,11 +52,11 @@ class Enumerated(Distribution):
     def from_uniform(self, uniform: Array) -> Array:
         """Values at which the cumulative distribution passes standard uniform numbers (*sample, *batch)."""
         weights = jnp.exp(self.logits - self.logits.max(-1, keepdims=True))
-        if len(self.choices) > FEW:
+        if len(self.choices) > MAX_CHOICES_UNROLLED:
             cumulative = jnp.cumsum(weights, axis=-1)
             index = (uniform[..., None] * cumulative[..., -1:] >= cumulative).sum(-1)
         else:  # one pass over the elements
-            index, _ = inverted([weights[..., k] for k in range(len(self.choices))], uniform)
+            index, _ = inverse_cdf([weights[..., k] for k in range(len(self.choices))], uniform)
         return jnp.asarray(self.choices)[jnp.minimum(index, len(self.choices) - 1)]
 
     def log_prob(self, value: Any) -> Array:

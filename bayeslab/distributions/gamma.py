@@ -14,10 +14,10 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
-from bayeslab.distributions.set_bits import first_places
+from bayeslab.distributions.set_bits import first_set_indices
 from bayeslab.distributions.threefry import uniforms
 
-MANY = 1024
+MIN_ELEMENTS_COLLECTED = 1024
 """Number of elements from which on those not accepted are collected before they are proposed again."""
 
 
@@ -30,16 +30,16 @@ def log_gamma_variates(key: Array, concentration: Array, shape: tuple[int, ...])
     size = concentration.size
     invalid = ~(concentration > 0) | ~jnp.isfinite(concentration)
     d = jnp.where(invalid, 1.0, jnp.where(concentration < 1, concentration + 1, concentration)) - 1 / 3
-    if size < MANY:
+    if size < MIN_ELEMENTS_COLLECTED:
         key, key_boost = jax.random.split(key)
-        log_v = _accepted(key, jnp.full(size, jnp.nan, d.dtype), d, _two_keys)
+        log_v = _propose_until_accepted(key, jnp.full(size, jnp.nan, d.dtype), d, _noise_from_two_keys)
     else:
         key_noise, key_loop, key_boost = jax.random.split(key, 3)
-        state = key_loop, _proposed(_noise(key_noise, size, d.dtype), d)
-        log_v = jax.lax.while_loop(_missing, partial(_collected, d), state)[1]
+        state = key_loop, _log_proposals(_noise(key_noise, size, d.dtype), d)
+        log_v = jax.lax.while_loop(_any_missing, partial(_propose_missing, d), state)[1]
 
     def boosted(log_v: Array) -> Array:
-        if size < MANY:
+        if size < MIN_ELEMENTS_COLLECTED:
             log_boost = jnp.log1p(-jax.random.uniform(key_boost, (size,), d.dtype)) / concentration
         else:
             log_boost = _noise(key_boost, size, d.dtype)[1] / concentration
@@ -55,12 +55,14 @@ Noise = tuple[Array, Array]
 """Standard Normal numbers, and logs of uniform numbers."""
 
 
-def _missing(state: State) -> Array:
+def _any_missing(state: State) -> Array:
     """Whether any element was not accepted so far."""
     return jnp.isnan(state[1]).any()
 
 
-def _accepted(key: Array, log_v: Array, d: Array, drawn: Callable[..., tuple[Array, Noise]]) -> Array:
+def _propose_until_accepted(
+    key: Array, log_v: Array, d: Array, next_noise: Callable[..., tuple[Array, Noise]]
+) -> Array:
     """The logs of all elements, after those that are NaN were proposed until each was accepted.
 
     next_noise: (key, size, type) -> the next key, and noise.
@@ -68,24 +70,24 @@ def _accepted(key: Array, log_v: Array, d: Array, drawn: Callable[..., tuple[Arr
 
     def step(state: State) -> State:
         key, log_v = state
-        key, noise = drawn(key, d.size, d.dtype)
-        return key, jnp.where(jnp.isnan(log_v), _proposed(noise, d), log_v)
+        key, noise = next_noise(key, d.size, d.dtype)
+        return key, jnp.where(jnp.isnan(log_v), _log_proposals(noise, d), log_v)
 
-    return jax.lax.while_loop(_missing, step, (key, log_v))[1]
+    return jax.lax.while_loop(_any_missing, step, (key, log_v))[1]
 
 
-def _collected(d: Array, state: State) -> State:
+def _propose_missing(d: Array, state: State) -> State:
     """The state after up to a sixteenth of the elements, of those that are missing, were proposed until accepted."""
     key, log_v = state
     key, key_now = jax.random.split(key)
-    indices = first_places(jnp.isnan(log_v), log_v.size // 16)
-    log_accepted = _accepted(
-        key_now, jnp.where(indices < log_v.size, jnp.nan, 0.0).astype(d.dtype), d[indices], _one_key
+    indices = first_set_indices(jnp.isnan(log_v), log_v.size // 16)
+    log_accepted = _propose_until_accepted(
+        key_now, jnp.where(indices < log_v.size, jnp.nan, 0.0).astype(d.dtype), d[indices], _noise_from_one_key
     )
     return key, log_v.at[indices].set(log_accepted)
 
 
-def _proposed(noise: Noise, d: Array) -> Array:
+def _log_proposals(noise: Noise, d: Array) -> Array:
     """Logs of proposals over d, by the method of Marsaglia and Tsang; NaN where a proposal is rejected.
 
     The result is one array, not two: the noise would be computed again for each.
@@ -98,13 +100,13 @@ def _proposed(noise: Noise, d: Array) -> Array:
     return jnp.where(accepted, log_new, jnp.nan)
 
 
-def _two_keys(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
+def _noise_from_two_keys(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
     """The next key, and noise of JAX from two keys that were split off beside it."""
     key, *keys = jax.random.split(key, 3)
-    return key, _of_jax(keys, size, dtype)
+    return key, _jax_noise(keys, size, dtype)
 
 
-def _one_key(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
+def _noise_from_one_key(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
     """The next key, and noise from one key that was split off beside it."""
     key, key_now = jax.random.split(key)
     return key, _noise(key_now, size, dtype)
@@ -112,14 +114,14 @@ def _one_key(key: Array, size: int, dtype: Any) -> tuple[Array, Noise]:
 
 def _noise(key: Array, size: int, dtype: Any) -> Noise:
     """Noise of a size, from counters where it is large and in single precision."""
-    if dtype == jnp.float32 and size >= MANY:
+    if dtype == jnp.float32 and size >= MIN_ELEMENTS_COLLECTED:
         counter = jnp.arange(size, dtype=jnp.uint32)
         first, second = uniforms(jax.random.key_data(key), counter, jnp.zeros_like(counter))
         return np.float32(np.sqrt(2)) * jax.lax.erf_inv(2 * first - 1), jnp.log(second)
-    return _of_jax(jax.random.split(key), size, dtype)
+    return _jax_noise(jax.random.split(key), size, dtype)
 
 
-def _of_jax(keys: Any, size: int, dtype: Any) -> Noise:
+def _jax_noise(keys: Any, size: int, dtype: Any) -> Noise:
     """Noise as JAX draws it. keys: two of them."""
     log_u = jnp.log1p(-jax.random.uniform(keys[1], (size,), dtype))
     return jax.random.normal(keys[0], (size,), dtype), log_u
@@ -164,7 +166,7 @@ class Dirichlet(dist.Dirichlet):
         return jnp.maximum(value, jnp.finfo(value.dtype).tiny)
 
 
-def _bartlett(key: Array, wishart: dist.WishartCholesky, sample_shape: tuple[int, ...]) -> Array:
+def _bartlett_factors(key: Array, wishart: dist.WishartCholesky, sample_shape: tuple[int, ...]) -> Array:
     """Cholesky factors of Wishart variates, by the Bartlett decomposition."""
     size = wishart.event_shape[-1]
     key_chi, key_normal = jax.random.split(key)
@@ -173,10 +175,10 @@ def _bartlett(key: Array, wishart: dist.WishartCholesky, sample_shape: tuple[int
     chi = jnp.sqrt(2.0) * jnp.exp(0.5 * log_gamma_variates(key_chi, half_shape, (*shape, size)))
     off_diagonal = jax.random.normal(key_normal, (*shape, size * (size - 1) // 2), chi.dtype)
     entries = jnp.concatenate([chi, off_diagonal, jnp.zeros((*shape, 1), chi.dtype)], axis=-1)
-    return wishart.scale_tril @ entries[..., _places(size)]
+    return wishart.scale_tril @ entries[..., _triangle_indices(size)]
 
 
-def _places(size: int) -> np.ndarray:
+def _triangle_indices(size: int) -> np.ndarray:
     """For every entry of a lower triangular matrix its index among the diagonal, the rows below it, and a last zero."""
     indices = np.full((size, size), -1)
     indices[np.diag_indices(size)] = np.arange(size)
@@ -188,12 +190,12 @@ class WishartCholesky(dist.WishartCholesky):
     """NumPyro's WishartCholesky, drawn on whole arrays."""
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return _bartlett(key, self, sample_shape)
+        return _bartlett_factors(key, self, sample_shape)
 
 
 class Wishart(dist.Wishart):
     """NumPyro's Wishart, drawn on whole arrays."""
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        factor = _bartlett(key, self.base_dist, sample_shape)
+        factor = _bartlett_factors(key, self.base_dist, sample_shape)
         return factor @ factor.mT

@@ -39,32 +39,32 @@ class JointNormal(Distribution):
         return constraints.independent(constraints.real, len(self.whole))
 
     @property
-    def _order(self) -> tuple[int, ...]:
+    def _axis_order(self) -> tuple[int, ...]:
         """The axes of a value, those that are independent before those that are joint."""
         independent = [axis for axis in range(len(self.whole)) if axis not in self.coupled]
         return (*independent, *self.coupled)
 
-    def _flat(self, value: Array) -> Array:
+    def _flatten(self, value: Array) -> Array:
         """Values (*sample, *whole) with their joint axes as one, (*sample, *independent, size)."""
         extra = value.ndim - len(self.whole)
-        order = (*range(extra), *(extra + axis for axis in self._order))
+        order = (*range(extra), *(extra + axis for axis in self._axis_order))
         return jnp.transpose(value, order).reshape(*value.shape[:extra], *self.loc.shape)
 
-    def _whole(self, flat: Array) -> Array:
+    def _unflatten(self, flat: Array) -> Array:
         """Values (*sample, *whole) from their flat form (*sample, *independent, size)."""
         extra = flat.ndim - self.loc.ndim
-        shape = tuple(self.whole[axis] for axis in self._order)
-        inverse = [self._order.index(axis) for axis in range(len(self.whole))]
+        shape = tuple(self.whole[axis] for axis in self._axis_order)
+        inverse = [self._axis_order.index(axis) for axis in range(len(self.whole))]
         return jnp.transpose(flat.reshape(*flat.shape[:extra], *shape), (*range(extra), *(extra + i for i in inverse)))
 
     @property
     def mean(self) -> Array:
-        return self._whole(self.loc)
+        return self._unflatten(self.loc)
 
     @property
     def conditional_scale(self) -> Array:
         """The standard deviation of every element given the others."""
-        return self._whole(1 / jnp.sqrt(self.multiplier * (self.factor**2).sum(-1)))
+        return self._unflatten(1 / jnp.sqrt(self.multiplier * (self.factor**2).sum(-1)))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         return self.from_noise(jax.random.normal(key, (*sample_shape, *self.loc.shape)))
@@ -76,10 +76,10 @@ class JointNormal(Distribution):
             step = jax.scipy.linalg.solve_triangular(factor, noise[..., None], trans=1, lower=True)[..., 0]
         else:
             step = jnp.einsum("...ji,...j->...i", self.inverse, noise)
-        return self._whole(self.loc + step / jnp.sqrt(self.multiplier))
+        return self._unflatten(self.loc + step / jnp.sqrt(self.multiplier))
 
     def log_prob(self, value: Array) -> Array:
-        distance = self._flat(value) - self.loc
+        distance = self._flatten(value) - self.loc
         scaled = jnp.einsum("...ji,...j->...i", self.factor, distance)
         log_determinant = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)).sum(-1)
         squares = self.multiplier * (scaled**2).sum(-1)

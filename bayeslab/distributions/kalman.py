@@ -41,14 +41,14 @@ class Transition(NamedTuple):
     covariance: Array
 
 
-class Evidence(NamedTuple):
+class InformationPair(NamedTuple):
     """An information pair, which stands for the likelihood exp(linear' x - x' precision x / 2) of a state x."""
 
     precision: Array
     linear: Array
 
 
-class Met(NamedTuple):
+class Updated(NamedTuple):
     """A Normal state updated by an information pair, with the names of the formulas above.
 
     given: the state after the update. I_minus_gain: F.
@@ -57,8 +57,8 @@ class Met(NamedTuple):
     """
 
     given: Moments
-    keep: Array
-    said: Evidence
+    I_minus_gain: Array
+    innovation: InformationPair
     log_mass: Array
 
 
@@ -81,7 +81,7 @@ class Potential(NamedTuple):
     """
 
     transition: Transition
-    evidence: Evidence
+    evidence: InformationPair
     log_mass: Array
 
 
@@ -89,109 +89,115 @@ compiled = partial(jax.jit, static_argnames="parallel")
 """Compiles a recursion, once for each value of its argument `parallel`."""
 
 
-def meet(state: Moments, evidence: Evidence) -> Met:
+def update(state: Moments, information: InformationPair) -> Updated:
     """The update of a Normal state by an information pair about it."""
-    (mean, covariance), (precision, linear) = state, evidence
-    I_minus_gain, log_determinant = _inverse(jnp.eye(mean.shape[-1], dtype=mean.dtype) + covariance @ precision)
-    updated, innovation_precision = _symmetric(I_minus_gain @ covariance), _symmetric(precision @ I_minus_gain)
-    innovation = _times(I_minus_gain.mT, linear - _times(precision, mean))
-    squares = _dot(linear, _times(updated, linear)) + _dot(mean, _times(I_minus_gain.mT, linear) + innovation)
-    posterior = Moments(_times(I_minus_gain, mean + _times(covariance, linear)), updated)
-    return Met(posterior, I_minus_gain, Evidence(innovation_precision, innovation), (squares - log_determinant) / 2)
+    (mean, covariance), (precision, linear) = state, information
+    I_minus_gain, log_determinant = _inverse_and_log_det(
+        jnp.eye(mean.shape[-1], dtype=mean.dtype) + covariance @ precision
+    )
+    updated, innovation_precision = _symmetrise(I_minus_gain @ covariance), _symmetrise(precision @ I_minus_gain)
+    innovation = _matvec(I_minus_gain.mT, linear - _matvec(precision, mean))
+    squares = _dot(linear, _matvec(updated, linear)) + _dot(mean, _matvec(I_minus_gain.mT, linear) + innovation)
+    posterior = Moments(_matvec(I_minus_gain, mean + _matvec(covariance, linear)), updated)
+    return Updated(
+        posterior, I_minus_gain, InformationPair(innovation_precision, innovation), (squares - log_determinant) / 2
+    )
 
 
-def moved(state: Moments, move: Transition) -> Moments:
+def predict(state: Moments, transition: Transition) -> Moments:
     """The prediction: the state after a transition."""
-    covariance = move.matrix @ state.covariance @ move.matrix.mT + move.covariance
-    return Moments(_times(move.matrix, state.mean) + move.offset, _symmetric(covariance))
+    covariance = transition.matrix @ state.covariance @ transition.matrix.mT + transition.covariance
+    return Moments(_matvec(transition.matrix, state.mean) + transition.offset, _symmetrise(covariance))
 
 
 @compiled
-def conditioned(start: Moments, moves: Transition, evidence: Evidence, parallel: bool) -> tuple[Moments, Transition]:
+def conditioned(
+    start: Moments, transitions: Transition, information: InformationPair, parallel: bool
+) -> tuple[Moments, Transition]:
     """The first state, and the transitions, given all information: the smoothed chain."""
-    updated, first_information, _ = _backward(moves, evidence, parallel)
-    return meet(start, first_information).given, Transition(updated.keep @ moves.matrix, *updated.given)
+    updated, first_information, _ = _information_filter(transitions, information, parallel)
+    return update(start, first_information).given, Transition(updated.I_minus_gain @ transitions.matrix, *updated.given)
 
 
 @compiled
-def log_mass(start: Moments, moves: Transition, evidence: Evidence, parallel: bool) -> Array:
+def log_mass(start: Moments, transitions: Transition, information: InformationPair, parallel: bool) -> Array:
     """The log evidence, that is the log of the integral of the chain times the likelihoods."""
-    _, first_information, log_factor = _backward(moves, evidence, parallel)
-    return meet(start, first_information).log_mass + log_factor
+    _, first_information, log_factor = _information_filter(transitions, information, parallel)
+    return update(start, first_information).log_mass + log_factor
 
 
 @compiled
-def filtered(start: Moments, moves: Transition, evidence: Evidence, parallel: bool) -> Filtered:
+def filtered(start: Moments, transitions: Transition, information: InformationPair, parallel: bool) -> Filtered:
     """Every state given the information before it, and up to it, by the Kalman filter."""
-    first, later = jax.tree.map(lambda leaf: leaf[0], evidence), jax.tree.map(lambda leaf: leaf[1:], evidence)
+    first, later = jax.tree.map(lambda leaf: leaf[0], information), jax.tree.map(lambda leaf: leaf[1:], information)
     if parallel:
-        links = _linked(moves, jax.tree.map(lambda leaf: leaf[:-1], evidence))
-        origin = _linked(Transition(jnp.zeros_like(start.covariance), *start), jax.tree.map(jnp.zeros_like, first))
-        reached = lax.associative_scan(_then, jax.tree.map(_prepend, origin, links)).transition
+        links = _potentials(transitions, jax.tree.map(lambda leaf: leaf[:-1], information))
+        origin = _potentials(Transition(jnp.zeros_like(start.covariance), *start), jax.tree.map(jnp.zeros_like, first))
+        reached = lax.associative_scan(_combine_potentials, jax.tree.map(_prepend, origin, links)).transition
         predicted = Moments(reached.offset, reached.covariance)
-        updated = meet(predicted, evidence)
+        updated = update(predicted, information)
         return Filtered(predicted, updated.given, updated.log_mass)
 
-    def step(state: Moments, transition: Transition, information: Evidence) -> tuple[Moments, Filtered]:
-        predicted = moved(state, transition)
-        updated = meet(predicted, information)
+    def step(state: Moments, transition: Transition, information: InformationPair) -> tuple[Moments, Filtered]:
+        predicted = predict(state, transition)
+        updated = update(predicted, information)
         return updated.given, Filtered(predicted, updated.given, updated.log_mass)
 
-    updated = meet(start, first)
-    later_steps = _scan(step, updated.given, moves, later)[1]
+    updated = update(start, first)
+    later_steps = _scan(step, updated.given, transitions, later)[1]
     return jax.tree.map(_prepend, Filtered(start, updated.given, updated.log_mass), later_steps)
 
 
 @partial(jax.jit, static_argnames=("num_steps", "parallel"))
-def moments(start: Moments, moves: Transition, num_steps: int, parallel: bool) -> Moments:
+def moments(start: Moments, transitions: Transition, num_steps: int, parallel: bool) -> Moments:
     """Mean and covariance of every state of the chain."""
     if parallel:
         origin = Transition(jnp.zeros_like(start.covariance), *start)
-        every_step = _spread(moves, (num_steps - 1, *start.mean.shape[:-1]))
-        reached = lax.associative_scan(_after, jax.tree.map(_prepend, origin, every_step))
+        every_step = _broadcast_transitions(transitions, (num_steps - 1, *start.mean.shape[:-1]))
+        reached = lax.associative_scan(_compose_transitions, jax.tree.map(_prepend, origin, every_step))
         return Moments(reached.offset, reached.covariance)
 
     def step(state: Moments, transition: Transition, _: None) -> tuple[Moments, Moments]:
-        state = moved(state, transition)
+        state = predict(state, transition)
         return state, state
 
-    return jax.tree.map(_prepend, start, _scan(step, start, moves, None, num_steps - 1)[1])
+    return jax.tree.map(_prepend, start, _scan(step, start, transitions, None, num_steps - 1)[1])
 
 
 @jax.jit
-def path(first: Array, moves: Transition, noise: Array) -> Array:
+def path(first: Array, transitions: Transition, noise: Array) -> Array:
     """States (step, *sample, *batch, d) from the first one and what is added at every other step."""
 
     def step(state: Array, transition: Transition, noise: Array) -> tuple[Array, Array]:
-        state = _times(transition.matrix, state) + transition.offset + noise
+        state = _matvec(transition.matrix, state) + transition.offset + noise
         return state, state
 
-    return _prepend(first, _scan(step, first, moves, noise)[1])
+    return _prepend(first, _scan(step, first, transitions, noise)[1])
 
 
 @partial(jax.jit, static_argnames="num_steps")
-def deviations(start: Moments, moves: Transition, num_steps: int, corners: Array) -> Array:
+def deviations(start: Moments, transitions: Transition, num_steps: int, corners: Array) -> Array:
     """Deviations from the mean, (step, *batch, point, d), with the second moments of states and of neighbours.
 
     corners: (point, 2 d), with mean zero and second moments the identity. A state has d directions in the space of
     points, and what its transition adds has d others; directions that it does not have turn with it.
     """
     size = start.mean.shape[-1]
-    factor = root(start.covariance).mT
+    factor = semidefinite_cholesky(start.covariance).mT
 
     def step(carry: tuple[Array, Array], transition: Transition, _: None) -> tuple[tuple[Array, Array], Array]:
         frame, factor = carry
-        added = jnp.broadcast_to(root(transition.covariance).mT, factor.shape)
+        added = jnp.broadcast_to(semidefinite_cholesky(transition.covariance).mT, factor.shape)
         stacked = jnp.concatenate([factor @ transition.matrix.mT, added], -2)
         turn, factor = jnp.linalg.qr(stacked, mode="complete")
         return (frame @ turn, factor[..., :size, :]), corners @ (frame @ stacked)
 
     frame = jnp.broadcast_to(jnp.eye(2 * size, dtype=factor.dtype), (*factor.shape[:-2], 2 * size, 2 * size))
-    later_steps = _scan(step, (frame, factor), moves, None, num_steps - 1)[1]
+    later_steps = _scan(step, (frame, factor), transitions, None, num_steps - 1)[1]
     return _prepend(corners[:, :size] @ factor, later_steps)
 
 
-def root(covariance: Array) -> Array:
+def semidefinite_cholesky(covariance: Array) -> Array:
     """L with L L' = covariance, lower triangular; columns of zeros where a covariance is singular."""
     size = covariance.shape[-1]
     columns: list[Array] = []
@@ -206,79 +212,89 @@ def root(covariance: Array) -> Array:
     return jnp.stack(columns, -1)
 
 
-def _backward(moves: Transition, evidence: Evidence, parallel: bool) -> tuple[Met, Evidence, Array]:
+def _information_filter(
+    transitions: Transition, information: InformationPair, parallel: bool
+) -> tuple[Updated, InformationPair, Array]:
     """The information filter, backwards.
 
     Returns the updates of the noise of every transition by what comes after it, the information pair that all steps
     give about the first state, and its log factor.
     """
-    last, before = jax.tree.map(lambda leaf: leaf[-1], evidence), jax.tree.map(lambda leaf: leaf[:-1], evidence)
+    last, before = jax.tree.map(lambda leaf: leaf[-1], information), jax.tree.map(lambda leaf: leaf[:-1], information)
     if parallel:
         zeros = jnp.zeros_like(last.precision)
-        end = _linked(Transition(zeros, jnp.zeros_like(last.linear), zeros), last)
-        links = jax.tree.map(lambda head, tail: jnp.concatenate([head, tail[None]]), _linked(moves, before), end)
-        messages = lax.associative_scan(lambda later, earlier: _then(earlier, later), links, reverse=True)
-        updated = meet(Moments(moves.offset, moves.covariance), jax.tree.map(lambda leaf: leaf[1:], messages.evidence))
+        end = _potentials(Transition(zeros, jnp.zeros_like(last.linear), zeros), last)
+        links = jax.tree.map(
+            lambda head, tail: jnp.concatenate([head, tail[None]]), _potentials(transitions, before), end
+        )
+        messages = lax.associative_scan(lambda later, earlier: _combine_potentials(earlier, later), links, reverse=True)
+        updated = update(
+            Moments(transitions.offset, transitions.covariance), jax.tree.map(lambda leaf: leaf[1:], messages.evidence)
+        )
         return updated, jax.tree.map(lambda leaf: leaf[0], messages.evidence), messages.log_mass[0]
 
     def step(
-        carry: tuple[Evidence, Array], transition: Transition, information: Evidence
-    ) -> tuple[tuple[Evidence, Array], Met]:
+        carry: tuple[InformationPair, Array], transition: Transition, information: InformationPair
+    ) -> tuple[tuple[InformationPair, Array], Updated]:
         message, log_factor = carry
-        updated = meet(Moments(transition.offset, transition.covariance), message)
-        return (_before(transition, updated, information), log_factor + updated.log_mass), updated
+        updated = update(Moments(transition.offset, transition.covariance), message)
+        return (_information_before(transition, updated, information), log_factor + updated.log_mass), updated
 
     start = (last, jnp.zeros(last.linear.shape[:-1], last.linear.dtype))
-    (first_information, log_factor), updated = _scan(step, start, moves, before, reverse=True)
+    (first_information, log_factor), updated = _scan(step, start, transitions, before, reverse=True)
     return updated, first_information, log_factor
 
 
-def _before(move: Transition, met: Met, now: Evidence) -> Evidence:
+def _information_before(transition: Transition, updated: Updated, information: InformationPair) -> InformationPair:
     """The information pair of a state, from its own pair and the update of the transition that follows."""
-    transpose = move.matrix.mT
-    precision = now.precision + _symmetric(transpose @ met.said.precision @ move.matrix)
-    return Evidence(precision, now.linear + _times(transpose, met.said.linear))
+    transpose = transition.matrix.mT
+    precision = information.precision + _symmetrise(transpose @ updated.innovation.precision @ transition.matrix)
+    return InformationPair(precision, information.linear + _matvec(transpose, updated.innovation.linear))
 
 
-def _then(one: Potential, other: Potential) -> Potential:
+def _combine_potentials(earlier: Potential, later: Potential) -> Potential:
     """The potential of two in succession, with the state between them integrated out."""
-    updated = meet(Moments(one.transition.offset, one.transition.covariance), other.evidence)
-    matrix = other.transition.matrix @ updated.keep @ one.transition.matrix
-    transition = Transition(matrix, *moved(updated.given, other.transition))
-    information = _before(one.transition, updated, one.evidence)
-    return Potential(transition, information, one.log_mass + other.log_mass + updated.log_mass)
+    updated = update(Moments(earlier.transition.offset, earlier.transition.covariance), later.evidence)
+    matrix = later.transition.matrix @ updated.I_minus_gain @ earlier.transition.matrix
+    transition = Transition(matrix, *predict(updated.given, later.transition))
+    information = _information_before(earlier.transition, updated, earlier.evidence)
+    return Potential(transition, information, earlier.log_mass + later.log_mass + updated.log_mass)
 
 
-def _after(one: Transition, other: Transition) -> Transition:
+def _compose_transitions(earlier: Transition, later: Transition) -> Transition:
     """The transition that two transitions in succession make."""
-    return Transition(other.matrix @ one.matrix, *moved(Moments(one.offset, one.covariance), other))
+    return Transition(later.matrix @ earlier.matrix, *predict(Moments(earlier.offset, earlier.covariance), later))
 
 
-def _linked(moves: Transition, evidence: Evidence) -> Potential:
+def _potentials(transitions: Transition, information: InformationPair) -> Potential:
     """Potentials of transitions from states with information pairs."""
-    batch = evidence.linear.shape[:-1]
-    return Potential(_spread(moves, batch), evidence, jnp.zeros(batch, evidence.linear.dtype))
+    batch = information.linear.shape[:-1]
+    return Potential(
+        _broadcast_transitions(transitions, batch), information, jnp.zeros(batch, information.linear.dtype)
+    )
 
 
-def _spread(moves: Transition, batch: tuple[int, ...]) -> Transition:
+def _broadcast_transitions(transitions: Transition, batch: tuple[int, ...]) -> Transition:
     """Transitions broadcast to all steps and the whole batch."""
-    size = moves.offset.shape[-1]
-    matrices = [jnp.broadcast_to(matrix, (*batch, size, size)) for matrix in (moves.matrix, moves.covariance)]
-    return Transition(matrices[0], jnp.broadcast_to(moves.offset, (*batch, size)), matrices[1])
+    size = transitions.offset.shape[-1]
+    matrices = [
+        jnp.broadcast_to(matrix, (*batch, size, size)) for matrix in (transitions.matrix, transitions.covariance)
+    ]
+    return Transition(matrices[0], jnp.broadcast_to(transitions.offset, (*batch, size)), matrices[1])
 
 
 def _scan(
-    step: Callable, start: Any, moves: Transition, inputs: Any, length: int | None = None, reverse: bool = False
+    step: Callable, start: Any, transitions: Transition, inputs: Any, length: int | None = None, reverse: bool = False
 ) -> Any:
     """The last carry and the outputs of step(carry, transition, input)."""
-    if len(moves.offset) == 1:
-        transition = jax.tree.map(lambda leaf: leaf[0], moves)
+    if len(transitions.offset) == 1:
+        transition = jax.tree.map(lambda leaf: leaf[0], transitions)
         return lax.scan(lambda carry, item: step(carry, transition, item), start, inputs, length, reverse)
-    return lax.scan(lambda carry, item: step(carry, *item), start, (moves, inputs), length, reverse)
+    return lax.scan(lambda carry, item: step(carry, *item), start, (transitions, inputs), length, reverse)
 
 
 @jax.custom_jvp
-def _inverse(matrix: Array) -> tuple[Array, Array]:
+def _inverse_and_log_det(matrix: Array) -> tuple[Array, Array]:
     """The inverses of matrices I + C J, and the logs of their determinants, >= 1 as C and J are semidefinite."""
     if matrix.shape[-1] == 1:
         return 1 / matrix, jnp.log(matrix[..., 0, 0])
@@ -293,25 +309,27 @@ def _inverse(matrix: Array) -> tuple[Array, Array]:
     return jax.scipy.linalg.lu_solve((factors, pivots), identity), log_determinant
 
 
-@_inverse.defjvp
-def _inverse_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+@_inverse_and_log_det.defjvp
+def _inverse_and_log_det_jvp(
+    primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Derivatives of the inverse and of the log determinant, by products of matrices alone."""
-    inverse, log_determinant = _inverse(*primals)
+    inverse, log_determinant = _inverse_and_log_det(*primals)
     change = inverse @ tangents[0]
     return (inverse, log_determinant), (-change @ inverse, jnp.trace(change, axis1=-2, axis2=-1))
 
 
-def _times(matrix: Array, vector: Array) -> Array:
+def _matvec(matrix: Array, vector: Array) -> Array:
     return (matrix @ vector[..., None])[..., 0]
 
 
-def _dot(one: Array, other: Array) -> Array:
-    return (one * other).sum(-1)
+def _dot(left: Array, right: Array) -> Array:
+    return (left * right).sum(-1)
 
 
-def _symmetric(matrix: Array) -> Array:
+def _symmetrise(matrix: Array) -> Array:
     return (matrix + matrix.mT) / 2
 
 
-def _prepend(first: Array, rest: Array) -> Array:
-    return jnp.concatenate([first[None], rest])
+def _prepend(first: Array, later: Array) -> Array:
+    return jnp.concatenate([first[None], later])

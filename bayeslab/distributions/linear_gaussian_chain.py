@@ -17,7 +17,7 @@ from numpyro.distributions.kl import kl_divergence
 from numpyro.distributions.util import validate_sample
 
 from bayeslab.distributions import kalman
-from bayeslab.distributions.kalman import Evidence, Moments, Transition
+from bayeslab.distributions.kalman import InformationPair, Moments, Transition
 
 
 class LinearGaussianChain(Distribution):
@@ -63,9 +63,12 @@ class LinearGaussianChain(Distribution):
         dtype = jnp.result_type(mean, first, matrix, noise, float if offset is None else jnp.asarray(offset), float)
         shift = jnp.zeros((1, size) if time_varying else size, dtype) if offset is None else jnp.asarray(offset)
         transitions = {"transition_matrix": matrix, "transition_covariance": noise, "offset": shift}
-        batches = {"initial_mean": mean.shape[:-1], "initial_covariance": _lead(first, "initial_covariance", size)}
+        batches = {
+            "initial_mean": mean.shape[:-1],
+            "initial_covariance": _leading_batch(first, "initial_covariance", size),
+        }
         for name, array in transitions.items():
-            batches[name] = _lead(array, name, size, time_varying)
+            batches[name] = _leading_batch(array, name, size, time_varying)
             transitions[name] = (array if time_varying else jnp.expand_dims(array, len(batches[name]))).astype(dtype)
         axes = {name: array.shape[len(batches[name])] for name, array in transitions.items()}
         steps = _num_steps(axes, num_steps, time_varying)
@@ -100,9 +103,11 @@ class LinearGaussianChain(Distribution):
         shape = (self.num_steps, *sample_shape, *self.batch_shape, self.event_shape[1])
         noise = jax.random.normal(key, shape, self.initial_mean.dtype)
         start, transitions = self._parts(self.batch_shape)
-        first = start.mean + _times(kalman.root(start.covariance), noise[0])
-        roots = jnp.expand_dims(kalman.root(transitions.covariance), [1 + axis for axis in range(len(sample_shape))])
-        return jnp.moveaxis(kalman.path(first, transitions, _times(roots, noise[1:])), 0, -2)
+        first = start.mean + _matvec(kalman.semidefinite_cholesky(start.covariance), noise[0])
+        roots = jnp.expand_dims(
+            kalman.semidefinite_cholesky(transitions.covariance), [1 + axis for axis in range(len(sample_shape))]
+        )
+        return jnp.moveaxis(kalman.path(first, transitions, _matvec(roots, noise[1:])), 0, -2)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -111,12 +116,12 @@ class LinearGaussianChain(Distribution):
             expected = ", ".join(map(str, self.event_shape))
             raise ValueError(f"a path of shape {path.shape} does not fit; expected (..., {expected})")
         first = _log_normal(path[..., 0, :] - self.initial_mean, self.initial_covariance)
-        step = path[..., 1:, :] - _times(self.transition_matrix, path[..., :-1, :]) - self.offset
+        step = path[..., 1:, :] - _matvec(self.transition_matrix, path[..., :-1, :]) - self.offset
         return first + _log_normal(step, self.transition_covariance).sum(-1)
 
     def marginals(self) -> Moments:
         """Mean ``(*batch, num_steps, d)`` and covariance ``(*batch, num_steps, d, d)`` of the state at every step."""
-        return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps, _parallel()))
+        return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps, _is_parallel()))
 
     def cross_covariances(self) -> Array:
         """The covariance of each state with the one before, Cov(z_{t+1}, z_t), ``(*batch, num_steps - 1, d, d)``."""
@@ -145,7 +150,7 @@ class LinearGaussianChain(Distribution):
         before, after = mean[..., :-1, :], mean[..., 1:, :]
         difference = other.transition_matrix - self.transition_matrix
         spread = difference @ covariance[..., :-1, :, :] @ difference.mT + other.transition_covariance
-        step = after - _times(self.transition_matrix, before) - self.offset
+        step = after - _matvec(self.transition_matrix, before) - self.offset
         first = _log_normal(mean[..., 0, :] - self.initial_mean, self.initial_covariance, covariance[..., 0, :, :])
         return first + _log_normal(step, self.transition_covariance, spread).sum(-1)
 
@@ -157,7 +162,7 @@ class LinearGaussianChain(Distribution):
         An observation y_t ~ N(C z_t + D, R) has the information pair C' R^-1 C and C' R^-1 (y_t - D). The batch of
         both may extend the chain's.
         """
-        start, transitions = kalman.conditioned(*self._arguments(precision, linear), _parallel())
+        start, transitions = kalman.conditioned(*self._arguments(precision, linear), _is_parallel())
         matrix, offset, covariance = _steps_last(transitions)
         parameters = (matrix, covariance, offset)
         return LinearGaussianChain(start.mean, start.covariance, *parameters, time_varying=True, validate_args=False)
@@ -167,15 +172,15 @@ class LinearGaussianChain(Distribution):
 
         precision, linear: as for `condition`.
         """
-        return kalman.log_mass(*self._arguments(precision, linear), _parallel())
+        return kalman.log_mass(*self._arguments(precision, linear), _is_parallel())
 
     def predicted(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given the observations before its step. Arguments as for `condition`."""
-        return _steps_last(kalman.filtered(*self._arguments(precision, linear), _parallel()).predicted)
+        return _steps_last(kalman.filtered(*self._arguments(precision, linear), _is_parallel()).predicted)
 
     def filtered(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given the observations up to its step. Arguments as for `condition`."""
-        return _steps_last(kalman.filtered(*self._arguments(precision, linear), _parallel()).filtered)
+        return _steps_last(kalman.filtered(*self._arguments(precision, linear), _is_parallel()).filtered)
 
     def smoothed(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given all observations. Arguments as for `condition`."""
@@ -188,26 +193,29 @@ class LinearGaussianChain(Distribution):
         """
         start, steps = _whitening(self.initial_covariance)[0], _whitening(self.transition_covariance)[0]
         steps = jnp.broadcast_to(steps, (*steps.shape[:-3], self.num_steps - 1, *steps.shape[-2:]))
-        matrix, shift = steps @ self.transition_matrix, _times(steps, self.offset)
+        matrix, shift = steps @ self.transition_matrix, _matvec(steps, self.offset)
         return {
             "initial_precision": start.mT @ start,
-            "initial_linear": _times(start.mT, _times(start, self.initial_mean)),
+            "initial_linear": _matvec(start.mT, _matvec(start, self.initial_mean)),
             "precision": steps.mT @ steps,
             "matrix": steps.mT @ matrix,
-            "offset": _times(steps.mT, shift),
+            "offset": _matvec(steps.mT, shift),
             "before_precision": matrix.mT @ matrix,
-            "before_linear": -_times(matrix.mT, shift),
+            "before_linear": -_matvec(matrix.mT, shift),
         }
 
     @staticmethod
-    def from_coefficients(found: dict[str, Array]) -> "LinearGaussianChain":
+    def from_coefficients(coefficients: dict[str, Array]) -> "LinearGaussianChain":
         """The chain of `coefficients`; what no transition accounts for is information about the state before it."""
-        start, steps = _covariance(found["initial_precision"]), _covariance(found["precision"])
-        matrix, offset = steps @ found["matrix"], _times(steps, found["offset"])
-        mean = _times(start, found["initial_linear"])
+        start, steps = (
+            _inverse_precision(coefficients["initial_precision"]),
+            _inverse_precision(coefficients["precision"]),
+        )
+        matrix, offset = steps @ coefficients["matrix"], _matvec(steps, coefficients["offset"])
+        mean = _matvec(start, coefficients["initial_linear"])
         chain = LinearGaussianChain(mean, start, matrix, steps, offset, time_varying=True, validate_args=False)
-        precision = found["before_precision"] - matrix.mT @ found["matrix"]
-        linear = found["before_linear"] + _times(matrix.mT, found["offset"])
+        precision = coefficients["before_precision"] - matrix.mT @ coefficients["matrix"]
+        linear = coefficients["before_linear"] + _matvec(matrix.mT, coefficients["offset"])
         batch, (size,) = (
             np.broadcast_shapes(chain.batch_shape, precision.shape[:-3], linear.shape[:-2]),
             mean.shape[-1:],
@@ -229,7 +237,7 @@ class LinearGaussianChain(Distribution):
         )
         return Moments(mean, covariance), transitions
 
-    def _arguments(self, precision: ArrayLike, linear: ArrayLike) -> tuple[Moments, Transition, Evidence]:
+    def _arguments(self, precision: ArrayLike, linear: ArrayLike) -> tuple[Moments, Transition, InformationPair]:
         """The arguments of the recursions in one type, for one batch; raises ValueError if shapes do not fit."""
         precisions, linears = jnp.asarray(precision), jnp.asarray(linear)
         size = self.event_shape[1]
@@ -246,20 +254,20 @@ class LinearGaussianChain(Distribution):
         start, transitions = jax.tree.map(lambda leaf: leaf.astype(dtype), self._parts(batch))
         precisions = jnp.broadcast_to(precisions, (*batch, *self.event_shape, size)).astype(dtype)
         linears = jnp.broadcast_to(linears, (*batch, *self.event_shape)).astype(dtype)
-        return start, transitions, Evidence(jnp.moveaxis(precisions, -3, 0), jnp.moveaxis(linears, -2, 0))
+        return start, transitions, InformationPair(jnp.moveaxis(precisions, -3, 0), jnp.moveaxis(linears, -2, 0))
 
 
 @kl_divergence.register(LinearGaussianChain, LinearGaussianChain)
-def _divergence(p: LinearGaussianChain, q: LinearGaussianChain) -> Array:
+def _kl_divergence(p: LinearGaussianChain, q: LinearGaussianChain) -> Array:
     return p.expected_log_prob(p) - q.expected_log_prob(p)
 
 
-def _lead(array: Array, name: str, size: int, varies: bool = False) -> tuple[int, ...]:
+def _leading_batch(array: Array, name: str, size: int, time_varying: bool = False) -> tuple[int, ...]:
     """The batch of an argument, from its shape; raises ValueError if it does not fit."""
     event = (size,) if name == "offset" else (size, size)
-    lead = array.ndim - len(event) - varies
-    if lead < 0 or array.shape[lead + varies :] != event:
-        expected = ", ".join(["*batch", *["num_steps - 1"] * varies, *map(str, event)])
+    lead = array.ndim - len(event) - time_varying
+    if lead < 0 or array.shape[lead + time_varying :] != event:
+        expected = ", ".join(["*batch", *["num_steps - 1"] * time_varying, *map(str, event)])
         raise ValueError(f"{name} has shape {array.shape}; expected ({expected}), since initial_mean ends in {size}")
     return array.shape[:lead]
 
@@ -294,17 +302,17 @@ def _steps_first(array: Array, event: int, axes: int) -> Array:
     return array.reshape(array.shape[0], *(1,) * (axes + event - array.ndim), *array.shape[1:])
 
 
-def _steps_last(found: Any) -> Any:
+def _steps_last(record: Any) -> Any:
     """A record of vectors and matrices (step, *batch, ...) as one of (*batch, step, ...)."""
-    return type(found)(
+    return type(record)(
         *(
             jnp.moveaxis(leaf, 0, -2 if name in ("mean", "offset") else -3)
-            for name, leaf in zip(found._fields, found, strict=True)
+            for name, leaf in zip(record._fields, record, strict=True)
         )
     )
 
 
-def _parallel() -> bool:
+def _is_parallel() -> bool:
     """Whether steps are combined in parallel, which is worth it on accelerators."""
     return jax.default_backend() != "cpu"
 
@@ -322,17 +330,17 @@ def _whitening(covariance: Array) -> tuple[Array, Array]:
 def _log_normal(distance: Array, covariance: Array, spread: Array | None = None) -> Array:
     """The log density of N(0, covariance) at a distance, or its mean over distances with a covariance `spread`."""
     whitening, logs = _whitening(covariance)
-    squares = (_times(whitening, distance) ** 2).sum(-1)
+    squares = (_matvec(whitening, distance) ** 2).sum(-1)
     if spread is not None:
         squares += ((whitening @ spread) * whitening).sum((-2, -1))
     return -squares / 2 - logs - distance.shape[-1] * np.log(2 * np.pi) / 2
 
 
-def _covariance(precision: Array) -> Array:
+def _inverse_precision(precision: Array) -> Array:
     """The covariance that belongs to a precision."""
     whitening, _ = _whitening(precision)
     return whitening.mT @ whitening
 
 
-def _times(matrix: Array, vector: Array) -> Array:
+def _matvec(matrix: Array, vector: Array) -> Array:
     return (matrix @ vector[..., None])[..., 0]

@@ -25,12 +25,12 @@ class PaddedSimplex(constraints.Constraint):
         self.sizes = sizes
 
     def __call__(self, x: Any) -> Any:
-        real = _real(self.sizes, x.shape[-1])
+        real = _is_entry(self.sizes, x.shape[-1])
         simplex = (jnp.abs(x.sum(-1) - 1) < 1e-6) & (x >= 0).all(-1)
         return simplex & jnp.where(real, True, x == 0).all(-1)
 
     def feasible_like(self, prototype: Any) -> Any:
-        real = _real(self.sizes, prototype.shape[-1])
+        real = _is_entry(self.sizes, prototype.shape[-1])
         return jnp.broadcast_to(real / real.sum(-1, keepdims=True), prototype.shape)
 
     def tree_flatten(self) -> Any:
@@ -128,7 +128,7 @@ class PaddedDirichlet(Dirichlet):
                 )
         shape = np.broadcast_shapes(concentration.shape, (*sizes.shape, width))
         self.sizes = jnp.broadcast_to(sizes, shape[:-1]).astype(int)  # 64 bits, or 32 where these are all there are
-        padded = jnp.where(_real(self.sizes, width), jnp.broadcast_to(concentration, shape), 0.0)
+        padded = jnp.where(_is_entry(self.sizes, width), jnp.broadcast_to(concentration, shape), 0.0)
         super().__init__(padded, validate_args=validate_args)
 
     @constraints.dependent_property(is_discrete=False, event_dim=1)
@@ -138,7 +138,7 @@ class PaddedDirichlet(Dirichlet):
     @property
     def real(self) -> Array:
         """True for the entries of a distribution, False for padding, ``(*batch, K)``."""
-        return _real(self.sizes, self.event_shape[0])
+        return _is_entry(self.sizes, self.event_shape[0])
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         real, shape = self.real, (*sample_shape, *self.batch_shape, *self.event_shape)
@@ -154,7 +154,7 @@ class PaddedDirichlet(Dirichlet):
         return powers.sum(-1) - normaliser
 
 
-def _real(sizes: ArrayLike, width: int) -> Array:
+def _is_entry(sizes: ArrayLike, width: int) -> Array:
     """True for the first `sizes` of `width` entries, False for padding, (*batch, K)."""
     return jnp.arange(width) < jnp.asarray(sizes)[..., None]
 

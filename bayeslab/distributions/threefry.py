@@ -10,36 +10,38 @@ from jax import Array
 
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 """Bits by which the second word is rotated in four rounds, alternately, as the paper has them."""
-ROUNDS = 20
+NUM_ROUNDS = 20
 """Number of rounds, those of JAX."""
-BITS = 24
+BITS_PER_UNIFORM = 24
 """Number of random bits of a uniform number: as many as a number in single precision has."""
 
 
 def uniforms(key: Array, row: Array, column: Array) -> tuple[Array, Array]:
     """Two numbers from (0, 1), in single precision, for every pair of counters; all are uint32. key: (2,)."""
     first, second = threefry(key, row, column)
-    return _uniform(first), _uniform(second)
+    return _to_unit_interval(first), _to_unit_interval(second)
 
 
 def threefry(key: Array, row: Array, column: Array) -> tuple[Array, Array]:
     """Two random words of 32 bits for every pair of counters (row, column). key: (2,)."""
     keys = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
     x, y = row + keys[0], column + keys[1]
-    for number in range(ROUNDS):
+    for number in range(NUM_ROUNDS):
         cycle, position = divmod(number, 4)
         x = x + y
-        y = _rotated(y, ROTATIONS[cycle % 2][position]) ^ x
+        y = _rotate_left(y, ROTATIONS[cycle % 2][position]) ^ x
         if position == 3:
             x, y = x + keys[(cycle + 1) % 3], y + keys[(cycle + 2) % 3] + jnp.uint32(cycle + 1)
     return x, y
 
 
-def _rotated(word: Array, by: int) -> Array:
+def _rotate_left(word: Array, by: int) -> Array:
     """The word with its bits rotated to the left."""
     return (word << jnp.uint32(by)) | (word >> jnp.uint32(32 - by))
 
 
-def _uniform(word: Array) -> Array:
+def _to_unit_interval(word: Array) -> Array:
     """A number from (0, 1) made of the highest bits of a random word."""
-    return ((word >> jnp.uint32(32 - BITS)).astype(jnp.int32).astype(jnp.float32) + 0.5) * jnp.float32(2.0**-BITS)
+    return ((word >> jnp.uint32(32 - BITS_PER_UNIFORM)).astype(jnp.int32).astype(jnp.float32) + 0.5) * jnp.float32(
+        2.0**-BITS_PER_UNIFORM
+    )

@@ -9,27 +9,27 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.distributions.markov.log_likelihoods import Evidence, ProductEvidence
+from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood
 from bayeslab.elimination.family import Local
-from bayeslab.elimination.matrix_families import symmetric
-from bayeslab.programs.program import unwrapped
+from bayeslab.elimination.matrix_families import symmetric_part
+from bayeslab.programs.program import innermost_distribution
 
 
-def read_chain(local: Local, at: Array, prior: Distribution) -> Evidence:
+def read_chain(local: Local, point: Array, prior: Distribution) -> LogLikelihood:
     """Log likelihoods of every state at every step, (*batch, step, state), from the children of a Markov chain."""
-    if isinstance(local.known, ProductEvidence):
+    if isinstance(local.known, FactoredLogLikelihood):
         return local.known
-    shape, states = prior.shape(), jnp.arange(unwrapped(prior).num_states)
+    shape, states = prior.shape(), jnp.arange(innermost_distribution(prior).num_states)
     log_likelihoods = jax.vmap(lambda state: local.likelihood(jnp.full(shape, state)), out_axes=-1)(states)
     return log_likelihoods if local.known is None else log_likelihoods + local.known
 
 
-def chain_evidence(eta: Evidence, prior: Distribution) -> Array:
+def chain_log_evidence(eta: LogLikelihood, prior: Distribution) -> Array:
     """The local log evidence of a Markov chain: forward filtering, corrected where the prior is masked.
 
     A masked prior is 1 for every path. What it leaves is a chain only where all paths are equally likely.
     """
-    chain = unwrapped(prior)
+    chain = innermost_distribution(prior)
     log_evidence = chain.log_marginal(eta)
     while isinstance(prior, dist.ExpandedDistribution | dist.Independent):
         prior = prior.base_dist
@@ -39,28 +39,28 @@ def chain_evidence(eta: Evidence, prior: Distribution) -> Array:
     return log_evidence - jnp.where(prior._mask, 0.0, jax.tree.map(jnp.asarray, chain).log_prob(path))
 
 
-def of_probabilities(change: Callable[[Array], Array], chain: Any) -> Any:
+def map_probabilities(change: Callable[[Array], Array], chain: Any) -> Any:
     """A chain with a function applied to its probabilities, and its integers as they are."""
     return jax.tree.map(lambda leaf: change(leaf) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, chain)
 
 
-def read_linear_gaussian_chain(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+def read_linear_gaussian_chain(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array]:
     """The information pair of the children: J (*batch, step, d, d) and h (*batch, step, d).
 
     Their Hessian has a block for every step.
     """
-    slope, change = jax.linearize(jax.grad(lambda x: local.likelihood(x).sum()), at)
-    units = jnp.eye(at.shape[-1], dtype=at.dtype)
-    precision = -jax.vmap(lambda unit: change(jnp.broadcast_to(unit, at.shape)), out_axes=-1)(units)
-    return symmetric(precision), slope + (precision @ at[..., None])[..., 0]
+    slope, change = jax.linearize(jax.grad(lambda x: local.likelihood(x).sum()), point)
+    units = jnp.eye(point.shape[-1], dtype=point.dtype)
+    precision = -jax.vmap(lambda unit: change(jnp.broadcast_to(unit, point.shape)), out_axes=-1)(units)
+    return symmetric_part(precision), slope + (precision @ point[..., None])[..., 0]
 
 
-def read_process(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array, Array]:
+def read_process(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array, Array]:
     """The information pair of every value, (*batch, row) each, and the log likelihood at its peak, added up over rows.
 
     The children depend on every value by itself. At the peak nothing cancels, however precise they are.
     """
-    slope, curvature = jax.jvp(jax.grad(lambda x: local.likelihood(x).sum()), (at,), (jnp.ones_like(at),))
+    slope, curvature = jax.jvp(jax.grad(lambda x: local.likelihood(x).sum()), (point,), (jnp.ones_like(point),))
     is_informative = curvature < 0
-    peak = jnp.where(is_informative, at - slope / jnp.where(is_informative, curvature, 1.0), at)
-    return -curvature, slope - curvature * at, local.likelihood(peak).sum(-1)
+    peak = jnp.where(is_informative, point - slope / jnp.where(is_informative, curvature, 1.0), point)
+    return -curvature, slope - curvature * point, local.likelihood(peak).sum(-1)

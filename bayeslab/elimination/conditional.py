@@ -25,9 +25,9 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
-from bayeslab.distributions.markov.log_likelihoods import array_of
-from bayeslab.elimination.family import Eta, Family, Function, Local
-from bayeslab.elimination.terms import Choices, Prior, Term, reaching, terms, total
+from bayeslab.distributions.markov.log_likelihoods import dense
+from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
+from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, markov_blanket, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 
 
@@ -59,17 +59,17 @@ class Rule(NamedTuple):
 Block = tuple[Rule, ...]
 """Sites that are taken jointly, in the order in which they are eliminated; often one."""
 
-Parts = Callable[[Array], list[Array]]
+TermDensities = Callable[[Array], list[Array]]
 """From a value of a site to the densities of the terms that it reaches."""
 
 
 def conditional(
     rule: Rule,
-    of: Sequence[Term],
+    log_joint_terms: Sequence[Term],
     bound: Bound,
     values: Values,
-    near: Array | None = None,
-    drawn: Distribution | None = None,
+    initial: Array | None = None,
+    prior: Distribution | None = None,
 ) -> Conditional:
     """p(site | values) under the sum of some terms; the value of the site itself is not used.
 
@@ -79,77 +79,81 @@ def conditional(
     prior: the prior of the site, if not the one at these values.
     """
     site = terms(bound).priors[rule.site]
-    site_terms = [term for term in of if rule.site in term.depends]
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
 
     def term_densities(x: Array) -> list[Array]:
         return [term.density(bound, values | {rule.site: x}) for term in site_terms]
 
     family = rule.family
     if family.enumerates:
-        return _enumerated(site, site_terms, bound, values)
+        return _enumerate(site, site_terms, bound, values)
     if len(site_terms) == 1 and site_terms[0].reader is not None:
         distribution, point = site_terms[0].reader(rule.site, bound, values)
-        return Conditional(distribution, _evidence(rule, distribution, point, site, site_terms, term_densities))
-    if drawn is None:
-        drawn = site.distribution(bound, values | {rule.site: _middle(site, bound, values)})
-    elif drawn.shape() != site.shape:  # without the plates it is repeated in
-        drawn = drawn.expand(site.shape[: len(site.shape) - site.event_dim])
+        return Conditional(distribution, _log_evidence(rule, distribution, point, site, site_terms, term_densities))
+    if prior is None:
+        prior = site.distribution(bound, values | {rule.site: _placeholder(site, bound, values)})
+    elif prior.shape() != site.shape:  # without the plates it is repeated in
+        prior = prior.expand(site.shape[: len(site.shape) - site.event_dim])
 
-    local = _local(site, site_terms, bound, values)
+    local = _local_functions(site, site_terms, bound, values)
     if family.joint:
-        distribution, point = _normal(rule.coupled, local.density, site.shape, near)
+        distribution, point = _normal_by_newton(rule.coupled, local.density, site.shape, initial)
     elif family.evidence is not None:
-        eta = family.read(local, _middle(site, bound, values), drawn)
-        return Conditional(family.build(eta, drawn), family.evidence(eta, drawn))
+        eta = family.read(local, _placeholder(site, bound, values), prior)
+        return Conditional(family.build(eta, prior), family.evidence(eta, prior))
     else:
-        distribution, point = _of_family(family, local, drawn, near)
-    return Conditional(distribution, _evidence(rule, distribution, point, site, site_terms, term_densities))
+        distribution, point = _read_family(family, local, prior, initial)
+    return Conditional(distribution, _log_evidence(rule, distribution, point, site, site_terms, term_densities))
 
 
-def evidence(rule: Rule, of: Sequence[Term], bound: Bound, values: Values) -> tuple[Distribution, Eta]:
+def likelihood_message(
+    rule: Rule, log_joint_terms: Sequence[Term], bound: Bound, values: Values
+) -> tuple[Distribution, Eta]:
     """The prior of a site that has a family, and the natural parameters of the likelihood message of its children."""
     site = terms(bound).priors[rule.site]
-    site_terms = [term for term in of if rule.site in term.depends]
-    placeholder = _middle(site, bound, values)
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
+    placeholder = _placeholder(site, bound, values)
     prior = site.distribution(bound, values | {rule.site: placeholder})
-    return prior, rule.family.read(_local(site, site_terms, bound, values), placeholder, prior)
+    return prior, rule.family.read(_local_functions(site, site_terms, bound, values), placeholder, prior)
 
 
-def _local(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Local:
+def _local_functions(prior: Prior, site_terms: Sequence[Term], bound: Bound, values: Values) -> Local:
     """The terms that a site reaches, as functions of its value."""
 
     def density(x: Array) -> Array:
-        return total(mine, bound, values | {prior.name: x})
+        return sum_of_terms(site_terms, bound, values | {prior.name: x})
 
-    others = [term for term in mine if term.name != prior.name and _at_every_value(term, prior) is None]
+    others = [term for term in site_terms if term.name != prior.name and _enumerated_term(term, prior) is None]
     enumerated_likelihoods = [
         enumerated.log_likelihoods(bound, values)
-        for term in mine
-        if (enumerated := _at_every_value(term, prior)) is not None
+        for term in site_terms
+        if (enumerated := _enumerated_term(term, prior)) is not None
     ]
     if others or len(enumerated_likelihoods) > 1:
-        enumerated_likelihoods = [array_of(likelihoods) for likelihoods in enumerated_likelihoods]
+        enumerated_likelihoods = [dense(likelihoods) for likelihoods in enumerated_likelihoods]
 
     def likelihood(x: Array) -> Array:
         all_values = values | {prior.name: x}
         return sum(
-            (aligned(term.density(bound, all_values), term, prior)[0] for term in others), jnp.zeros(prior.shape)
+            (sum_to_site(term.density(bound, all_values), term, prior)[0] for term in others), jnp.zeros(prior.shape)
         )
 
     return Local(density, likelihood, reduce(operator.add, enumerated_likelihoods) if enumerated_likelihoods else None)
 
 
-def _at_every_value(term: Term, prior: Prior) -> Choices | None:
+def _enumerated_term(term: Term, prior: Prior) -> EnumeratedTerm | None:
     """The term at every value of a discrete site, where it can be computed for all of them at once; else None."""
     return term.choices if term.choices is not None and term.choices.site == prior.name else None
 
 
-def _middle(prior: Prior, bound: Bound, values: Values) -> Array:
+def _placeholder(prior: Prior, bound: Bound, values: Values) -> Array:
     """A value that only has the right shape and type: for priors, which do not depend on it."""
     return jnp.zeros(prior.shape, bound.sites[prior.name].dtype)
 
 
-def _of_family(family: Family, local: Local, prior: Distribution, near: Array | None) -> tuple[Distribution, Array]:
+def _read_family(
+    family: Family, local: Local, prior: Distribution, initial: Array | None
+) -> tuple[Distribution, Array]:
     """The conditional of a site with a family, and the value at which its coefficients were read.
 
     They are read twice where no likely value is given.
@@ -157,8 +161,8 @@ def _of_family(family: Family, local: Local, prior: Distribution, near: Array | 
     if prior.support.is_discrete:
         q = family.build(family.read(local, jnp.zeros(prior.shape(), int), prior), prior)
         return q, q.sample(jax.random.PRNGKey(0))
-    if near is not None:
-        return family.build(family.read(local, near, prior), prior), near
+    if initial is not None:
+        return family.build(family.read(local, initial, prior), prior), initial
     transform = biject_to(prior.support)
     start = transform(jnp.zeros(transform.inverse_shape(prior.shape())))
 
@@ -171,8 +175,8 @@ def _of_family(family: Family, local: Local, prior: Distribution, near: Array | 
     return family.build(eta, prior), point
 
 
-def _normal(
-    coupled: tuple[int, ...], density: Function, shape: tuple[int, ...], near: Array | None
+def _normal_by_newton(
+    coupled: tuple[int, ...], density: SiteFunction, shape: tuple[int, ...], initial: Array | None
 ) -> tuple[Distribution, Array]:
     """The Normal conditional of a quadratic g by Newton's method, and its mean.
 
@@ -180,7 +184,7 @@ def _normal(
     by, is for rounding.
     """
     gradient = jax.grad(density)
-    start, steps = (jnp.zeros(shape), 2) if near is None else (near, 1)
+    start, steps = (jnp.zeros(shape), 2) if initial is None else (initial, 1)
     if not coupled:
 
         def step(mean: Array, _: None) -> tuple[Array, Array]:
@@ -214,22 +218,24 @@ def _normal(
         return jax.scipy.linalg.cho_solve((factor, True), x[..., None])[..., 0]
 
     mean = flat(start) + solve(flat(slope))
-    if near is None:
+    if initial is None:
         mean += solve(flat(gradient(unflat(mean))))
     return JointNormal(mean, factor, tuple(coupled), tuple(shape)), unflat(mean)
 
 
-def _enumerated(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values) -> Conditional:
+def _enumerate(prior: Prior, site_terms: Sequence[Term], bound: Bound, values: Values) -> Conditional:
     """The conditional of an enumerated site: every element at every choice, all elements at once."""
     choices = jnp.asarray(prior.choices)
     enumerated_logits = [
-        enumerated.density(bound, values) for term in mine if (enumerated := _at_every_value(term, prior)) is not None
+        enumerated.density(bound, values)
+        for term in site_terms
+        if (enumerated := _enumerated_term(term, prior)) is not None
     ]
-    others = [term for term in mine if _at_every_value(term, prior) is None]
+    others = [term for term in site_terms if _enumerated_term(term, prior) is None]
 
     def log_joint_at(choice: Array) -> Array:
         all_values = values | {prior.name: jnp.full(prior.shape, choice)}
-        arrays = [aligned(term.density(bound, all_values), term, prior)[0] for term in others]
+        arrays = [sum_to_site(term.density(bound, all_values), term, prior)[0] for term in others]
         return sum(arrays, jnp.zeros(prior.shape))
 
     logits = sum(enumerated_logits, jax.vmap(log_joint_at, out_axes=-1)(choices) if others else jnp.zeros(()))
@@ -238,19 +244,21 @@ def _enumerated(prior: Prior, mine: Sequence[Term], bound: Bound, values: Values
     return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), log_evidence.sum(event_axes))
 
 
-def _evidence(rule: Rule, drawn: Distribution, at: Array, prior: Prior, mine: Sequence[Term], parts: Parts) -> Array:
+def _log_evidence(
+    rule: Rule, q: Distribution, point: Array, prior: Prior, site_terms: Sequence[Term], term_densities: TermDensities
+) -> Array:
     """The local log evidence g(x*) - log p(x* | rest), (*batch) if the terms can be told apart, else ()."""
-    densities = parts(at)
-    summed = [aligned(part, term, prior) for part, term in zip(densities, mine, strict=True)]
+    densities = term_densities(point)
+    summed = [sum_to_site(part, term, prior) for part, term in zip(densities, site_terms, strict=True)]
     if rule.coupled or any(shared for _, shared in summed):
-        return sum((part.sum() for part in densities), jnp.zeros(())) - jnp.sum(drawn.log_prob(at))
+        return sum((part.sum() for part in densities), jnp.zeros(())) - jnp.sum(q.log_prob(point))
     event_axes = tuple(range(len(prior.shape) - prior.event_dim, len(prior.shape)))
     joint = sum((array for array, _ in summed), jnp.zeros(prior.shape)).sum(event_axes)
-    log_q = drawn.log_prob(at)
+    log_q = q.log_prob(point)
     return joint - log_q.sum(tuple(range(joint.ndim, log_q.ndim)))
 
 
-def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
+def sum_to_site(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     """A term summed to the elements of a site (*batch, *event), and whether a part of it belongs to several at once.
 
     Axes of the batch meet axes of the batch, from the right as plates do, and events meet events, or their first axes
@@ -276,28 +284,28 @@ def aligned(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     return jnp.zeros(prior.shape).at[corner].add(part), shared
 
 
-def stages(rules: Sequence[Rule], of: tuple[Term, ...]) -> list[tuple[Term, ...]]:
+def elimination_stages(rules: Sequence[Rule], log_joint_terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:
     """For each of several eliminations, one after the other, the terms before it."""
     before = []
     for rule in rules:
-        before.append(of)
-        of = without(rule, of)
+        before.append(log_joint_terms)
+        log_joint_terms = without(rule, log_joint_terms)
     return before
 
 
 @lru_cache(maxsize=256)
-def without(rule: Rule, of: tuple[Term, ...]) -> tuple[Term, ...]:
+def without(rule: Rule, log_joint_terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """The terms with a site integrated out: those it reaches become one, its local evidence.
 
     The same arguments give the same terms, so that what is compiled for them is compiled once.
     """
-    site_terms = [term for term in of if rule.site in term.depends]
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
 
     def log_evidence(bound: Bound, values: Values) -> Array:
-        return conditional(rule, of, bound, values).log_evidence
+        return conditional(rule, log_joint_terms, bound, values).log_evidence
 
-    others = [term for term in of if rule.site not in term.depends]
+    others = [term for term in log_joint_terms if rule.site not in term.depends]
     holds = frozenset().union(*(term.holds or {term.name} for term in site_terms))
     kinks = frozenset().union(*(term.kinks for term in site_terms))
     name = f"evidence of {rule.site}"
-    return (*others, Term(name, reaching(site_terms, rule.site), log_evidence, None, holds=holds, kinks=kinks))
+    return (*others, Term(name, markov_blanket(site_terms, rule.site), log_evidence, None, holds=holds, kinks=kinks))

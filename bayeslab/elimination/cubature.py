@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import digamma, logsumexp
 
-STEPS = 50
+MAX_NEWTON_STEPS = 50
 """Newton steps at most; five are the rule."""
 
 
@@ -37,13 +37,13 @@ def of_linear_gaussian_chain(q: Any) -> Array:
 
 def of_gamma(q: Any) -> Array:
     """Two points with the expected log x and x."""
-    low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))
+    low, high = _pair_with_mean_one(digamma(q.concentration) - jnp.log(q.concentration))
     return q.concentration / q.rate * jnp.stack([low, high])
 
 
 def of_inverse_gamma(q: Any) -> Array:
     """Two points with the expected log x and 1 / x."""
-    low, high = _about_one(digamma(q.concentration) - jnp.log(q.concentration))
+    low, high = _pair_with_mean_one(digamma(q.concentration) - jnp.log(q.concentration))
     return q.rate / (q.concentration * jnp.stack([low, high]))
 
 
@@ -62,17 +62,17 @@ def of_beta(q: Any) -> Array:
 
 def of_wishart(q: Any) -> Array:
     """Two points with the expected log |X| and X: multiples of the mean."""
-    return _outside(_spread_of_wishart(q)) * q.mean
+    return _stack_multiples(_wishart_multiples(q)) * q.mean
 
 
 def of_inverse_wishart(q: Any) -> Array:
     """Two points with the expected log |X| and inverse of X."""
-    return q.scale_matrix / (_outside(_spread_of_wishart(q)) * q.concentration[..., None, None])
+    return q.scale_matrix / (_stack_multiples(_wishart_multiples(q)) * q.concentration[..., None, None])
 
 
 def of_wishart_cholesky(q: Any) -> Array:
     """Two points with the expected log |L| and L L'."""
-    return jnp.sqrt(_outside(_spread_of_wishart(q)) * q.concentration[..., None, None]) * q.scale_tril
+    return jnp.sqrt(_stack_multiples(_wishart_multiples(q)) * q.concentration[..., None, None]) * q.scale_tril
 
 
 def of_truncated_normal(q: Any) -> Array:
@@ -83,21 +83,21 @@ def of_truncated_normal(q: Any) -> Array:
     return q.mean + jnp.sqrt(q.variance) * jnp.stack([-jnp.ones(q.batch_shape), jnp.ones(q.batch_shape)])
 
 
-def _about_one(log_gap: Array) -> tuple[Array, Array]:
+def _pair_with_mean_one(log_gap: Array) -> tuple[Array, Array]:
     """Two numbers with mean 1 whose logs have a given mean, at most 0."""
     product = jnp.exp(2 * log_gap)
     high = 1 + jnp.sqrt(jnp.maximum(1 - product, 0.0))
     return product / high, high
 
 
-def _spread_of_wishart(q: Any) -> tuple[Array, Array]:
+def _wishart_multiples(q: Any) -> tuple[Array, Array]:
     """Two multiples of the mean of a Wishart that have its expected log determinant and mean."""
     size = q.event_shape[-1]
     halves = (q.concentration[..., None] - jnp.arange(size)) / 2
-    return _about_one(digamma(halves).mean(-1) - jnp.log(q.concentration / 2))
+    return _pair_with_mean_one(digamma(halves).mean(-1) - jnp.log(q.concentration / 2))
 
 
-def _outside(pair: tuple[Array, Array]) -> Array:
+def _stack_multiples(pair: tuple[Array, Array]) -> Array:
     """Two factors as a stack (2, *batch, 1, 1) that multiplies matrices."""
     return jnp.stack(pair)[..., None, None]
 
@@ -120,7 +120,7 @@ def _log_simplex(logs: Array) -> Array:
 
     def unsettled(state: tuple[Array, Array, Array]) -> Array:
         step, before, count = state
-        return (before - step > 4 * jnp.finfo(step.dtype).eps * (1 + jnp.abs(step))).any() & (count < STEPS)
+        return (before - step > 4 * jnp.finfo(step.dtype).eps * (1 + jnp.abs(step))).any() & (count < MAX_NEWTON_STEPS)
 
     start = -0.5 * (maxima[0] + maxima[1])
     start = jnp.where(jnp.isfinite(start), start, 0.0)  # one probability alone

@@ -32,37 +32,37 @@ from bayeslab.distributions import (
 from bayeslab.elimination import cubature
 from bayeslab.elimination.around import around_choices, around_matrix, around_mean, around_middle, around_paths
 from bayeslab.elimination.chain_families import (
-    chain_evidence,
-    of_probabilities,
+    chain_log_evidence,
+    map_probabilities,
     read_chain,
     read_linear_gaussian_chain,
     read_process,
 )
 from bayeslab.elimination.family import Family, Local, gradients_at, two
 from bayeslab.elimination.matrix_families import (
-    TINY,
-    inverse_wishart,
+    MIN_MODE,
+    build_inverse_wishart,
+    build_wishart,
     inverse_wishart_mode,
     log_determinant,
-    of_cholesky,
+    read_by_cholesky,
     read_inverse_wishart,
     read_wishart,
-    wishart,
     wishart_cholesky_mode,
     wishart_mode,
 )
 from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
-from bayeslab.programs.program import of_elements, unwrapped
+from bayeslab.programs.program import elementwise_constraint, innermost_distribution
 
-NORMALS = (
+NORMAL_PRIORS = (
     dist.Normal,
     dist.MultivariateNormal,
     dist.LowRankMultivariateNormal,
     dist.ImproperUniform,
 )
 """Priors whose conditionals are Normal."""
-TRUNCATED = (
+TRUNCATED_NORMAL_PRIORS = (
     dist.HalfNormal,
     dist.LeftTruncatedDistribution,
     dist.RightTruncatedDistribution,
@@ -72,61 +72,61 @@ TRUNCATED = (
 """Priors whose conditionals are truncated Normals."""
 
 
-def _read_dirichlet(local: Local, at: Array, prior: Distribution) -> Array:
+def _read_dirichlet(local: Local, point: Array, prior: Distribution) -> Array:
     """The coefficients eta of log x: x_j dg/dx_j = eta_j + c x_j, where two points give c.
 
     c is what the program does off the simplex.
     """
-    size, inner = at.shape[-1], unwrapped(prior)
+    size, inner = point.shape[-1], innermost_distribution(prior)
     is_present = inner.real if isinstance(inner, PaddedDirichlet) else jnp.ones(size)
     tilt = is_present * (1 + 0.5 * (-1.0) ** jnp.arange(size) * jnp.linspace(0.5, 1.0, size))
-    x, y = (jnp.broadcast_to(vector / vector.sum(-1, keepdims=True), at.shape) for vector in (is_present, tilt))
+    x, y = (jnp.broadcast_to(vector / vector.sum(-1, keepdims=True), point.shape) for vector in (is_present, tilt))
     gx, gy = gradients_at(local.density, x, y)
     hx, hy = x * gx, y * gy
     # hx - hy = c x - d y for unknown c, d: least squares over the event
     change = hx - hy
     xx, xy, yy = ((first * second).sum(-1, keepdims=True) for first, second in ((x, x), (x, y), (y, y)))
     right_x, right_y = ((change * vector).sum(-1, keepdims=True) for vector in (x, y))
-    c = (right_x * yy - right_y * xy) / (xx * yy - xy**2) if size > 1 else jnp.zeros_like(at)
+    c = (right_x * yy - right_y * xy) / (xx * yy - xy**2) if size > 1 else jnp.zeros_like(point)
     return hx - c * x
 
 
-def _beta(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
+def _build_beta(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
     """A Beta; not a number where the prior is a Uniform over another interval than (0, 1)."""
     low, high = (getattr(prior.support, name, unit) for name, unit in (("lower_bound", 0.0), ("upper_bound", 1.0)))
     inside = (low == 0.0) & (high == 1.0)
     return Beta(jnp.where(inside, eta[0] + 1, jnp.nan), jnp.where(inside, eta[1] + 1, jnp.nan))
 
 
-def _truncated(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
+def _build_truncated_normal(eta: tuple[Array, Array], prior: Distribution) -> Distribution:
     """A Normal between the bounds of the prior's support."""
     linear, quadratic = eta
     precision = -2 * quadratic
-    support = of_elements(prior.support)
+    support = elementwise_constraint(prior.support)
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
     return dist.TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
 
 
 def _gamma_mode(q: Any) -> Array:
-    return jnp.maximum(q.concentration - 1, TINY) / q.rate
+    return jnp.maximum(q.concentration - 1, MIN_MODE) / q.rate
 
 
-def _dirichlet(eta: Any, prior: Distribution) -> Dirichlet:
-    inner = unwrapped(prior)
+def _build_dirichlet(eta: Any, prior: Distribution) -> Dirichlet:
+    inner = innermost_distribution(prior)
     return PaddedDirichlet(eta + 1, inner.sizes) if isinstance(inner, PaddedDirichlet) else Dirichlet(eta + 1)
 
 
 def _dirichlet_mode(q: Any) -> Array:
-    above = jnp.where(q.concentration > 0, jnp.maximum(q.concentration - 1, TINY), 0.0)
+    above = jnp.where(q.concentration > 0, jnp.maximum(q.concentration - 1, MIN_MODE), 0.0)
     return above / above.sum(-1, keepdims=True)
 
 
 def _beta_mode(q: Any) -> Array:
-    above, below = (jnp.maximum(concentration - 1, TINY) for concentration in (q.concentration1, q.concentration0))
+    above, below = (jnp.maximum(concentration - 1, MIN_MODE) for concentration in (q.concentration1, q.concentration0))
     return above / (above + below)
 
 
-def _truncated_mode(q: Any) -> Array:
+def _truncated_normal_mode(q: Any) -> Array:
     low, high = (getattr(q.support, name, None) for name in ("lower_bound", "upper_bound"))
     return jnp.clip(q.base_dist.loc, low, high)
 
@@ -141,16 +141,16 @@ def _normal_from_uniform(q: Any, uniform: Array) -> Array:
 
 
 def _enumerated_from_uniform(q: Any, uniform: Array) -> Array:
-    inner = unwrapped(q)
+    inner = innermost_distribution(q)
     return inner.from_uniform(uniform.reshape(inner.batch_shape))
 
 
-def _most_probable(q: Any) -> Array:
-    inner = unwrapped(q)
+def _enumerated_mode(q: Any) -> Array:
+    inner = innermost_distribution(q)
     return inner.choices[jnp.argmax(inner.logits, axis=-1)]
 
 
-def _positive(value: Callable[[Any], Array]) -> dict[str, Any]:
+def _positive_fields(value: Callable[[Any], Array]) -> dict[str, Any]:
     """Fields of a family of positive numbers. value: from a conditional to a typical value."""
 
     def typical(q: Any, otherwise: Array) -> Array:
@@ -164,7 +164,7 @@ def _positive(value: Callable[[Any], Array]) -> dict[str, Any]:
     }
 
 
-def _positive_definite(value: Callable[[Any], Array]) -> dict[str, Any]:
+def _positive_definite_fields(value: Callable[[Any], Array]) -> dict[str, Any]:
     """Fields of a family of positive definite matrices. value: from a conditional to a typical value."""
 
     def typical(q: Any, otherwise: Array) -> Array:
@@ -179,7 +179,7 @@ def _positive_definite(value: Callable[[Any], Array]) -> dict[str, Any]:
     }
 
 
-ON_SIMPLEX: dict[str, Any] = {
+SIMPLEX_FIELDS: dict[str, Any] = {
     "middle": lambda key, q, old: q.mean,
     "around": lambda q, current, steps, prior=None: around_middle(q, q.mean, current, steps),
 }
@@ -187,7 +187,7 @@ ON_SIMPLEX: dict[str, Any] = {
 
 NORMAL = Family(
     "Normal",
-    priors=NORMALS,
+    priors=NORMAL_PRIORS,
     mode=lambda q: q.mean,
     points=_normal_points,
     middle=lambda key, q, old: q.mean,
@@ -199,7 +199,7 @@ NORMAL = Family(
 
 ENUMERATED = Family(
     "Enumerated",
-    mode=_most_probable,
+    mode=_enumerated_mode,
     from_uniform=_enumerated_from_uniform,
     around=around_choices,
     enumerates=True,
@@ -216,7 +216,7 @@ FAMILIES = (
         (dist.Gamma, dist.Exponential, dist.Chi2),
         _gamma_mode,
         cubature.of_gamma,
-        **_positive(lambda q: q.concentration / q.rate),
+        **_positive_fields(lambda q: q.concentration / q.rate),
     ),
     two(
         "InverseGamma",
@@ -225,41 +225,41 @@ FAMILIES = (
         (dist.InverseGamma,),
         lambda q: q.rate / (q.concentration + 1),
         cubature.of_inverse_gamma,
-        **_positive(lambda q: q.rate / (q.concentration + 1)),
+        **_positive_fields(lambda q: q.rate / (q.concentration + 1)),
     ),
     two(
         "Beta",
         lambda x: (jnp.log(x), jnp.log1p(-x)),
-        _beta,
+        _build_beta,
         (dist.Beta, dist.Uniform),
         _beta_mode,
         cubature.of_beta,
-        **ON_SIMPLEX,
+        **SIMPLEX_FIELDS,
     ),
     Family(
         "Dirichlet",
         _read_dirichlet,
-        _dirichlet,
+        _build_dirichlet,
         (dist.Dirichlet, PaddedDirichlet),
         lambda x: jnp.log(jnp.where(x > 0, x, 1.0)),
         _dirichlet_mode,
         cubature.of_dirichlet,
-        **ON_SIMPLEX,
+        **SIMPLEX_FIELDS,
     ),
     Family(
         "Wishart",
         read_wishart,
-        lambda eta, _: wishart(eta, Wishart),
+        lambda eta, _: build_wishart(eta, Wishart),
         (dist.Wishart,),
         lambda x: (log_determinant(x), -x),
         wishart_mode,
         cubature.of_wishart,
-        **_positive_definite(lambda q: q.mean),
+        **_positive_definite_fields(lambda q: q.mean),
     ),
     Family(
         "WishartCholesky",
-        of_cholesky(read_wishart),
-        lambda eta, _: wishart(eta, WishartCholesky),
+        read_by_cholesky(read_wishart),
+        lambda eta, _: build_wishart(eta, WishartCholesky),
         (dist.WishartCholesky,),
         mode=wishart_cholesky_mode,
         points=cubature.of_wishart_cholesky,
@@ -267,29 +267,36 @@ FAMILIES = (
     Family(
         "InverseWishart",
         read_inverse_wishart,
-        lambda eta, _: inverse_wishart(eta, dist.InverseWishart),
+        lambda eta, _: build_inverse_wishart(eta, dist.InverseWishart),
         (dist.InverseWishart,),
         lambda x: (-log_determinant(x), -jnp.linalg.inv(x)),
         inverse_wishart_mode,
         cubature.of_inverse_wishart,
-        **_positive_definite(inverse_wishart_mode),
+        **_positive_definite_fields(inverse_wishart_mode),
     ),
-    two("TruncatedNormal", lambda x: (x, x**2), _truncated, TRUNCATED, _truncated_mode, cubature.of_truncated_normal),
+    two(
+        "TruncatedNormal",
+        lambda x: (x, x**2),
+        _build_truncated_normal,
+        TRUNCATED_NORMAL_PRIORS,
+        _truncated_normal_mode,
+        cubature.of_truncated_normal,
+    ),
     Family(
         "MarkovChain",
         read_chain,
-        lambda eta, prior: unwrapped(prior).condition(eta),
+        lambda eta, prior: innermost_distribution(prior).condition(eta),
         (MarkovChain,),
         mode=lambda q: q.mode(),
         expected=lambda p, q: p.expected_log_prob(q),
-        linear=(lambda p: of_probabilities(jnp.log, p), lambda logs: of_probabilities(jnp.exp, logs)),
-        evidence=chain_evidence,
+        linear=(lambda p: map_probabilities(jnp.log, p), lambda logs: map_probabilities(jnp.exp, logs)),
+        evidence=chain_log_evidence,
         around=around_paths,
     ),
     Family(
         "LinearGaussianChain",
         read_linear_gaussian_chain,
-        lambda eta, prior: unwrapped(prior).condition(*eta),
+        lambda eta, prior: innermost_distribution(prior).condition(*eta),
         (LinearGaussianChain,),
         mode=lambda q: q.mode(),
         points=cubature.of_linear_gaussian_chain,
@@ -300,10 +307,10 @@ FAMILIES = (
     Family(
         "GaussianProcess",
         read_process,
-        lambda eta, prior: unwrapped(prior).condition(*eta[:2]),
+        lambda eta, prior: innermost_distribution(prior).condition(*eta[:2]),
         (GaussianProcess,),
         mode=lambda q: q.mean,
-        evidence=lambda eta, prior: unwrapped(prior).log_marginal(*eta[:2]) + eta[2],
+        evidence=lambda eta, prior: innermost_distribution(prior).log_marginal(*eta[:2]) + eta[2],
     ),
 )
 

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
-from bayeslab.distributions.markov.log_likelihoods import Evidence
+from bayeslab.distributions.markov.log_likelihoods import LogLikelihood
 from bayeslab.elimination.around import around_draws
 
 Eta = Any
 """Coefficients of the statistics of a family, its natural parameters: a tree of arrays."""
-Function = Callable[[Array], Array]
+SiteFunction = Callable[[Array], Array]
 """From a value of a site to an array."""
 
 
@@ -26,21 +26,21 @@ class Local(NamedTuple):
     `likelihood`; where they are a product of two matrices, these are all children.
     """
 
-    density: Function
-    likelihood: Function
-    known: Evidence | None = None
+    density: SiteFunction
+    likelihood: SiteFunction
+    known: LogLikelihood | None = None
 
 
 Read = Callable[[Local, Array, Distribution], Eta]
 """From the terms of a site, a value to look around and its prior to coefficients."""
 
 
-def _has_own_way(*given: Any) -> Any:
+def _no_coefficients(*given: Any) -> Any:
     """Stands in for `read` and `build` where a family is joint or enumerates; raises NotImplementedError."""
     raise NotImplementedError("this family has no coefficients to read")
 
 
-def _otherwise(q: Any, otherwise: Array) -> Array:
+def _given_value(q: Any, otherwise: Array) -> Array:
     return otherwise
 
 
@@ -73,8 +73,8 @@ class Family(NamedTuple):
     """
 
     name: str
-    read: Read = _has_own_way
-    build: Callable[[Eta, Distribution], Distribution] = _has_own_way
+    read: Read = _no_coefficients
+    build: Callable[[Eta, Distribution], Distribution] = _no_coefficients
     priors: tuple[type[Distribution], ...] = ()
     statistics: Callable[[Array], Eta] | None = None
     mode: Callable[[Any], Array] | None = None
@@ -82,7 +82,7 @@ class Family(NamedTuple):
     expected: Callable[[Any, Any], Array] | None = None
     linear: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
     evidence: Callable[[Eta, Any], Array] | None = None
-    typical: Callable[[Any, Array], Array] = _otherwise
+    typical: Callable[[Any, Array], Array] = _given_value
     middle: Callable[[Array, Any, Array], Array] = _draw
     from_uniform: Callable[[Any, Array], Array] | None = None
     around: Callable[[Any, Array, Any, Any], Array] = around_draws
@@ -126,6 +126,6 @@ def two(
     return Family(name, read, build, priors, statistics, mode, points, **more)
 
 
-def gradients_at(density: Function, x: Array, y: Array) -> Array:
+def gradients_at(density: SiteFunction, x: Array, y: Array) -> Array:
     """Gradients of a density at two points, (2, *site), from one piece of compiled code."""
     return jax.lax.map(jax.grad(density), jnp.stack([x, y]))

@@ -9,7 +9,7 @@ from numpyro.distributions import Distribution
 from bayeslab.elimination.family import Local, Read, gradients_at
 
 
-def symmetric(matrix: Array) -> Array:
+def symmetric_part(matrix: Array) -> Array:
     """The symmetric part of matrices."""
     return (matrix + matrix.mT) / 2
 
@@ -19,26 +19,26 @@ def log_determinant(matrix: Array) -> Array:
     return 2 * jnp.log(jnp.diagonal(jnp.linalg.cholesky(matrix), axis1=-2, axis2=-1)).sum(-1)
 
 
-def read_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+def read_wishart(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array]:
     """The coefficients a and B of g(X) = a log|X| - tr(B X), from gradients at two multiples of a matrix."""
-    size, low, high = at.shape[-1], 0.7, 1.6
-    inverse = symmetric(jnp.linalg.inv(at))
-    gx, gy = map(symmetric, gradients_at(local.density, low * at, high * at))
-    a = jnp.trace(at @ (gx - gy), axis1=-2, axis2=-1) / (size * (1 / low - 1 / high))
+    size, low, high = point.shape[-1], 0.7, 1.6
+    inverse = symmetric_part(jnp.linalg.inv(point))
+    gx, gy = map(symmetric_part, gradients_at(local.density, low * point, high * point))
+    a = jnp.trace(point @ (gx - gy), axis1=-2, axis2=-1) / (size * (1 / low - 1 / high))
     return a, a[..., None, None] * inverse / low - gx
 
 
-def read_inverse_wishart(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
+def read_inverse_wishart(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array]:
     """The coefficients c and P of g(X) = -c log|X| - tr(P X^-1), where X dg/dX X = -c X + P."""
-    size, inverse = at.shape[-1], jnp.linalg.inv(at)
-    low, high = 0.7 * at, 1.6 * at
-    gx, gy = map(symmetric, gradients_at(local.density, low, high))
+    size, inverse = point.shape[-1], jnp.linalg.inv(point)
+    low, high = 0.7 * point, 1.6 * point
+    gx, gy = map(symmetric_part, gradients_at(local.density, low, high))
     mx, my = low @ gx @ low, high @ gy @ high
     c = jnp.trace(inverse @ (mx - my), axis1=-2, axis2=-1) / (size * 0.9)
     return c, mx + c[..., None, None] * low
 
 
-def of_cholesky(read: Read) -> Read:
+def read_by_cholesky(read: Read) -> Read:
     """A reader of the density of a Cholesky factor L, from one of the density of X = L L'.
 
     The Jacobian of L -> X is taken out.
@@ -58,21 +58,21 @@ def of_cholesky(read: Read) -> Read:
     return of_cholesky
 
 
-def wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+def build_wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
     """The Wishart distribution, of one of its two classes, with coefficients a and B."""
     a, b = eta
-    return kind(2 * a + b.shape[-1] + 1, rate_matrix=2 * symmetric(b))
+    return kind(2 * a + b.shape[-1] + 1, rate_matrix=2 * symmetric_part(b))
 
 
-def inverse_wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
+def build_inverse_wishart(eta: tuple[Array, Array], kind: type[Distribution]) -> Distribution:
     """The inverse Wishart distribution with coefficients c and P."""
     c, p = eta
-    return kind(2 * c - p.shape[-1] - 1, scale_matrix=2 * symmetric(p))
+    return kind(2 * c - p.shape[-1] - 1, scale_matrix=2 * symmetric_part(p))
 
 
 def wishart_mode(q: Any) -> Array:
     """The mode of a Wishart."""
-    excess = jnp.maximum(q.concentration - q.event_shape[-1] - 1, TINY)
+    excess = jnp.maximum(q.concentration - q.event_shape[-1] - 1, MIN_MODE)
     return excess[..., None, None] * q.scale_matrix
 
 
@@ -83,9 +83,9 @@ def inverse_wishart_mode(q: Any) -> Array:
 
 def wishart_cholesky_mode(q: Any) -> Array:
     """The mode of the Cholesky factor of a Wishart: by the Bartlett decomposition it is diagonal but for the scale."""
-    powers = jnp.maximum(q.concentration[..., None] - 1 - jnp.arange(q.event_shape[-1]), TINY)
+    powers = jnp.maximum(q.concentration[..., None] - 1 - jnp.arange(q.event_shape[-1]), MIN_MODE)
     return q.scale_tril * jnp.sqrt(powers)[..., None, :]
 
 
-TINY = 1e-100
+MIN_MODE = 1e-100
 """The smallest number in place of zero, where a mode is at the end of a support."""

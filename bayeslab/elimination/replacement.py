@@ -9,30 +9,32 @@ from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
 from bayeslab.elimination.terms import Term, terms
-from bayeslab.programs.program import Bound, is_random, of_elements
+from bayeslab.programs.program import Bound, elementwise_constraint, is_random
 
 
-def run_with(new: Collection[Term], bound: Bound, tables: Mapping[str, Any], gone: Collection[str] = ()) -> Any:
+def run_with_terms(
+    new_terms: Collection[Term], bound: Bound, tables: Mapping[str, Any], removed: Collection[str] = ()
+) -> Any:
     """What a program returns, run so that its log joint is the sum of other terms: its own ones, and factors.
 
     Sites whose density is not among them stay, with a masked density, so that names and shapes survive.
-    new: the terms. tables: what they look for among the values besides sites.
-    gone: latent sites on which they do not depend; these disappear, with what is computed from them.
+    new_terms: the terms. tables: what they look for among the values besides sites.
+    removed: latent sites on which they do not depend; these disappear, with what is computed from them.
     """
     log_joint = terms(bound)
-    new_names = {term.name for term in new}
-    computed = {name for name, sites in log_joint.computed.items() if not sites.isdisjoint(gone)}
-    run = _Without({term.name for term in log_joint.terms} - new_names, set(gone), computed)
+    new_names = {term.name for term in new_terms}
+    computed = {name for name, sites in log_joint.computed.items() if not sites.isdisjoint(removed)}
+    run = _MaskAndHide({term.name for term in log_joint.terms} - new_names, set(removed), computed)
     with run:
         result = bound.program()
     old_names = {term.name for term in log_joint.terms}
-    for term in new:
+    for term in new_terms:
         if term.name not in old_names:
             numpyro.factor(term.name, term.density(bound, run.values | dict(tables)))
     return result
 
 
-class _Without(Messenger):
+class _MaskAndHide(Messenger):
     """Masks the densities of some sites, hides others from everybody else, and keeps the values of all."""
 
     def __init__(self, masked: set[str], gone: set[str], computed: set[str]):
@@ -46,7 +48,7 @@ class _Without(Messenger):
         if msg["type"] != "sample":
             return
         if msg["name"] in self.gone:
-            msg["value"], msg["stop"] = _any_value(msg["fn"]), True
+            msg["value"], msg["stop"] = _placeholder_value(msg["fn"]), True
         elif msg["name"] in self.masked and not is_random(msg):
             msg["stop"] = True
         elif msg["name"] in self.masked:
@@ -57,10 +59,10 @@ class _Without(Messenger):
             self.values[msg["name"]] = msg["value"]
 
 
-def _any_value(fn: Any) -> Any:
+def _placeholder_value(fn: Any) -> Any:
     """A value inside the support, on which nothing depends but the shapes of what follows."""
     support = fn.support
     if not support.is_discrete:
         transform = biject_to(support)
         return transform(jnp.zeros(transform.inverse_shape(fn.shape())))
-    return jnp.full(fn.shape(), getattr(of_elements(support), "lower_bound", 0), int)
+    return jnp.full(fn.shape(), getattr(elementwise_constraint(support), "lower_bound", 0), int)

@@ -11,26 +11,28 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 from numpyro.handlers import seed, substitute, trace
 
-from bayeslab.elimination.conditional import Block, Rule, conditional, stages
+from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, terms
-from bayeslab.programs.program import Bound, Values, feasible, unwrapped
+from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
 
-SWEEPS = 5
+NUM_START_SWEEPS = 5
 """Sweeps over the middles of conditionals that lead to likely values."""
-STARTING_SWEEPS = 2
+NUM_RANDOM_START_SWEEPS = 2
 """Sweeps of a random start."""
 
 
-def sweep(key: Array, blocks: Sequence[Block], of: tuple[Term, ...], bound: Bound, values: Values) -> Values:
+def gibbs_sweep(
+    key: Array, blocks: Sequence[Block], log_joint_terms: tuple[Term, ...], bound: Bound, values: Values
+) -> Values:
     """Values after one sweep of Gibbs sampling: every block is drawn given the newest values of all others."""
     for block, block_key in zip(blocks, jax.random.split(key, len(blocks)), strict=True):
-        values, _ = completed(block_key, block, of, bound, values)
+        values, _ = draw_block(block_key, block, log_joint_terms, bound, values)
     return values
 
 
-def completed(
-    key: Array, block: Block, of: tuple[Term, ...], bound: Bound, values: Values
+def draw_block(
+    key: Array, block: Block, log_joint_terms: tuple[Term, ...], bound: Bound, values: Values
 ) -> tuple[Values, dict[str, Distribution]]:
     """Values with one draw of a block given all other sites, and the conditionals that its sites were drawn from.
 
@@ -40,15 +42,15 @@ def completed(
     """
     values, drawn_from = dict(values), {}
     keys = jax.random.split(key, len(block))
-    for rule, stage, site_key in zip(block[::-1], stages(block, of)[::-1], keys, strict=True):
+    for rule, stage, site_key in zip(block[::-1], elimination_stages(block, log_joint_terms)[::-1], keys, strict=True):
         site = bound.sites[rule.site]
-        q = conditional(rule, stage, bound, values, near=values.get(rule.site)).distribution
+        q = conditional(rule, stage, bound, values, initial=values.get(rule.site)).distribution
         values[rule.site] = q.sample(site_key).reshape(site.shape).astype(site.dtype)
         drawn_from[rule.site] = q
     return values, drawn_from
 
 
-def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -> Values:
+def gibbs_start(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -> Values:
     """Likely values: a few sweeps that set every site to the middle of its conditional, or to a draw where that is not
     known."""
     log_joint_terms = terms(bound).terms
@@ -57,15 +59,15 @@ def settled(key: Array, rules: tuple[Rule, ...], bound: Bound, values: Values) -
         values = dict(values)
         for rule, site_key in zip(rules, jax.random.split(key, len(rules)), strict=True):
             old = values[rule.site]
-            q = conditional(rule, log_joint_terms, bound, values, near=old).distribution
+            q = conditional(rule, log_joint_terms, bound, values, initial=old).distribution
             values[rule.site] = rule.family.middle(site_key, q, old).reshape(old.shape).astype(old.dtype)
         return values, None
 
-    return jax.lax.scan(step, values, jax.random.split(key, SWEEPS))[0]
+    return jax.lax.scan(step, values, jax.random.split(key, NUM_START_SWEEPS))[0]
 
 
-def scattered(
-    key: Array, rules: tuple[Rule, ...], of: tuple[Term, ...], bound: Bound, tables: dict[str, Any]
+def random_start(
+    key: Array, rules: tuple[Rule, ...], log_joint_terms: tuple[Term, ...], bound: Bound, tables: dict[str, Any]
 ) -> Values:
     """A random start for optimisers, about as far from others as the posterior is wide.
 
@@ -77,7 +79,7 @@ def scattered(
     priors = terms(bound).priors
     sizes = [prod(prior.shape) for prior in priors.values()]
     keys = jax.random.split(key)
-    uniform = jax.random.uniform(keys[0], (1 + STARTING_SWEEPS, sum(sizes)), minval=1e-6, maxval=1 - 1e-6)
+    uniform = jax.random.uniform(keys[0], (1 + NUM_RANDOM_START_SWEEPS, sum(sizes)), minval=1e-6, maxval=1 - 1e-6)
 
     def shaped(row: Array) -> Values:
         parts = jnp.split(row, np.cumsum(sizes)[:-1])
@@ -87,22 +89,22 @@ def scattered(
         values, noise = dict(values), shaped(row)
         for rule in rules:
             old = values[rule.site]
-            q = conditional(rule, of, bound, values | tables, near=old).distribution
-            new = _random(rule.family, q, noise[rule.site], keys[1], old)
+            q = conditional(rule, log_joint_terms, bound, values | tables, initial=old).distribution
+            new = _draw_or_middle(rule.family, q, noise[rule.site], keys[1], old)
             values[rule.site] = new.reshape(old.shape).astype(old.dtype)
         return values, None
 
-    return jax.lax.scan(step, _anywhere(shaped(uniform[0]), bound), uniform[1:])[0]
+    return jax.lax.scan(step, _feasible_from_uniform(shaped(uniform[0]), bound), uniform[1:])[0]
 
 
-def _anywhere(noise: Values, bound: Bound) -> Values:
+def _feasible_from_uniform(noise: Values, bound: Bound) -> Values:
     """Values of the latent sites inside their supports, from standard uniform numbers."""
     values: Values = {}
     for name, prior in terms(bound).priors.items():
         site = bound.sites[name]
         fn = prior.distribution(bound, values)
         if prior.discrete:
-            inner = unwrapped(fn)
+            inner = innermost_distribution(fn)
             choices = prior.choices if prior.choices is not None else np.arange(getattr(inner, "num_states", 2))
             values[name] = jnp.asarray(choices)[(noise[name] * len(choices)).astype(int)].astype(site.dtype)
         else:
@@ -114,18 +116,18 @@ def _anywhere(noise: Values, bound: Bound) -> Values:
     return values
 
 
-def _random(family: Family, q: Distribution, uniform: Array, key: Array, old: Array) -> Array:
+def _draw_or_middle(family: Family, q: Distribution, uniform: Array, key: Array, old: Array) -> Array:
     """A draw of a conditional where uniform numbers give one, else its middle."""
     return family.middle(key, q, old) if family.from_uniform is None else family.from_uniform(q, uniform)
 
 
-def somewhere(key: Array, bound: Bound) -> Values:
+def feasible_point(key: Array, bound: Bound) -> Values:
     """Values of the latent sites inside their supports."""
-    sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
+    sites = trace(substitute(seed(bound.program, key), substitute_fn=init_inside_support)).get_trace()
     return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
 
 
-def computed(bound: Bound, values: Values) -> Values:
+def deterministic_values(bound: Bound, values: Values) -> Values:
     """Values of the deterministic sites of a program, from those of its latent sites."""
     if not any(site.role == "deterministic" for site in bound.sites.values()):
         return {}

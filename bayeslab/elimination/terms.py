@@ -18,18 +18,25 @@ from numpyro.distributions import Distribution, ExpandedDistribution, Independen
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
-from bayeslab.distributions.markov.log_likelihoods import Evidence, ProductEvidence, Rows
-from bayeslab.programs.program import Bound, Plate, Values, blueprint, structure, unwrapped
-from bayeslab.programs.tracing.analyticity import Kink, Path
-from bayeslab.programs.tracing.analyticity import reached as reached_by
-from bayeslab.programs.tracing.branches import branches
-from bayeslab.programs.tracing.compilation import pruned
+from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood, Rows
+from bayeslab.programs.program import (
+    Bound,
+    Plate,
+    Values,
+    abstract_bound,
+    compilation_signature,
+    innermost_distribution,
+)
+from bayeslab.programs.tracing.analyticity import EquationPath, Kink
+from bayeslab.programs.tracing.analyticity import trace_dependencies as reached_by
+from bayeslab.programs.tracing.branches import branch_indicators
+from bayeslab.programs.tracing.compilation import prune_trace
 
-Slice = Callable[..., list[Array]]
+TraceSlice = Callable[..., list[Array]]
 """Some outputs of a traced program, as a function of (bound, values)."""
 
 
-class Choices(NamedTuple):
+class EnumeratedTerm(NamedTuple):
     """A term at every choice of a discrete site that it is elementwise in, for less than one choice after the other.
 
     statistics: (bound, values) -> (choice, ..., *batch), shared by many elements; `batch_ndim` axes are the batch.
@@ -48,20 +55,22 @@ class Choices(NamedTuple):
         """The term at every choice, (*site, K)."""
         return self.broadcast(bound, values, self.statistics(bound, values))
 
-    def log_likelihoods(self, bound: Bound, values: Values) -> Evidence:
+    def log_likelihoods(self, bound: Bound, values: Values) -> LogLikelihood:
         """The term at every choice, kept as a product of two matrices where the rows are laid out."""
         rows = self.row_layout(values)
-        return self.density(bound, values) if rows is None else ProductEvidence(rows, self.statistics(bound, values))
+        return (
+            self.density(bound, values) if rows is None else FactoredLogLikelihood(rows, self.statistics(bound, values))
+        )
 
-    def mean(self, bound: Bound, values: Values, known: Any) -> Array:
+    def mean(self, bound: Bound, values: Values, moments: Any) -> Array:
         """The expectation of the term over the site, (*batch): probabilities of all elements are added up first.
 
-        known: the probabilities of choices (*site, K), or of a site that is a path, its distribution.
+        moments: the probabilities of choices (*site, K), or of a site that is a path, its distribution.
         """
         statistics = self.statistics(bound, values)
-        weights = None if isinstance(known, Array) or self.row_layout(values) is None else known.expected_rows()
+        weights = None if isinstance(moments, Array) or self.row_layout(values) is None else moments.expected_rows()
         if weights is None:
-            probs = known if isinstance(known, Array) else known.marginals()
+            probs = moments if isinstance(moments, Array) else moments.marginals()
             [weights] = jax.linear_transpose(partial(self.broadcast, bound, values), statistics)(probs)
         weights = weights.sum(tuple(range(weights.ndim - statistics.ndim)))
         weighted = jnp.where(weights == 0, 0.0, weights * statistics)
@@ -90,8 +99,8 @@ class Term(NamedTuple):
     cost: int = 0
     reader: Callable[[str, Bound, Values], tuple[Distribution, Array]] | None = None
     holds: frozenset[str] = frozenset()
-    choices: Choices | None = None
-    kinks: frozenset[Path] = frozenset()
+    choices: EnumeratedTerm | None = None
+    kinks: frozenset[EquationPath] = frozenset()
 
 
 class Prior(NamedTuple):
@@ -128,19 +137,19 @@ class Terms(NamedTuple):
     priors: dict[str, Prior]
     terms: tuple[Term, ...]
     computed: dict[str, frozenset[str]]
-    kinks: dict[Path, Kink]
+    kinks: dict[EquationPath, Kink]
     branches: Callable[[Sequence[Kink], Bound, Values], list[Array]]
 
 
 def terms(bound: Bound) -> Terms:
     """The terms of a program, with everything that depends on its structure alone."""
-    return terms_of(structure(bound))
+    return terms_of(compilation_signature(bound))
 
 
 @lru_cache(maxsize=64)
 def terms_of(shapes: tuple) -> Terms:
     """The terms of a program of one structure."""
-    bound = blueprint(shapes)
+    bound = abstract_bound(shapes)
     latent = {n: jax.ShapeDtypeStruct(bound.sites[n].shape, bound.sites[n].dtype) for n in bound.latent}
     records: dict[str, dict[str, Any]] = {}
     batch: dict[str, int] = {}
@@ -153,15 +162,20 @@ def terms_of(shapes: tuple) -> Terms:
         for name, site in sites.items():
             if site["type"] != "sample":
                 continue
-            densities[name] = _density(site)
+            densities[name] = _site_log_density(site)
             batch[name] = len(site["fn"].batch_shape)
             if name in latent:
                 leaves, tree = jax.tree.flatten(site["fn"])
                 parameters[name] = leaves
-                choices = _choices(site["fn"])
+                choices = _enumerate_support(site["fn"])
                 shared = choices is not None and site["scale"] is None and _is_repeated(site["fn"])
-                records[name] = {"tree": tree, "fn": unwrapped(site["fn"]), "choices": choices, "shared": shared}
-                records[name]["labels"] = _num_labels(unwrapped(site["fn"]), choices)
+                records[name] = {
+                    "tree": tree,
+                    "fn": innermost_distribution(site["fn"]),
+                    "choices": choices,
+                    "shared": shared,
+                }
+                records[name]["labels"] = _num_labels(innermost_distribution(site["fn"]), choices)
         return densities, parameters, computed
 
     with jax.enable_x64(shapes[0]), block():
@@ -169,22 +183,22 @@ def terms_of(shapes: tuple) -> Terms:
     outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
-    reached = [names & _used(traced, index, latent) for index, names in enumerate(reached)]
+    reached = [names & _sites_of_output(traced, index, latent) for index, names in enumerate(reached)]
     continuous = [(name,) if jnp.issubdtype(latent[name].dtype, jnp.floating) else () for name in sorted(latent)]
     paths, kinks = reached_by(traced, [*(() for _ in unreached), *continuous])
     priors = {}
     for name in bound.latent:
         indices, site, record = outputs[1][name], bound.sites[name], records[name]
         depends = frozenset().union(*(reached[index] for index in indices))
-        rebuild = _distribution(_slice(traced, indices, latent)[0], record["tree"])
+        rebuild = _rebuild_distribution(_slice_trace(traced, indices, latent)[0], record["tree"])
         description = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
         priors[name] = Prior(*description, record["choices"], site.is_discrete, record["labels"])
     all_terms = []
     for name, index in outputs[0].items():
-        slice_, cost = _slice(traced, [index], latent)
+        slice_, cost = _slice_trace(traced, [index], latent)
         shared = name in records and records[name]["shared"]
-        choices = _prior_choices(priors[name], batch[name]) if shared else None
-        arguments = (name, reached[index], _one(slice_), batch[name], cost)
+        choices = _enumerated_prior(priors[name], batch[name]) if shared else None
+        arguments = (name, reached[index], _single_output(slice_), batch[name], cost)
         all_terms.append(Term(*arguments, choices=choices, kinks=paths[index].kinks))
     computed = {
         name: frozenset().union(*(reached[index] for index in jax.tree.leaves(indices)))
@@ -193,19 +207,19 @@ def terms_of(shapes: tuple) -> Terms:
 
     def branches_taken(selected: Sequence[Kink], bound: Bound, values: Values) -> list[Array]:
         latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
-        return branches(traced, selected, jax.tree.leaves((bound, latent_values)))
+        return branch_indicators(traced, selected, jax.tree.leaves((bound, latent_values)))
 
     return Terms(priors, tuple(all_terms), computed, kinks, branches_taken)
 
 
-def reaching(of: Sequence[Term], site: str) -> frozenset[str]:
+def markov_blanket(log_joint_terms: Sequence[Term], site: str) -> frozenset[str]:
     """The latent part of the Markov blanket of a site: the other latent sites of the terms that it reaches."""
-    return frozenset().union(*(term.depends for term in of if site in term.depends)) - {site}
+    return frozenset().union(*(term.depends for term in log_joint_terms if site in term.depends)) - {site}
 
 
-def total(of: Sequence[Term], bound: Bound, values: Values) -> Array:
+def sum_of_terms(log_joint_terms: Sequence[Term], bound: Bound, values: Values) -> Array:
     """The sum of some terms, scalar."""
-    return sum((term.density(bound, values).sum() for term in of), jnp.zeros(()))
+    return sum((term.density(bound, values).sum() for term in log_joint_terms), jnp.zeros(()))
 
 
 def _is_repeated(fn: Distribution) -> bool:
@@ -213,7 +227,7 @@ def _is_repeated(fn: Distribution) -> bool:
     return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
 
 
-def _prior_choices(prior: Prior, batch_ndim: int) -> Choices:
+def _enumerated_prior(prior: Prior, batch_ndim: int) -> EnumeratedTerm:
     """The prior of an enumerated site at every choice, computed once for all elements that share it."""
     assert prior.choices is not None
     choices = prior.choices.reshape(-1, *(1,) * batch_ndim)
@@ -226,48 +240,50 @@ def _prior_choices(prior: Prior, batch_ndim: int) -> Choices:
     def broadcast(bound: Bound, values: Values, statistics: Array) -> Array:
         return jnp.broadcast_to(jnp.moveaxis(statistics, 0, -1), (*prior.shape, len(choices)))
 
-    return Choices(prior.name, statistics, broadcast, batch_ndim)
+    return EnumeratedTerm(prior.name, statistics, broadcast, batch_ndim)
 
 
-def _used(traced: ClosedJaxpr, place: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:
+def _sites_of_output(traced: ClosedJaxpr, output: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:
     """The latent sites that an output needs: a carry of a scan that only passes by is none."""
-    wanted = [other == place for other in range(len(traced.jaxpr.outvars))]
+    wanted = [other == output for other in range(len(traced.jaxpr.outvars))]
     used = dce_jaxpr(traced.jaxpr, wanted)[1][-len(latent) :] if latent else []
     return frozenset(name for name, needed in zip(sorted(latent), used, strict=True) if needed)
 
 
-def _one(slice_: Slice) -> Callable[[Bound, Values], Array]:
+def _single_output(slice_: TraceSlice) -> Callable[[Bound, Values], Array]:
     """The only output of a slice, as a function of (bound, values)."""
     return lambda bound, values: slice_(bound, values)[0]
 
 
-def _distribution(slice_: Slice, tree: Any) -> Callable[[Bound, Values], Distribution]:
+def _rebuild_distribution(slice_: TraceSlice, tree: Any) -> Callable[[Bound, Values], Distribution]:
     """The distribution that the outputs of a slice are the leaves of, as a function of (bound, values)."""
     return lambda bound, values: jax.tree.unflatten(tree, slice_(bound, values))
 
 
-def _slice(traced: ClosedJaxpr, places: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]) -> tuple[Slice, int]:
+def _slice_trace(
+    traced: ClosedJaxpr, outputs: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]
+) -> tuple[TraceSlice, int]:
     """Some outputs of a trace as a function of the same inputs, without the equations they do not need; its cost.
 
     Latent sites that do not reach them need no value.
     """
-    part, _ = pruned(traced, places)
+    part, _ = prune_trace(traced, outputs)
     run = jaxpr_as_fun(part)
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
         latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
         return run(*jax.tree.leaves((bound, latent_values)))
 
-    return sliced, sum(max(_size(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)
+    return sliced, sum(max(_num_elements(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)
 
 
-def _size(variable: Any) -> int:
+def _num_elements(variable: Any) -> int:
     return int(np.prod(getattr(variable.aval, "shape", ())))
 
 
-def _density(site: dict[str, Any]) -> Array:
+def _site_log_density(site: dict[str, Any]) -> Array:
     """log p(value) of every element, elements of events apart where they are independent, times the scale."""
-    density = pointwise(site["fn"], site["value"])
+    density = elementwise_log_density(site["fn"], site["value"])
     scale = site["scale"]
     if scale is None:
         return density
@@ -275,18 +291,18 @@ def _density(site: dict[str, Any]) -> Array:
     return density * jnp.reshape(scale, jnp.shape(scale) + (1,) * extra if jnp.ndim(scale) else ())
 
 
-def pointwise(fn: Distribution, value: Array) -> Array:
+def elementwise_log_density(fn: Distribution, value: Array) -> Array:
     """The log density of every element, before `to_event` sums it."""
     if isinstance(fn, Independent):
-        return pointwise(fn.base_dist, value)
+        return elementwise_log_density(fn.base_dist, value)
     if isinstance(fn, MaskedDistribution) and not isinstance(fn._mask, bool):
-        density = pointwise(fn.base_dist, value)
+        density = elementwise_log_density(fn.base_dist, value)
         mask = jnp.reshape(fn._mask, fn._mask.shape + (1,) * (density.ndim - fn._mask.ndim))
         return jnp.where(mask, density, 0.0)
     if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, Independent):
         inner = fn.base_dist
         expanded = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
-        return pointwise(expanded, value)
+        return elementwise_log_density(expanded, value)
     return jnp.asarray(fn.log_prob(value))
 
 
@@ -297,13 +313,13 @@ def _num_labels(fn: Distribution, choices: np.ndarray | None) -> int | None:
     return len(choices) if choices.tolist() == [*range(len(choices))] else None
 
 
-def _choices(fn: Distribution) -> np.ndarray | None:
+def _enumerate_support(fn: Distribution) -> np.ndarray | None:
     """The values of a distribution, (K,), where they are finitely many and known without data; else None."""
     if not fn.support.is_discrete or not fn.has_enumerate_support:
         return None
     try:
         with jax.ensure_compile_time_eval():
-            values = unwrapped(fn).enumerate_support(expand=False)
+            values = innermost_distribution(fn).enumerate_support(expand=False)
     except (NotImplementedError, jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError):
         return None
     return None if isinstance(values, jax.core.Tracer) else np.asarray(values).reshape(-1)

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import solve_triangular
 
-LEAST = 1e-15
+MIN_RELATIVE_JITTER = 1e-15
 """The first jitter where a factorisation fails, relative to the mean of the diagonal that it is added to."""
-TIMES = 10.0
+JITTER_GROWTH = 10.0
 """The ratio of a jitter to the one before it, which failed too."""
-TRIES = 12
+MAX_JITTER_TRIES = 12
 """The largest number of jitters that are tried."""
 
 
@@ -26,18 +26,18 @@ def factor(matrix: Array) -> Array:
     matrix: (row, row), symmetric; NaN comes back where none of them works.
     """
     size, eps = len(matrix), jnp.finfo(matrix.dtype).eps
-    scale = jnp.trace(matrix) / size * jnp.maximum(LEAST, eps)
+    scale = jnp.trace(matrix) / size * jnp.maximum(MIN_RELATIVE_JITTER, eps)
 
     def attempt(jitter: Array) -> Array:
         return jnp.linalg.cholesky(matrix + jitter * jnp.eye(size, dtype=matrix.dtype), symmetrize_input=False)
 
     def try_next(state: tuple[Array, Array]) -> tuple[Array, Array]:
         num_tried, _ = state
-        return num_tried + 1, attempt(scale * TIMES**num_tried)
+        return num_tried + 1, attempt(scale * JITTER_GROWTH**num_tried)
 
     def fails(state: tuple[Array, Array]) -> Array:
         num_tried, lower = state
-        return (num_tried < TRIES) & ~jnp.isfinite(lower[-1, -1])
+        return (num_tried < MAX_JITTER_TRIES) & ~jnp.isfinite(lower[-1, -1])
 
     return lax.while_loop(fails, try_next, (jnp.zeros((), matrix.dtype), attempt(jnp.zeros_like(scale))))[1]
 
@@ -46,7 +46,7 @@ def factor(matrix: Array) -> Array:
 def _factor_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     lower = factor(*primals)
     inverse = triangular_inverse(lower)
-    return lower, lower @ _half(inverse @ tangents[0] @ inverse.T)
+    return lower, lower @ _tril_with_half_diagonal(inverse @ tangents[0] @ inverse.T)
 
 
 @jax.custom_jvp
@@ -58,11 +58,11 @@ def whitener(matrix: Array) -> Array:
 @whitener.defjvp
 def _whitener_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     inverse = whitener(*primals)
-    return inverse, -_half(inverse @ tangents[0] @ inverse.T) @ inverse
+    return inverse, -_tril_with_half_diagonal(inverse @ tangents[0] @ inverse.T) @ inverse
 
 
 @jax.custom_jvp
-def log_normal(matrix: Array, vector: Array) -> Array:
+def normal_log_density(matrix: Array, vector: Array) -> Array:
     """The Normal log density -(vector' matrix^-1 vector + log|matrix|) / 2.
 
     It is without its constant of -log(2 pi) / 2 a row.
@@ -72,8 +72,8 @@ def log_normal(matrix: Array, vector: Array) -> Array:
     return -white @ white / 2 - jnp.log(jnp.diagonal(lower)).sum()
 
 
-@log_normal.defjvp
-def _log_normal_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+@normal_log_density.defjvp
+def _normal_log_density_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
     matrix, vector = primals
     inverse = whitener(matrix)
     white = inverse @ vector
@@ -105,6 +105,6 @@ def gram(lower: Array, base: int = 128) -> Array:
     return jnp.block([[gram(top, base) + corner.T @ corner, corner_product.T], [corner_product, gram(bottom, base)]])
 
 
-def _half(matrix: Array) -> Array:
+def _tril_with_half_diagonal(matrix: Array) -> Array:
     """The lower triangle with half of the diagonal."""
     return jnp.tril(matrix) - jnp.diag(jnp.diagonal(matrix)) / 2

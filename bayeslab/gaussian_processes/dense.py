@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.gaussian_processes.cholesky import factor, log_normal, triangular_inverse
-from bayeslab.gaussian_processes.moments import Moments, scaled
+from bayeslab.gaussian_processes.cholesky import factor, normal_log_density, triangular_inverse
+from bayeslab.gaussian_processes.moments import Moments, whitened_observations
 
-NUGGET = 1e-10
+NUGGET_PER_VARIANCE = 1e-10
 """The share of the mean variance that is added to all variances where values have a density or are drawn: what is
 smaller lets rounding into the gradients that samplers follow. Marginal likelihoods and posterior moments are without
 it."""
 
-BLOCK = 1024
+NEW_INPUTS_PER_BATCH = 1024
 """The number of new inputs whose moments are computed together."""
 
-HALVED = 700
+MAX_ROWS_IN_ONE_PIECE = 700
 """The most rows for which a covariance matrix is made in one piece: more pieces take longer to compile."""
 
 
@@ -43,29 +43,29 @@ class DenseProcess(NamedTuple):
 
     def root(self) -> Array:
         """The lower triangular L with L L' the covariance matrix and the nugget."""
-        return factor(self._smoothed())
+        return factor(self._covariance_with_nugget())
 
     def draw(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         return jax.random.normal(key, (*shape, len(self.x)), self.x.dtype) @ self.root().T
 
     def log_density(self, value: Array) -> Array:
-        return log_normal(self._smoothed(), value) - len(self.x) / 2 * jnp.log(2 * jnp.pi)
+        return normal_log_density(self._covariance_with_nugget(), value) - len(self.x) / 2 * jnp.log(2 * jnp.pi)
 
     def log_mass(self, precision: Array, linear: Array) -> Array:
-        root, target = scaled(precision, linear)
-        return log_normal(_met(root, self._covariance()), target)
+        root, target = whitened_observations(precision, linear)
+        return normal_log_density(_target_covariance(root, self._covariance()), target)
 
     def moments(self, precision: Array, linear: Array) -> Moments:
         """The posterior mean and variance of every value.
 
         Variances are K_ii - |v_i|^2, by far the largest error of which is relative to the prior variance.
         """
-        mean, spread = self._met_by(precision, linear, self._covariance())
+        mean, spread = self._conditional(precision, linear, self._covariance())
         return Moments(mean, jnp.maximum(self.kernel(self.x) - (spread**2).sum(0), 0.0))
 
     def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
         """Posterior draws of the values: prior draws, corrected by what they miss of the targets (Matheron's rule)."""
-        return self._corrected(key, precision, linear, shape, self.root(), self._covariance())
+        return self._matheron_draws(key, precision, linear, shape, self.root(), self._covariance())
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
         return self.moments_of(self.kernel, precision, linear, new)
@@ -79,41 +79,45 @@ class DenseProcess(NamedTuple):
             lost = inverse @ (root * cross_covariance)
             return Moments(cross_covariance @ weights, jnp.maximum(part(point[None])[0] - lost @ lost, 0.0))
 
-        return jax.lax.map(point_moments, new, batch_size=BLOCK)
+        return jax.lax.map(point_moments, new, batch_size=NEW_INPUTS_PER_BATCH)
 
     def draws_at(self, key: Array, precision: Array, linear: Array, new: Array, shape: tuple[int, ...] = ()) -> Array:
         joint = self._replace(x=jnp.concatenate([self.x, new]))
         cross_covariance = _matrix(joint.kernel, self.x, joint.x)
-        return joint._corrected(key, precision, linear, shape, joint.root(), cross_covariance)[..., len(self.x) :]
+        return joint._matheron_draws(key, precision, linear, shape, joint.root(), cross_covariance)[..., len(self.x) :]
 
     def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
-        _, spread = self._met_by(precision, linear, _matrix(self.kernel, self.x, new))
+        _, spread = self._conditional(precision, linear, _matrix(self.kernel, self.x, new))
         return _matrix(self.kernel, new, new) - spread.T @ spread
 
     def _covariance(self) -> Array:
-        return _symmetric(self.kernel, self.x)
+        return _symmetric_matrix(self.kernel, self.x)
 
-    def _smoothed(self) -> Array:
+    def _covariance_with_nugget(self) -> Array:
         covariance = self._covariance()
-        nugget = jnp.maximum(NUGGET, 100 * jnp.finfo(covariance.dtype).eps) * jnp.trace(covariance) / len(covariance)
+        nugget = (
+            jnp.maximum(NUGGET_PER_VARIANCE, 100 * jnp.finfo(covariance.dtype).eps)
+            * jnp.trace(covariance)
+            / len(covariance)
+        )
         return covariance + nugget * jnp.eye(len(covariance), dtype=covariance.dtype)
 
     def _weights(self, precision: Array, linear: Array) -> tuple[Array, Array, Array]:
         """The root w of the precision, the inverse factor of B, and weights: covariances times them are means."""
-        root, target = scaled(precision, linear)
-        inverse = triangular_inverse(factor(_met(root, self._covariance())))
+        root, target = whitened_observations(precision, linear)
+        inverse = triangular_inverse(factor(_target_covariance(root, self._covariance())))
         return root, inverse, root * (inverse.T @ (inverse @ target))
 
-    def _met_by(self, precision: Array, linear: Array, across: Array) -> tuple[Array, Array]:
+    def _conditional(self, precision: Array, linear: Array, cross_covariance: Array) -> tuple[Array, Array]:
         """The mean of other values, and v: their covariance loses v'v.
 
         cross_covariance: of the observed values and the others, (row, new).
         """
         root, inverse, weights = self._weights(precision, linear)
-        return across.T @ weights, inverse @ (root[:, None] * across)
+        return cross_covariance.T @ weights, inverse @ (root[:, None] * cross_covariance)
 
-    def _corrected(
-        self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...], lower: Array, across: Array
+    def _matheron_draws(
+        self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...], lower: Array, cross_covariance: Array
     ) -> Array:
         """Posterior draws at all rows of `lower`, by Matheron's rule; the first ones are observed.
 
@@ -122,13 +126,13 @@ class DenseProcess(NamedTuple):
         size = len(precision)
         prior_key, noise_key = jax.random.split(key)
         prior = jax.random.normal(prior_key, (*shape, len(lower)), lower.dtype) @ lower.T
-        root, target = scaled(precision, linear)
-        inverse = triangular_inverse(factor(_met(root, across[:, :size])))
+        root, target = whitened_observations(precision, linear)
+        inverse = triangular_inverse(factor(_target_covariance(root, cross_covariance[:, :size])))
         missed = target - root * prior[..., :size] - jax.random.normal(noise_key, (*shape, size), lower.dtype)
-        return prior + (missed @ inverse.T @ inverse) @ (root[:, None] * across)
+        return prior + (missed @ inverse.T @ inverse) @ (root[:, None] * cross_covariance)
 
 
-def _met(root: Array, covariance: Array) -> Array:
+def _target_covariance(root: Array, covariance: Array) -> Array:
     """The covariance matrix B = I + w K w of the targets."""
     return jnp.eye(len(root), dtype=root.dtype) + root[:, None] * covariance * root
 
@@ -142,10 +146,10 @@ def _matrix(kernel: Any, x: Array, z: Array) -> Array:
     return jax.lax.optimization_barrier(kernel(x, z))
 
 
-def _symmetric(kernel: Any, x: Array) -> Array:
+def _symmetric_matrix(kernel: Any, x: Array) -> Array:
     """The matrix kernel(x, x), where there are many rows without computing most of its upper triangle."""
-    if len(x) <= HALVED:
+    if len(x) <= MAX_ROWS_IN_ONE_PIECE:
         return _matrix(kernel, x, x)
     first, last = x[: len(x) // 2], x[len(x) // 2 :]
     corner = _matrix(kernel, last, first)
-    return jnp.block([[_symmetric(kernel, first), corner.T], [corner, _symmetric(kernel, last)]])
+    return jnp.block([[_symmetric_matrix(kernel, first), corner.T], [corner, _symmetric_matrix(kernel, last)]])

@@ -13,9 +13,9 @@ from numpyro.distributions.util import validate_sample
 from bayeslab.gaussian_processes.dense import Dense, DenseProcess
 from bayeslab.gaussian_processes.moments import Moments
 
-LARGEST = 10_000
+MAX_ROWS_DENSE = 10_000
 """The most rows for which a covariance matrix is made: it alone takes a gigabyte at 11,585."""
-MANY = 1_000
+MAX_ROWS_DENSE_BY_DEFAULT = 1_000
 """The most rows for which the covariance matrix is used although the kernel has a state space."""
 
 
@@ -110,7 +110,7 @@ class GaussianProcess(Distribution):
     def log_prob(self, value: ArrayLike) -> Array:
         solver = solver_of(self.kernel, self.x, self.solver) or Dense()  # programs are traced at any size to be bound
         process = solver.represent(self.kernel, self.x)
-        return _each(process.log_density)(jnp.asarray(value) - self.mean_values)
+        return _map_over_batch(process.log_density)(jnp.asarray(value) - self.mean_values)
 
     def condition(self, precision: ArrayLike, linear: ArrayLike) -> "ConditionedProcess":
         """The process given information pairs: p(f) exp(sum_i linear_i f_i - precision_i f_i^2 / 2), normalised.
@@ -126,7 +126,7 @@ class GaussianProcess(Distribution):
         ``(*batch,)``; of y ~ N(f, s) it is log p(y) + sum_i log(2 pi s_i^2) / 2.
         """
         all_precision, all_linear, mean = jnp.broadcast_arrays(precision, linear, self.mean_values)
-        return _each(self.process.log_mass)(all_precision, all_linear - all_precision * mean)
+        return _map_over_batch(self.process.log_mass)(all_precision, all_linear - all_precision * mean)
 
 
 class ConditionedProcess(Distribution):
@@ -144,17 +144,20 @@ class ConditionedProcess(Distribution):
 
     @property
     def mean(self) -> Array:
-        return self.prior.mean_values + _each(self.prior.process.moments)(self.precision, self._slope).mean
+        return (
+            self.prior.mean_values
+            + _map_over_batch(self.prior.process.moments)(self.precision, self._centred_linear).mean
+        )
 
     @property
     def variance(self) -> Array:
-        return _each(self.prior.process.moments)(self.precision, self._slope).variance
+        return _map_over_batch(self.prior.process.moments)(self.precision, self._centred_linear).variance
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         process, batch = self.prior.process, self.batch_shape
         keys, *pairs = (
             array.reshape(-1, *array.shape[len(batch) :])
-            for array in (jax.random.split(key, batch), self.precision, self._slope)
+            for array in (jax.random.split(key, batch), self.precision, self._centred_linear)
         )
         centred = jax.lax.map(lambda arguments: process.given(*arguments, sample_shape), (keys, *pairs))
         centred = jnp.moveaxis(centred, 0, -2).reshape(*sample_shape, *self.shape())
@@ -169,7 +172,7 @@ class ConditionedProcess(Distribution):
     def moments_at(self, new: Array, mean: ArrayLike = 0.0) -> Moments:
         """The mean and variance at new inputs, each ``(*batch, new)``. mean: of the prior there."""
         process = self.prior.process
-        centred = _each(lambda j, h: process.moments_at(j, h, new))(self.precision, self._slope)
+        centred = _map_over_batch(lambda j, h: process.moments_at(j, h, new))(self.precision, self._centred_linear)
         return Moments(mean + centred.mean, centred.variance)
 
     def moments_of(self, part: Any, new: Array) -> Moments:
@@ -178,12 +181,12 @@ class ConditionedProcess(Distribution):
         part: a term of its kernel, the covariance of that part.
         """
         process = self.prior.process
-        return _each(lambda j, h: process.moments_of(part, j, h, new))(self.precision, self._slope)
+        return _map_over_batch(lambda j, h: process.moments_of(part, j, h, new))(self.precision, self._centred_linear)
 
     def covariance_at(self, new: Array) -> Array:
         """The covariance at new inputs, ``(*batch, new, new)``."""
         process = self.prior.process
-        return _each(lambda j, h: process.covariance_at(j, h, new))(self.precision, self._slope)
+        return _map_over_batch(lambda j, h: process.covariance_at(j, h, new))(self.precision, self._centred_linear)
 
     def slope_at(self, new: Array) -> Array:
         """The derivative of the mean by new inputs, ``(*batch, new, input)``, without that of the prior mean."""
@@ -193,30 +196,30 @@ class ConditionedProcess(Distribution):
             return process.moments_at(j, h, point.reshape(1, *new.shape[1:])).mean[0]
 
         slopes = jax.vmap(jax.grad(mean), (0, None, None))
-        return _each(lambda j, h: slopes(inputs, j, h))(self.precision, self._slope)
+        return _map_over_batch(lambda j, h: slopes(inputs, j, h))(self.precision, self._centred_linear)
 
     def sample_at(self, key: Array, new: Array, mean: ArrayLike = 0.0) -> Array:
         """A joint draw at new inputs, for a process without a batch, ``(new,)``. mean: of the prior there."""
-        return mean + self.prior.process.draws_at(key, self.precision, self._slope, new)
+        return mean + self.prior.process.draws_at(key, self.precision, self._centred_linear, new)
 
     @property
-    def _slope(self) -> Array:
+    def _centred_linear(self) -> Array:
         """The linear parts of the information pairs about the process without its mean."""
         return self.linear - self.precision * self.prior.mean_values
 
 
 def solver_of(kernel: Any, x: Array, solver: Any) -> Any:
     """The solver that runs: the one given, or an exact one that fits into memory; None where there is no such one."""
-    if solver is not None or len(x) <= MANY:
+    if solver is not None or len(x) <= MAX_ROWS_DENSE_BY_DEFAULT:
         return solver or Dense()
     from bayeslab.gaussian_processes.state_space.solver import StateSpace, state_space_kernel
 
     if x.size == len(x) and state_space_kernel(kernel) is not None:
         return StateSpace()
-    return Dense() if len(x) <= LARGEST else None
+    return Dense() if len(x) <= MAX_ROWS_DENSE else None
 
 
-def _each(function: Any) -> Any:
+def _map_over_batch(function: Any) -> Any:
     """The function mapped over all axes of its arguments but the last."""
 
     def over(*arrays: Array) -> Any:

@@ -25,8 +25,8 @@ from tinygp.kernels import quasisep
 from tinygp.kernels.distance import L2Distance
 
 from bayeslab.gaussian_processes.kernels import OfInputs
-from bayeslab.gaussian_processes.low_rank import LowRank, floats, least_remainder
-from bayeslab.gaussian_processes.periodic import fourier_roots
+from bayeslab.gaussian_processes.low_rank import LowRank, as_floats, min_remainder
+from bayeslab.gaussian_processes.periodic import sqrt_fourier_coefficients
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class HilbertSpace:
     num_basis: of every input, or one number for all; a kernel of several inputs takes as many functions as the product.
     boundary: half of the width of the box, over the largest distance of x from the middle; above 1. The slower the
         process varies compared with x, the larger it has to be, and num_basis with it.
-    What the functions leave out of the process is taken for nothing but `least_remainder`, so that it has a density.
+    What the functions leave out of the process is taken for nothing but `min_remainder`, so that it has a density.
     The box is that of the data: new inputs outside of it are an error or, inside compiled code, give NaN.
     """
 
@@ -67,7 +67,7 @@ class HilbertSpace:
             column = int(np.argmax(low == high))
             raise ValueError(f"column {column} of x never varies, so that no box is around it; leave the column out")
         box = Box((low + high) / 2, self.boundary * (high - low) / 2, jnp.ones_like(low), counts)
-        functions = InBox(kernel, box)
+        functions = BoxFunctions(kernel, box)
         return LowRank(*functions.at(x), functions)
 
 
@@ -96,7 +96,7 @@ class Box:
 
 @partial(register_dataclass, data_fields=["kernel", "box"], meta_fields=[])
 @dataclass(frozen=True)
-class InBox:
+class BoxFunctions:
     """The functions of a kernel in a box, times their prior standard deviations.
 
     Where the prior variance is less than its mean over the rows, the remainder is relative to the mean: it is 0 where
@@ -112,27 +112,27 @@ class InBox:
             raise ValueError(
                 f"new inputs have {rows.shape[1]} columns; expected {len(self.box.num_basis)}, as at the fit"
             )
-        basis, variance = _functions(self.kernel, self.box, rows), self.kernel(floats(x)).astype(rows.dtype)
-        return basis.astype(rows.dtype), least_remainder(jnp.maximum(variance, variance.mean()))
+        basis, variance = _basis_functions(self.kernel, self.box, rows), self.kernel(as_floats(x)).astype(rows.dtype)
+        return basis.astype(rows.dtype), min_remainder(jnp.maximum(variance, variance.mean()))
 
 
-def _functions(kernel: Any, box: Box, x: Array) -> Array:
+def _basis_functions(kernel: Any, box: Box, x: Array) -> Array:
     """The functions of a kernel at x, (row, r): sums of their products are the covariances of rows."""
-    if type(kernel) not in PARTS:
-        names = sorted({kind.__name__ for kind in PARTS})
+    if type(kernel) not in BASIS_BY_KERNEL:
+        names = sorted({kind.__name__ for kind in BASIS_BY_KERNEL})
         raise ValueError(
             f"{type(kernel).__name__} has no spectral density here; HilbertSpace takes {', '.join(names)}; use "
             "InducingPoints or Dense for other kernels"
         )
-    return PARTS[type(kernel)](kernel, box, x)
+    return BASIS_BY_KERNEL[type(kernel)](kernel, box, x)
 
 
 def _sum(kernel: Any, box: Box, x: Array) -> Array:
-    return jnp.concatenate([_functions(part, box, x) for part in (kernel.kernel1, kernel.kernel2)], axis=1)
+    return jnp.concatenate([_basis_functions(part, box, x) for part in (kernel.kernel1, kernel.kernel2)], axis=1)
 
 
 def _product(kernel: Any, box: Box, x: Array) -> Array:
-    first, second = (_functions(part, box, x) for part in (kernel.kernel1, kernel.kernel2))
+    first, second = (_basis_functions(part, box, x) for part in (kernel.kernel1, kernel.kernel2))
     return (first[:, :, None] * second[:, None, :]).reshape(len(x), -1)
 
 
@@ -146,18 +146,18 @@ def _linear(kernel: kernels.DotProduct, box: Box, x: Array) -> Array:
 
 
 def _scaled(kernel: quasisep.Scale, box: Box, x: Array) -> Array:
-    return jnp.sqrt(kernel.scale) * _functions(kernel.kernel, box, x)
+    return jnp.sqrt(kernel.scale) * _basis_functions(kernel.kernel, box, x)
 
 
 def _stretched(kernel: transforms.Linear, box: Box, x: Array) -> Array:
     if jnp.ndim(kernel.scale) > 1:
         raise ValueError("the scale of transforms.Linear is a matrix; HilbertSpace takes one number for every input")
-    return _functions(kernel.kernel, box.stretched(kernel.scale), x)
+    return _basis_functions(kernel.kernel, box.stretched(kernel.scale), x)
 
 
-def _of_some_inputs(kernel: transforms.Subspace | OfInputs, box: Box, x: Array) -> Array:
+def _subspace(kernel: transforms.Subspace | OfInputs, box: Box, x: Array) -> Array:
     columns = np.atleast_1d(kernel.axis)
-    return _functions(kernel.kernel, box.side(columns), x[:, columns])
+    return _basis_functions(kernel.kernel, box.side(columns), x[:, columns])
 
 
 def _periodic(kernel: kernels.ExpSineSquared, box: Box, x: Array) -> Array:
@@ -168,7 +168,7 @@ def _periodic(kernel: kernels.ExpSineSquared, box: Box, x: Array) -> Array:
         )
     (count,) = box.num_basis
     angle = 2 * jnp.pi * (x - box.centre) * box.stretch / kernel.scale * jnp.arange(count)
-    roots = fourier_roots(jnp.asarray(kernel.gamma, x.dtype), count)
+    roots = sqrt_fourier_coefficients(jnp.asarray(kernel.gamma, x.dtype), count)
     return jnp.concatenate([roots * jnp.cos(angle), roots[1:] * jnp.sin(angle[:, 1:])], axis=1)
 
 
@@ -207,7 +207,7 @@ def _check_inside(box: Box, x: Array) -> None:
 
 def _rows(x: Array) -> Array:
     """The inputs as floats (row, input)."""
-    numbers = floats(x)
+    numbers = as_floats(x)
     return numbers[:, None] if numbers.ndim == 1 else numbers
 
 
@@ -216,14 +216,14 @@ def _concrete(*arrays: Array) -> bool:
     return not any(isinstance(array, jax.core.Tracer) for array in arrays)
 
 
-PARTS: dict[type, Callable[[Any, Box, Array], Array]] = {
+BASIS_BY_KERNEL: dict[type, Callable[[Any, Box, Array], Array]] = {
     kernels.Sum: _sum,
     kernels.Product: _product,
     kernels.Constant: _constant,
     kernels.DotProduct: _linear,
     transforms.Linear: _stretched,
-    transforms.Subspace: _of_some_inputs,
-    OfInputs: _of_some_inputs,
+    transforms.Subspace: _subspace,
+    OfInputs: _subspace,
     kernels.ExpSquared: partial(_spectral, spectral_density_squared_exponential),
     kernels.Exp: partial(_spectral, partial(spectral_density_matern, nu=0.5)),
     kernels.Matern32: partial(_spectral, partial(spectral_density_matern, nu=1.5)),

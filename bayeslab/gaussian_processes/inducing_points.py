@@ -13,7 +13,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.typing import ArrayLike
 
 from bayeslab.gaussian_processes.cholesky import factor
-from bayeslab.gaussian_processes.low_rank import LowRank, floats, least_remainder
+from bayeslab.gaussian_processes.low_rank import LowRank, as_floats, min_remainder
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,18 @@ class InducingPoints:
 
         Raises ValueError for another number of columns than that of the points.
         """
-        x, (count, inputs) = floats(x), np.shape(self.points)
+        x, (count, inputs) = as_floats(x), np.shape(self.points)
         columns = 1 if x.ndim == 1 else x.shape[1]
         if inputs != columns:
             raise ValueError(f"points has {inputs} columns and x has {columns}; give points as many as x has")
         points = jnp.asarray(self.points, x.dtype).reshape(count, *x.shape[1:])
         covariance = kernel(points, points).astype(x.dtype)
         jitter = float(jnp.finfo(x.dtype).eps) ** (2 / 3) * jnp.diagonal(covariance).mean()
-        functions = ThroughPoints(kernel, points, factor(covariance + jitter * jnp.eye(count, dtype=x.dtype)))
+        functions = InducingFunctions(kernel, points, factor(covariance + jitter * jnp.eye(count, dtype=x.dtype)))
         return LowRank(*functions.at(x), functions)
 
 
-class ThroughPoints(NamedTuple):
+class InducingFunctions(NamedTuple):
     """The functions of a process through its values at some points.
 
     points: (m,) or (m, input). factor: lower triangular (m, m), of their covariance matrix.
@@ -70,10 +70,10 @@ class ThroughPoints(NamedTuple):
 
         The prior variance is that of the kernel, except that the remainder has a lower bound.
         """
-        x = floats(x)
+        x = as_floats(x)
         cross_covariance, variance = self.kernel(self.points, x).astype(x.dtype), self.kernel(x).astype(x.dtype)
         basis = solve_triangular(self.factor, cross_covariance, lower=True).T
-        return basis, jnp.maximum(variance - (basis**2).sum(1), least_remainder(variance))
+        return basis, jnp.maximum(variance - (basis**2).sum(1), min_remainder(variance))
 
 
 def inducing_points(x: ArrayLike, num_points: int) -> InducingPoints:

@@ -15,7 +15,7 @@ from bayeslab.gaussian_processes.cholesky import whitener
 from bayeslab.gaussian_processes.moments import Moments
 
 
-class Functions(Protocol):
+class BasisFunctions(Protocol):
     """The functions that a process is a random combination of; a pytree."""
 
     def at(self, x: Array) -> tuple[Array, Array]:
@@ -32,7 +32,7 @@ class LowRank(NamedTuple):
 
     basis: Array
     remainder: Array
-    functions: Functions
+    functions: BasisFunctions
 
     def draw(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         weights = Weights(jnp.zeros_like(self.basis[0]), jnp.eye(self.basis.shape[1], dtype=self.basis.dtype))
@@ -50,46 +50,46 @@ class LowRank(NamedTuple):
         Here w is the root of the precision, z = linear / w and B = I + w (Phi Phi' + d) w.
         The first term is the least over u of |E^-1/2 (z - w Phi u)|^2 + |u|^2, where rounding of u hardly matters.
         """
-        inflation = self._own(precision)
-        weights = self._posterior(precision, linear)
+        inflation = self._inflation(precision)
+        weights = self._posterior_weights(precision, linear)
         missed = linear - precision * (self.basis @ weights.mean)
         known = precision > 0
         distance = jnp.where(known, missed**2 / (inflation * jnp.where(known, precision, 1.0)), 0.0).sum()
         return weights.log_scale() - (distance + weights.mean @ weights.mean + jnp.log(inflation).sum()) / 2
 
     def moments(self, precision: Array, linear: Array) -> Moments:
-        inflation = self._own(precision)
-        mean, variance = self._posterior(precision, linear).moments(self.basis)
+        inflation = self._inflation(precision)
+        mean, variance = self._posterior_weights(precision, linear).moments(self.basis)
         return Moments(
             (mean + self.remainder * linear) / inflation, variance / inflation**2 + self.remainder / inflation
         )
 
     def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
-        inflation = self._own(precision)
-        weights = self._posterior(precision, linear)
+        inflation = self._inflation(precision)
+        weights = self._posterior_weights(precision, linear)
         basis, remainder = self.basis / inflation[:, None], self.remainder / inflation
         return _draws(key, weights, basis, remainder, shape) + remainder * linear
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
         basis, remainder = self.functions.at(new)
-        mean, variance = self._posterior(precision, linear).moments(basis)
+        mean, variance = self._posterior_weights(precision, linear).moments(basis)
         return Moments(mean, variance + remainder)
 
     def draws_at(self, key: Array, precision: Array, linear: Array, new: Array, shape: tuple[int, ...] = ()) -> Array:
-        return _draws(key, self._posterior(precision, linear), *self.functions.at(new), shape)
+        return _draws(key, self._posterior_weights(precision, linear), *self.functions.at(new), shape)
 
     def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
         basis, remainder = self.functions.at(new)
-        spread = basis @ self._posterior(precision, linear).whitener.T
+        spread = basis @ self._posterior_weights(precision, linear).whitener.T
         return spread @ spread.T + jnp.diag(remainder)
 
-    def _own(self, precision: Array) -> Array:
+    def _inflation(self, precision: Array) -> Array:
         """The diagonal E = 1 + W d."""
         return 1 + precision * self.remainder
 
-    def _posterior(self, precision: Array, linear: Array) -> "Weights":
+    def _posterior_weights(self, precision: Array, linear: Array) -> "Weights":
         """The posterior of u given the information pairs about the values."""
-        inflation = self._own(precision)
+        inflation = self._inflation(precision)
         return self._weights(precision / inflation, linear / inflation)
 
     def _weights(self, precision: Array, linear: Array) -> "Weights":
@@ -124,11 +124,11 @@ def _draws(key: Array, weights: Weights, basis: Array, remainder: Array, shape: 
     return draws @ basis.T + jnp.sqrt(remainder) * noise
 
 
-def least_remainder(variance: Array) -> Array:
+def min_remainder(variance: Array) -> Array:
     """The smallest d that is allowed: relative to the prior variance 1.5e-8, the root of eps (3.5e-4 in float32)."""
     return float(jnp.finfo(variance.dtype).eps) ** 0.5 * variance
 
 
-def floats(x: ArrayLike) -> Array:
+def as_floats(x: ArrayLike) -> Array:
     """The inputs as floats, of their own precision where they have one."""
     return jnp.asarray(x, jnp.result_type(x, float))

@@ -13,7 +13,7 @@ class Moments(NamedTuple):
     variance: Array
 
 
-def scaled(precision: Array, linear: Array) -> tuple[Array, Array]:
+def whitened_observations(precision: Array, linear: Array) -> tuple[Array, Array]:
     """The information pairs as observations target ~ N(w g, 1): the root w and the target.
 
     w is the root of the precision and the target linear / w; both are 0 where the precision is.

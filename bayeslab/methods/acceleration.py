@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-MEMORY = 3
+ANDERSON_DEPTH = 3
 """The number of differences between steps that Anderson acceleration uses."""
-LENGTH = 1.8
+OVERRELAXATION_FACTOR = 1.8
 """The over-relaxation factor of steps far from the end. Below 2, as a step that is right in one coordinate after the
 other is then not undone."""
-CLOSE = 0.3
+MAX_NATS_OF_LINEAR_STEP = 0.3
 """The gain of a step, in nats, below which the map counts as linear."""
 
 
@@ -49,25 +49,27 @@ Step = Callable[[Any, Array, Array], tuple[Any, Array, Array]]
 """(best, at, leapt) -> what one step from `at` returns, its flat coordinates, its objective."""
 
 
-def ascent(best: Any, here: Array, objective: Array | float) -> Ascent:
+def initial_ascent(best: Any, coordinates: Array, objective: Array | float) -> Ascent:
     """The state of an ascent before its first step.
 
-    here: flat coordinates of best. objective: of best; minus infinity where it is not known.
+    coordinates: flat coordinates of best. objective: of best; minus infinity where it is not known.
     """
-    steps = jnp.broadcast_to(here, (MEMORY + 1, *here.shape))
+    steps = jnp.broadcast_to(coordinates, (ANDERSON_DEPTH + 1, *coordinates.shape))
     false = jnp.array(False)
-    return Ascent(best, jnp.asarray(objective, here.dtype), here, false, steps, steps, jnp.array(0), false)
+    return Ascent(
+        best, jnp.asarray(objective, coordinates.dtype), coordinates, false, steps, steps, jnp.array(0), false
+    )
 
 
-def ascended(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -> Ascent:
+def ascent_step(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -> Ascent:
     """The state after one more step, and the same state where it has converged.
 
     done: (gain, largest relative change of a coordinate) -> whether a step that was not extrapolated is the last.
     """
-    return jax.lax.cond(state.converged, lambda state: state, lambda state: _stepped(state, step, done), state)
+    return jax.lax.cond(state.converged, lambda state: state, lambda state: _accelerated_step(state, step, done), state)
 
 
-def _stepped(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -> Ascent:
+def _accelerated_step(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -> Ascent:
     """The state after one step, which is kept where it raises the objective and undone where it does not."""
     new, coordinates, objective = step(state.best, state.at, state.leapt)
     gain = objective - state.objective
@@ -75,11 +77,13 @@ def _stepped(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -
     is_done = done(gain, jnp.abs(coordinates - state.at).max(initial=0.0) / (1 + jnp.abs(coordinates).max(initial=0.0)))
     inputs = jnp.concatenate([state.inputs[1:], state.at[None]])
     outputs = jnp.concatenate([state.outputs[1:], coordinates[None]])
-    number = jnp.minimum(state.number + 1, MEMORY + 1)
-    is_near_end = gain < CLOSE
+    number = jnp.minimum(state.number + 1, ANDERSON_DEPTH + 1)
+    is_near_end = gain < MAX_NATS_OF_LINEAR_STEP
     extrapolates = improves & ~is_done & (~is_near_end | (number > 1))
     extrapolation = jnp.where(
-        is_near_end, crossing(inputs, outputs, number), state.at + LENGTH * (coordinates - state.at)
+        is_near_end,
+        anderson_extrapolation(inputs, outputs, number),
+        state.at + OVERRELAXATION_FACTOR * (coordinates - state.at),
     )
     accepted = Ascent(
         new,
@@ -97,19 +101,19 @@ def _stepped(state: Ascent, step: Step, done: Callable[[Array, Array], Array]) -
     return chosen._replace(converged=~state.leapt & (is_done | ~improves) & jnp.isfinite(state.objective))
 
 
-def crossing(inputs: Array, outputs: Array, number: Array) -> Array:
+def anderson_extrapolation(inputs: Array, outputs: Array, number: Array) -> Array:
     """The fixed point of the linear map through the last inputs and outputs, by least squares: Anderson acceleration.
 
     number: how many of the last rows follow each other; others are not used.
     """
     steps = outputs - inputs
-    is_known = (jnp.arange(MEMORY) >= MEMORY + 1 - number)[:, None]
+    is_known = (jnp.arange(ANDERSON_DEPTH) >= ANDERSON_DEPTH + 1 - number)[:, None]
     step_differences, output_differences = (
         jnp.where(is_known, jnp.diff(rows, axis=0), 0.0) for rows in (steps, outputs)
     )
     size = jnp.linalg.norm(step_differences, axis=1, keepdims=True)
     scale = jnp.where(size > 0, size, 1.0)
     step_differences, output_differences = step_differences / scale, output_differences / scale
-    ridge = 10 * jnp.finfo(steps.dtype).eps * jnp.eye(MEMORY, dtype=steps.dtype)
+    ridge = 10 * jnp.finfo(steps.dtype).eps * jnp.eye(ANDERSON_DEPTH, dtype=steps.dtype)
     weights = jnp.linalg.solve(step_differences @ step_differences.T + ridge, step_differences @ steps[-1])
     return outputs[-1] - weights @ output_differences

@@ -11,26 +11,26 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from bayeslab.elimination.conditional import Rule, conditional, stages
-from bayeslab.elimination.sweep import scattered
-from bayeslab.elimination.terms import Term, reaching, terms, total
-from bayeslab.methods.acceleration import Ascent, ascended, ascent
+from bayeslab.elimination.conditional import Rule, conditional, elimination_stages
+from bayeslab.elimination.sweep import random_start
+from bayeslab.elimination.terms import Term, markov_blanket, sum_of_terms, terms
+from bayeslab.methods.acceleration import Ascent, ascent_step, initial_ascent
 from bayeslab.methods.setting_checks import require_names, require_positive
-from bayeslab.methods.wrappers.collapsed import continuous, recovering
-from bayeslab.methods.wrappers.compressed import groups_for_starts
-from bayeslab.methods.wrappers.multistart import best_of
+from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
+from bayeslab.methods.wrappers.compressed import groups_for_multistart
+from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import Bound, Values, structure
+from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.collapse import Marginal, most_probable
-from bayeslab.transforms.draw_checks import Conditionals, conditionals
-from bayeslab.transforms.expectation import averaged, density, require_linear, stored
-from bayeslab.transforms.tables import Groups, pieces, summarised
-from bayeslab.verification.likely_points import widened
-from bayeslab.verification.probe_points import points
+from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
+from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
+from bayeslab.transforms.expectation import expected_terms, moment_key, moments_of_conditional, require_linear
+from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.probe_points import generic_points
 
-INNER = 5
+NUM_LBFGS_STEPS = 5
 """The number of L-BFGS steps, in every step of EM, for sites without a mode in closed form."""
 
 
@@ -66,7 +66,7 @@ class EM:
 
     def plan(self, analysis: Analysis) -> Sampler:
         bound, findings = analysis.bound, {finding.site: finding for finding in analysis.plain.findings}
-        marginal_bound = continuous(analysis, self)
+        marginal_bound = without_discrete_sites(analysis, self)
         if not isinstance(marginal_bound.transform, Marginal):
             raise ValueError(
                 "EM takes expectations over discrete sites, and the program has none; name continuous ones, "
@@ -80,12 +80,19 @@ class EM:
             r for n in marginal_bound.latent if (r := findings[n].rule) is not None and r.family.mode is not None
         ]
         numeric_sites = tuple(name for name in marginal_bound.latent if name not in {rule.site for rule in mode_rules})
-        groups = groups_for_starts(analysis.plain, self.num_starts)
+        groups = groups_for_multistart(analysis.plain, self.num_starts)
         sampler = EMSampler(
-            expect, tuple(mode_rules), numeric_sites, analysis.plain.rules, groups, structure(marginal_bound)
+            expect,
+            tuple(mode_rules),
+            numeric_sites,
+            analysis.plain.rules,
+            groups,
+            compilation_signature(marginal_bound),
         )
-        _require_exact(expect, plain)
-        return recovering(best_of(sampler, self.num_starts, "log_joint"), marginal_bound, bound, most_probable)
+        _require_exact_expectations(expect, plain)
+        return collapsed_sampler(
+            best_of_starts(sampler, self.num_starts, "log_joint"), marginal_bound, bound, modes_of_eliminated
+        )
 
 
 @dataclass(frozen=True)
@@ -111,20 +118,20 @@ class EMSampler(Sampler):
         return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals(bound, [self.expect, *((rule,) for rule in self.closed)])
+        return conditionals_of_blocks(bound, [self.expect, *((rule,) for rule in self.closed)])
 
     def prepare(self, bound: Bound) -> Bound:
-        return summarised(self.groups, self.alone, bound)
+        return replace_rows(self.groups, self.alone, bound)
 
     def start(self, key: Array, bound: Bound) -> Ascent:
-        plain, all_terms, tables = pieces(bound)
-        values = scattered(key, self.alone, all_terms, plain, tables)
+        plain, all_terms, tables = bound_parts(bound)
+        values = random_start(key, self.alone, all_terms, plain, tables)
         values = {name: values[name] for name in bound.latent}
-        return ascent(values, ravel_pytree(unconstrained.position(bound, values))[0], -jnp.inf)
+        return initial_ascent(values, ravel_pytree(unconstrained.unconstrain(bound, values))[0], -jnp.inf)
 
     def adapt(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
-        new = ascended(
-            state, partial(self._climbed, bound), lambda _, moved: moved <= jnp.sqrt(jnp.finfo(moved.dtype).eps)
+        new = ascent_step(
+            state, partial(self._step_from, bound), lambda _, moved: moved <= jnp.sqrt(jnp.finfo(moved.dtype).eps)
         )
         log_joint = jnp.where(state.converged, jnp.nan, new.objective)
         return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
@@ -132,36 +139,36 @@ class EMSampler(Sampler):
     def advance(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
         return state, Draws(state.best, {"lp": state.objective})
 
-    def _climbed(self, bound: Bound, best: Values, at: Array, leapt: Array) -> tuple[Values, Array, Array]:
+    def _step_from(self, bound: Bound, best: Values, at: Array, leapt: Array) -> tuple[Values, Array, Array]:
         """Values after a step of EM from the flat coordinates `at`, their flat coordinates, and their log joint."""
-        unravel = ravel_pytree(unconstrained.position(bound, best))[1]
-        extrapolated = unconstrained.constrained(bound, unravel(at))
+        unravel = ravel_pytree(unconstrained.unconstrain(bound, best))[1]
+        extrapolated = unconstrained.constrain(bound, unravel(at))
         values = self._step({name: jnp.where(leapt, extrapolated[name], value) for name, value in best.items()}, bound)
-        return values, ravel_pytree(unconstrained.position(bound, values))[0], _log_joint(bound, values)
+        return values, ravel_pytree(unconstrained.unconstrain(bound, values))[0], _log_joint(bound, values)
 
     def _step(self, values: Values, bound: Bound) -> Values:
         """Values after one step of EM: the expectation, and then the maximum over one site after the other."""
-        plain, all_terms, tables = pieces(bound)
+        plain, all_terms, tables = bound_parts(bound)
         known: dict[str, Any] = tables | {"given": values | tables}
-        for rule, stage in zip(self.expect, stages(self.expect, all_terms), strict=True):
-            if not _depends(rule, stage, self.expect):
+        for rule, stage in zip(self.expect, elimination_stages(self.expect, all_terms), strict=True):
+            if not _depends_on_expected(rule, stage, self.expect):
                 distribution = conditional(rule, stage, plain, values | tables).distribution
-                known[stored(rule.site)] = density(rule.family, distribution)
+                known[moment_key(rule.site)] = moments_of_conditional(rule.family, distribution)
         all_terms, values = self._expected(all_terms), dict(values)
         for rule in self.closed:
             site = plain.sites[rule.site]
-            distribution = conditional(rule, all_terms, plain, values | known, near=values[rule.site]).distribution
+            distribution = conditional(rule, all_terms, plain, values | known, initial=values[rule.site]).distribution
             assert rule.family.mode is not None
             values[rule.site] = rule.family.mode(distribution).reshape(site.shape).astype(site.dtype)
-        return self._ascended(all_terms, plain, values, known) if self.rest else values
+        return self._lbfgs_steps(all_terms, plain, values, known) if self.rest else values
 
     def _expected(self, of: tuple[Term, ...]) -> tuple[Term, ...]:
         """The terms of the log joint, averaged over the sites that are integrated out."""
-        for rule, stage in zip(self.expect, stages(self.expect, of), strict=True):
-            of = averaged(rule, of, stage if _depends(rule, stage, self.expect) else None)
+        for rule, stage in zip(self.expect, elimination_stages(self.expect, of), strict=True):
+            of = expected_terms(rule, of, stage if _depends_on_expected(rule, stage, self.expect) else None)
         return of
 
-    def _ascended(self, of: tuple[Term, ...], bound: Bound, values: Values, known: dict[str, Any]) -> Values:
+    def _lbfgs_steps(self, of: tuple[Term, ...], bound: Bound, values: Values, known: dict[str, Any]) -> Values:
         """Values after a few steps of L-BFGS over the sites without a mode, or as they were if the expectation of the
         log joint does not grow."""
         priors = terms(bound).priors
@@ -175,7 +182,7 @@ class EMSampler(Sampler):
             return constrained
 
         def loss(position: Values) -> Array:
-            value = -total(site_terms, bound, written(position) | known)
+            value = -sum_of_terms(site_terms, bound, written(position) | known)
             return jnp.where(jnp.isfinite(value), value, 1e300 if value.dtype == jnp.float64 else 1e30)
 
         initial = {n: biject_to(priors[n].distribution(bound, values).support).inv(values[n]) for n in self.rest}
@@ -187,28 +194,28 @@ class EMSampler(Sampler):
             updates, memory = optimizer.update(gradient, memory, position, value=value, grad=gradient, value_fn=loss)
             return optax.apply_updates(position, updates), memory
 
-        last, _ = jax.lax.fori_loop(0, INNER, step, (initial, optimizer.init(initial)))
+        last, _ = jax.lax.fori_loop(0, NUM_LBFGS_STEPS, step, (initial, optimizer.init(initial)))
         improves = loss(last) < loss(initial)
         return written(jax.tree.map(lambda a, b: jnp.where(improves, a, b), last, initial))
 
 
-def _depends(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:
+def _depends_on_expected(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:
     """Whether the conditional of a site that is averaged over depends on others of those sites."""
-    return not reaching(stage, rule.site).isdisjoint(other.site for other in rules)
+    return not markov_blanket(stage, rule.site).isdisjoint(other.site for other in rules)
 
 
 def _log_joint(bound: Bound, values: Values) -> Array:
     """The log joint density with sites integrated out."""
     assert isinstance(bound.transform, Marginal)
-    plain, _, tables = pieces(bound)
-    return total(bound.transform.terms(plain), plain, values | tables)
+    plain, _, tables = bound_parts(bound)
+    return sum_of_terms(bound.transform.terms(plain), plain, values | tables)
 
 
-def _require_exact(expect: tuple[Rule, ...], bound: Bound) -> None:
+def _require_exact_expectations(expect: tuple[Rule, ...], bound: Bound) -> None:
     """Raises ValueError unless expectations over the sites that are integrated out are exact."""
     sites = {rule.site for rule in expect}
     with jax.enable_x64(True):
         probe_points: list[Any] = []
-        for point_bound, values in points(widened(bound)):
+        for point_bound, values in generic_points(in_double_precision(bound)):
             probe_points.append((point_bound, values | {"given": {n: v for n, v in values.items() if n not in sites}}))
     require_linear(terms(bound).terms, expect, probe_points)

@@ -7,16 +7,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.elimination.conditional import Rule, conditional, stages
-from bayeslab.elimination.sweep import completed, computed
+from bayeslab.elimination.conditional import Rule, conditional, elimination_stages
+from bayeslab.elimination.sweep import deterministic_values, draw_block
 from bayeslab.methods.setting_checks import require_positive
-from bayeslab.programs.program import Bound, Values, structure
+from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.programs.pytrees import Ordered
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.draw_checks import Conditionals, conditionals
-from bayeslab.transforms.tables import Groups, pieces, summarised
-from bayeslab.verification.identity import beyond_rounding
+from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
+from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.verification.identity import excess_over_rounding
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Exact:
             rules = analysis.order(bound.latent)
         except ValueError as reasons:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
-        return ExactSampler(rules, full_conditionals, analysis.groups, structure(bound))
+        return ExactSampler(rules, full_conditionals, analysis.groups, compilation_signature(bound))
 
 
-class Remaining(NamedTuple):
+class ExactState(NamedTuple):
     """The state of the sampler: what all draws share, and how many of them were made.
 
     last: the distribution of the site that was eliminated last, which depends on the data alone.
@@ -85,24 +85,24 @@ class ExactSampler(Sampler):
         return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals(bound, [self.rules])
+        return conditionals_of_blocks(bound, [self.rules])
 
     def prepare(self, bound: Bound) -> Bound:
-        return summarised(self.groups, self.alone, bound)
+        return replace_rows(self.groups, self.alone, bound)
 
-    def start(self, key: Array, data: Bound) -> Remaining:
-        bound, all_terms, tables = pieces(data)
-        rule, stage = self.rules[-1], stages(self.rules, all_terms)[-1]
+    def start(self, key: Array, data: Bound) -> ExactState:
+        bound, all_terms, tables = bound_parts(data)
+        rule, stage = self.rules[-1], elimination_stages(self.rules, all_terms)[-1]
         last = conditional(rule, stage, bound, tables)
         constants = (term.density(bound, tables).sum() for term in stage if not term.depends)
         log_evidence = sum(constants, last.log_evidence.sum())
-        return Remaining(key, jnp.zeros((), int), Ordered(last.distribution), log_evidence)
+        return ExactState(key, jnp.zeros((), int), Ordered(last.distribution), log_evidence)
 
-    def advance(self, state: Remaining, data: Bound) -> tuple[Remaining, Draws]:
+    def advance(self, state: ExactState, data: Bound) -> tuple[ExactState, Draws]:
         draw = jax.tree.map(lambda leaf: leaf[0], self.batch(state, data, state.made, 1))
         return state._replace(made=state.made + 1), draw
 
-    def batch(self, state: Remaining, data: Bound, index: Array, size: int) -> Draws:
+    def batch(self, state: ExactState, data: Bound, index: Array, size: int) -> Draws:
         """Independent draws, all at once: of the site that was eliminated last, and then of the others given each."""
         first, others = jax.random.split(jax.random.fold_in(state.key, index))
         name = self.rules[-1].site
@@ -111,11 +111,11 @@ class ExactSampler(Sampler):
             jax.random.split(others, size), last
         )
 
-    def _completed(self, key: Array, state: Remaining, data: Bound, values: Values) -> Draws:
+    def _completed(self, key: Array, state: ExactState, data: Bound, values: Values) -> Draws:
         """A draw of all sites, given that of the site that was eliminated last."""
-        bound, all_terms, tables = pieces(data)
+        bound, all_terms, tables = bound_parts(data)
         log_q = state.last.distribution.log_prob(values[self.rules[-1].site]).sum()
-        samples, distributions = completed(key, self.rules[:-1], all_terms, bound, values | tables)
+        samples, distributions = draw_block(key, self.rules[:-1], all_terms, bound, values | tables)
         log_q += sum((q.log_prob(samples[name]).sum() for name, q in distributions.items()), jnp.zeros(()))
         values = {name: samples[name] for name in bound.latent}
         densities = [term.density(bound, values | tables) for term in all_terms]
@@ -123,6 +123,6 @@ class ExactSampler(Sampler):
             sum((jnp.sum(change(part)) for part in densities), jnp.zeros(())) for change in (jnp.asarray, jnp.abs)
         )
         size += jnp.abs(log_q) + jnp.abs(state.log_evidence)
-        excess = beyond_rounding(lp - log_q - state.log_evidence, size, float(jnp.finfo(lp.dtype).eps))
+        excess = excess_over_rounding(lp - log_q - state.log_evidence, size, float(jnp.finfo(lp.dtype).eps))
         stats = {"lp": lp, "log_q": log_q, "log_evidence": state.log_evidence, "excess": excess}
-        return Draws(values | computed(bound, values), stats)
+        return Draws(values | deterministic_values(bound, values), stats)

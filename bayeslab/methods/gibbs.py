@@ -12,18 +12,18 @@ from numpyro.infer import CustomGibbs
 from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.elimination.conditional import Block, Rule
-from bayeslab.elimination.sweep import computed, somewhere, sweep
-from bayeslab.elimination.terms import terms, total
-from bayeslab.methods.mcmc import block_kernel, kernel_stats
+from bayeslab.elimination.sweep import deterministic_values, feasible_point, gibbs_sweep
+from bayeslab.elimination.terms import sum_of_terms, terms
+from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
 from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
-from bayeslab.programs.program import Bound, Values, evaluate, structure
+from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.draw_checks import Conditionals, conditionals
-from bayeslab.transforms.tables import Group, Groups, pieces, summarised
-from bayeslab.verification.ordering import blocked
+from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
+from bayeslab.transforms.tables import Group, Groups, bound_parts, replace_rows
+from bayeslab.verification.ordering import blocks_in_program_order
 
-TRIALS, TRIAL_SWEEPS = 4, 10
+NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
 """The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
 hidden Markov model stayed in a poor mode."""
 
@@ -66,12 +66,17 @@ class Gibbs:
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
         joint = analysis.joint_blocks(self.joint)
         if open_findings:
-            gibbs_rules, nuts_sites = _with_movers(bound, rules, [finding.site for finding in open_findings])
+            gibbs_rules, nuts_sites = _split_gibbs_and_nuts(bound, rules, [finding.site for finding in open_findings])
             if not gibbs_rules or {rule.site for block in joint for rule in block} & set(nuts_sites):
                 raise ValueError(
                     f"{nuts_sites} have to be moved together, since coordinates of one depend on others; use NUTS()"
                 )
-            return BlockSampler(blocked(joint, gibbs_rules), tuple(nuts_sites), structure(bound), self.num_warmup)
+            return BlockSampler(
+                blocks_in_program_order(joint, gibbs_rules),
+                tuple(nuts_sites),
+                compilation_signature(bound),
+                self.num_warmup,
+            )
         groups = analysis.groups
         joint_sites = {rule.site for block in joint for rule in block}
         for group in (group for group in groups if isinstance(group, Group)):
@@ -80,12 +85,12 @@ class Gibbs:
             if len(sites) > 1 and scalar and joint_sites.isdisjoint(sites):
                 with suppress(ValueError):
                     joint.append(analysis.order(sites))
-        blocks = blocked(joint, rules)
+        blocks = blocks_in_program_order(joint, rules)
         blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.site].is_discrete for rule in block)))
-        return SweepSampler(blocks, rules, groups, structure(bound))
+        return SweepSampler(blocks, rules, groups, compilation_signature(bound))
 
 
-def _with_movers(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tuple[tuple[Rule, ...], list[str]]:
+def _split_gibbs_and_nuts(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tuple[tuple[Rule, ...], list[str]]:
     """The rules of the sites that are drawn from their conditionals, and the names of those that NUTS moves.
 
     With a site whose unconstrained coordinates depend on other sites, NUTS moves those others as well. Raises
@@ -99,10 +104,10 @@ def _with_movers(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tupl
     if not movers:
         return rules, rest
     remaining = tuple(rule for rule in rules if rule not in movers)
-    return _with_movers(bound, remaining, [*rest, *(rule.site for rule in movers)])
+    return _split_gibbs_and_nuts(bound, remaining, [*rest, *(rule.site for rule in movers)])
 
 
-class Sweep(NamedTuple):
+class SweepState(NamedTuple):
     """The state of a chain of sweeps."""
 
     values: Values
@@ -129,39 +134,39 @@ class SweepSampler(Sampler):
         return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals(bound, self.blocks)
+        return conditionals_of_blocks(bound, self.blocks)
 
     def prepare(self, bound: Bound) -> Bound:
-        return summarised(self.groups, self.rules, bound)
+        return replace_rows(self.groups, self.rules, bound)
 
-    def start(self, key: Array, data: Bound) -> Sweep:
+    def start(self, key: Array, data: Bound) -> SweepState:
         """A random point of finite density; with discrete sites, the end of the best of a few short chains."""
         if not any(data.plain.sites[name].is_discrete for name in data.plain.latent):
-            return self._anywhere(key, data)
+            return self._feasible_state(key, data)
 
-        def step(state: Sweep, _: None) -> tuple[Sweep, Array]:
+        def step(state: SweepState, _: None) -> tuple[SweepState, Array]:
             state, draws = self.advance(state, data)
             return state, draws.stats["lp"]
 
-        def trial(key: Array) -> tuple[Sweep, Array]:
-            state, log_joint = jax.lax.scan(step, self._anywhere(key, data), None, TRIAL_SWEEPS)
+        def trial(key: Array) -> tuple[SweepState, Array]:
+            state, log_joint = jax.lax.scan(step, self._feasible_state(key, data), None, NUM_TRIAL_SWEEPS)
             return state, jnp.nan_to_num(log_joint[-1], nan=-jnp.inf)
 
-        states, log_joint = jax.lax.map(trial, jax.random.split(key, TRIALS))
+        states, log_joint = jax.lax.map(trial, jax.random.split(key, NUM_TRIAL_CHAINS))
         return jax.tree.map(lambda leaf: leaf[jnp.argmax(log_joint)], states)
 
-    def _anywhere(self, key: Array, data: Bound) -> Sweep:
+    def _feasible_state(self, key: Array, data: Bound) -> SweepState:
         """A random point of finite density."""
         key, start_key = jax.random.split(key)
-        return Sweep(somewhere(start_key, data.plain), key)
+        return SweepState(feasible_point(start_key, data.plain), key)
 
-    def advance(self, state: Sweep, data: Bound) -> tuple[Sweep, Draws]:
+    def advance(self, state: SweepState, data: Bound) -> tuple[SweepState, Draws]:
         key, sweep_key = jax.random.split(state.key)
-        bound, all_terms, tables = pieces(data)
-        known = sweep(sweep_key, self.blocks, all_terms, bound, state.values | tables)
-        log_p = total(all_terms, bound, known)
+        bound, all_terms, tables = bound_parts(data)
+        known = gibbs_sweep(sweep_key, self.blocks, all_terms, bound, state.values | tables)
+        log_p = sum_of_terms(all_terms, bound, known)
         values = {name: known[name] for name in state.values}
-        return Sweep(values, key), Draws(values | computed(bound, values), {"lp": log_p})
+        return SweepState(values, key), Draws(values | deterministic_values(bound, values), {"lp": log_p})
 
 
 @dataclass(frozen=True)
@@ -179,26 +184,26 @@ class BlockSampler(Sampler):
     warmup_draws = True
 
     def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals(bound, self.blocks)
+        return conditionals_of_blocks(bound, self.blocks)
 
     def start(self, key: Array, bound: Bound) -> State:
         key, start_key = jax.random.split(key)
-        values = somewhere(start_key, bound)
-        initial = {name: values[name] for name in self._mine}
+        values = feasible_point(start_key, bound)
+        initial = {name: values[name] for name in self._gibbs_sites}
         return self._kernel(bound).init(key, self.num_warmup, initial, (bound,), {})
 
     def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
         kernel = self._kernel(bound)
-        initial = {name: state.z[name] for name in self._mine}
+        initial = {name: state.z[name] for name in self._gibbs_sites}
         kernel.init(jax.random.PRNGKey(0), self.num_warmup, initial, (bound,), {})
         state = kernel.sample(state, (bound,), {})
         values = kernel.postprocess_fn((bound,), {})(state.z)
         latent = {name: values[name] for name in bound.latent}
-        log_p = total(terms(bound).terms, bound, latent)
+        log_p = sum_of_terms(terms(bound).terms, bound, latent)
         return state, Draws(values, kernel_stats(state.block_states[1]) | {"lp": log_p})
 
     @property
-    def _mine(self) -> list[str]:
+    def _gibbs_sites(self) -> list[str]:
         """The sites that are drawn from their conditionals."""
         return [rule.site for block in self.blocks for rule in block]
 
@@ -206,9 +211,9 @@ class BlockSampler(Sampler):
         """The NumPyro kernel of both blocks."""
 
         def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            samples = sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
-            return {name: samples[name] for name in self._mine}
+            samples = gibbs_sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
+            return {name: samples[name] for name in self._gibbs_sites}
 
-        step = block_kernel(bound, self.rest)(evaluate)
-        blocks = [(CustomGibbs(update), self._mine), (step, list(self.rest))]
+        step = nuts_block_kernel(bound, self.rest)(evaluate)
+        blocks = [(CustomGibbs(update), self._gibbs_sites), (step, list(self.rest))]
         return numpyro.infer.Gibbs(blocks)

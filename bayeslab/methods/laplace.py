@@ -10,18 +10,18 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from bayeslab.methods.setting_checks import require_names, require_positive
-from bayeslab.methods.wrappers.collapsed import continuous, recovering
-from bayeslab.methods.wrappers.compressed import summary_of
-from bayeslab.methods.wrappers.multistart import best_of
+from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
+from bayeslab.methods.wrappers.compressed import row_replacement
+from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.unconstrained import flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.collapse import most_probable
-from bayeslab.verification.optimum import tolerance, verdict
+from bayeslab.transforms.collapse import modes_of_eliminated
+from bayeslab.verification.optimum import check_maximum, gradient_tolerance
 
-EVALUATIONS = 200
+EVALUATIONS_PER_LBFGS_RUN = 200
 """The usual number of evaluations of the log joint until L-BFGS has converged, roughly."""
 
 
@@ -55,10 +55,10 @@ class MAP:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        marginal_bound = continuous(analysis, self)
-        summary = summary_of(marginal_bound, analysis, EVALUATIONS * self.num_starts)
-        sampler = best_of(PointSampler(summary.structure(marginal_bound)), self.num_starts, "log_joint")
-        return recovering(summary.around(sampler), marginal_bound, analysis.bound, most_probable)
+        marginal_bound = without_discrete_sites(analysis, self)
+        summary = row_replacement(marginal_bound, analysis, EVALUATIONS_PER_LBFGS_RUN * self.num_starts)
+        sampler = best_of_starts(PointSampler(summary.structure(marginal_bound)), self.num_starts, "log_joint")
+        return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound, modes_of_eliminated)
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,14 @@ class Laplace:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        marginal_bound = continuous(analysis, self)
-        summary = summary_of(marginal_bound, analysis, EVALUATIONS + self.num_samples)
-        return recovering(
+        marginal_bound = without_discrete_sites(analysis, self)
+        summary = row_replacement(marginal_bound, analysis, EVALUATIONS_PER_LBFGS_RUN + self.num_samples)
+        return collapsed_sampler(
             summary.around(LaplaceSampler(summary.structure(marginal_bound))), marginal_bound, analysis.bound
         )
 
 
-class Climb(NamedTuple):
+class LBFGSState(NamedTuple):
     """The state of L-BFGS.
 
     position: flat unconstrained coordinates. best: the position of the highest density so far. loss: minus the log
@@ -115,31 +115,31 @@ class PointSampler(Sampler):
 
     structure: Any
 
-    def start(self, key: Array, bound: Bound) -> Climb:
-        return _start(key, bound)
+    def start(self, key: Array, bound: Bound) -> LBFGSState:
+        return _lbfgs_start(key, bound)
 
-    def adapt(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
-        return _ascend(lambda flat: _log_joint(bound, flat), state)
+    def adapt(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
+        return _lbfgs_step(lambda flat: _log_joint(bound, flat), state)
 
-    def ended(self, state: Climb, bound: Bound, _: Any) -> tuple[Climb | None, str]:
-        optimum = verdict(_log_joint, bound, state.best)
+    def convergence_verdict(self, state: LBFGSState, bound: Bound, _: Any) -> tuple[LBFGSState | None, str]:
+        optimum = check_maximum(_log_joint, bound, state.best)
         if optimum.kink is None:
             return None, optimum.why
         return state._replace(best=jnp.asarray(optimum.kink, state.best.dtype), converged=jnp.array(True)), optimum.why
 
-    def advance(self, state: Climb, bound: Bound) -> tuple[Climb, Draws]:
+    def advance(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
         position = unconstrained.unravel(bound)(state.best)
-        return state, Draws(unconstrained.constrained(bound, position), {"lp": _log_joint(bound, state.best)})
+        return state, Draws(unconstrained.constrain(bound, position), {"lp": _log_joint(bound, state.best)})
 
 
-class Fitted(NamedTuple):
+class LaplaceState(NamedTuple):
     """A Normal around a mode.
 
     climb: the state of the optimiser that finds the mode. factor: the Cholesky factor of the precision, zeros until it
     is computed. known: whether it is.
     """
 
-    climb: Climb
+    climb: LBFGSState
     factor: Array
     known: Array
 
@@ -150,18 +150,18 @@ class LaplaceSampler(Sampler):
 
     structure: Any
 
-    def start(self, key: Array, bound: Bound) -> Fitted:
-        climb = _start(key, bound)
+    def start(self, key: Array, bound: Bound) -> LaplaceState:
+        climb = _lbfgs_start(key, bound)
         size = climb.best.size
-        return Fitted(climb, jnp.zeros((size, size)), jnp.array(False))
+        return LaplaceState(climb, jnp.zeros((size, size)), jnp.array(False))
 
-    def adapt(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
-        climb, draws = _ascend(lambda flat: flat_log_posterior(bound, flat), state.climb)
+    def adapt(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
+        climb, draws = _lbfgs_step(lambda flat: flat_log_posterior(bound, flat), state.climb)
         return state._replace(climb=climb, known=jnp.array(False)), draws
 
-    def ended(self, state: Fitted, bound: Bound, _: Any) -> tuple[None, str]:
+    def convergence_verdict(self, state: LaplaceState, bound: Bound, _: Any) -> tuple[None, str]:
         """Raises ValueError where the posterior has no peak that a Normal could be put around."""
-        optimum = verdict(flat_log_posterior, bound, state.climb.best)
+        optimum = check_maximum(flat_log_posterior, bound, state.climb.best)
         if optimum.kink is not None:
             raise ValueError(
                 "the log joint has a kink at its maximum (a hinge or an absolute value), and no curvature there, so it "
@@ -171,19 +171,19 @@ class LaplaceSampler(Sampler):
             raise ValueError(f"no Laplace approximation: {optimum.why}")
         return None, optimum.why
 
-    def advance(self, state: Fitted, bound: Bound) -> tuple[Fitted, Draws]:
-        state = jax.lax.cond(state.known, lambda s: s, lambda s: _curve(s, bound), state)
+    def advance(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
+        state = jax.lax.cond(state.known, lambda s: s, lambda s: _newton_step_and_factor(s, bound), state)
         key, noise_key = jax.random.split(state.climb.key)
         noise = jax.random.normal(noise_key, state.climb.best.shape)
         flat = state.climb.best + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
         log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(state.factor)).sum()
         log_q -= 0.5 * noise.size * jnp.log(2 * jnp.pi)
-        samples = unconstrained.constrained(bound, unconstrained.unravel(bound)(flat))
+        samples = unconstrained.constrain(bound, unconstrained.unravel(bound)(flat))
         stats = {"lp": flat_log_posterior(bound, flat), "log_q": log_q}
         return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
 
 
-def _curve(state: Fitted, bound: Bound) -> Fitted:
+def _newton_step_and_factor(state: LaplaceState, bound: Bound) -> LaplaceState:
     """The state with the curvature at the mode, after a last Newton step."""
 
     def density(flat: Array) -> Array:
@@ -194,17 +194,17 @@ def _curve(state: Fitted, bound: Bound) -> Fitted:
     improves = density(mode + step) >= density(mode)
     climb = state.climb._replace(best=jnp.where(improves, mode + step, mode))
     factor = jnp.linalg.cholesky(-jax.hessian(density)(climb.best))
-    return Fitted(climb, factor, jnp.array(True))
+    return LaplaceState(climb, factor, jnp.array(True))
 
 
-def _start(key: Array, bound: Bound) -> Climb:
+def _lbfgs_start(key: Array, bound: Bound) -> LBFGSState:
     """The state of L-BFGS at a random point."""
     key, start_key = jax.random.split(key)
-    flat, _ = ravel_pytree(unconstrained.start(start_key, bound))
-    return Climb(flat, optax.lbfgs().init(flat), jnp.array(False), key, flat, jnp.array(jnp.inf, flat.dtype))
+    flat, _ = ravel_pytree(unconstrained.random_position(start_key, bound))
+    return LBFGSState(flat, optax.lbfgs().init(flat), jnp.array(False), key, flat, jnp.array(jnp.inf, flat.dtype))
 
 
-def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
+def _lbfgs_step(density: Any, state: LBFGSState) -> tuple[LBFGSState, Draws]:
     """The state after one step of L-BFGS with a line search; the same once gradient or density are zero to rounding."""
     optimizer, impossible = optax.lbfgs(), 1e300 if state.position.dtype == jnp.float64 else 1e30
 
@@ -212,17 +212,17 @@ def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
         value = -density(flat)
         return jnp.where(jnp.isfinite(value), value, impossible)
 
-    def step(state: Climb) -> tuple[Climb, Array]:
+    def step(state: LBFGSState) -> tuple[LBFGSState, Array]:
         value, gradient = optax.value_and_grad_from_state(loss)(state.position, state=state.optimizer)
         updates, optimizer_state = optimizer.update(
             gradient, state.optimizer, state.position, value=value, grad=gradient, value_fn=loss
         )
         position = optax.apply_updates(state.position, updates)
-        stops = (jnp.max(jnp.abs(gradient)) <= tolerance(value)) | (value >= impossible)
+        stops = (jnp.max(jnp.abs(gradient)) <= gradient_tolerance(value)) | (value >= impossible)
         new_loss = optax.tree_utils.tree_get(optimizer_state, "value")
         improves = new_loss < state.loss
         best, lowest = jnp.where(improves, position, state.best), jnp.where(improves, new_loss, state.loss)
-        return Climb(position, optimizer_state, stops, state.key, best, lowest), -value
+        return LBFGSState(position, optimizer_state, stops, state.key, best, lowest), -value
 
     optimizer_state, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)
     return optimizer_state, Draws({}, {}, {"log_joint": value, "converged": optimizer_state.converged})
@@ -230,5 +230,5 @@ def _ascend(density: Any, state: Climb) -> tuple[Climb, Draws]:
 
 def _log_joint(bound: Bound, flat: Array) -> Array:
     """log p(latent, observed) in the space that the sites are written in: without Jacobians."""
-    values: Values = unconstrained.constrained(bound, unconstrained.unravel(bound)(flat))
+    values: Values = unconstrained.constrain(bound, unconstrained.unravel(bound)(flat))
     return bound.log_joint({name: values[name] for name in bound.latent})

@@ -15,16 +15,16 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
-from bayeslab.methods.wrappers.collapsed import continuous, recovering
-from bayeslab.methods.wrappers.compressed import summary_of
-from bayeslab.programs.program import Bound, Values, evaluate, structure
-from bayeslab.programs.unconstrained import constrained
+from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
+from bayeslab.methods.wrappers.compressed import row_replacement
+from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
+from bayeslab.programs.unconstrained import constrain
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
-STEPS_A_DRAW = 15
+GRADIENTS_PER_NUTS_DRAW = 15
 """Gradients that NUTS takes for a draw, roughly."""
-DENSE_UP_TO = 50
+MAX_DENSE_MASS_DIMENSIONS = 50
 """The largest number of dimensions for which a dense mass matrix is worth its cost (measured on 25 published
 posteriors)."""
 
@@ -49,7 +49,7 @@ class MCMC:
         require_count(self, "num_warmup")
 
     def plan(self, analysis: Analysis) -> "KernelSampler":
-        return KernelSampler(self.kernel, structure(analysis.bound), self.num_warmup)
+        return KernelSampler(self.kernel, compilation_signature(analysis.bound), self.num_warmup)
 
 
 @dataclass(frozen=True)
@@ -84,18 +84,24 @@ class NUTS:
             raise ValueError(f"target_accept_prob must be between 0 and 1, but is {self.target_accept_prob}")
 
     def plan(self, analysis: Analysis) -> Sampler:
-        marginal_bound = continuous(analysis, self)
-        dense = dense_pays(marginal_bound, marginal_bound.latent) if self.dense_mass is None else self.dense_mass
+        marginal_bound = without_discrete_sites(analysis, self)
+        dense = (
+            is_dense_mass_worthwhile(marginal_bound, marginal_bound.latent)
+            if self.dense_mass is None
+            else self.dense_mass
+        )
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        num_evaluations = self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * STEPS_A_DRAW
-        summary = summary_of(marginal_bound, analysis, num_evaluations, self.statistics)
+        num_evaluations = (
+            self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
+        )
+        summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         sampler = KernelSampler(kernel, summary.structure(marginal_bound), self.num_warmup)
-        return recovering(summary.around(sampler), marginal_bound, analysis.bound)
+        return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound)
 
 
-def dense_pays(bound: Bound, names: Iterable[str]) -> bool:
+def is_dense_mass_worthwhile(bound: Bound, names: Iterable[str]) -> bool:
     """Whether a dense mass matrix over some sites is worth its cost."""
-    return sum(prod(bound.sites[name].shape) for name in names) <= DENSE_UP_TO
+    return sum(prod(bound.sites[name].shape) for name in names) <= MAX_DENSE_MASS_DIMENSIONS
 
 
 @dataclass(frozen=True)
@@ -113,9 +119,9 @@ class NUTSKernel:
     moving: bool = False
 
     def __call__(self, model: Callable[..., Any]) -> MCMCKernel:
-        return (Replayed if self.moving else numpyro.infer.NUTS)(
+        return (ReplayedNUTS if self.moving else numpyro.infer.NUTS)(
             model,
-            kinetic_fn=_kinetic,
+            kinetic_fn=_guarded_kinetic_energy,
             dense_mass=self.dense_mass,
             target_accept_prob=self.target_accept_prob,
             max_tree_depth=self.max_tree_depth,
@@ -123,13 +129,13 @@ class NUTSKernel:
         )
 
 
-def block_kernel(bound: Bound, names: Iterable[str]) -> NUTSKernel:
+def nuts_block_kernel(bound: Bound, names: Iterable[str]) -> NUTSKernel:
     """The NUTS kernel for a block of sites of a program whose other sites something else draws."""
     names = set(names)
-    return NUTSKernel(dense_pays(bound, names), 0.8, 10, moving=not names.isdisjoint(bound.moving))
+    return NUTSKernel(is_dense_mass_worthwhile(bound, names), 0.8, 10, moving=not names.isdisjoint(bound.moving))
 
 
-class Replayed(numpyro.infer.NUTS):
+class ReplayedNUTS(numpyro.infer.NUTS):
     """NUTS that runs the program to turn positions into values: as a block of Gibbs sampling, that of NumPyro keeps the
     coordinates of its start."""
 
@@ -140,7 +146,7 @@ class Replayed(numpyro.infer.NUTS):
         return lambda z: constrain_fn(model, model_args, model_kwargs or {}, z, return_deterministic)
 
 
-def _kinetic(mass: Array, momentum: Array) -> Array:
+def _guarded_kinetic_energy(mass: Array, momentum: Array) -> Array:
     """The kinetic energy, infinite where it overflows.
 
     Where a trajectory explodes, a dense mass matrix can overflow to minus infinity, which would be accepted.
@@ -167,16 +173,16 @@ class KernelSampler(Sampler):
         return self.build(evaluate).init(key, self.num_warmup, None, (bound,), {})
 
     def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
-        kernel = self._ready(bound)
+        kernel = self._initialised_kernel(bound)
         state = kernel.sample(state, (bound,), {})
         position, stats = getattr(state, kernel.sample_field), kernel_stats(state)
         if hasattr(self.build, "max_tree_depth"):
             stats["reached_max_tree_depth"] = stats["n_steps"] >= 2**self.build.max_tree_depth - 1
         if bound.moving:  # kernels keep the coordinates of their start, unless they see that a bound is not a number
-            return state, Draws(constrained(bound, position), stats)
+            return state, Draws(constrain(bound, position), stats)
         return state, Draws(kernel.postprocess_fn((bound,), {})(position), stats)
 
-    def _ready(self, bound: Any) -> MCMCKernel:
+    def _initialised_kernel(self, bound: Any) -> MCMCKernel:
         """A kernel that has seen an `init` on this Bound: some keep its arrays, not only its structure, in closures.
 
         The state of that `init` is never used, so it costs nothing in compiled code.
@@ -188,7 +194,7 @@ class KernelSampler(Sampler):
 
 def kernel_stats(state: Any) -> dict[str, Array]:
     """What a kernel says of a draw, by the names that ArviZ knows; `lp` is a density in the unconstrained space."""
-    stats = {new: getattr(state, old) for old, new in _NAMES.items() if hasattr(state, old)}
+    stats = {new: getattr(state, old) for old, new in _ARVIZ_NAMES.items() if hasattr(state, old)}
     if "potential_energy" in stats:
         stats["lp"] = -stats.pop("potential_energy")
     if "n_steps" in stats:
@@ -198,7 +204,7 @@ def kernel_stats(state: Any) -> dict[str, Array]:
     return stats
 
 
-_NAMES = {
+_ARVIZ_NAMES = {
     "diverging": "diverging",
     "accept_prob": "acceptance_rate",
     "num_steps": "n_steps",

@@ -12,30 +12,37 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpyro.distributions import biject_to
 
-from bayeslab.elimination.conditional import Block, Rule, conditional, stages
-from bayeslab.elimination.sweep import computed, scattered
-from bayeslab.elimination.terms import Prior, terms, total
-from bayeslab.methods.acceleration import Ascent, ascended, ascent
-from bayeslab.methods.mean_field_factors import Factors, expected, factor, joined, middles, only
+from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
+from bayeslab.elimination.sweep import deterministic_values, random_start
+from bayeslab.elimination.terms import Prior, sum_of_terms, terms
+from bayeslab.methods.acceleration import Ascent, ascent_step, initial_ascent
+from bayeslab.methods.mean_field_factors import (
+    Factors,
+    join_factors,
+    optimal_factor,
+    point_density,
+    terms_averaged_over_others,
+    typical_block_values,
+)
 from bayeslab.methods.setting_checks import require_blocks, require_positive
-from bayeslab.methods.stochastic_mean_field import BatchSampler, Subsample, batch_of, subsamples
-from bayeslab.methods.wrappers.compressed import groups_for_starts
-from bayeslab.methods.wrappers.multistart import best_of
-from bayeslab.programs.program import Bound, Values, structure, unwrapped
-from bayeslab.programs.pytrees import ordered, plain
+from bayeslab.methods.stochastic_mean_field import BatchSampler, SubsampledPlate, batch_bound, subsampled_plates
+from bayeslab.methods.wrappers.compressed import groups_for_multistart
+from bayeslab.methods.wrappers.multistart import best_of_starts
+from bayeslab.programs.program import Bound, Values, compilation_signature, innermost_distribution
+from bayeslab.programs.pytrees import unwrap_distributions, wrap_distributions
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.draw_checks import Conditionals, conditionals
+from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import (
-    mean_prior,
+    expected_prior,
+    moment_key,
     require_linear,
-    stored,
 )
-from bayeslab.transforms.tables import Groups, pieces, summarised
-from bayeslab.verification.findings import Found, find_all, rules_of
-from bayeslab.verification.likely_points import widened
-from bayeslab.verification.ordering import blocked
-from bayeslab.verification.probe_points import Point, points
+from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.verification.findings import Finding, find_conditionals, rules_of
+from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.ordering import blocks_in_program_order
+from bayeslab.verification.probe_points import Point, generic_points
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,9 @@ class MeanField:
         bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        if plates := subsamples(bound):
-            return best_of(self._of_batches(bound, plates), self.num_starts, "elbo")
-        rules = _averaged(analysis.findings, bound)
+        if plates := subsampled_plates(bound):
+            return best_of_starts(self._stochastic_sampler(bound, plates), self.num_starts, "elbo")
+        rules = _averageable_rules(analysis.findings, bound)
         for name in (name for block in self.joint for name in block):
             if name in bound.latent and bound.sites[name].is_discrete:
                 raise ValueError(f"joint names site '{name}', which is discrete; MeanField keeps no dependence on it")
@@ -89,38 +96,40 @@ class MeanField:
                 raise ValueError(
                     f"joint names site '{rule.site}', whose factor is a {rule.family.name} and nothing larger"
                 )
-        blocks = blocked(analysis.joint_blocks(self.joint), rules)
+        blocks = blocks_in_program_order(analysis.joint_blocks(self.joint), rules)
         largest = max(blocks, key=lambda block: sum(prod(bound.sites[rule.site].shape) for rule in block))
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         # averages over sites with structure come first, those over the parameters of their priors afterwards
         blocks = tuple(sorted(blocks, key=lambda block: not block[0].family.structured))
-        groups = groups_for_starts(analysis, self.num_starts)
-        sampler = FactorSampler(blocks, rules, groups, self.tolerance, structure(bound))
-        _require_exact(sampler, bound)
-        return best_of(sampler, self.num_starts, "elbo")
+        groups = groups_for_multistart(analysis, self.num_starts)
+        sampler = FactorSampler(blocks, rules, groups, self.tolerance, compilation_signature(bound))
+        _require_exact_averages(sampler, bound)
+        return best_of_starts(sampler, self.num_starts, "elbo")
 
-    def _of_batches(self, bound: Bound, plates: tuple[Subsample, ...]) -> BatchSampler:
+    def _stochastic_sampler(self, bound: Bound, plates: tuple[SubsampledPlate, ...]) -> BatchSampler:
         """The sampler for a program that subsamples plates."""
         if self.joint:
             raise ValueError("MeanField keeps no joint blocks with subsampled plates; draw the plates whole")
         if bound.transform is not None:
             raise ValueError("MeanField takes batches of a program as it is written, without sites integrated out")
-        batch = batch_of(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
-        rules = _averaged(find_all(batch), batch)
+        batch = batch_bound(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
+        rules = _averageable_rules(find_conditionals(batch), batch)
         names = {plate.plate for plate in plates}
         local_rules = [rule for rule in rules if names & {plate.name for plate in batch.sites[rule.site].plates}]
         shared_rules = [rule for rule in rules if rule not in local_rules]
         for rule in local_rules:
-            _require_together(rule.site, names, batch)
+            _require_whole_elements(rule.site, names, batch)
         if not shared_rules:
             raise ValueError("every site is inside of a subsampled plate, so there is nothing that batches share")
         for rule in shared_rules:
             if rule.family.linear is not None:
                 raise ValueError(f"site '{rule.site}' is a chain that batches share; draw the plates whole")
-        return BatchSampler(tuple(shared_rules), tuple(local_rules), plates, self.num_steps, structure(bound))
+        return BatchSampler(
+            tuple(shared_rules), tuple(local_rules), plates, self.num_steps, compilation_signature(bound)
+        )
 
 
-def _require_together(site: str, plates: set[str], bound: Bound) -> None:
+def _require_whole_elements(site: str, plates: set[str], bound: Bound) -> None:
     """Raises ValueError where a batch has a site of an element, but not all terms that the site reaches."""
     site_plates = {plate.name for plate in bound.sites[site].plates}
     for term in terms(bound).terms:
@@ -133,7 +142,7 @@ def _require_together(site: str, plates: set[str], bound: Bound) -> None:
                     )
 
 
-def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
+def _averageable_rules(found: Sequence[Finding], bound: Bound) -> tuple[Rule, ...]:
     """The rules of all sites. Raises ValueError unless terms can be averaged over every one of them."""
     if reasons := [f"site '{finding.site}': {finding.reason}" for finding in found if finding.rule is None]:
         raise ValueError(f"MeanField needs conditionals in closed form ({'; '.join(reasons)}); use SVI()")
@@ -148,13 +157,13 @@ def _averaged(found: Sequence[Found], bound: Bound) -> tuple[Rule, ...]:
     return rules
 
 
-Move = Callable[[Array], Array]
+RealMap = Callable[[Array], Array]
 
 
-class Climb(NamedTuple):
+class CoordinateAscentState(NamedTuple):
     """The state of coordinate ascent: that of the accelerated ascent, and the key for draws."""
 
-    ascent: Ascent
+    acceleration: Ascent
     key: Array
 
 
@@ -178,76 +187,85 @@ class FactorSampler(Sampler):
         return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals(bound, [(rule,) for rule in self.rules])
+        return conditionals_of_blocks(bound, [(rule,) for rule in self.rules])
 
     def prepare(self, bound: Bound) -> Bound:
-        return summarised(self.groups, self.rules, bound)
+        return replace_rows(self.groups, self.rules, bound)
 
-    def start(self, key: Array, data: Bound) -> Climb:
+    def start(self, key: Array, data: Bound) -> CoordinateAscentState:
         key, start_key = jax.random.split(key)
-        bound, all_terms, tables = pieces(data)
+        bound, all_terms, tables = bound_parts(data)
         all_terms = tuple(
             term._replace(reader=None) for term in all_terms
         )  # averages have none, and a state keeps its form
-        values = scattered(start_key, self.rules, all_terms, bound, tables)
+        values = random_start(start_key, self.rules, all_terms, bound, tables)
 
         def all_factors(values: Values) -> Factors:
-            return joined(
-                self.blocks, [factor(block, all_terms, bound, values | tables, values) for block in self.blocks]
+            return join_factors(
+                self.blocks, [optimal_factor(block, all_terms, bound, values | tables, values) for block in self.blocks]
             )
 
         # a sweep needs to know something of every site, and nothing else: it would take as long to compile again
         shapes = jax.eval_shape(all_factors, values)
         factors = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         for rule in self.rules:
-            shape = shapes.known[stored(rule.site)]
-            factors.known[stored(rule.site)] = only(rule, all_terms, bound, values | tables, shape)
-        return Climb(ascent(ordered(factors), self._coordinates(factors, bound)[0], -jnp.inf), key)
+            shape = shapes.known[moment_key(rule.site)]
+            factors.known[moment_key(rule.site)] = point_density(rule, all_terms, bound, values | tables, shape)
+        return CoordinateAscentState(
+            initial_ascent(wrap_distributions(factors), self._coordinates(factors, bound)[0], -jnp.inf), key
+        )
 
-    def adapt(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
-        new = ascended(state.ascent, partial(self._swept, data), lambda gain, _: gain < self.tolerance)
-        elbo = jnp.where(state.ascent.converged, jnp.nan, new.objective)
-        return state._replace(ascent=new), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
+    def adapt(self, state: CoordinateAscentState, data: Bound) -> tuple[CoordinateAscentState, Draws]:
+        new = ascent_step(state.acceleration, partial(self._sweep_from, data), lambda gain, _: gain < self.tolerance)
+        elbo = jnp.where(state.acceleration.converged, jnp.nan, new.objective)
+        return state._replace(acceleration=new), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
 
-    def advance(self, state: Climb, data: Bound) -> tuple[Climb, Draws]:
+    def advance(self, state: CoordinateAscentState, data: Bound) -> tuple[CoordinateAscentState, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
-        bound, all_terms, tables = pieces(data)
-        factors: Factors = plain(state.ascent.best)
+        bound, all_terms, tables = bound_parts(data)
+        factors: Factors = unwrap_distributions(state.acceleration.best)
         values: Values = {}
         log_q = jnp.zeros(())
         for block in self.blocks:
-            block_terms = expected(block, self.blocks, all_terms)
-            for rule, stage in zip(block[::-1], stages(block, block_terms)[::-1], strict=True):
+            block_terms = terms_averaged_over_others(block, self.blocks, all_terms)
+            for rule, stage in zip(block[::-1], elimination_stages(block, block_terms)[::-1], strict=True):
                 site = bound.sites[rule.site]
                 q = factors.last.get(rule.site)
                 if q is None:
                     q = conditional(rule, stage, bound, values | factors.known | tables).distribution
                 values[rule.site] = q.sample(keys.pop()).reshape(site.shape).astype(site.dtype)
                 log_q += q.log_prob(values[rule.site]).sum()
-        lp = total(all_terms, bound, values | tables)
-        stats = {"lp": lp, "log_q": log_q, "evidence_bound": state.ascent.objective}
-        return state._replace(key=key), Draws(values | computed(bound, values), stats)
+        lp = sum_of_terms(all_terms, bound, values | tables)
+        stats = {"lp": lp, "log_q": log_q, "evidence_bound": state.acceleration.objective}
+        return state._replace(key=key), Draws(values | deterministic_values(bound, values), stats)
 
-    def _swept(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
+    def _sweep_from(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
         """The factors after one sweep of coordinate ascent from the flat coordinates `at`, their flat coordinates, and
         the evidence lower bound."""
-        bound, all_terms, tables = pieces(data)
-        best = plain(best)
+        bound, all_terms, tables = bound_parts(data)
+        best = unwrap_distributions(best)
         known, new_factors = dict(best.known), []
         for name, extrapolated in self._coordinates(best, bound)[1](at).items():
             known[name] = jnp.where(leapt, extrapolated, known[name])
         for block in self.blocks:
             others = [other for other in self.blocks if other != block]
             rule = block[-1]
-            prior = mean_prior(rule, terms(bound).priors[rule.site], others, bound, known)
-            initial = middles(block, best)
+            prior = expected_prior(rule, terms(bound).priors[rule.site], others, bound, known)
+            initial = typical_block_values(block, best)
             new_factors.append(
-                factor(block, expected(block, self.blocks, all_terms), bound, known | tables, initial, prior)
+                optimal_factor(
+                    block,
+                    terms_averaged_over_others(block, self.blocks, all_terms),
+                    bound,
+                    known | tables,
+                    initial,
+                    prior,
+                )
             )
             known |= new_factors[-1].known
-        new = joined(self.blocks, new_factors)
+        new = join_factors(self.blocks, new_factors)
         elbo = new_factors[-1].log_evidence + new.entropies[:-1].sum()
-        return ordered(new), self._coordinates(new, bound)[0], elbo
+        return wrap_distributions(new), self._coordinates(new, bound)[0], elbo
 
     def _coordinates(self, factors: Factors, bound: Bound) -> tuple[Array, Callable[[Array], dict[str, Array]]]:
         """Flat coordinates of what a sweep starts from, and the function that turns such coordinates into densities.
@@ -256,39 +274,43 @@ class FactorSampler(Sampler):
         """
         free, inverses = {}, {}
         for rule in (rule for block in self.blocks[1:] for rule in block):
-            name = stored(rule.site)
+            name = moment_key(rule.site)
             if isinstance(factors.known[name], jax.Array):
-                forward, inverses[name] = _free(rule, terms(bound).priors[rule.site], bound, factors)
+                forward, inverses[name] = _real_coordinates(rule, terms(bound).priors[rule.site], bound, factors)
                 free[name] = forward(factors.known[name])
         flat, unflat = ravel_pytree(free)
         flat = flat.astype(factors.entropies.dtype)  # none are numbers of single precision
         return flat, lambda at: {name: inverses[name](value) for name, value in unflat(at).items()}
 
 
-def _free(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[Move, Move]:
+def _real_coordinates(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[RealMap, RealMap]:
     """The map from the density of a site, as averages need it, to real numbers, and its inverse."""
     if rule.family.enumerates:
         return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
-    others = {name: factors.known[stored(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete}
+    others = {
+        name: factors.known[moment_key(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete
+    }
     transform = biject_to(prior.distribution(bound, others).support)
     return transform.inv, transform
 
 
-def _require_exact(sampler: FactorSampler, bound: Bound) -> None:
+def _require_exact_averages(sampler: FactorSampler, bound: Bound) -> None:
     """Raises ValueError unless averages over blocks are as exact as those over single sites, whatever is known of the
     other sites."""
     joint = [block for block in sampler.blocks if len(block) > 1]
     if not joint:
         return
     with jax.enable_x64(True):
-        first_point, second_point = points(widened(bound))
-        known: Any = {stored(rule.site): _any(rule, first_point, second_point[1]) for rule in sampler.rules}
+        first_point, second_point = generic_points(in_double_precision(bound))
+        known: Any = {
+            moment_key(rule.site): _arbitrary_density(rule, first_point, second_point[1]) for rule in sampler.rules
+        }
         for block in joint:
             probe_points = [(plain, known | values | {"given": known}) for plain, values in (first_point, second_point)]
-            require_linear(expected(block, sampler.blocks, terms(bound).terms), block, probe_points)
+            require_linear(terms_averaged_over_others(block, sampler.blocks, terms(bound).terms), block, probe_points)
 
 
-def _any(rule: Rule, point: Point, other: Values) -> Any:
+def _arbitrary_density(rule: Rule, point: Point, other: Values) -> Any:
     """An arbitrary density of a site, as averages need it: two points, or uneven probabilities."""
     prior, site = terms(point[0]).priors[rule.site], rule.site
     if rule.family.enumerates:
@@ -297,5 +319,5 @@ def _any(rule: Rule, point: Point, other: Values) -> Any:
         weights = weights.reshape(*prior.shape, -1)
         return weights / weights.sum(-1, keepdims=True)
     if rule.family.structured:
-        return unwrapped(prior.distribution(*point))
+        return innermost_distribution(prior.distribution(*point))
     return jnp.stack([point[1][site], other[site]])

@@ -8,10 +8,16 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.elimination.conditional import Block, Rule, conditional, stages
-from bayeslab.elimination.terms import Term, terms, total
+from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
+from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.transforms.expectation import averaged, averaged_jointly, density, entropy, stored
+from bayeslab.transforms.expectation import (
+    entropy,
+    expected_terms,
+    jointly_expected_terms,
+    moment_key,
+    moments_of_conditional,
+)
 
 
 class Factors(NamedTuple):
@@ -39,22 +45,22 @@ class Factor(NamedTuple):
     log_evidence: Array
 
 
-def expected(block: Block, blocks: Sequence[Block], of: tuple[Term, ...]) -> tuple[Term, ...]:
+def terms_averaged_over_others(block: Block, blocks: Sequence[Block], of: tuple[Term, ...]) -> tuple[Term, ...]:
     """The terms of the log joint, averaged over all other blocks."""
     for other in blocks:
         if other != block:
-            of = averaged_jointly(other, of) if len(other) > 1 else averaged(other[0], of)
+            of = jointly_expected_terms(other, of) if len(other) > 1 else expected_terms(other[0], of)
     return of
 
 
-def joined(blocks: Sequence[Block], found: Sequence[Factor]) -> Factors:
+def join_factors(blocks: Sequence[Block], found: Sequence[Factor]) -> Factors:
     """The factors of all blocks, one Factor for each, as one record."""
     last = {block[-1].site: block_factor.last for block, block_factor in zip(blocks, found, strict=True)}
     known = {name: value for block_factor in found for name, value in block_factor.known.items()}
     return Factors(last, known, jnp.stack([block_factor.entropy for block_factor in found]))
 
 
-def factor(
+def optimal_factor(
     block: Block,
     of: tuple[Term, ...],
     bound: Bound,
@@ -67,43 +73,43 @@ def factor(
     The site that is eliminated last comes first, and the others are conditioned on it.
     near: likely values, see `conditional`. drawn: the prior of the site that is eliminated last.
     """
-    block_stages = stages(block, of)
+    block_stages = elimination_stages(block, of)
     rule, stage = block[-1], block_stages[-1]
     last = conditional(rule, stage, bound, values, near.get(rule.site), drawn)
-    constant = total([term for term in stage if rule.site not in term.depends], bound, values)
-    known = {rule.site: density(rule.family, last.distribution)}
+    constant = sum_of_terms([term for term in stage if rule.site not in term.depends], bound, values)
+    known = {rule.site: moments_of_conditional(rule.family, last.distribution)}
     total_entropy = entropy(rule.family, last.distribution)
     for rule, stage in zip(block[-2::-1], block_stages[-2::-1], strict=True):
 
         def conditional_density(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
             q = conditional(rule, stage, bound, values | at, near.get(rule.site)).distribution
-            return density(rule.family, q), entropy(rule.family, q)
+            return moments_of_conditional(rule.family, q), entropy(rule.family, q)
 
         points, entropies = jax.vmap(conditional_density)(known)
         num_points = points.shape[1]
         known = {name: jnp.repeat(value, num_points, axis=0) for name, value in known.items()}
         known[rule.site] = points.reshape(-1, *points.shape[2:])
         total_entropy += entropies.mean()
-    named = {stored(site): value for site, value in known.items()}
+    named = {moment_key(site): value for site, value in known.items()}
     return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + constant)
 
 
-def only(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: Any) -> Any:
+def point_density(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values, shape: Any) -> Any:
     """What averages need of a site that has a single value; for a site with structure, the density of its
     conditional."""
     prior, value = terms(bound).priors[rule.site], values[rule.site]
     if rule.family.enumerates:
         return (value[..., None] == jnp.asarray(prior.choices)).astype(shape.dtype)
     if rule.family.structured:
-        return density(rule.family, conditional(rule, of, bound, values).distribution)
+        return moments_of_conditional(rule.family, conditional(rule, of, bound, values).distribution)
     return jnp.broadcast_to(value, shape.shape).astype(shape.dtype)
 
 
-def middles(block: Block, factors: Factors) -> Values:
+def typical_block_values(block: Block, factors: Factors) -> Values:
     """Likely values of the continuous sites of a block under its factor, where there are any."""
     values = {}
     for rule in block:
-        points = factors.known[stored(rule.site)]
+        points = factors.known[moment_key(rule.site)]
         if rule.family.joint:
             values[rule.site] = points.mean(0)
         elif rule.site in factors.last and not rule.family.enumerates and isinstance(points, jax.Array):

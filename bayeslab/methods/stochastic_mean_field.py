@@ -13,19 +13,26 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.elimination.conditional import Rule
-from bayeslab.elimination.sweep import computed, scattered
-from bayeslab.elimination.terms import Term, terms, total
-from bayeslab.methods.mean_field_factors import Factors, expected, factor, joined, middles, only
-from bayeslab.programs.program import Bound, Values, blueprint, feasible, structure
-from bayeslab.programs.pytrees import ordered, plain
+from bayeslab.elimination.sweep import deterministic_values, random_start
+from bayeslab.elimination.terms import Term, sum_of_terms, terms
+from bayeslab.methods.mean_field_factors import (
+    Factors,
+    join_factors,
+    optimal_factor,
+    point_density,
+    terms_averaged_over_others,
+    typical_block_values,
+)
+from bayeslab.programs.program import Bound, Values, abstract_bound, compilation_signature, init_inside_support
+from bayeslab.programs.pytrees import unwrap_distributions, wrap_distributions
 from bayeslab.sampling.protocols import Draws, Sampler
-from bayeslab.transforms.expectation import mean_prior, stored
+from bayeslab.transforms.expectation import expected_prior, moment_key
 
-INNER = 20
+NUM_LOCAL_SWEEPS = 20
 """The number of sweeps over the sites of a batch, where it has several."""
 
 
-class Subsample(NamedTuple):
+class SubsampledPlate(NamedTuple):
     """A plate with `size` elements, of which the program draws `batch`."""
 
     plate: str
@@ -33,29 +40,29 @@ class Subsample(NamedTuple):
     batch: int
 
 
-def subsamples(bound: Bound) -> tuple[Subsample, ...]:
+def subsampled_plates(bound: Bound) -> tuple[SubsampledPlate, ...]:
     """The plates that the program subsamples."""
-    return _subsamples(structure(bound.plain))
+    return _traced_subsampled_plates(compilation_signature(bound.plain))
 
 
 @lru_cache(maxsize=64)
-def _subsamples(shapes: tuple) -> tuple[Subsample, ...]:
+def _traced_subsampled_plates(shapes: tuple) -> tuple[SubsampledPlate, ...]:
     """The plates that a program with this structure subsamples."""
-    bound = blueprint(shapes)
+    bound = abstract_bound(shapes)
     sizes_by_plate: dict[str, tuple[int, int]] = {}
 
     def run(bound: Bound) -> None:
         source = bound.source
-        model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+        model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
         trace(model).get_trace(**bound.inputs)
         sizes_by_plate.update(source.asked)
 
     with jax.enable_x64(shapes[0]):
         jax.eval_shape(run, bound)
-    return tuple(Subsample(name, *sizes) for name, sizes in sizes_by_plate.items())
+    return tuple(SubsampledPlate(name, *sizes) for name, sizes in sizes_by_plate.items())
 
 
-def batch_of(bound: Bound, indices: Mapping[str, Array]) -> Bound:
+def batch_bound(bound: Bound, indices: Mapping[str, Array]) -> Bound:
     """The program with some elements of its subsampled plates, each of which counts once."""
 
     def chosen(name: str, value: Array) -> Array:
@@ -89,7 +96,7 @@ class Average(NamedTuple):
         return jnp.sqrt(self.squares / (self.number - 1) / self.number)
 
 
-class Progress(NamedTuple):
+class StochasticState(NamedTuple):
     """The state of stochastic mean field.
 
     factors: of the shared sites. elbo: the bound, averaged over the batches that the factors are made from. last: the
@@ -117,85 +124,96 @@ class BatchSampler(Sampler):
 
     shared: tuple[Rule, ...]
     own: tuple[Rule, ...]
-    plates: tuple[Subsample, ...]
+    plates: tuple[SubsampledPlate, ...]
     num_steps: int
     structure: Any
 
-    def start(self, key: Array, bound: Bound) -> Progress:
+    def start(self, key: Array, bound: Bound) -> StochasticState:
         key, batch_key, start_key = jax.random.split(key, 3)
         batch = self._drawn(batch_key, bound)
         batch_terms, values = (
             terms(batch).terms,
-            scattered(start_key, (*self.shared, *self.own), terms(batch).terms, batch, {}),
+            random_start(start_key, (*self.shared, *self.own), terms(batch).terms, batch, {}),
         )
-        known = self._known(batch_terms, batch, values, (*self.shared, *self.own))
+        known = self._point_densities(batch_terms, batch, values, (*self.shared, *self.own))
         factors = [self._factor(rule, batch_terms, batch, known, values, counted=True) for rule in self.shared]
         zero = jnp.zeros((), factors[0].entropy.dtype)
-        return Progress(ordered(joined(_alone(self.shared), factors)), zero, _of_none(zero), jnp.array(0), key)
+        return StochasticState(
+            wrap_distributions(join_factors(_singleton_blocks(self.shared), factors)),
+            zero,
+            _empty_average(zero),
+            jnp.array(0),
+            key,
+        )
 
-    def adapt(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
+    def adapt(self, state: StochasticState, bound: Bound) -> tuple[StochasticState, Draws]:
         key, batch_key = jax.random.split(state.key)
-        rate = rate_of(state.step, self.num_steps)
+        rate = robbins_monro_rate(state.step, self.num_steps)
         batch = self._drawn(batch_key, bound)
         batch_terms = terms(batch).terms
-        factors: Factors = plain(state.factors)
-        known, noisy = self._bounded(factors, batch_terms, batch)
+        factors: Factors = unwrap_distributions(state.factors)
+        known, noisy = self._elbo_estimate(factors, batch_terms, batch)
         elbo = state.elbo + jnp.where(state.step == 0, 1.0, rate) * (noisy - state.elbo)
         new_factors = []
         for rule in self.shared:
             before = {"rate": rate, "before": factors.last}
-            initial = middles((rule,), factors)
+            initial = typical_block_values((rule,), factors)
             new_factors.append(
                 self._factor(rule, batch_terms, batch, known | before, initial, counted=True, blended=True)
             )
             known |= new_factors[-1].known
-        new = ordered(joined(_alone(self.shared), new_factors))
-        return Progress(new, elbo, _of_none(elbo), state.step + 1, key), Draws({}, {}, {"elbo": elbo})
+        new = wrap_distributions(join_factors(_singleton_blocks(self.shared), new_factors))
+        return StochasticState(new, elbo, _empty_average(elbo), state.step + 1, key), Draws({}, {}, {"elbo": elbo})
 
-    def advance(self, state: Progress, bound: Bound) -> tuple[Progress, Draws]:
+    def advance(self, state: StochasticState, bound: Bound) -> tuple[StochasticState, Draws]:
         key, bound_key, *keys = jax.random.split(state.key, 2 + len(self.shared))
-        factors: Factors = plain(state.factors)
-        last = self._last(bound_key, factors, state.last, bound)
+        factors: Factors = unwrap_distributions(state.factors)
+        last = self._final_elbo(bound_key, factors, state.last, bound)
         values: Values = {}
         for rule, site_key in zip(self.shared, keys, strict=True):
             site = bound.sites[rule.site]
             values[rule.site] = factors.last[rule.site].sample(site_key).reshape(site.shape).astype(site.dtype)
         stats = {"evidence_bound": last.mean, "evidence_bound_se": last.standard_error}
-        samples = values if self.own else values | computed(bound, values)
+        samples = values if self.own else values | deterministic_values(bound, values)
         return state._replace(last=last, key=key), Draws(samples, stats)
 
-    def _last(self, key: Array, factors: Factors, found: Average, bound: Bound) -> Average:
+    def _final_elbo(self, key: Array, factors: Factors, found: Average, bound: Bound) -> Average:
         """The evidence lower bound of factors, averaged over fresh batches, if there are not enough of these yet."""
         num_batches = max(2, self.num_steps // 2)
 
         def step(found: Average) -> Average:
             batch = self._drawn(jax.random.fold_in(key, found.number), bound)
-            return found.with_value(self._bounded(factors, terms(batch).terms, batch)[1])
+            return found.with_value(self._elbo_estimate(factors, terms(batch).terms, batch)[1])
 
         return jax.lax.while_loop(lambda found: found.number < num_batches, step, found)
 
-    def _bounded(self, factors: Factors, of: tuple[Term, ...], small: Bound) -> tuple[dict[str, Any], Array]:
+    def _elbo_estimate(self, factors: Factors, of: tuple[Term, ...], small: Bound) -> tuple[dict[str, Any], Array]:
         """What averages need of all sites of a batch, and the evidence lower bound if all rows were like the batch."""
         known, entropies = self._completed(of, small, dict(factors.known))
-        averaged = self._counted(expected((), self._blocks(small), of), small)
-        return known, total(averaged, small, known) + factors.entropies.sum() + entropies
+        averaged = self._counted(terms_averaged_over_others((), self._blocks(small), of), small)
+        return known, sum_of_terms(averaged, small, known) + factors.entropies.sum() + entropies
 
     def _drawn(self, key: Array, bound: Bound) -> Bound:
         """The program with a batch of each subsampled plate, drawn with replacement."""
         keys = jax.random.split(key, len(self.plates))
         index_arrays = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, self.plates, strict=True))
         indices = {plate.plate: chosen for plate, chosen in zip(self.plates, index_arrays, strict=True)}
-        return batch_of(bound, indices)
+        return batch_bound(bound, indices)
 
-    def _known(self, of: tuple[Term, ...], small: Bound, values: Values, rules: tuple[Rule, ...]) -> dict[str, Any]:
+    def _point_densities(
+        self, of: tuple[Term, ...], small: Bound, values: Values, rules: tuple[Rule, ...]
+    ) -> dict[str, Any]:
         """What averages need of sites that have a single value."""
 
         def found(values: Values) -> dict[str, Any]:
-            factors = [factor((rule,), of, small, values, values) for rule in rules]
+            factors = [optimal_factor((rule,), of, small, values, values) for rule in rules]
             return {name: value for site_factor in factors for name, value in site_factor.known.items()}
 
         shapes = jax.eval_shape(found, values)
-        return {stored(rule.site): only(rule, of, small, values, shapes[stored(rule.site)]) for rule in rules}
+        return {
+            moment_key(rule.site): point_density(rule, of, small, values, shapes[moment_key(rule.site)])
+            for rule in rules
+        }
 
     def _completed(self, of: tuple[Term, ...], small: Bound, known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
         """What averages need of the shared sites and of those of a batch, whose factors are found here, and the entropy
@@ -216,7 +234,7 @@ class BatchSampler(Sampler):
                 later = {other.site for other in self.own[index + 1 :]}
                 earlier_terms = tuple(term for term in of if term.depends.isdisjoint(later))
                 known = known | self._factor(rule, earlier_terms, small, known, {}).known
-            known = jax.lax.fori_loop(0, INNER - 1, lambda _, known: sweep(known)[0], known)
+            known = jax.lax.fori_loop(0, NUM_LOCAL_SWEEPS - 1, lambda _, known: sweep(known)[0], known)
         return sweep(known)
 
     def _factor(
@@ -236,15 +254,22 @@ class BatchSampler(Sampler):
         """
         blocks = self._blocks(small)
         others = [block for block in blocks if block != (rule,)]
-        site_terms = expected((rule,), blocks, of)
+        site_terms = terms_averaged_over_others((rule,), blocks, of)
         if counted:
             site_terms = self._counted(site_terms, small)
-        prior = mean_prior(rule, terms(small).priors[rule.site], others, small, values)
-        return factor((rule,), _blended(site_terms, rule.site) if blended else site_terms, small, values, near, prior)
+        prior = expected_prior(rule, terms(small).priors[rule.site], others, small, values)
+        return optimal_factor(
+            (rule,),
+            _natural_gradient_terms(site_terms, rule.site) if blended else site_terms,
+            small,
+            values,
+            near,
+            prior,
+        )
 
     def _counted(self, of: tuple[Term, ...], small: Bound) -> tuple[Term, ...]:
         """Terms of a batch, scaled to all rows."""
-        return _counted(of, tuple(self._times(term.name, small) for term in of))
+        return _scaled_terms(of, tuple(self._times(term.name, small) for term in of))
 
     def _times(self, site: str, small: Bound) -> float:
         """The number of elements that each element of a site in a batch stands for."""
@@ -255,46 +280,46 @@ class BatchSampler(Sampler):
         """A block for each site, in the order of averages: over sites with structure first, and over the parameters of
         their priors afterwards."""
         rules = sorted((*self.shared, *self.own), key=lambda rule: not rule.family.structured)
-        return _alone(tuple(rules))
+        return _singleton_blocks(tuple(rules))
 
 
-def rate_of(step: Array, num_steps: int) -> Array:
+def robbins_monro_rate(step: Array, num_steps: int) -> Array:
     """The relative size of a step; the sum of all grows without end, and that of their squares does not (Robbins and
     Monro 1951)."""
     half = num_steps / 2
     return 1 / (jnp.sqrt(1.0 + jnp.minimum(step, half)) + jnp.maximum(step - half, 0))
 
 
-def _of_none(like: Array) -> Average:
+def _empty_average(like: Array) -> Average:
     """The average of no values, with the shape and dtype of `like`."""
     return Average(jnp.zeros_like(like), jnp.zeros_like(like), jnp.array(0))
 
 
-def _alone(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
+def _singleton_blocks(rules: tuple[Rule, ...]) -> tuple[tuple[Rule], ...]:
     """A block for each rule."""
     return tuple((rule,) for rule in rules)
 
 
 @lru_cache(maxsize=256)
-def _counted(of: tuple[Term, ...], times: tuple[float, ...]) -> tuple[Term, ...]:
+def _scaled_terms(of: tuple[Term, ...], times: tuple[float, ...]) -> tuple[Term, ...]:
     """Terms, each multiplied by its number of times."""
 
     def counted(term: Term, times: float) -> Term:
         choices = term.choices
         if choices is not None:
-            choices = choices._replace(statistics=partial(_product, times, choices.statistics))
-        return term._replace(density=partial(_product, times, term.density), choices=choices, reader=None)
+            choices = choices._replace(statistics=partial(_scaled_value, times, choices.statistics))
+        return term._replace(density=partial(_scaled_value, times, term.density), choices=choices, reader=None)
 
     return tuple(counted(*pair) if pair[1] != 1 else pair[0] for pair in zip(of, times, strict=True))
 
 
-def _product(times: float, function: Any, bound: Bound, values: Values) -> Array:
+def _scaled_value(times: float, function: Any, bound: Bound, values: Values) -> Array:
     """The value of a function of a Bound and values, multiplied."""
     return times * function(bound, values)
 
 
 @lru_cache(maxsize=256)
-def _blended(of: tuple[Term, ...], site: str) -> tuple[Term, ...]:
+def _natural_gradient_terms(of: tuple[Term, ...], site: str) -> tuple[Term, ...]:
     """The terms of a natural-gradient step for the factor of a site.
 
     The terms that the site reaches are weighted with the rate that the values have, and the log density of the factor

@@ -20,16 +20,16 @@ from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
 
 from bayeslab.methods.setting_checks import require_names, require_positive
-from bayeslab.methods.wrappers.collapsed import continuous, recovering
-from bayeslab.methods.wrappers.compressed import summary_of
+from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
+from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs import unconstrained
 from bayeslab.programs.binding import signature
-from bayeslab.programs.program import Bound, Values, blueprint, evaluate, unwrapped
+from bayeslab.programs.program import Bound, Values, abstract_bound, evaluate, innermost_distribution
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.verification.optimum import JUMPS, jumps
+from bayeslab.verification.optimum import JUMP_REASON, has_jumps
 
-STEPS = 5000
+STEPS_PER_SVI_FIT = 5000
 """The usual number of optimiser steps until it has converged, roughly."""
 
 
@@ -68,7 +68,7 @@ def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> 
 
 
 @lru_cache
-def adam(learning_rate: float) -> optax.GradientTransformation:
+def adam_optimizer(learning_rate: float) -> optax.GradientTransformation:
     """Adam, the same object for the same rate, since optimisers are equal only to themselves."""
     return optax.adam(learning_rate)
 
@@ -109,22 +109,22 @@ class SVI:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        marginal_bound = continuous(analysis, self)
-        guide = _recorded(self.guide)
+        marginal_bound = without_discrete_sites(analysis, self)
+        guide = _guide_record(self.guide)
         if isinstance(guide, Automatic):
-            size = sum(prod(shape) for _, shape in unconstrained.shapes(marginal_bound))
-            if guide.build in _NEEDS_TWO and size < 2:
+            size = sum(prod(shape) for _, shape in unconstrained.unconstrained_shapes(marginal_bound))
+            if guide.build in _MULTIVARIATE_GUIDES and size < 2:
                 raise ValueError(
                     f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
                     f"{list(marginal_bound.latent)} have {size}; use full_rank_normal()"
                 )
         else:
             _refuse_other_sites(guide, marginal_bound)
-        optimizer = self.optimizer or adam(getattr(guide, "learning_rate", 0.02))
-        summary = summary_of(marginal_bound, analysis, STEPS * self.num_particles)
+        optimizer = self.optimizer or adam_optimizer(getattr(guide, "learning_rate", 0.02))
+        summary = row_replacement(marginal_bound, analysis, STEPS_PER_SVI_FIT * self.num_particles)
         sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, summary.structure(marginal_bound))
-        _engine(sampler)
-        return recovering(summary.around(sampler), marginal_bound, analysis.bound)
+        _numpyro_svi(sampler)
+        return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound)
 
 
 class GuideState(NamedTuple):
@@ -148,44 +148,44 @@ class GuideSampler(Sampler):
 
     def start(self, key: Array, bound: Bound) -> GuideState:
         key, init_key = jax.random.split(key)
-        engine = _engine(self)
+        engine = _numpyro_svi(self)
         state = engine.svi.init(init_key, bound)
         params = engine.svi.optim.get_params(state.optim_state)
         return GuideState(params, self.optimizer.init(params), self._plateau.init(params), key)
 
     def adapt(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
-        has_converged = state.scale.scale <= _SMALLEST
+        has_converged = state.scale.scale <= _MIN_STEP_SCALE
         new, elbo = jax.lax.cond(has_converged, lambda s: (s, jnp.nan), lambda s: self._step(s, bound), state)
-        return new, Draws({}, {}, {"elbo": elbo, "converged": new.scale.scale <= _SMALLEST})
+        return new, Draws({}, {}, {"elbo": elbo, "converged": new.scale.scale <= _MIN_STEP_SCALE})
 
     def advance(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
         key, draw_key = jax.random.split(state.key)
-        engine = _engine(self)
+        engine = _numpyro_svi(self)
         guide = substitute(seed(engine.guide, draw_key), data=engine.svi.constrain_fn(state.params))
         log_q, sites = log_density(guide, (bound,), {}, {})
         samples, log_p = engine.evaluate(bound, {name: sites[name]["value"] for name in bound.latent})
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
-    def ended(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[None, str] | None:
+    def convergence_verdict(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[None, str] | None:
         """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see."""
         if not isinstance(self.guide, Automatic):
             return None
-        number = min(LOOKED_AT, len(samples[bound.latent[0]]))
+        number = min(NUM_DRAWS_SEARCHED_FOR_JUMPS, len(samples[bound.latent[0]]))
         draws = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
-        flat = [ravel_pytree(unconstrained.position(bound, values))[0] for values in draws]
-        return (None, JUMPS) if jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
+        flat = [ravel_pytree(unconstrained.unconstrain(bound, values))[0] for values in draws]
+        return (None, JUMP_REASON) if has_jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
 
     @property
     def _plateau(self) -> optax.GradientTransformationExtraArgs:
         """The rule that scales steps down when the bound no longer grows."""
         return optax.contrib.reduce_on_plateau(
-            factor=_FACTOR, patience=_PATIENCE, accumulation_size=self.window, rtol=0.0, atol=1e-3
+            factor=_PLATEAU_FACTOR, patience=_PLATEAU_PATIENCE, accumulation_size=self.window, rtol=0.0, atol=1e-3
         )
 
     def _step(self, state: GuideState, bound: Bound) -> tuple[GuideState, Array]:
         """The state after one step of the optimiser, and the bound before it; a step whose bound or gradient is not
         finite is left out."""
-        engine, (key, loss_key) = _engine(self), jax.random.split(state.key)
+        engine, (key, loss_key) = _numpyro_svi(self), jax.random.split(state.key)
 
         def loss(params: Any) -> Array:
             constrained = engine.svi.constrain_fn(params)
@@ -200,21 +200,24 @@ class GuideSampler(Sampler):
         return kept, -value
 
 
-LOOKED_AT = 3
+NUM_DRAWS_SEARCHED_FOR_JUMPS = 3
 """The number of draws between which the log joint is searched for jumps."""
-_FACTOR = 0.2
+_PLATEAU_FACTOR = 0.2
 """What steps are multiplied with on a plateau of the bound."""
-_PATIENCE = 4
+_PLATEAU_PATIENCE = 4
 """The number of windows without growth of the bound that make a plateau."""
-_SMALLEST = 1.01 * _FACTOR**4
+_MIN_STEP_SCALE = 1.01 * _PLATEAU_FACTOR**4
 """The scale of steps at which the fit has converged: that after the fourth plateau, rounding apart."""
-_NEEDS_TWO = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
+_MULTIVARIATE_GUIDES = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
 """Guides that need a posterior of two dimensions or more."""
-_POINTS: dict[type, str] = {autoguide.AutoLaplaceApproximation: "Laplace()", autoguide.AutoDelta: "MAP()"}
+_METHOD_OF_POINT_GUIDE: dict[type, str] = {
+    autoguide.AutoLaplaceApproximation: "Laplace()",
+    autoguide.AutoDelta: "MAP()",
+}
 """Guides that are points, and the methods to use in place of them."""
 
 
-class _Engine(NamedTuple):
+class _NumPyroSVI(NamedTuple):
     """NumPyro's SVI for a guide.
 
     guide: a function of a Bound. evaluate: (bound, values that the guide draws) -> values of the sites, and their log
@@ -227,29 +230,29 @@ class _Engine(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _engine(sampler: GuideSampler) -> _Engine:
+def _numpyro_svi(sampler: GuideSampler) -> _NumPyroSVI:
     """NumPyro's SVI for a sampler, the same object for equal samplers, since guides are stateful; it is set up on
     concrete values."""
     if isinstance(sampler.guide, Automatic):
-        guide = _automatic(sampler.guide, unconstrained.shapes(blueprint(sampler.structure)))
-        model: Callable[[Bound], Any] = unconstrained.free
+        guide = _auto_guide(sampler.guide, unconstrained.unconstrained_shapes(abstract_bound(sampler.structure)))
+        model: Callable[[Bound], Any] = unconstrained.unconstrained_program
         evaluate_sites: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
     else:
-        guide, model, evaluate_sites = _Own(sampler.guide), evaluate, _evaluate_constrained
+        guide, model, evaluate_sites = _UserGuide(sampler.guide), evaluate, _evaluate_constrained
     loss = Trace_ELBO(num_particles=sampler.num_particles)
-    return _Engine(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluate_sites)
+    return _NumPyroSVI(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluate_sites)
 
 
-def _automatic(record: Automatic, of: tuple) -> Callable[[Bound], Any]:
+def _auto_guide(record: Automatic, of: tuple) -> Callable[[Bound], Any]:
     """The guide that a record describes, over unconstrained sites of some shapes."""
-    guide = record.build(partial(unconstrained.blank, of), **dict(record.settings))
+    guide = record.build(partial(unconstrained.sites_only_program, of), **dict(record.settings))
     with numpyro.handlers.block():
         seed(guide, jax.random.PRNGKey(0))()
     return lambda bound: guide()
 
 
 @dataclass(frozen=True)
-class _Own:
+class _UserGuide:
     """A guide of the user's: a program that names some of the inputs and observed sites of the model."""
 
     program: Callable[..., Any]
@@ -261,7 +264,7 @@ class _Own:
 
 def _evaluate_unconstrained(bound: Bound, position: Values) -> tuple[Values, Array]:
     """Values of the sites at an unconstrained position, and the log posterior there, Jacobian included."""
-    return unconstrained.constrained(bound, position), unconstrained.log_posterior(bound, position)
+    return unconstrained.constrain(bound, position), unconstrained.log_posterior(bound, position)
 
 
 def _evaluate_constrained(bound: Bound, latent: Values) -> tuple[Values, Array]:
@@ -271,7 +274,7 @@ def _evaluate_constrained(bound: Bound, latent: Values) -> tuple[Values, Array]:
     return latent | computed, log_p
 
 
-def _recorded(guide: Any) -> Any:
+def _guide_record(guide: Any) -> Any:
     """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
 
     Raises TypeError for a guide that was built before or that is a point.
@@ -280,7 +283,7 @@ def _recorded(guide: Any) -> Any:
         name = type(guide).__name__
         raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
     build, settings = (guide.func, guide.keywords) if isinstance(guide, partial) else (guide, {})
-    for points, method in _POINTS.items():
+    for points, method in _METHOD_OF_POINT_GUIDE.items():
         if isinstance(build, type) and issubclass(build, points):
             raise TypeError(f"{build.__name__} is a point, of which there is no bound; use {method}")
     if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
@@ -294,13 +297,14 @@ def _refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
     if unknown := [name for name in signature(guide).parameters if name not in values]:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
     sites, others = (
-        numpyro.handlers.trace(seed(_Own(guide), jax.random.PRNGKey(number))).get_trace(bound) for number in range(2)
+        numpyro.handlers.trace(seed(_UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound)
+        for number in range(2)
     )
     drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
     if drawn != set(bound.latent):
         raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {sorted(bound.latent)}")
     for name in bound.latent:
-        if isinstance(unwrapped(sites[name]["fn"]), Delta) and jnp.array_equal(
+        if isinstance(innermost_distribution(sites[name]["fn"]), Delta) and jnp.array_equal(
             sites[name]["value"], others[name]["value"]
         ):
             raise ValueError(f"the guide has all its mass of site '{name}' on a point, so that there is no bound")

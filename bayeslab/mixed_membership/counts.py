@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jax import Array
 
-LANES = 64
+NUM_VECTOR_LANES = 64
 """Numbers that loops over loci or tokens treat as one vector."""
 
 
@@ -18,6 +18,6 @@ class Counts(NamedTuple):
     alleles: Array
 
 
-def added(terms: Iterable[Array]) -> Array:
+def sequential_sum(terms: Iterable[Array]) -> Array:
     """The sum over the first axis, in its order, written out: loops over what is left are vectorised."""
     return reduce(add, terms)

@@ -9,36 +9,36 @@ from jax.scipy.special import gammaln
 
 from bayeslab.distributions.gamma import log_gamma_variates
 
-TINY = 1e-30
+MIN_DRAWN_PROBABILITY = 1e-30
 """Smallest probability that is drawn of a category that there is."""
 
 
-def dirichlet(key: Array, concentration: Array, real: Array) -> Array:
+def draw_dirichlet(key: Array, concentration: Array, is_category: Array) -> Array:
     """Dirichlet draws (..., category) in the precision of the concentration, 0 for categories that are not real."""
-    logs = log_gamma_variates(key, jnp.where(real, concentration, 1.0), concentration.shape)
-    probabilities = jax.nn.softmax(jnp.where(real, logs, -jnp.inf), axis=-1)
+    logs = log_gamma_variates(key, jnp.where(is_category, concentration, 1.0), concentration.shape)
+    probabilities = jax.nn.softmax(jnp.where(is_category, logs, -jnp.inf), axis=-1)
     return jax.lax.optimization_barrier(
-        jnp.where(real, jnp.maximum(probabilities, TINY), 0.0)
+        jnp.where(is_category, jnp.maximum(probabilities, MIN_DRAWN_PROBABILITY), 0.0)
     )  # computed once, used often
 
 
-def powers_gained(concentration: Array, old: Array, new: Array) -> Array:
+def log_prior_ratio(concentration: Array, old: Array, new: Array) -> Array:
     """What every probability (..., category) adds to the log ratio of Dirichlet densities, new over old."""
     return jnp.where(concentration == 1, 0.0, (concentration - 1) * (jnp.log(new) - jnp.log(old)))
 
 
-def log_density_of_counts(concentration: Array, counts: Array, real: Array) -> Array:
+def dirichlet_multinomial_log_density(concentration: Array, counts: Array, is_category: Array) -> Array:
     """The log density of draws with these counts (..., category), their probabilities integrated out, added up.
 
     It is that of Dirichlet-multinomial distributions, without the multinomial coefficients.
     """
-    return (log_beta(concentration + counts, real) - log_beta(concentration, real)).sum()
+    return (log_beta(concentration + counts, is_category) - log_beta(concentration, is_category)).sum()
 
 
-def log_beta(concentration: Array, real: Array) -> Array:
+def log_beta(concentration: Array, is_category: Array) -> Array:
     """The log normaliser of Dirichlet distributions (..., category): the log of the multivariate beta function."""
-    log_gammas = jnp.where(real, gammaln(jnp.where(real, concentration, 1.0)), 0.0).sum(-1)
-    return log_gammas - gammaln(jnp.where(real, concentration, 0.0).sum(-1))
+    log_gammas = jnp.where(is_category, gammaln(jnp.where(is_category, concentration, 1.0)), 0.0).sum(-1)
+    return log_gammas - gammaln(jnp.where(is_category, concentration, 0.0).sum(-1))
 
 
 class Priors(NamedTuple):
@@ -50,4 +50,4 @@ class Priors(NamedTuple):
 
     weights: Array
     components: Array
-    real: Array
+    is_allele: Array

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from jax import Array
 
 from bayeslab.mixed_membership.counts import Counts
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, drawn_counts, expected_counts
-from bayeslab.mixed_membership.genotypes.newton import stepped
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, draw_counts, expected_counts
+from bayeslab.mixed_membership.genotypes.newton import newton_step
 from bayeslab.mixed_membership.genotypes.spectral_start import spectral_start
 from bayeslab.mixed_membership.tokens.alternating_start import alternating_start
-from bayeslab.mixed_membership.tokens.topic_counts import Tokens, drawn_of_tokens, expected_of_tokens, stepped_tokens
+from bayeslab.mixed_membership.tokens.topic_counts import TokenShape, draw_token_counts, em_step, expected_token_counts
 
 
 class Layout(NamedTuple):
@@ -27,16 +27,16 @@ class Layout(NamedTuple):
     drawn: Callable[..., Counts]
     expected: Callable[..., tuple[Counts, Array]]
     start: Callable[..., tuple[Array, Array]]
-    stepped: Callable[..., tuple[Array, Array, Array]]
+    ascent_step: Callable[..., tuple[Array, Array, Array]]
     climb: int
 
 
 _LAYOUTS: dict[Any, Layout] = {
-    Shape: Layout(drawn_counts, expected_counts, spectral_start, stepped, 30),
-    Tokens: Layout(drawn_of_tokens, expected_of_tokens, alternating_start, stepped_tokens, 0),
+    GenotypeShape: Layout(draw_counts, expected_counts, spectral_start, newton_step, 30),
+    TokenShape: Layout(draw_token_counts, expected_token_counts, alternating_start, em_step, 0),
 }
 
 
-def layout(shape: Shape | Tokens) -> Layout:
+def layout(shape: GenotypeShape | TokenShape) -> Layout:
     """The passes over data of this shape."""
     return _LAYOUTS[type(shape)]

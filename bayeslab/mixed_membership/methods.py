@@ -13,13 +13,13 @@ from jax.sharding import Mesh
 
 from bayeslab.methods import em, gibbs, laplace, mean_field
 from bayeslab.methods.setting_checks import require_count, require_positive
-from bayeslab.methods.wrappers.multistart import best_of
-from bayeslab.mixed_membership.recognition import Membership, membership, over_devices
+from bayeslab.methods.wrappers.multistart import best_of_starts
+from bayeslab.mixed_membership.recognition import Membership, find_membership, spread_over_devices
 from bayeslab.mixed_membership.samplers.gibbs import MembershipGibbs
 from bayeslab.mixed_membership.samplers.mean_field import membership_mean_field
 from bayeslab.mixed_membership.samplers.point import keeps_components, membership_point
 from bayeslab.mixed_membership.samplers.stochastic_mean_field import membership_batches
-from bayeslab.programs.program import structure
+from bayeslab.programs.program import compilation_signature
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -56,8 +56,8 @@ class Gibbs:
     def plan(self, analysis: Analysis) -> Sampler:
         if self.keep_origins:
             return gibbs.Gibbs(self.num_warmup, self.num_samples, self.num_chains, self.thinning).plan(analysis)
-        roles = _required(analysis, "Gibbs", self.mesh)
-        return MembershipGibbs(roles, structure(analysis.bound), self.num_warmup, keeps_components(roles))
+        roles = _require_membership(analysis, "Gibbs", self.mesh)
+        return MembershipGibbs(roles, compilation_signature(analysis.bound), self.num_warmup, keeps_components(roles))
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class MAP:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        roles = _latent(analysis, "MAP", self.mesh)
-        return best_of(membership_point(roles, analysis.bound, self.basis), self.num_starts, "log_joint")
+        roles = _require_latent_components(analysis, "MAP", self.mesh)
+        return best_of_starts(membership_point(roles, analysis.bound, self.basis), self.num_starts, "log_joint")
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ class EM:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        roles = _latent(analysis, "EM", self.mesh)
-        return best_of(membership_point(roles, analysis.bound, "sites"), self.num_starts, "log_joint")
+        roles = _require_latent_components(analysis, "EM", self.mesh)
+        return best_of_starts(membership_point(roles, analysis.bound, "sites"), self.num_starts, "log_joint")
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,12 @@ class MeanField:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
-        roles, bound = _latent(analysis, "MeanField", self.mesh), analysis.bound
+        roles, bound = _require_latent_components(analysis, "MeanField", self.mesh), analysis.bound
         if self.batches > 1:
-            return best_of(membership_batches(roles, bound, self.batches, self.num_steps), self.num_starts, "elbo")
-        return best_of(membership_mean_field(roles, bound, self.tolerance), self.num_starts, "elbo")
+            return best_of_starts(
+                membership_batches(roles, bound, self.batches, self.num_steps), self.num_starts, "elbo"
+            )
+        return best_of_starts(membership_mean_field(roles, bound, self.tolerance), self.num_starts, "elbo")
 
 
 COUNTERPARTS: dict[type, Callable[..., Method]] = {
@@ -186,12 +188,12 @@ def membership_at_size(analysis: Analysis) -> Membership | None:
     if sum(prod(site.shape) for site in discrete) <= MIN_ORIGINS:
         return None
     try:
-        return analysis.ask(membership)
+        return analysis.ask(find_membership)
     except ValueError:
         return None
 
 
-def at_size(analysis: Analysis, method: Method) -> Method:
+def method_at_size(analysis: Analysis, method: Method) -> Method:
     """The method that a fit takes: its counterpart for a program of mixed membership at size, else itself."""
     other = counterpart(method)
     roles = None if other is None else membership_at_size(analysis)
@@ -200,7 +202,7 @@ def at_size(analysis: Analysis, method: Method) -> Method:
     return other
 
 
-def _required(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
+def _require_membership(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
     """The roles of sites; raises ValueError with the reason where the program is none of mixed membership.
 
     name: of the method.
@@ -208,15 +210,15 @@ def _required(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
     if not analysis.bound.latent:
         raise ValueError("every site of the program is observed: there is nothing to infer")
     try:
-        roles = analysis.ask(membership)
+        roles = analysis.ask(find_membership)
     except ValueError as reason:
         raise ValueError(f"origins cannot be kept as counts: {reason}; use bl.{name}()") from None
-    return roles if mesh is None else over_devices(roles, analysis.bound, mesh)
+    return roles if mesh is None else spread_over_devices(roles, analysis.bound, mesh)
 
 
-def _latent(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
+def _require_latent_components(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:
     """The roles of sites in a program whose components are latent; raises ValueError where they are data."""
-    roles = _required(analysis, name, mesh)
+    roles = _require_membership(analysis, name, mesh)
     if roles.known:
         raise ValueError(f"site '{roles.components}' is data, so weights alone are unknown; use bl.{name}()")
     return roles

@@ -7,61 +7,63 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.distributions import PaddedDirichlet
-from bayeslab.elimination.terms import terms, total
+from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.mixed_membership.dirichlet import Priors
-from bayeslab.mixed_membership.genotypes.allele_counts import packed
-from bayeslab.mixed_membership.recognition import Membership, individuals_of
-from bayeslab.mixed_membership.tokens.block_gibbs import Blocks, in_blocks, pays
-from bayeslab.mixed_membership.tokens.topic_counts import Tokens, packed_tokens
-from bayeslab.programs.program import Bound, Values, blueprint, unwrapped
+from bayeslab.mixed_membership.genotypes.allele_counts import pack
+from bayeslab.mixed_membership.recognition import Membership, individuals_of_tokens
+from bayeslab.mixed_membership.tokens.block_gibbs import WordBlocks, blocks_are_worthwhile, lay_out_blocks
+from bayeslab.mixed_membership.tokens.topic_counts import TokenShape, pack_tokens
+from bayeslab.programs.program import Bound, Values, abstract_bound, innermost_distribution
 
 
-class Counted(NamedTuple):
+class PackedData(NamedTuple):
     """The data that passes need, packed once a fit.
 
-    bound: without the observed alleles or words. packed: these, see `packed` and `packed_tokens`.
+    bound: without the observed alleles or words. packed: these, see `pack` and `pack_tokens`.
     blocks: these in blocks of words, where origins are drawn so.
     """
 
     bound: Bound
     packed: Array
-    blocks: Blocks | None = None
+    blocks: WordBlocks | None = None
 
 
-def counted(found: Membership, bound: Bound) -> Counted:
+def pack_data(roles: Membership, bound: Bound) -> PackedData:
     """The packed data, which all chains share."""
-    name, shape = found.observed, found.shape
+    name, shape = roles.observed, roles.shape
     observed, present = bound.observed[name], bound.present.get(name)
-    if isinstance(shape, Tokens):
-        data = packed_tokens(observed, present, individuals_of(found, bound), shape)
+    if isinstance(shape, TokenShape):
+        data = pack_tokens(observed, present, individuals_of_tokens(roles, bound), shape)
     else:
-        data = packed(observed, present, shape)
-    return Counted(without_observed(found, bound), data)
+        data = pack(observed, present, shape)
+    return PackedData(without_observed(roles, bound), data)
 
 
-def counted_in_blocks(found: Membership, bound: Bound) -> Counted:
+def pack_data_in_blocks(roles: Membership, bound: Bound) -> PackedData:
     """The packed data, with blocks of words where origins are drawn in these."""
-    data, name = counted(found, bound), found.observed
-    if found.known or not isinstance(found.shape, Tokens) or not pays(found.shape):
+    data, name = pack_data(roles, bound), roles.observed
+    if roles.known or not isinstance(roles.shape, TokenShape) or not blocks_are_worthwhile(roles.shape):
         return data
-    blocks = in_blocks(bound.observed[name], bound.present.get(name), individuals_of(found, bound), found.shape)
+    blocks = lay_out_blocks(
+        bound.observed[name], bound.present.get(name), individuals_of_tokens(roles, bound), roles.shape
+    )
     return data._replace(blocks=blocks)
 
 
-def without_observed(found: Membership, bound: Bound) -> Bound:
+def without_observed(roles: Membership, bound: Bound) -> Bound:
     """The Bound without the observed values that are packed."""
     parts = (
-        {name: value for name, value in values.items() if name != found.observed}
+        {name: value for name, value in values.items() if name != roles.observed}
         for values in (bound.observed, bound.present)
     )
     observed, present = parts
     return replace(bound, observed=observed, present=present)
 
 
-def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Priors:
+def priors(roles: Membership, shapes: Any, data: PackedData, others: Values) -> Priors:
     """Priors of weights and components at values of the other sites. shapes: the structure of the Bound."""
-    size = found.shape
-    weights, components, is_allele = concentrations(found, shapes, data, others)
+    size = roles.shape
+    weights, components, is_allele = concentrations(roles, shapes, data, others)
     weight_concentrations = jnp.broadcast_to(weights, (size.individuals, size.populations)).astype(jnp.float32)
     table = (size.populations, size.loci, size.alleles)
     if components is None:
@@ -69,19 +71,21 @@ def priors(found: Membership, shapes: Any, data: Counted, others: Values) -> Pri
     return Priors(weight_concentrations, jnp.broadcast_to(components, table).astype(jnp.float32), is_allele)
 
 
-def concentrations(found: Membership, shapes: Any, data: Counted, others: Values) -> tuple[Array, Array | None, Array]:
+def concentrations(
+    roles: Membership, shapes: Any, data: PackedData, others: Values
+) -> tuple[Array, Array | None, Array]:
     """Concentrations of weights (..., population) and of components (..., locus, allele), None where those are known,
     and which alleles a locus has (locus, allele).
 
     They are in the precision of the program, and have the shapes that it gives them.
     """
-    bound, size = whole(shapes, data), found.shape
+    bound, size = with_placeholder_data(shapes, data), roles.shape
     site_priors = terms(bound).priors
-    weights = unwrapped(site_priors[found.weights].distribution(bound, others)).concentration
+    weights = innermost_distribution(site_priors[roles.weights].distribution(bound, others)).concentration
     table = (size.populations, size.loci, size.alleles)
-    if found.known:
-        return weights, None, (bound.observed[found.components] > 0).reshape(table).any(0)
-    components = unwrapped(site_priors[found.components].distribution(bound, others))
+    if roles.known:
+        return weights, None, (bound.observed[roles.components] > 0).reshape(table).any(0)
+    components = innermost_distribution(site_priors[roles.components].distribution(bound, others))
     is_allele = jnp.ones(table, bool)
     if isinstance(components, PaddedDirichlet):
         is_allele = jnp.broadcast_to(components.real, table)
@@ -91,16 +95,18 @@ def concentrations(found: Membership, shapes: Any, data: Counted, others: Values
     return weights, concentration.reshape(-1, size.loci, size.alleles), is_allele[0]
 
 
-def log_prior(found: Membership, shapes: Any, data: Counted, values: Values) -> Array:
+def log_prior(roles: Membership, shapes: Any, data: PackedData, values: Values) -> Array:
     """The log prior density of weights, components and other sites."""
-    bound = whole(shapes, data)
-    prior_terms = [term for term in terms(bound).terms if term.name not in (found.origins, found.observed)]
-    return total(prior_terms, bound, {name: value.astype(bound.sites[name].dtype) for name, value in values.items()})
+    bound = with_placeholder_data(shapes, data)
+    prior_terms = [term for term in terms(bound).terms if term.name not in (roles.origins, roles.observed)]
+    return sum_of_terms(
+        prior_terms, bound, {name: value.astype(bound.sites[name].dtype) for name, value in values.items()}
+    )
 
 
-def whole(shapes: Any, data: Counted) -> Bound:
+def with_placeholder_data(shapes: Any, data: PackedData) -> Bound:
     """The Bound with zeros in place of packed values: what depends on them is not computed."""
-    shape = blueprint(shapes)
+    shape = abstract_bound(shapes)
     zeros = (
         {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
         for specs in (shape.observed, shape.present)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.calibration.rank_uniformity import LEVEL, ranks_of, simultaneous_band, varying
+from bayeslab.calibration.rank_uniformity import SIGNIFICANCE_LEVEL, is_varying, ranks_of, simultaneous_band
 from bayeslab.plots.style import COLOURS, GREY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xarray import DataTree
 
-COLUMNS = 3
+MAX_PANELS_PER_ROW = 3
 """The most panels side by side."""
 
 
 def plot_calibration(
-    checks: DataTree, var_names: Sequence[str] | None = None, level: float = LEVEL, max_panels: int = 9
+    checks: DataTree, var_names: Sequence[str] | None = None, level: float = SIGNIFICANCE_LEVEL, max_panels: int = 9
 ) -> NDArray[Any]:
     """Draw the distribution function of the ranks minus that of a right method, one panel a site, one line an element.
 
@@ -29,12 +29,12 @@ def plot_calibration(
     """
     from matplotlib import pyplot
 
-    by_site = {name: values[:, varying(values)] for name, values in ranks_of(checks, var_names).items()}
+    by_site = {name: values[:, is_varying(values)] for name, values in ranks_of(checks, var_names).items()}
     ranks = {name: values for name, values in by_site.items() if values.size}
     if not ranks:
         raise ValueError("plot_calibration got no ranks that vary, so there is nothing to draw.")
     shown = list(ranks)[:max_panels]
-    columns = min(COLUMNS, len(shown))
+    columns = min(MAX_PANELS_PER_ROW, len(shown))
     rows = -(-len(shown) // columns)
     _, axes = pyplot.subplots(
         rows, columns, figsize=(3 * columns, 2.3 * rows), layout="constrained", sharex=True, squeeze=False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.plots.style import COLOURS, new_figure
-from bayeslab.plots.topics import HATCHES, _short
+from bayeslab.plots.topics import HATCHES, short_label
 from bayeslab.populations.ancestry import group_labels, match_populations
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 ORDERS = ("groups", "ancestry", "given")
 """The orders of individuals that a figure may have."""
-FEW = 40
+MAX_INDIVIDUALS_NAMED = 40
 """The most individuals that have their names below and intervals as lines; of more, lines connect the ends."""
-LETTER = 0.075
+LETTER_WIDTH_INCHES = 0.075
 """The width of a letter of small text, in inches."""
-LINE = 0.14
+LINE_HEIGHT_INCHES = 0.14
 """The height of a line of small text, in inches."""
-WIDE = 11.0
+FIGURE_WIDTH_INCHES = 11.0
 """The width of a figure of many individuals, in inches."""
 
 
@@ -60,15 +60,21 @@ def plot_ancestry(
     numbers = sorted(by_number)
     largest = by_number[numbers[-1]]
     labels = group_labels(largest, groups)
-    columns = _columns(_mean(largest), labels, order)
-    group_runs = None if labels is None else _runs(labels[columns], order)
-    names = [_short(name) for name in largest["individual"].values[columns]] if len(columns) <= FEW else []
-    panels = panel_grid(len(numbers), names, group_runs) if axes is None else np.asarray(axes, dtype=object).ravel()
+    columns = _individual_order(_mean_ancestry(largest), labels, order)
+    group_runs = None if labels is None else _group_runs(labels[columns], order)
+    names = (
+        [short_label(name) for name in largest["individual"].values[columns]]
+        if len(columns) <= MAX_INDIVIDUALS_NAMED
+        else []
+    )
+    panels = (
+        ancestry_panels(len(numbers), names, group_runs) if axes is None else np.asarray(axes, dtype=object).ravel()
+    )
     if len(panels) < len(numbers):
         raise ValueError(f"There are {len(numbers)} numbers of populations but only {len(panels)} axes.")
     panels = panels[: len(numbers)]
     for axis, number in zip(panels, numbers, strict=True):
-        _bars(axis, by_number[number].isel(individual=columns), colours[number], intervals)
+        _draw_bars(axis, by_number[number].isel(individual=columns), colours[number], intervals)
         axis.set(xlim=(0, len(columns)), ylim=(0, 1), xticks=[], yticks=[0, 0.5, 1], ylabel=f"K = {number}")
         axis.tick_params(labelsize="small")
         axis.spines[:].set_visible(False)
@@ -79,7 +85,7 @@ def plot_ancestry(
         notes.append(f"lines: {largest.attrs['probability']:.0%} intervals of the largest shares")
     panels[-1].set_xlabel("\n".join(notes), fontsize="small")
     if axes is None and len(numbers) == 1 and numbers[0] > 1:
-        legend(panels[0], largest, colours[numbers[0]])
+        population_legend(panels[0], largest, colours[numbers[0]])
     return panels
 
 
@@ -111,8 +117,8 @@ def plot_divergence(
         spread = f"\n± {sd[i, j]:.3f}" if sd[i, j] > 0 else ""
         ax.text(j, i, f"{mean[i, j]:.3f}{spread}", ha="center", va="center", fontsize="small")
     for position, number in enumerate(numbers):
-        ax.add_patch(Rectangle((position - 0.5, position - 0.5), 1, 1, linewidth=0, **_look(number)))
-    labels = [_short(name) for name in divergence["population"].values]
+        ax.add_patch(Rectangle((position - 0.5, position - 0.5), 1, 1, linewidth=0, **_patch_style(number)))
+    labels = [short_label(name) for name in divergence["population"].values]
     heterozygosity = divergence["heterozygosity"].values
     ax.set_xticks(range(size), labels)
     ax.set_yticks(range(size), [f"{name} ({h:.2f})" for name, h in zip(labels, heterozygosity, strict=True)])
@@ -123,18 +129,18 @@ def plot_divergence(
     return ax
 
 
-def _look(number: int) -> dict[str, Any]:
+def _patch_style(number: int) -> dict[str, Any]:
     """The colour and the hatch of a population, as arguments of a patch."""
     hatch = HATCHES[number // len(COLOURS) % len(HATCHES)]
     return {"facecolor": COLOURS[number % len(COLOURS)], "hatch": hatch, "edgecolor": "white"}
 
 
-def _mean(summary: Dataset) -> Array:
+def _mean_ancestry(summary: Dataset) -> Array:
     """The mean ancestry (individual, population)."""
     return summary["mean"].transpose("individual", "population").values
 
 
-def _columns(mean: Array, labels: Array | None, order: str) -> Array:
+def _individual_order(mean: Array, labels: Array | None, order: str) -> Array:
     """The indices of the individuals in the order of the figure."""
     if order not in ORDERS:
         raise ValueError(f"order is {order!r}; expected one of {list(ORDERS)}.")
@@ -150,7 +156,7 @@ def _columns(mean: Array, labels: Array | None, order: str) -> Array:
     return np.concatenate(columns)
 
 
-def _runs(labels: Array, order: str) -> tuple[Array, Array]:
+def _group_runs(labels: Array, order: str) -> tuple[Array, Array]:
     """The names of groups in their order, and how many individuals each has; raises ValueError for one taken apart."""
     starts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1]))
     names, number = np.unique(labels[starts], return_counts=True)
@@ -162,29 +168,29 @@ def _runs(labels: Array, order: str) -> tuple[Array, Array]:
     return labels[starts], np.diff(np.append(starts, len(labels)))
 
 
-def _bars(axis: Axes, summary: Dataset, colours: Array, intervals: bool) -> None:
+def _draw_bars(axis: Axes, summary: Dataset, colours: Array, intervals: bool) -> None:
     """Draw every population as one patch of steps over all individuals, from the ground up, behind those below it.
 
     With intervals the largest shares come first, as patches in front.
     """
-    height = np.empty_like(_mean(summary))
-    height[:, colours] = _mean(summary)  # in order of colours
+    height = np.empty_like(_mean_ancestry(summary))
+    height[:, colours] = _mean_ancestry(summary)  # in order of colours
     edges, largest = np.arange(len(height) + 1), height.argmax(1)
     below = np.where(intervals & (largest[:, None] == np.arange(height.shape[1])), height, 0)
     above = below.sum(1, keepdims=True) + np.cumsum(height - below, axis=1)
     for layer in (above, below)[: 1 + intervals]:
         for number in reversed(range(len(colours))):
-            axis.stairs(layer[:, number], edges, fill=True, linewidth=0, **_look(number))
+            axis.stairs(layer[:, number], edges, fill=True, linewidth=0, **_patch_style(number))
     if intervals:
         is_largest = colours == largest[:, None]
         low, high = (summary[name].transpose("individual", "population").values[is_largest] for name in ("low", "high"))
-        _mark(axis, low, high)
+        _draw_intervals(axis, low, high)
 
 
-def _mark(axis: Axes, low: Array, high: Array) -> None:
+def _draw_intervals(axis: Axes, low: Array, high: Array) -> None:
     """Draw the intervals (individual,), in lines that can be seen on any colour, black too."""
     edges = np.arange(len(low) + 1)
-    if len(low) > FEW:
+    if len(low) > MAX_INDIVIDUALS_NAMED:
         for ends in (low, high):
             axis.stairs(ends, edges, baseline=None, color="white", linewidth=0.6)
         return
@@ -192,17 +198,19 @@ def _mark(axis: Axes, low: Array, high: Array) -> None:
         axis.vlines(edges[:-1] + 0.5, low, high, color=colour, linewidth=width)
 
 
-def _label_columns(panels: Array, names: Sequence[str], found: tuple[Array, Array] | None, number: int) -> list[str]:
+def _label_columns(
+    panels: Array, names: Sequence[str], group_runs: tuple[Array, Array] | None, number: int
+) -> list[str]:
     """Write the names of individuals and of groups at the axes; returns notes on what a reader should know besides."""
     lowest = panels[-1]
     inches = lowest.bbox.width / lowest.figure.dpi / number
     if names:
-        upright = LETTER * max(map(len, names)) > 0.8 * inches
+        upright = LETTER_WIDTH_INCHES * max(map(len, names)) > 0.8 * inches
         lowest.set_xticks(np.arange(number) + 0.5, names, rotation=90 if upright else 0)
         lowest.tick_params(axis="x", length=0)
-    if found is None:
+    if group_runs is None:
         return [] if names else [f"{number:,} individuals"]
-    return _name_groups(panels[0].secondary_xaxis("top") if names else lowest, *found, inches)
+    return _name_groups(panels[0].secondary_xaxis("top") if names else lowest, *group_runs, inches)
 
 
 def _name_groups(axis: Any, groups: Array, sizes: Array, inches: float) -> list[str]:
@@ -210,33 +218,33 @@ def _name_groups(axis: Any, groups: Array, sizes: Array, inches: float) -> list[
 
     inches: the width of an individual. Returns a note where names are left out.
     """
-    names, middle = [_short(name) for name in groups], np.cumsum(sizes) - sizes / 2
-    widths = LETTER * np.array([len(name) + 1 for name in names])
+    names, middle = [short_label(name) for name in groups], np.cumsum(sizes) - sizes / 2
+    widths = LETTER_WIDTH_INCHES * np.array([len(name) + 1 for name in names])
     upright = (np.diff(middle) * inches < (widths[1:] + widths[:-1]) / 2).any()
     named: list[int] = []
     for index in np.argsort(-sizes, kind="stable"):
-        if not upright or (abs(middle[named] - middle[index]) * inches >= LINE).all():
+        if not upright or (abs(middle[named] - middle[index]) * inches >= LINE_HEIGHT_INCHES).all():
             named.append(index)
     axis.set_xticks(middle[named], [names[index] for index in named], rotation=90 if upright else 0)
     axis.tick_params(axis="x", length=0, labelsize="small")
     return [f"names of {len(named)} of {len(names)} groups"] if len(named) < len(names) else []
 
 
-def panel_grid(rows: int, names: Sequence[str], found: tuple[Array, Array] | None) -> Array:
+def ancestry_panels(rows: int, names: Sequence[str], group_runs: tuple[Array, Array] | None) -> Array:
     """The axes of a new figure, one below the other, with room for labels."""
-    width = max(4.0, 1.2 + 0.3 * len(names)) if names else WIDE
-    labels = [*names, *(found[0] if found is not None else [])]
-    room = LETTER * min(28, max((len(str(label)) for label in labels), default=0))
+    width = max(4.0, 1.2 + 0.3 * len(names)) if names else FIGURE_WIDTH_INCHES
+    labels = [*names, *(group_runs[0] if group_runs is not None else [])]
+    room = LETTER_WIDTH_INCHES * min(28, max((len(str(label)) for label in labels), default=0))
     height = (1.9 if rows == 1 else 0.95 * rows) + 0.5 + room
     return new_figure(width, height).subplots(rows, 1, squeeze=False).ravel()
 
 
-def legend(axis: Axes, summary: Dataset, colours: Array) -> None:
+def population_legend(axis: Axes, summary: Dataset, colours: Array) -> None:
     """Write the names of populations and their colours above the figure."""
     from matplotlib.patches import Patch
 
-    names = [_short(name) for name in summary["population"].values]
-    entries = [Patch(label=name, **_look(number)) for number, name in zip(colours, names, strict=True)]
-    room = axis.figure.bbox.width / axis.figure.dpi / (0.55 + LETTER * max(map(len, names)))
+    names = [short_label(name) for name in summary["population"].values]
+    entries = [Patch(label=name, **_patch_style(number)) for number, name in zip(colours, names, strict=True)]
+    room = axis.figure.bbox.width / axis.figure.dpi / (0.55 + LETTER_WIDTH_INCHES * max(map(len, names)))
     columns = max(1, min(len(names), int(room)))
     axis.figure.legend(handles=entries, loc="outside upper center", ncols=columns, frameon=False, fontsize="small")

@@ -41,7 +41,7 @@ def plot_posteriors(
         for name, parameters in draws.items():
             if label in parameters["parameter"]:
                 values = parameters.sel(parameter=label).values.ravel()
-                _marginal(axis, values, name, styles.get(name))
+                _draw_marginal(axis, values, name, styles.get(name))
         axis.set_title(label, fontsize="medium")
         axis.set_yticks([])
         axis.set_ylim(bottom=0)
@@ -68,7 +68,7 @@ def plot_elbo(tree: DataTree, ax: Axes | None = None) -> Axes:
     verdict = {1: "converged", 0: "not converged, stopped"}.get(converged, "stopped")
     for position, run in enumerate(runs):
         step, colour = np.arange(1, run.size + 1), COLOURS[position % len(COLOURS)]
-        centre, smooth = _smooth(run)
+        centre, smooth = _moving_average(run)
         ax.plot(step, run, color=colour, alpha=0.25, linewidth=0.6)
         ax.plot(centre, smooth, color=colour, linewidth=1.8, label=None if position else "ELBO, smoothed")
         label = None if position else f"{verdict} after {run.size:,} steps"
@@ -94,7 +94,7 @@ def plot_comparison(table: Dataset, axes: Sequence[Axes] | None = None, max_rows
     """
     if "parameter" not in table.dims:
         raise ValueError("plot_comparison needs one row a parameter, the table of compare_parameters.")
-    shown = _largest(table, max_rows)
+    shown = _largest_errors(table, max_rows)
     methods = [str(name) for name in shown["posterior"].values[1:]]
     rows, styles = np.arange(shown.sizes["parameter"]), line_styles(methods)
     lines = len(rows) * max(1.0, len(methods) / 3)
@@ -136,7 +136,7 @@ def _parameters(tree: DataTree, var_names: Sequence[str] | None) -> DataArray:
     return stacked_parameters(posterior[list(var_names or continuous)])
 
 
-def _marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str, str] | None) -> None:
+def _draw_marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str, str] | None) -> None:
     """Draw one marginal density: filled grey without a style, a vertical line for a single value."""
     from arviz_stats.base import array_stats
 
@@ -151,14 +151,14 @@ def _marginal(axis: Axes, values: NDArray[Any], name: str, style: tuple[str, str
         axis.plot(grid, density, color=colour, linestyle=line, linewidth=1.8, label=name)
 
 
-def _smooth(run: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _moving_average(run: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """The steps and the values of the moving average over a fiftieth of the run."""
     width = max(1, run.size // 50)
     total = np.concatenate([[0.0], np.cumsum(run)])
     return np.arange(width, run.size + 1) - (width - 1) / 2, (total[width:] - total[:-width]) / width
 
 
-def _largest(table: Dataset, number: int) -> Dataset:
+def _largest_errors(table: Dataset, number: int) -> Dataset:
     """The rows with the largest errors, in the order of the table."""
     error = abs(table["mean_error"]).max("posterior").fillna(-np.inf).values
     return table.isel(parameter=np.sort(np.argsort(-error, kind="stable")[:number]))

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from xarray import DataArray, Dataset
 
-INNER = 0.6745
+SDS_OF_50_PERCENT_BAND = 0.6745
 """The standard deviations to either side of the mean between which a Normal has 50 %."""
-OUTER = 1.6449
+SDS_OF_90_PERCENT_BAND = 1.6449
 """The standard deviations to either side of the mean between which a Normal has 90 %."""
 
 
@@ -43,7 +43,10 @@ def plot_process(
     order = np.argsort(inputs[:, 0], kind="stable")
     sorted_inputs = inputs[order, 0]
     mean, sd = (predictions[name].values[order] for name in (site, f"{site}_sd"))
-    for width, alpha, label in ((OUTER, 0.2, f"90 % band of {site}"), (INNER, 0.35, f"50 % band of {site}")):
+    for width, alpha, label in (
+        (SDS_OF_90_PERCENT_BAND, 0.2, f"90 % band of {site}"),
+        (SDS_OF_50_PERCENT_BAND, 0.35, f"50 % band of {site}"),
+    ):
         ax.fill_between(
             sorted_inputs, mean - width * sd, mean + width * sd, color=COLOURS[0], alpha=alpha, linewidth=0, label=label
         )
@@ -51,7 +54,14 @@ def plot_process(
         centre, spread = (predictions[name].values[order] for name in (response, f"{response}_sd"))
         for sign in (-1, 1):
             line_label = f"90 % band of {response}" if sign < 0 else None
-            ax.plot(sorted_inputs, centre + sign * OUTER * spread, "--", color="0.45", linewidth=0.9, label=line_label)
+            ax.plot(
+                sorted_inputs,
+                centre + sign * SDS_OF_90_PERCENT_BAND * spread,
+                "--",
+                color="0.45",
+                linewidth=0.9,
+                label=line_label,
+            )
     if functions is not None:
         draws = functions.transpose(..., "row").values.reshape(-1, len(order))
         for index, values in enumerate(draws):
@@ -98,7 +108,7 @@ def plot_process_map(
         surface = axis.tripcolor(*inputs.T, shown, shading="gouraud", cmap=colours, rasterized=True, **limit)
         axis.figure.colorbar(surface, ax=axis)
         axis.set_title(title, fontsize="medium")
-        across, up = _names(x)
+        across, up = _input_names(x)
         axis.set(xlabel=across, ylabel=up)
     if len(values):
         style: dict[str, Any] = {"s": 26, "linewidth": 0.8, "label": "data"}
@@ -129,7 +139,7 @@ def _measured(data: tuple[ArrayLike, ArrayLike], columns: int) -> tuple[NDArray[
     return inputs.reshape(-1, columns), values
 
 
-def _names(x: Any) -> Sequence[str]:
+def _input_names(x: Any) -> Sequence[str]:
     """The labels of two inputs, numbered where they have none."""
     dims: tuple[Any, ...] = getattr(x, "dims", ())
     labelled = len(dims) == 2 and dims[1] in x.coords

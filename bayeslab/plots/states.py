@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from xarray import DataArray, Dataset, DataTree
 
-STRIP = 0.2
+STRIP_SHARE_OF_HEIGHT = 0.2
 """The share of the height of the axes that the probabilities of states take below a series."""
 
 
@@ -27,9 +27,9 @@ def plot_states(states: Dataset, series: ArrayLike | None = None, ax: Axes | Non
     ax = one_axis() if ax is None else ax
     shown = states["probability" if "probability" in states else "mean"]
     events = shown.dims[-2:]
-    _require_one(shown, events)
+    _require_one_sequence(shown, events)
     shown = shown.squeeze([dim for dim in shown.dims if dim not in events])
-    steps = _steps(ax, shown[events[0]])
+    steps = _step_positions(ax, shown[events[0]])
     if series is not None:
         values = np.asarray(series, dtype=float).squeeze()
         if values.shape != steps.shape:
@@ -38,7 +38,7 @@ def plot_states(states: Dataset, series: ArrayLike | None = None, ax: Axes | Non
         ax.plot(steps, values, color="0.25", marker="." if not discrete else "", markersize=4,
                 linewidth=0.9 if discrete else 0, label="observed")  # fmt: skip
     if "probability" in states:
-        _strip(ax, steps, shown.values, [str(label) for label in shown[events[1]].values])
+        _draw_strip(ax, steps, shown.values, [str(label) for label in shown[events[1]].values])
     else:
         spread = states["sd"].squeeze([dim for dim in states["sd"].dims if dim not in events]).values
         for index, mean in enumerate(shown.values.T):
@@ -58,7 +58,7 @@ def plot_transitions(tree: DataTree, site: str = "moves", ax: Axes | None = None
     Several draws have 90 % intervals too.
     Raises ValueError where the posterior has no such matrix.
     """
-    draws = _matrix(tree, site)
+    draws = _transition_draws(tree, site)
     mean = draws.mean(["chain", "draw"])
     low, high = (draws.quantile(q, ["chain", "draw"]).values for q in (0.05, 0.95))
     size = len(mean)
@@ -84,7 +84,7 @@ def plot_path(path: Dataset, truth: ArrayLike | None = None, ax: Axes | None = N
     Raises ValueError for several sequences, and for a truth of another length.
     """
     ax = new_figure(6.4, 2.2).subplots() if ax is None else ax
-    states, steps, inside = _discrete(path, ax)
+    states, steps, inside = _discrete_path(path, ax)
     if truth is not None:
         true = np.asarray(truth).squeeze()
         if true.shape != inside.shape:
@@ -112,12 +112,12 @@ def plot_dwell_times(
     and as steps those of the path, without its unfinished last one. Returns the axes (state,).
     Raises ValueError as `plot_transitions` and `plot_path` do, and for fewer axes than states.
     """
-    matrix = _matrix(tree, site).values
+    matrix = _transition_draws(tree, site).values
     staying = np.diagonal(matrix.reshape(-1, *matrix.shape[2:]), axis1=1, axis2=2)
     panels = _side_by_side(staying.shape[1]) if axes is None else np.asarray(axes, dtype=object).ravel()
     if len(panels) < staying.shape[1]:
         raise ValueError(f"There are {staying.shape[1]} states but only {len(panels)} axes.")
-    path_states, _, _ = _discrete(path)
+    path_states, _, _ = _discrete_path(path)
     ends = np.flatnonzero(np.diff(path_states))
     lengths, states = np.diff(ends, prepend=-1), path_states[ends]
     for state, axis in enumerate(panels[: staying.shape[1]]):
@@ -165,7 +165,7 @@ def plot_choice(table: Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _matrix(tree: DataTree, site: str) -> DataArray:
+def _transition_draws(tree: DataTree, site: str) -> DataArray:
     """The draws of a transition matrix (chain, draw, state, state); raises ValueError where there are none."""
     posterior = tree["posterior"].to_dataset()
     if site not in posterior or posterior[site].ndim != 4:
@@ -173,10 +173,10 @@ def _matrix(tree: DataTree, site: str) -> DataArray:
     return posterior[site]
 
 
-def _strip(ax: Axes, steps: NDArray[Any], probability: NDArray[Any], labels: Sequence[str]) -> None:
+def _draw_strip(ax: Axes, steps: NDArray[Any], probability: NDArray[Any], labels: Sequence[str]) -> None:
     """Draw probabilities (step, state) as stacked areas at the bottom; what is drawn already moves above them."""
     low, high = ax.get_ylim() if ax.lines else (0.0, 0.0)
-    share = STRIP if ax.lines else 1.0
+    share = STRIP_SHARE_OF_HEIGHT if ax.lines else 1.0
     below = np.concatenate([np.zeros((len(steps), 1)), probability.cumsum(1)], axis=1) * share
     for index, label in enumerate(labels):
         ax.fill_between(
@@ -191,20 +191,20 @@ def _strip(ax: Axes, steps: NDArray[Any], probability: NDArray[Any], labels: Seq
             label=f"state {label}",
         )
     if ax.lines:
-        ax.set_ylim(low - (high - low) * STRIP / (1 - STRIP), high)
+        ax.set_ylim(low - (high - low) * STRIP_SHARE_OF_HEIGHT / (1 - STRIP_SHARE_OF_HEIGHT), high)
     else:
         ax.set(ylim=(0, 1), ylabel="probability")
 
 
-def _discrete(path: Dataset, ax: Axes | None = None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _discrete_path(path: Dataset, ax: Axes | None = None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The states and the steps of the one sequence of a path, up to its end, and a mask of the steps before that."""
     states = path["path"]
     if states.dtype.kind not in "iu":
         raise ValueError("The path is one of real numbers; plot_states shows its mean.")
-    _require_one(states, states.dims[-1:])
+    _require_one_sequence(states, states.dims[-1:])
     states = states.squeeze(list(states.dims[:-1]))
     is_before_end = states.values >= 0
-    steps = np.arange(states.size) if ax is None else _steps(ax, states[states.dims[0]])
+    steps = np.arange(states.size) if ax is None else _step_positions(ax, states[states.dims[0]])
     return states.values[is_before_end], steps[is_before_end], is_before_end
 
 
@@ -213,14 +213,14 @@ def _side_by_side(number: int) -> NDArray[Any]:
     return new_figure(max(4.8, 2.6 * number), 2.6).subplots(1, number, sharey=True, squeeze=False)[0]
 
 
-def _require_one(found: DataArray, events: Sequence[Any]) -> None:
+def _require_one_sequence(array: DataArray, events: Sequence[Any]) -> None:
     """Raise ValueError where there is more than one sequence; events: the other dimensions."""
-    several = {dim: size for dim, size in found.sizes.items() if dim not in events and size > 1}
+    several = {dim: size for dim, size in array.sizes.items() if dim not in events and size > 1}
     if several:
         raise ValueError(f"The figure shows one sequence; select one of {several} with isel.")
 
 
-def _steps(ax: Axes, labels: DataArray) -> NDArray[Any]:
+def _step_positions(ax: Axes, labels: DataArray) -> NDArray[Any]:
     """The positions of steps: their labels, or, if these are text, their numbers, with some labels at the axis."""
     ax.set_xlabel(str(labels.dims[0]))
     if labels.dtype.kind in "iufM":

@@ -14,13 +14,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 """The colours of Okabe and Ito (2008), without yellow: they are told apart with any colour vision."""
 GREY = "0.82"
 """The colour of what other lines are compared with."""
-LINES = ("-", "--", ":", "-.")
+LINE_STYLES = ("-", "--", ":", "-.")
 """The line styles of methods, for prints in black and white."""
 
 
 def line_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
     """The colour and the line style of each method; lines differ too, for prints in black and white."""
-    return {name: (COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]) for i, name in enumerate(names)}
+    return {name: (COLOURS[i % len(COLOURS)], LINE_STYLES[i % len(LINE_STYLES)]) for i, name in enumerate(names)}
 
 
 def panel_grid(number: int) -> NDArray[Any]:

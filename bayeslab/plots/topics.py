@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xarray import DataArray, Dataset, DataTree
 
-MOST = 30
+MAX_DOCUMENTS_SHOWN = 30
 """The most documents in one figure."""
-LONGEST = 28
+MAX_LABEL_LETTERS = 28
 """The most letters of a label; of longer ones the beginning is shown."""
 HATCHES = ("", "////", "....", "xxxx")
 """The hatches of topics that have a colour for the first, second, third and fourth time."""
@@ -30,8 +30,8 @@ def plot_topics(words: Dataset, axes: Sequence[Axes] | None = None) -> NDArray[A
     Returns the axes (topic,). Raises ValueError for fewer axes than topics.
     """
     topics, ranks = words["topic"].values, np.arange(words.sizes["rank"])
-    labels = [[_short(word) for word in ranked] for ranked in words["word"].values]
-    panels = panel_grid(labels) if axes is None else np.asarray(axes, dtype=object).ravel()
+    labels = [[short_label(word) for word in ranked] for ranked in words["word"].values]
+    panels = topic_panels(labels) if axes is None else np.asarray(axes, dtype=object).ravel()
     if len(panels) < len(topics):
         raise ValueError(f"There are {len(topics)} topics but only {len(panels)} axes.")
     top = 1.05 * max(float(words[name].max()) for name in ("mean", "high"))
@@ -41,7 +41,7 @@ def plot_topics(words: Dataset, axes: Sequence[Axes] | None = None) -> NDArray[A
         axis.plot(row["mean"], ranks, "o", color=COLOURS[0], markersize=4)
         axis.set_yticks(ranks, labels[index])
         axis.set(xlim=(0, top), ylim=(len(ranks) - 0.5, -0.5))
-        axis.set_title(_titled(topics[index], float(row["share"])), fontsize="medium")
+        axis.set_title(_topic_title(topics[index], float(row["share"])), fontsize="medium")
         axis.tick_params(axis="y", length=0, labelsize="small")
         axis.tick_params(axis="x", labelsize="small")
         axis.locator_params(axis="x", nbins=3)
@@ -60,16 +60,16 @@ def plot_shares(tree: DataTree, documents: Sequence[Hashable] | None = None, ax:
     Raises ValueError for a tree without shares, for unknown documents and for too many.
     """
     mean = _mean_shares(tree)
-    shown = _chosen(mean, documents)
+    shown = _selected_documents(mean, documents)
     rows, topics = np.arange(len(shown)), shown["topic"].values
     ax = new_figure(7.2, max(1.2 + 0.22 * len(rows), 0.9 + 0.26 * len(topics))).subplots() if ax is None else ax
     left = np.zeros(len(rows))
     for index, topic in enumerate(topics):
         colour, hatch = COLOURS[index % len(COLOURS)], HATCHES[index // len(COLOURS) % len(HATCHES)]
         style: dict[str, Any] = {"color": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
-        ax.barh(rows, shown.values[:, index], left=left, label=_short(topic), **style)
+        ax.barh(rows, shown.values[:, index], left=left, label=short_label(topic), **style)
         left += shown.values[:, index]
-    ax.set_yticks(rows, [_short(label) for label in shown["document"].values])
+    ax.set_yticks(rows, [short_label(label) for label in shown["document"].values])
     ax.set(xlim=(0, 1), ylim=(len(rows) - 0.5, -0.5), ylabel="document")
     has_more = documents is None and len(shown) < len(mean)
     ax.set_xlabel("mean share" + (f"\n(the first {len(shown)} of {len(mean)} documents)" if has_more else ""))
@@ -96,7 +96,7 @@ def plot_stability(matched: Dataset, ax: Axes | None = None) -> Axes:
             colour = "white" if value > 0.6 else "black"
             ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize="small", color=colour)
     stability = zip(others["topic"].values, others["stability"].values, strict=True)
-    ax.set_yticks(range(rows), [f"{_short(topic)} ({share:.0%})" for topic, share in stability])
+    ax.set_yticks(range(rows), [f"{short_label(topic)} ({share:.0%})" for topic, share in stability])
     several = len(np.unique(matched["tree"])) > 1
     runs = zip(others["tree"].values, others["chain"].values, strict=True)
     ax.set_xticks(range(columns), [f"{tree}: {chain}" if several else str(chain) for tree, chain in runs])
@@ -107,18 +107,18 @@ def plot_stability(matched: Dataset, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _titled(topic: Any, share: float) -> str:
+def _topic_title(topic: Any, share: float) -> str:
     """The title of a topic, with its share where that is known."""
-    return f"topic {_short(topic)}" + (f" ({share:.0%})" if np.isfinite(share) else "")
+    return f"topic {short_label(topic)}" + (f" ({share:.0%})" if np.isfinite(share) else "")
 
 
-def _short(label: Any) -> str:
+def short_label(label: Any) -> str:
     """The label as text, shortened where it is long."""
     text = str(label)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_LABEL_LETTERS else f"{text[: MAX_LABEL_LETTERS - 1]}…"
 
 
-def panel_grid(labels: Sequence[Sequence[str]]) -> NDArray[Any]:
+def topic_panels(labels: Sequence[Sequence[str]]) -> NDArray[Any]:
     """A grid of axes with room for labels (topic, rank), without the unused ones."""
     width = 1.7 + 0.075 * max(len(word) for each in labels for word in each)
     rows = -(-len(labels) // min(5, max(2, int(13 / width))))
@@ -140,14 +140,14 @@ def _mean_shares(tree: DataTree) -> DataArray:
     return aligned_topics(tree)["shares"] if "topics" in sites else groups[0]["shares"].mean(["chain", "draw"])
 
 
-def _chosen(shares: DataArray, documents: Sequence[Hashable] | None) -> DataArray:
+def _selected_documents(shares: DataArray, documents: Sequence[Hashable] | None) -> DataArray:
     """The shares of some documents, by default the first ones; raises ValueError for unknown ones and too many."""
     if documents is None:
-        return shares[:MOST]
+        return shares[:MAX_DOCUMENTS_SHOWN]
     known = shares["document"].values.tolist()
     for label in documents:
         if label not in known:
             raise ValueError(f"There is no document {label!r}; the first ones are {known[:5]}.")
-    if not 1 <= len(documents) <= MOST:
-        raise ValueError(f"There are {len(documents)} documents to show; expected 1 to {MOST}.")
+    if not 1 <= len(documents) <= MAX_DOCUMENTS_SHOWN:
+        raise ValueError(f"There are {len(documents)} documents to show; expected 1 to {MAX_DOCUMENTS_SHOWN}.")
     return shares.isel(document=[known.index(label) for label in documents])

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SAMPLE = ("chain", "draw")
+SAMPLE_DIMS = ("chain", "draw")
 """The dimensions of draws."""
-COLUMNS = ("mean", "sd", "low", "high")
+SUMMARY_COLUMNS = ("mean", "sd", "low", "high")
 """The variables of a summary of ancestry."""
-OTHERWISE = 0.1
+MAX_MOVED_ANCESTRY_SHARE = 0.1
 """The largest share of all ancestry that may differ between a chain's own means and its aligned draws; more means that
 populations changed places within the chain."""
 
@@ -44,13 +44,13 @@ def ancestry_summary(tree: DataTree, probability: float = 0.9) -> Dataset:
     """
     from xarray import Dataset
 
-    tails = _tails(probability)
-    draws, _ = _aligned(tree, _ancestry(tree))
+    tails = _tail_probabilities(probability)
+    draws, _ = _align_draws(tree, _ancestry(tree))
     values, site = draws.values, "ancestry" if "ancestry" in _group(tree, "posterior") else "origins"
     if site == "origins":
         values = values.mean((0, 1), keepdims=True)  # their spread would say nothing new
     dims, columns = ("individual", "population"), _moments(values.reshape(-1, *values.shape[2:]), tails)
-    variables = {name: (dims, column) for name, column in zip(COLUMNS, columns, strict=True)}
+    variables = {name: (dims, column) for name, column in zip(SUMMARY_COLUMNS, columns, strict=True)}
     coords = {dim: draws[dim].values for dim in dims}
     return Dataset(variables, coords, {"of": site, "probability": probability})
 
@@ -70,7 +70,7 @@ def match_populations(summaries: Mapping[int, Dataset]) -> dict[int, Array]:
     for number in sorted(summaries):
         current = summaries[number]["mean"].transpose("individual", "population").values
         if colours:
-            partners = _partners(previous, current)
+            partners = _pair_columns(previous, current)
             numbers = np.full(number, -1)
             numbers[partners] = colours[len(partners)]
             numbers[numbers < 0] = np.setdiff1d(np.arange(number), numbers)
@@ -99,15 +99,15 @@ def divergence(tree: DataTree, probability: float = 0.9) -> Dataset:
     """
     from xarray import Dataset
 
-    tails, has_draws = _tails(probability), "frequencies" in _group(tree, "posterior")
-    identity, names = _alike_of_draws(tree) if has_draws else _alike_of_means(tree)
+    tails, has_draws = _tail_probabilities(probability), "frequencies" in _group(tree, "posterior")
+    identity, names = _gene_identity_of_draws(tree) if has_draws else _gene_identity_of_means(tree)
     pair = ("population", "other")
     variables: dict[str, Any] = {}
-    for name, values in _measures(identity).items():
+    for name, values in _divergence_measures(identity).items():
         columns = _moments(values, tails)
         dims = pair[: values.ndim - 1]
         variables[name] = (dims, columns[0])
-        for part, column in zip(COLUMNS[1:], columns[1:], strict=True):
+        for part, column in zip(SUMMARY_COLUMNS[1:], columns[1:], strict=True):
             unknown = np.full_like(column, np.nan), {"reason": "draws of frequencies are not kept"}
             variables[f"{name}_{part}"] = (dims, column) if has_draws else (dims, *unknown)
     source = "draws of frequencies" if has_draws else "means and sd of frequencies, without covariances of populations"
@@ -129,7 +129,7 @@ def q_table(summary: Dataset, groups: Sequence[str] | None = None) -> DataFrame:
     if labels is not None:
         columns["group"] = np.repeat(labels, populations)
     columns["population"] = np.tile(summary["population"].values, individuals)
-    for name in COLUMNS:
+    for name in SUMMARY_COLUMNS:
         columns[name] = summary[name].transpose("individual", "population").values.ravel()
     return DataFrame(columns)
 
@@ -167,7 +167,7 @@ def _moments(draws: Array, tails: tuple[float, float]) -> tuple[Array, Array, Ar
     return draws.mean(0, dtype=float), draws.std(0, dtype=float), low, high
 
 
-def _tails(probability: float) -> tuple[float, float]:
+def _tail_probabilities(probability: float) -> tuple[float, float]:
     """The probabilities of the ends of an equal-tailed interval."""
     if not 0 < probability < 1:
         raise ValueError(f"probability is {probability}; expected that of an interval, between 0 and 1.")
@@ -184,7 +184,7 @@ def _ancestry(tree: DataTree) -> DataArray:
 
     Of origins z, all ancestry of an individual is in the population that it comes from.
     """
-    posterior, dims = _group(tree, "posterior"), (*SAMPLE, "individual", "population")
+    posterior, dims = _group(tree, "posterior"), (*SAMPLE_DIMS, "individual", "population")
     if "ancestry" in posterior:
         if set(posterior["ancestry"].dims) != set(dims):
             raise ValueError(
@@ -201,7 +201,7 @@ def _ancestry(tree: DataTree) -> DataArray:
     )
 
 
-def _aligned(tree: DataTree, values: DataArray) -> tuple[DataArray, Array]:
+def _align_draws(tree: DataTree, values: DataArray) -> tuple[DataArray, Array]:
     """Values with the populations of all draws in one order, and their old places (chain, draw, population)."""
     from xarray import DataTree
 
@@ -212,7 +212,7 @@ def _aligned(tree: DataTree, values: DataArray) -> tuple[DataArray, Array]:
     return aligned["posterior"].to_dataset()["site"], aligned["alignment"].to_dataset()["permutation"].values
 
 
-def _measures(alike: Array) -> dict[str, Array]:
+def _divergence_measures(alike: Array) -> dict[str, Array]:
     """Heterozygosity (draw, population), and distance and fst (draw, population, other), from J."""
     within = 1 - np.diagonal(alike, axis1=1, axis2=2)
     between, mean_within = 1 - alike, (within[:, :, None] + within[:, None]) / 2
@@ -220,15 +220,15 @@ def _measures(alike: Array) -> dict[str, Array]:
     return {"heterozygosity": within, "distance": between - mean_within, "fst": 1 - share_within}
 
 
-def _alike_of_draws(tree: DataTree) -> tuple[Array, Array]:
+def _gene_identity_of_draws(tree: DataTree) -> tuple[Array, Array]:
     """J (draw, population, other) of every draw, and the names of populations."""
     posterior = _group(tree, "posterior")
-    frequencies = posterior["frequencies"].transpose(*SAMPLE, "population", ...)
+    frequencies = posterior["frequencies"].transpose(*SAMPLE_DIMS, "population", ...)
     source = next((site for site in ("ancestry", "z") if site in posterior), "frequencies")
-    if (source in (moved := _moved(tree))) != ("frequencies" in moved):
+    if (source in (moved := _aligned_sites(tree))) != ("frequencies" in moved):
         raise ValueError(f"Only one of the sites '{source}' and 'frequencies' is aligned; align them together.")
     values = frequencies if source == "frequencies" else _ancestry(tree)
-    order = _aligned(tree, values)[1].reshape(-1, frequencies.sizes["population"])
+    order = _align_draws(tree, values)[1].reshape(-1, frequencies.sizes["population"])
     identity = np.empty((len(order), order.shape[1], order.shape[1]))
     for draw, table in enumerate(frequencies.values.reshape(len(order), *frequencies.shape[2:])):
         flat = table[order[draw]].reshape(order.shape[1], -1).astype(float)
@@ -236,14 +236,14 @@ def _alike_of_draws(tree: DataTree) -> tuple[Array, Array]:
     return identity, frequencies["population"].values
 
 
-def _alike_of_means(tree: DataTree) -> tuple[Array, Array]:
+def _gene_identity_of_means(tree: DataTree) -> tuple[Array, Array]:
     """J (1, population, other), its mean over chains, and the names of populations."""
     means, sds = (_group(tree, f"posterior_{name}") for name in ("mean", "sd"))
     if "frequencies" not in means:
         sites = sorted(map(str, {**_group(tree, "posterior"), **means}))
         raise ValueError(f"The result has no frequencies of populations, only {sites}.")
     ancestry = _ancestry(tree)
-    orders, identities = _places(tree, ancestry), []
+    orders, identities = _population_positions(tree, ancestry), []
     mean, sd = (group["frequencies"].transpose("chain", "population", ...).values for group in (means, sds))
     for order, *moments in zip(orders, mean, sd, strict=True):
         flat, spread = (moment[order].reshape(len(order), -1).astype(float) for moment in moments)
@@ -251,12 +251,12 @@ def _alike_of_means(tree: DataTree) -> tuple[Array, Array]:
     return np.mean(identities, axis=0, keepdims=True), ancestry["population"].values
 
 
-def _places(tree: DataTree, ancestry: DataArray) -> Array:
+def _population_positions(tree: DataTree, ancestry: DataArray) -> Array:
     """The positions of the populations of the aligned draws in the means of every chain (chain, population).
 
     Means of frequencies have the order of those of ancestry, or of most draws of ancestry where it has none.
     """
-    aligned, _ = _aligned(tree, ancestry)
+    aligned, _ = _align_draws(tree, ancestry)
     means = _group(tree, "posterior_mean")
     if "ancestry" in means:
         means_by_chain = means["ancestry"].transpose("chain", "individual", "population").values
@@ -266,9 +266,9 @@ def _places(tree: DataTree, ancestry: DataArray) -> Array:
     for name, aligned_means, chain_means in zip(
         ancestry["chain"].values, aligned.values.mean(1, dtype=float), means_by_chain, strict=True
     ):
-        orders.append(_partners(aligned_means, chain_means))
+        orders.append(_pair_columns(aligned_means, chain_means))
         moved_share = 1 - np.minimum(aligned_means, chain_means[:, orders[-1]]).sum() / len(aligned_means)
-        if moved_share > OTHERWISE:
+        if moved_share > MAX_MOVED_ANCESTRY_SHARE:
             raise ValueError(
                 f"Populations changed places within chain {name}, so the means of its frequencies are of none; "
                 "leave the chain out, or fit so few loci that draws of frequencies are kept."
@@ -276,7 +276,7 @@ def _places(tree: DataTree, ancestry: DataArray) -> Array:
     return np.stack(orders)
 
 
-def _moved(tree: DataTree) -> set[str]:
+def _aligned_sites(tree: DataTree) -> set[str]:
     """The sites that `align` permuted."""
     if "alignment" not in tree.children:
         return set()
@@ -284,7 +284,7 @@ def _moved(tree: DataTree) -> set[str]:
     return {*json.loads(settings["site_dims"]), *json.loads(settings["labels"])}
 
 
-def _partners(first: Array, second: Array) -> Array:
+def _pair_columns(first: Array, second: Array) -> Array:
     """For every column of the first, the column of the second that it is paired with by the Hungarian algorithm, so
     that pairs share most ancestry; the second has as many columns or more."""
     from scipy.optimize import linear_sum_assignment
@@ -295,7 +295,7 @@ def _partners(first: Array, second: Array) -> Array:
 
 def _check_summary(summary: Any) -> None:
     """Raises ValueError for what is no summary of ancestry."""
-    if not set(COLUMNS) <= set(getattr(summary, "data_vars", ())):
+    if not set(SUMMARY_COLUMNS) <= set(getattr(summary, "data_vars", ())):
         raise ValueError(
             f"expected a summary from ancestry_summary, got a {type(summary).__name__} without mean, sd, low and high."
         )

@@ -18,7 +18,7 @@ from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
 from bayeslab.mixed_membership.methods import MeanField, counterpart
 from bayeslab.programs.binding import parameters
-from bayeslab.programs.data import FILL, MISSING, numbers
+from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY, values_and_presence
 from bayeslab.programs.program import Data, Program, raw_key
 from bayeslab.sampling.protocols import Method
 from bayeslab.transforms.masked import Masked
@@ -26,18 +26,18 @@ from bayeslab.transforms.masked import Masked
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
-ARGUMENT = "num_populations"
+K_ARGUMENT = "num_populations"
 """The argument of programs that is chosen."""
-SITES = ("ancestry", "frequencies")
+POPULATION_SITES = ("ancestry", "frequencies")
 """The sites that populations are read from."""
-BLOCK = 2**24
+PROBABILITIES_PER_BLOCK = 2**24
 """The largest number of probabilities that are held at once."""
-STEPS = 200
+MAX_SWEEPS = 200
 """The largest number of sweeps of the default method. With more populations than the data have its ascent is long, and
 the end of it does not matter."""
-SMALLEST_DRIFT = 1e-3
+MIN_DRIFT = 1e-3
 """The smallest F that a population is given."""
-SPLIT_BY = 2**25
+MAX_COUNTS_PER_SPLIT = 2**25
 """The largest number of allele counts that a split looks at."""
 
 
@@ -79,21 +79,23 @@ def choose_populations(
     random = raw_key(key)
     hidden, rows, tree = hide_genotypes(random, model, data, share), [], None
     for value in values:
-        row, tree = score_populations(random, model, data, value, hidden, method, None if tree is None else means(tree))
+        row, tree = score_populations(
+            random, model, data, value, hidden, method, None if tree is None else means_of_chain(tree)
+        )
         rows.append(row)
-    return comparison_of(rows)
+    return comparison_table(rows)
 
 
 def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -> NDArray[Any]:
     """Which genotypes (individual, locus) to hide: a share of those that were read, by which no locus and no individual
     loses its last one. Raises ValueError where that are those of fewer than two individuals."""
-    if ARGUMENT not in parameters(model):
-        raise ValueError(f"'{ARGUMENT}' is no argument of the program; these are {list(parameters(model))}")
+    if K_ARGUMENT not in parameters(model):
+        raise ValueError(f"'{K_ARGUMENT}' is no argument of the program; these are {list(parameters(model))}")
     if not 0 < share < 1:
         raise ValueError(f"share is {share}; expected a share of genotypes to hide, between 0 and 1")
     if "y" not in data:
         raise ValueError(f"data have no entry 'y'; expected genotypes (individual, locus, copy) beside {list(data)}")
-    seen = (_codes(data["y"]) != MISSING).any(2)
+    seen = (_allele_codes(data["y"]) != MISSING_COPY).any(2)
     hidden = seen & (np.random.default_rng(np.asarray(raw_key(key)).tolist()).random(seen.shape, np.float32) < share)
     hidden &= (seen & ~hidden).any(0)
     hidden &= (seen & ~hidden).any(1)[:, None]
@@ -122,26 +124,26 @@ def score_populations(
     """
     from xarray import Dataset
 
-    method = MeanField(num_steps=STEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
+    method = MeanField(num_steps=MAX_SWEEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
     method = counterpart(method) or method
     has_own_start = isinstance(method, MeanField) and method.num_starts == 1
     keys = jax.random.split(jax.random.fold_in(raw_key(key), value), 3)
-    masked, full_data = Masked(model), dict(data) | {ARGUMENT: value}
-    y, is_hidden = _codes(data["y"]), hidden[:, :, None]
-    shown = np.where(is_hidden, MISSING, y)
-    training_data = full_data | {"y": _in_place_of(data["y"], shown)}
+    masked, full_data = Masked(model), dict(data) | {K_ARGUMENT: value}
+    y, is_hidden = _allele_codes(data["y"]), hidden[:, :, None]
+    shown = np.where(is_hidden, MISSING_COPY, y)
+    training_data = full_data | {"y": _with_codes(data["y"], shown)}
     fits = [fit(keys[0], masked, training_data, method, progress=False)]
     bounded = "elbo" in fits[0].attrs
     if has_own_start and bounded and before is not None and len(before.frequencies) == value - 1:
-        start = split(before, shown)._asdict()
+        start = split_population(before, shown)._asdict()
         fits.append(fit(keys[1], masked, training_data, method, start=start, progress=False))
     best = max(fits, key=lambda tree: tree.attrs.get("elbo", 0.0))
     tree, bound = best, np.nan
     if bounded:
-        initial = means(best)._asdict() if has_own_start else None
+        initial = means_of_chain(best)._asdict() if has_own_start else None
         tree = fit(keys[2], masked, full_data, method, start=initial, progress=False)
         bound = tree.attrs["elbo"]
-    density = log_densities(np.where(is_hidden, y, MISSING), draws_of(best))
+    density = log_densities(np.where(is_hidden, y, MISSING_COPY), draws_of(best))
     ancestry = best["posterior"].to_dataset()["ancestry"]
     row = Dataset(
         {
@@ -151,21 +153,21 @@ def score_populations(
             "log_score_se": standard_error(density[hidden.any(1)]),
             "evidence_bound": bound,
         },
-        {"individual": ancestry["individual"].values, ARGUMENT: value},
+        {"individual": ancestry["individual"].values, K_ARGUMENT: value},
         {"method": type(method).__name__},
     )
     return row, tree
 
 
-def comparison_of(rows: Sequence[Dataset]) -> Dataset:
+def comparison_table(rows: Sequence[Dataset]) -> Dataset:
     """The table of `choose_populations`, of one row for every number."""
     from xarray import concat
 
-    table = concat([row.drop_vars("genotypes") for row in rows], dim=ARGUMENT, combine_attrs="drop_conflicts")
-    table = with_differences(table, ARGUMENT, rows[0]["genotypes"].values > 0)
+    table = concat([row.drop_vars("genotypes") for row in rows], dim=K_ARGUMENT, combine_attrs="drop_conflicts")
+    table = with_differences(table, K_ARGUMENT, rows[0]["genotypes"].values > 0)
     table["genotypes"] = rows[0]["genotypes"]
     close = -table["difference"].values <= table["difference_se"].values
-    return table.assign_attrs(smallest=int(table[ARGUMENT].values[close].min()))
+    return table.assign_attrs(smallest=int(table[K_ARGUMENT].values[close].min()))
 
 
 def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:
@@ -174,7 +176,7 @@ def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:
     y: (individual, locus, copy), negative where there is nothing to predict.
     """
     y, log_density = np.asarray(y), np.empty(len(np.asarray(y)))
-    block_size = max(1, BLOCK // max(y[0].size, draws[0].frequencies[0].size))
+    block_size = max(1, PROBABILITIES_PER_BLOCK // max(y[0].size, draws[0].frequencies[0].size))
     for first in range(0, len(y), block_size):
         block = y[first : first + block_size]
         total = np.zeros(block.shape)
@@ -201,11 +203,11 @@ def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
     """
     from xarray import Dataset
 
-    chains = {value: _chains(trees[value]) for value in sorted(trees)}
+    chains = {value: _means_of_all_chains(trees[value]) for value in sorted(trees)}
     runs = {value: len(chain_list) for value, chain_list in chains.items()}
     if len(set(runs.values())) != 1 or min(runs.values()) < 2:
         raise ValueError(f"the fits have {runs} chains; expected the same number for each, at least 2")
-    codes = _codes(y)
+    codes = _allele_codes(y)
     for value, [chain_means, *_] in chains.items():
         _check_fit(value, chain_means, codes)
     likelihood = np.array(
@@ -216,11 +218,11 @@ def evanno(y: ArrayLike, trees: Mapping[int, DataTree]) -> Dataset:
     inner = np.flatnonzero((values[2:] == values[1:-1] + 1) & (values[1:-1] == values[:-2] + 1)) + 1
     with np.errstate(divide="ignore"):
         delta[inner] = np.abs(mean[inner + 1] - 2 * mean[inner] + mean[inner - 1]) / sd[inner]
-    rows = {"mean": (ARGUMENT, mean), "sd": (ARGUMENT, sd), "delta": (ARGUMENT, delta)}
-    return Dataset({"log_likelihood": ((ARGUMENT, "run"), likelihood), **rows}, {ARGUMENT: values})
+    rows = {"mean": (K_ARGUMENT, mean), "sd": (K_ARGUMENT, sd), "delta": (K_ARGUMENT, delta)}
+    return Dataset({"log_likelihood": ((K_ARGUMENT, "run"), likelihood), **rows}, {K_ARGUMENT: values})
 
 
-def split(before: Means, y: NDArray[Any]) -> Means:
+def split_population(before: Means, y: NDArray[Any]) -> Means:
     """A start with one population more, which takes over from all others what they explain least.
 
     Individuals give their share of it by the leading left singular vector of the frequencies that they show less those
@@ -230,18 +232,20 @@ def split(before: Means, y: NDArray[Any]) -> Means:
     from sklearn.utils.extmath import randomized_svd
 
     alleles, individuals = before.frequencies.shape[2], len(y)
-    some_loci = np.random.default_rng(0).permutation(y.shape[1])[: max(1, SPLIT_BY // (individuals * alleles))]
-    residuals = _unexplained(before.ancestry, before.frequencies[:, some_loci], y[:, some_loci])
+    some_loci = np.random.default_rng(0).permutation(y.shape[1])[
+        : max(1, MAX_COUNTS_PER_SPLIT // (individuals * alleles))
+    ]
+    residuals = _frequency_residuals(before.ancestry, before.frequencies[:, some_loci], y[:, some_loci])
     direction = randomized_svd(residuals.reshape(individuals, -1), 1, random_state=0)[0][:, 0]
     direction = direction * (np.sign((direction**3).sum()) or 1.0)
     scale = np.quantile(direction, 0.98)
     shares = 0.9 * np.clip(direction / (scale if scale > 0 else 1.0), 0.0, 1.0)
     weight = shares / max(shares.sum(), np.finfo(float).tiny)
     mean = np.tensordot(weight @ before.ancestry, before.frequencies, 1)
-    block_size = max(1, BLOCK // before.frequencies[0].size)
+    block_size = max(1, PROBABILITIES_PER_BLOCK // before.frequencies[0].size)
     for first in range(0, individuals, block_size):
         block = slice(first, first + block_size)
-        residuals = _unexplained(before.ancestry[block], before.frequencies, y[block])
+        residuals = _frequency_residuals(before.ancestry[block], before.frequencies, y[block])
         mean = mean + np.tensordot(weight[block], residuals, 1)
     is_allele = (before.frequencies > 0).any(0)
     new = np.where(is_allele, np.maximum(mean, 0.01), 0.0)
@@ -249,7 +253,7 @@ def split(before: Means, y: NDArray[Any]) -> Means:
     return Means(ancestry, np.concatenate([before.frequencies, new[None] / new.sum(-1)[None, :, None]]))
 
 
-def drift_from_all(data: Data, found: Means) -> dict[str, NDArray[Any]]:
+def empirical_drift(data: Data, found: Means) -> dict[str, NDArray[Any]]:
     """Values of ancestral (locus, allele) and drift (population,) for `structure_correlated`, by empirical Bayes.
 
     ancestral: frequencies among all copies that were read, with half a copy of every allele more. drift: the mean
@@ -257,23 +261,23 @@ def drift_from_all(data: Data, found: Means) -> dict[str, NDArray[Any]]:
     that of an allele drawn from them: Wright's F, at least SMALLEST_DRIFT.
     data: y and num_alleles. found: means of a fit.
     """
-    y, alleles = _codes(data["y"]), np.asarray(data["num_alleles"])
+    y, alleles = _allele_codes(data["y"]), np.asarray(data["num_alleles"])
     numbers = np.arange(found.frequencies.shape[2])
     counts = np.stack([(y == allele).sum((0, 2)) for allele in numbers], -1) + 0.5 * (numbers < alleles[:, None])
     ancestral = counts / counts.sum(-1, keepdims=True)
     variance = (ancestral * (1 - ancestral)).mean()
     copies = y.shape[2] * np.maximum((found.ancestry**2).sum(0), 1.0)
     drift = ((found.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
-    return {"ancestral": ancestral, "drift": np.clip(drift, SMALLEST_DRIFT, 0.9)}
+    return {"ancestral": ancestral, "drift": np.clip(drift, MIN_DRIFT, 0.9)}
 
 
-def means(tree: DataTree, chain: int = 0) -> Means:
+def means_of_chain(tree: DataTree, chain: int = 0) -> Means:
     """The means of a chain, in its own order of populations; rows sum to 1 in double precision."""
-    site_means = [_mean_of(tree, site, chain) for site in SITES]
+    site_means = [_site_mean(tree, site, chain) for site in POPULATION_SITES]
     return Means(*(site_mean / site_mean.sum(-1, keepdims=True) for site_mean in site_means))
 
 
-def _mean_of(tree: DataTree, site: str, chain: int) -> NDArray[Any]:
+def _site_mean(tree: DataTree, site: str, chain: int) -> NDArray[Any]:
     """The mean of a site in a chain, as it was kept or from draws."""
     posterior = tree["posterior"].to_dataset()
     if "posterior_mean" in tree.children and site in (kept_means := tree["posterior_mean"].to_dataset()):
@@ -283,9 +287,9 @@ def _mean_of(tree: DataTree, site: str, chain: int) -> NDArray[Any]:
     return posterior[site].values[chain].mean(0, dtype=float)
 
 
-def _chains(tree: DataTree) -> list[Means]:
+def _means_of_all_chains(tree: DataTree) -> list[Means]:
     """The means of every chain."""
-    return [means(tree, chain) for chain in range(tree["posterior"].sizes["chain"])]
+    return [means_of_chain(tree, chain) for chain in range(tree["posterior"].sizes["chain"])]
 
 
 def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
@@ -309,13 +313,13 @@ def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
 def draws_of(tree: DataTree) -> list[Means]:
     """All draws; where those of frequencies are not kept, each chain counts as one draw, that of its means."""
     posterior = tree["posterior"].to_dataset()
-    if not all(site in posterior for site in SITES):
-        return _chains(tree)
-    flat = (posterior[site].values.reshape(-1, *posterior[site].shape[2:]) for site in SITES)
+    if not all(site in posterior for site in POPULATION_SITES):
+        return _means_of_all_chains(tree)
+    flat = (posterior[site].values.reshape(-1, *posterior[site].shape[2:]) for site in POPULATION_SITES)
     return [Means(*draw) for draw in zip(*flat, strict=True)]
 
 
-def _unexplained(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+def _frequency_residuals(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Residuals (individual, locus, allele): shares of alleles among the copies that were read, less those expected;
     0 where none was read."""
     seen = (y >= 0).sum(2)
@@ -324,18 +328,18 @@ def _unexplained(ancestry: NDArray[Any], frequencies: NDArray[Any], y: NDArray[A
     return np.where((seen > 0)[..., None], residuals, 0.0)
 
 
-def _codes(y: Any) -> NDArray[Any]:
+def _allele_codes(y: Any) -> NDArray[Any]:
     """Alleles as integers (individual, locus, copy), MISSING where they were not read."""
-    value, seen = numbers(y)
+    value, seen = values_and_presence(y)
     if value.ndim != 3:
         raise ValueError(f"genotypes y have shape {value.shape}; expected three axes, (individual, locus, copy)")
-    return np.where(seen, value, MISSING).astype(value.dtype if value.dtype.kind == "i" else np.int16)
+    return np.where(seen, value, MISSING_COPY).astype(value.dtype if value.dtype.kind == "i" else np.int16)
 
 
-def _in_place_of(y: Any, codes: NDArray[Any]) -> DataArray:
+def _with_codes(y: Any, codes: NDArray[Any]) -> DataArray:
     """Codes in place of those of y, with its names and labels."""
     from xarray import DataArray
 
     recoded = y.copy(data=codes) if isinstance(y, DataArray) else DataArray(codes)
-    recoded.attrs[FILL] = MISSING
+    recoded.attrs[FILL_ATTRIBUTE] = MISSING_COPY
     return recoded

@@ -17,21 +17,28 @@ from xarray import Dataset
 from bayeslab.datasets import filter_genotypes, genotypes, read_genotypes
 from bayeslab.fitting import fit
 from bayeslab.mixed_membership.methods import Gibbs
-from bayeslab.populations.choice import Means, comparison_of, drift_from_all, hide_genotypes, means, score_populations
+from bayeslab.populations.choice import (
+    Means,
+    comparison_table,
+    empirical_drift,
+    hide_genotypes,
+    means_of_chain,
+    score_populations,
+)
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import Program, precision, raw_key
-from bayeslab.results.datatree import constant_data, observed_data, provenance
+from bayeslab.programs.program import Program, precision_scope, raw_key
+from bayeslab.results.datatree import constant_data, observed_data, package_versions
 from bayeslab.results.saving import save, save_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from xarray import DataTree
 
-PARTS = 4
+NUM_PARTS_PER_FIT = 4
 """The number of parts in which the draws of a fit are made; they are written after each part."""
-GENOTYPES = "genotypes.nc"
+GENOTYPES_FILE = "genotypes.nc"
 """The file of the genotypes as filtered."""
-REPEATED = ("observed_data", "constant_data")
+REPEATED_GROUPS = ("observed_data", "constant_data")
 """Groups that the file of every fit would repeat, and that are left out of it."""
 
 
@@ -96,9 +103,9 @@ def run_structure(
     Raises ValueError for a folder with the results of other settings or of a file that has changed since, and as
     reading, filtering and fitting do.
     """
-    claim(settings, folder)
+    claim_folder(settings, folder)
     seconds: dict[str, float] = {}
-    panel = _step(folder / GENOTYPES, "reading and filtering", seconds, say, lambda: _read(settings))
+    panel = _load_or_make(folder / GENOTYPES_FILE, "reading and filtering", seconds, say, lambda: _read_panel(settings))
     data = genotypes(panel)
     rows: list[Dataset] = []
     means_by_number: dict[int, Means] = {}
@@ -110,9 +117,9 @@ def run_structure(
             row, tree = score_populations(
                 settings.seed, model, data_of_choice, number, hidden, before=means_by_number.get(number - 1)
             )
-            return row.assign(_stored(means(tree)))
+            return row.assign(_mean_variables(means_of_chain(tree)))
 
-        row = _step(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
+        row = _load_or_make(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
         means_by_number[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
         rows.append(row.drop_vars(["ancestry_mean", "frequencies_mean"]))
     fits = {}
@@ -120,19 +127,19 @@ def run_structure(
         say(f"K = {number}: drawing")
         data_of_number = data | {"num_populations": number, "alpha": settings.alpha}
         if not settings.independent:
-            data_of_number |= drift_from_all(data, means_by_number[number])
+            data_of_number |= empirical_drift(data, means_by_number[number])
         program = model if settings.independent else correlated
-        fits[number] = _fitted(program, settings, data_of_number, folder, progress)
+        fits[number] = _fit_in_parts(program, settings, data_of_number, folder, progress)
         seconds[f"K = {number}: drawing"] = fits[number].attrs["seconds"]
-    return Results(panel, comparison_of(rows), fits, seconds)
+    return Results(panel, comparison_table(rows), fits, seconds)
 
 
-def claim(settings: Settings, folder: Path) -> None:
+def claim_folder(settings: Settings, folder: Path) -> None:
     """Write down what is run in this folder; raises ValueError where it holds something that this cannot go on with."""
-    run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | provenance()
+    run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | package_versions()
     run = json.loads(json.dumps(run))
     path = folder / "run.json"
-    if (folder / GENOTYPES).exists() and (changes := _changes(json.loads(path.read_text()), run)):
+    if (folder / GENOTYPES_FILE).exists() and (changes := _changes(json.loads(path.read_text()), run)):
         raise ValueError(f"'{folder}' holds another run ({changes}); give another folder, or remove that one")
     for part in (folder / "choice", folder / "fits"):
         part.mkdir(parents=True, exist_ok=True)
@@ -164,7 +171,7 @@ def _fingerprint(path: Path) -> str:
     return contents.hexdigest()
 
 
-def _step(
+def _load_or_make(
     path: Path, what: str, seconds: dict[str, float], say: Callable[[str], None], make: Callable[[], Dataset]
 ) -> Dataset:
     """The Dataset in this file, made and written where there is none."""
@@ -180,7 +187,7 @@ def _step(
     return dataset
 
 
-def _read(settings: Settings) -> Dataset:
+def _read_panel(settings: Settings) -> Dataset:
     """The genotypes as filtered. Raises ValueError for fewer individuals than populations."""
     panel = read_genotypes(Path(settings.file), **(settings.reading or {}))
     panel = filter_genotypes(panel, **(settings.filters or {}))
@@ -189,18 +196,21 @@ def _read(settings: Settings) -> Dataset:
     return panel
 
 
-def _stored(found: Means) -> dict[str, Any]:
+def _mean_variables(found: Means) -> dict[str, Any]:
     """Means as variables of a Dataset."""
     frequencies = (("population", "locus", "allele"), found.frequencies)
     return {"ancestry_mean": (("individual", "population"), found.ancestry), "frequencies_mean": frequencies}
 
 
-def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Path, progress: bool) -> DataTree:
+def _fit_in_parts(model: Program, settings: Settings, data: dict[str, Any], folder: Path, progress: bool) -> DataTree:
     """The result with all draws, made in parts; what a part has made is written before the next begins."""
     from xarray import load_datatree
 
     number = data["num_populations"]
-    path, draws_per_part = folder / "fits" / f"{number}.nc", max(-(-settings.draws // PARTS), settings.chains)
+    path, draws_per_part = (
+        folder / "fits" / f"{number}.nc",
+        max(-(-settings.draws // NUM_PARTS_PER_FIT), settings.chains),
+    )
     kept_tree = load_datatree(path, engine="h5netcdf") if path.exists() else None
     key, full_tree = jax.random.fold_in(raw_key(settings.seed), number), None
     while kept_tree is None or kept_tree["posterior"].sizes["draw"] < settings.draws:
@@ -209,14 +219,14 @@ def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Pa
             (0.0, 0) if kept_tree is None else (kept_tree.attrs["seconds"], kept_tree["posterior"].sizes["draw"])
         )
         if kept_tree is not None and full_tree is None:
-            full_tree = _with_data(kept_tree, model, data)
+            full_tree = _with_data_groups(kept_tree, model, data)
         num_left = settings.draws - num_done
         method = replace(settings.method, num_samples=draws_per_part if num_left >= 2 * draws_per_part else num_left)
         full_tree = fit(key, model, data, method, previous=full_tree, progress=progress)
         if full_tree.attrs["interrupted"]:
             raise KeyboardInterrupt
-        kept_tree = _of_groups(
-            {name: node for name, node in full_tree.children.items() if name not in REPEATED}, full_tree
+        kept_tree = _tree_of_groups(
+            {name: node for name, node in full_tree.children.items() if name not in REPEATED_GROUPS}, full_tree
         )
         kept_tree.attrs["drift"] = np.asarray(data.get("drift", np.nan))
         kept_tree.attrs["seconds"] = float(seconds + time.perf_counter() - start)
@@ -224,26 +234,28 @@ def _fitted(model: Program, settings: Settings, data: dict[str, Any], folder: Pa
     return kept_tree
 
 
-def _with_data(tree: DataTree, model: Program, data: dict[str, Any]) -> DataTree:
+def _with_data_groups(tree: DataTree, model: Program, data: dict[str, Any]) -> DataTree:
     """The tree with the groups that a fit compares its data with before it goes on."""
     from xarray import DataTree
 
-    with precision():
+    with precision_scope():
         bound = bind(model, data)
         data_groups = {"observed_data": observed_data(bound), "constant_data": constant_data(bound)}
     known = {
-        group: DataTree.from_dict({"/": Dataset({name: _unnamed(name, value) for name, value in values.items()})})
+        group: DataTree.from_dict(
+            {"/": Dataset({name: _with_default_dims(name, value) for name, value in values.items()})}
+        )
         for group, values in data_groups.items()
     }
-    return _of_groups({**tree.children, **known}, tree)
+    return _tree_of_groups({**tree.children, **known}, tree)
 
 
-def _unnamed(name: str, value: NDArray[Any]) -> tuple[list[str], NDArray[Any]]:
+def _with_default_dims(name: str, value: NDArray[Any]) -> tuple[list[str], NDArray[Any]]:
     """A variable with default names of its dimensions."""
     return [f"{name}_dim_{axis}" for axis in range(value.ndim)], value
 
 
-def _of_groups(groups: Mapping[str, DataTree], tree: DataTree) -> DataTree:
+def _tree_of_groups(groups: Mapping[str, DataTree], tree: DataTree) -> DataTree:
     """A tree of these groups, with the attributes of another."""
     from xarray import DataTree
 

@@ -13,25 +13,25 @@ from jax.typing import ArrayLike
 from numpyro.distributions import Normal
 from numpyro.handlers import seed, substitute, trace, uncondition
 
-from bayeslab.elimination.conditional import Rule, evidence
+from bayeslab.elimination.conditional import Rule, likelihood_message
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.gaussian_processes import GaussianProcess
-from bayeslab.gaussian_processes.dense import NUGGET, Dense
+from bayeslab.gaussian_processes.dense import NUGGET_PER_VARIANCE, Dense
 from bayeslab.gaussian_processes.distribution import ConditionedProcess, solver_of
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key, unwrapped
-from bayeslab.results.datatree import posterior_of, same_data
-from bayeslab.verification.findings import find
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope, raw_key
+from bayeslab.results.datatree import has_same_data, posterior_draws
+from bayeslab.verification.findings import find_conditional
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
-ROUNDING = 1e-10
+RELATIVE_TOLERANCE = 1e-10
 """The largest difference between numbers that are the same, relative to what they are computed from."""
 
 
-class _Asked(NamedTuple):
+class _PredictedProcess(NamedTuple):
     """The process that is predicted.
 
     rule: how it is eliminated, None where its draws are used. responses: its observed children. of: the terms of the
@@ -66,12 +66,12 @@ def process_at(
     Raises ValueError where the program has no Gaussian process, or more than one, and for other inputs than those of
     the fit.
     """
-    with precision():
-        fit_bound, new_bound, values, asked = _prepared(model, data, tree, new)
-        asked = asked._replace(responses=_affine(new_bound, _first(values), asked))
-        moments = jax.device_get(_averaged(fit_bound, new_bound, values, asked, (covariance, slope)))
+    with precision_scope():
+        fit_bound, new_bound, values, asked = _prepare(model, data, tree, new)
+        asked = asked._replace(responses=_affine_responses(new_bound, _first_draw(values), asked))
+        moments = jax.device_get(_averaged_moments(fit_bound, new_bound, values, asked, (covariance, slope)))
         medians = {name: jnp.median(value, axis=0) for name, value in values.items()}
-        return _dataset(moments, asked.site, new).assign_attrs(_distance(fit_bound, medians, asked))
+        return _dataset(moments, asked.site, new).assign_attrs(_solver_attributes(fit_bound, medians, asked))
 
 
 def process_components(model: Program, data: Data, tree: "DataTree", new: Data) -> "Dataset":
@@ -80,12 +80,12 @@ def process_components(model: Program, data: Data, tree: "DataTree", new: Data) 
     Components are in the order of the sum, without the prior mean, and add up to f but for it. Arguments as for
     `process_at`, and what it raises; ValueError as well for a process that is not computed by its covariance matrix.
     """
-    with precision():
-        fit_bound, new_bound, values, asked = _prepared(model, data, tree, new)
-        prior = _prior(fit_bound, _first(values), asked.site)
+    with precision_scope():
+        fit_bound, new_bound, values, asked = _prepare(model, data, tree, new)
+        prior = _prior_process(fit_bound, _first_draw(values), asked.site)
         if not isinstance(solver_of(prior.kernel, prior.x, prior.solver), Dense):
             raise ValueError(f"components need the covariance matrix; give '{asked.site}' the solver Dense()")
-        mean, within, square = jax.device_get(_parts(fit_bound, new_bound, values, asked))
+        mean, within, square = jax.device_get(_component_moments(fit_bound, new_bound, values, asked))
         deviation = np.sqrt(within + np.maximum(square - mean**2, 0.0))
         components = _dataset({asked.site: mean, f"{asked.site}_sd": deviation}, asked.site, new)
         return components.assign_coords(component=np.arange(len(mean)))
@@ -97,14 +97,14 @@ def process_draws(key: Array | int, model: Program, data: Data, tree: "DataTree"
     Arguments and errors as for `process_at`. Time grows with the cube of the number of inputs, old and new, where the
     process is dense.
     """
-    with precision():
-        fit_bound, new_bound, values, asked = _prepared(model, data, tree, new)
+    with precision_scope():
+        fit_bound, new_bound, values, asked = _prepare(model, data, tree, new)
         num_functions = len(next(iter(values.values()))) if values else 1
         chains, draws = (tree["posterior"].sizes[name] for name in ("chain", "draw"))
         if not values:
             num_functions = chains * draws
         functions = jax.device_get(
-            _drawn(jax.random.split(raw_key(key), num_functions), fit_bound, new_bound, values, asked)
+            _joint_draws(jax.random.split(raw_key(key), num_functions), fit_bound, new_bound, values, asked)
         )
         return _dataset({asked.site: functions.reshape(chains, draws, -1)}, asked.site, new)
 
@@ -136,9 +136,9 @@ def distance_from_dense(
     }
 
 
-def _distance(bound: Bound, values: Values, asked: _Asked) -> dict[str, Any]:
+def _solver_attributes(bound: Bound, values: Values, asked: _PredictedProcess) -> dict[str, Any]:
     """The name of the solver and, unless it is the dense one, how far it is from that at some parameters."""
-    conditioned = _conditioned(bound, values, asked)
+    conditioned = _condition_process(bound, values, asked)
     solver = solver_of(conditioned.prior.kernel, conditioned.prior.x, conditioned.prior.solver)
     columns = {"solver": type(solver).__name__}
     if isinstance(solver, Dense):
@@ -147,28 +147,28 @@ def _distance(bound: Bound, values: Values, asked: _Asked) -> dict[str, Any]:
     return columns | distance_from_dense(conditioned.precision, conditioned.linear, prior)
 
 
-def _prepared(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _Asked]:
+def _prepare(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[Bound, Bound, Values, _PredictedProcess]:
     """The program at the inputs of the fit and at new ones, draws (draw, *site) of what it needs, and the process."""
-    posterior = posterior_of(tree, "a prediction of a process")
+    posterior = posterior_draws(tree, "a prediction of a process")
     fit_bound = bind(model, data).plain
-    if not same_data(tree, fit_bound):
+    if not has_same_data(tree, fit_bound):
         raise ValueError("the result is of other data than these")
     site = _process_of(fit_bound)
     inputs = {name: value for name, value in dict(data).items() if name not in fit_bound.observed} | dict(new)
     new_bound = bind(model, inputs).plain
-    finding = find(fit_bound, site)
+    finding = find_conditional(fit_bound, site)
     needed = [name for name in fit_bound.latent if name != site or finding.rule is None]
     if missing := [name for name in needed if name not in posterior]:
         raise ValueError(f"the result has no draws of {missing}, on which '{site}' depends")
     values = {name: jnp.asarray(posterior[name].values) for name in needed}
     flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in values.items()}
-    fit_inputs, new_inputs = (_prior(bound, _first(flat), site).x for bound in (fit_bound, new_bound))
+    fit_inputs, new_inputs = (_prior_process(bound, _first_draw(flat), site).x for bound in (fit_bound, new_bound))
     if fit_inputs.shape[1:] != new_inputs.shape[1:]:
         raise ValueError(
             f"the new inputs have shape {new_inputs.shape}; expected {('row', *fit_inputs.shape[1:])} as in the fit"
         )
     responses = tuple(name for name in finding.children if name in fit_bound.observed) if finding.rule else ()
-    return fit_bound, new_bound, flat, _Asked(site, finding.rule, responses, terms(fit_bound).terms)
+    return fit_bound, new_bound, flat, _PredictedProcess(site, finding.rule, responses, terms(fit_bound).terms)
 
 
 def _process_of(bound: Bound) -> str:
@@ -179,76 +179,78 @@ def _process_of(bound: Bound) -> str:
     return names[0]
 
 
-def _first(values: Values) -> Values:
+def _first_draw(values: Values) -> Values:
     """The values of the first draw."""
     return {name: value[0] for name, value in values.items()}
 
 
-def _sites(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
+def _sites_at(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
     """The sites of the program, run at one draw, with the process at 0 or another value in place of its draw."""
     known = values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
     model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
     return trace(model).get_trace(**bound.inputs)
 
 
-def _prior(bound: Bound, values: Values, site: str) -> GaussianProcess:
+def _prior_process(bound: Bound, values: Values, site: str) -> GaussianProcess:
     """The prior of the process at one draw of its parameters."""
-    return unwrapped(_sites(bound, values, site)[site]["fn"])
+    return innermost_distribution(_sites_at(bound, values, site)[site]["fn"])
 
 
-def _affine(bound: Bound, values: Values, asked: _Asked) -> tuple[str, ...]:
+def _affine_responses(bound: Bound, values: Values, asked: _PredictedProcess) -> tuple[str, ...]:
     """The responses that are Normal, with a location that is affine in f, row by row, and a scale without f."""
     shape = bound.sites[asked.site].shape
     wave = 3 * jnp.sin(1.0 + jnp.arange(prod(shape))).reshape(shape)
-    zero, one, *others = (_sites(bound, values, asked.site, at) for at in (0.0, 1.0, wave, -wave))
+    zero, one, *others = (_sites_at(bound, values, asked.site, at) for at in (0.0, 1.0, wave, -wave))
 
     def holds(name: str) -> bool:
-        runs = [unwrapped(sites[name]["fn"]) for sites in (zero, one, *others)]
+        runs = [innermost_distribution(sites[name]["fn"]) for sites in (zero, one, *others)]
         if not all(isinstance(fn, Normal) and fn.loc.shape == fn.batch_shape == shape for fn in runs):
             return False
-        start, slope, scale = _line(name, zero, one)
-        rounding = ROUNDING * (abs(start) + abs(slope)) * (1 + abs(wave))
+        start, slope, scale = _response_line(name, zero, one)
+        rounding = RELATIVE_TOLERANCE * (abs(start) + abs(slope)) * (1 + abs(wave))
         lines = zip((wave, -wave), runs[2:], strict=True)
         straight = all((abs(start + slope * f - fn.loc) <= rounding).all() for f, fn in lines)
-        return straight and all((abs(fn.scale - scale) <= ROUNDING * scale).all() for fn in runs)
+        return straight and all((abs(fn.scale - scale) <= RELATIVE_TOLERANCE * scale).all() for fn in runs)
 
     return tuple(name for name in asked.responses if holds(name))
 
 
-def _line(name: str, zero: dict[str, Any], one: dict[str, Any]) -> tuple[Array, Array, Array]:
+def _response_line(name: str, zero: dict[str, Any], one: dict[str, Any]) -> tuple[Array, Array, Array]:
     """The location of a response at f = 0, its slope by f, and its scale, from the sites at f = 0 and f = 1."""
-    start, end = (unwrapped(sites[name]["fn"]) for sites in (zero, one))
+    start, end = (innermost_distribution(sites[name]["fn"]) for sites in (zero, one))
     return start.loc, end.loc - start.loc, start.scale
 
 
-def _conditioned(bound: Bound, values: Values, asked: _Asked) -> ConditionedProcess:
+def _condition_process(bound: Bound, values: Values, asked: _PredictedProcess) -> ConditionedProcess:
     """The process given its children, or given its own draw."""
     if asked.rule is not None:
-        process, natural_parameters = evidence(asked.rule, asked.of, bound, values)
-        return unwrapped(process).condition(*natural_parameters[:2])
-    prior, value = _prior(bound, values, asked.site), values[asked.site]
-    precision = jnp.full(value.shape, 1 / (NUGGET * prior.kernel(prior.x).mean()))
+        process, natural_parameters = likelihood_message(asked.rule, asked.of, bound, values)
+        return innermost_distribution(process).condition(*natural_parameters[:2])
+    prior, value = _prior_process(bound, values, asked.site), values[asked.site]
+    precision = jnp.full(value.shape, 1 / (NUGGET_PER_VARIANCE * prior.kernel(prior.x).mean()))
     return prior.condition(precision, precision * value)
 
 
 @partial(jax.jit, static_argnames=("asked", "more"))
-def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tuple[bool, bool]) -> dict[str, Array]:
+def _averaged_moments(
+    here: Bound, there: Bound, values: Values, asked: _PredictedProcess, more: tuple[bool, bool]
+) -> dict[str, Array]:
     """Means and standard deviations of the process and of its responses at new inputs, by name, averaged over draws.
 
     Variances are those within draws and those between them. more: whether the covariance and the slope are wanted.
     """
     covariance, slope = more
-    first = _sites(there, _first(values), asked.site)
-    offsets = {name: unwrapped(first[name]["fn"]).loc for name in asked.responses}
+    first = _sites_at(there, _first_draw(values), asked.site)
+    offsets = {name: innermost_distribution(first[name]["fn"]).loc for name in asked.responses}
 
     def moments_of_draw(values: Values) -> dict[str, Array]:
-        conditioned = _conditioned(here, values, asked)
-        sites, others = (_sites(there, values, asked.site, f) for f in (0.0, 1.0))
-        new = unwrapped(sites[asked.site]["fn"])
+        conditioned = _condition_process(here, values, asked)
+        sites, others = (_sites_at(there, values, asked.site, f) for f in (0.0, 1.0))
+        new = innermost_distribution(sites[asked.site]["fn"])
         mean, variance = conditioned.moments_at(new.x, new.mean)
         moments = {"mean": mean, "within": variance, "square": mean**2}
         for name in asked.responses:
-            start, slopes, scale = _line(name, sites, others)
+            start, slopes, scale = _response_line(name, sites, others)
             centre = start - offsets[name] + slopes * mean
             moments |= {f"{name} mean": centre, f"{name} square": centre**2}
             moments[f"{name} within"] = slopes**2 * variance + scale**2
@@ -263,7 +265,7 @@ def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tu
         total, number = moments_of_draw(values), 1
     else:
         number = len(next(iter(values.values())))
-        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(moments_of_draw, _first(values)))
+        start = jax.tree.map(jnp.zeros_like, jax.eval_shape(moments_of_draw, _first_draw(values)))
 
         def add(total: dict[str, Array], one: Values) -> tuple[dict[str, Array], None]:
             return jax.tree.map(jnp.add, total, moments_of_draw(one)), None
@@ -285,13 +287,15 @@ def _averaged(here: Bound, there: Bound, values: Values, asked: _Asked, more: tu
 
 
 @partial(jax.jit, static_argnames="asked")
-def _parts(here: Bound, there: Bound, values: Values, asked: _Asked) -> tuple[Array, Array, Array]:
+def _component_moments(
+    here: Bound, there: Bound, values: Values, asked: _PredictedProcess
+) -> tuple[Array, Array, Array]:
     """The means over draws of the mean, of the variance and of the squared mean of every term of the kernel."""
     from bayeslab.gaussian_processes.kernels import terms_of
 
     def moments_of_draw(values: Values) -> tuple[Array, Array, Array]:
-        conditioned = _conditioned(here, values, asked)
-        new = _prior(there, values, asked.site).x
+        conditioned = _condition_process(here, values, asked)
+        new = _prior_process(there, values, asked.site).x
         each = [conditioned.moments_of(part, new) for part in terms_of(conditioned.prior.kernel)]
         mean, variance = (jnp.stack(moment) for moment in zip(*each, strict=True))
         return mean, variance, mean**2
@@ -304,13 +308,13 @@ def _parts(here: Bound, there: Bound, values: Values, asked: _Asked) -> tuple[Ar
 
 
 @partial(jax.jit, static_argnames="asked")
-def _drawn(keys: Array, here: Bound, there: Bound, values: Values, asked: _Asked) -> Array:
+def _joint_draws(keys: Array, here: Bound, there: Bound, values: Values, asked: _PredictedProcess) -> Array:
     """A draw of the process at new inputs for every key and draw of its parameters (draw, row)."""
 
     def draw(at: tuple[Array, Values]) -> Array:
         key, values = at
-        conditioned = _conditioned(here, values, asked)
-        new = _prior(there, values, asked.site)
+        conditioned = _condition_process(here, values, asked)
+        new = _prior_process(there, values, asked.site)
         return conditioned.sample_at(key, new.x, new.mean)
 
     return jax.lax.map(draw, (keys, values))
@@ -320,7 +324,7 @@ def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
     """The results as a Dataset, with the names that the new inputs have."""
     from xarray import Dataset
 
-    labels: Sequence[Any] = next((e.labels[0] for e in read(new).values() if e.labels.get(0) is not None), ())
+    labels: Sequence[Any] = next((e.labels[0] for e in read_entries(new).values() if e.labels.get(0) is not None), ())
     ends = {"_covariance": ("row", "row_"), "_slope": ("row", "input")}
     kinds = {1: ("row",), 2: ("component", "row"), 3: ("chain", "draw", "row")}
     variables = {}

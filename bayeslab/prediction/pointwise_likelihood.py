@@ -15,18 +15,18 @@ from jax import Array
 from numpyro.distributions import Distribution, ExpandedDistribution, MaskedDistribution
 from numpyro.handlers import substitute, trace
 
-from bayeslab.elimination.around import halves
+from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.transforms.collapse import Marginal, marginal
 
-BATCH = 64
+DRAWS_PER_BATCH = 64
 """The number of draws that are evaluated at once."""
-TOLERANCE = 1e-9
+RELATIVE_TOLERANCE = 1e-9
 """The largest relative change of the log likelihood of a row, when other rows are hidden, that is rounding."""
 
 
-class Likelihood(NamedTuple):
+class PointwiseLikelihood(NamedTuple):
     """Pointwise log likelihoods.
 
     values: by observed site (draw, *batch), NaN where entries are missing or masked; several sites that share latent
@@ -35,29 +35,31 @@ class Likelihood(NamedTuple):
     """
 
     values: Values
-    like: dict[str, str]
+    dims_from: dict[str, str]
     integrated_out: tuple[str, ...]
 
 
-def log_likelihood(bound: Bound, latent: Values) -> Likelihood:
+def log_likelihood(bound: Bound, latent: Values) -> PointwiseLikelihood:
     """log p(row | draw) of every entry of the observed sites. latent: (draw, *site).
 
     The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
     """
-    private = rows_own(bound)
-    marginal_bound = _without(bound, private)
-    joint_terms = _joint(marginal_bound)
-    if not _by_rows(marginal_bound, {name: value[0] for name, value in latent.items() if name not in private}):
+    private = row_sites(bound)
+    marginal_bound = _marginal_or_plain(bound, private)
+    joint_terms = _marginal_terms(marginal_bound)
+    if not _factorises_by_rows(
+        marginal_bound, {name: value[0] for name, value in latent.items() if name not in private}
+    ):
         marginal_bound, private, joint_terms = bound, (), {}
     if any(name not in latent for name in bound.latent if name not in private):
-        return Likelihood({}, {}, ())
-    values = _evaluated(marginal_bound, {name: value for name, value in latent.items() if name not in private})
+        return PointwiseLikelihood({}, {}, ())
+    values = _row_likelihoods(marginal_bound, {name: value for name, value in latent.items() if name not in private})
     number = len(next(iter(latent.values())))
     values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
-    return Likelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private)
+    return PointwiseLikelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private)
 
 
-def rows_own(bound: Bound) -> tuple[str, ...]:
+def row_sites(bound: Bound) -> tuple[str, ...]:
     """Latent sites with an element for every row of an observed site."""
     return tuple(name for name in bound.latent if belongs_to_rows(name, bound.observed, bound))
 
@@ -69,7 +71,7 @@ def belongs_to_rows(name: str, observed: "dict[str, Array] | list[str]", bound: 
     return any(plates and plates <= site_plates for plates in plates_of_rows)
 
 
-def _without(bound: Bound, private: tuple[str, ...]) -> Bound:
+def _marginal_or_plain(bound: Bound, private: tuple[str, ...]) -> Bound:
     """The program with some sites integrated out, or as it is where that cannot be done."""
     try:
         return marginal(bound, private)
@@ -77,7 +79,7 @@ def _without(bound: Bound, private: tuple[str, ...]) -> Bound:
         return bound
 
 
-def _joint(bound: Bound) -> dict[str, Term]:
+def _marginal_terms(bound: Bound) -> dict[str, Term]:
     """Marginal likelihood terms by the joined names of the observed sites that each is the density of.
 
     There are none where one of them is more than a density of observed sites.
@@ -95,7 +97,7 @@ def _joint(bound: Bound) -> dict[str, Term]:
     return joint_terms
 
 
-def _by_rows(bound: Bound, values: Values) -> bool:
+def _factorises_by_rows(bound: Bound, values: Values) -> bool:
     """Whether all marginal likelihoods have an element for every row, to which no other row contributes.
 
     A site that is looked up, th[order], may leave the likelihood of a row at the position of another one. So half of
@@ -103,81 +105,81 @@ def _by_rows(bound: Bound, values: Values) -> bool:
     bit.
     values: of one draw.
     """
-    joint, plain = _joint(bound), bound.plain
+    joint, plain = _marginal_terms(bound), bound.plain
     for names, term in joint.items():
         sites = [plain.sites[name] for name in names.split(", ")]
         shape = jax.eval_shape(term.density, plain, values).shape
-        if not any(shape in (_batch(site), _plates(site)) for site in sites):
+        if not any(shape in (_batch_shape(site), _plate_shape(site)) for site in sites):
             return False
-        if not all(_fits(shape, _batch(site)) for site in sites):
+        if not all(_is_broadcastable(shape, _batch_shape(site)) for site in sites):
             return False
-        hidden = halves(shape)[1]
+        hidden = bit_masks(shape)[1]
         shown = np.concatenate([np.ones((1, *shape), bool), ~hidden, hidden])
-        log_likelihoods = np.asarray(_of_shown(bound, names, values, shown))
+        log_likelihoods = np.asarray(_likelihood_of_shown_rows(bound, names, values, shown))
         with np.errstate(invalid="ignore"):
             is_unchanged = np.isclose(
-                log_likelihoods, log_likelihoods[0], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+                log_likelihoods, log_likelihoods[0], rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE, equal_nan=True
             )
         if not is_unchanged[shown].all():
             return False
     return bool(joint)
 
 
-def _batch(site: Site) -> tuple[int, ...]:
+def _batch_shape(site: Site) -> tuple[int, ...]:
     """The batch shape of a site."""
     return site.shape[: len(site.shape) - site.event_dim]
 
 
-def _plates(site: Site) -> tuple[int, ...]:
+def _plate_shape(site: Site) -> tuple[int, ...]:
     """The part of the batch shape of a site that is in plates."""
     sizes = {plate.dim: plate.size for plate in site.plates}
     return tuple(sizes.get(dim, 1) for dim in range(min(sizes, default=0), 0))
 
 
-def _fits(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
+def _is_broadcastable(shape: tuple[int, ...], batch: tuple[int, ...]) -> bool:
     """Whether an array of a shape broadcasts to a batch shape."""
     lead = len(batch) - len(shape)
     return lead >= 0 and all(size in (1, own) for size, own in zip(shape, batch[lead:], strict=True))
 
 
 @partial(jax.jit, static_argnames="names")
-def _of_shown(bound: Bound, names: str, values: Values, shown: Array) -> Array:
+def _likelihood_of_shown_rows(bound: Bound, names: str, values: Values, shown: Array) -> Array:
     """The marginal log likelihood of some sites (mask, *batch) where only the rows of a mask are observed."""
 
     def run(rows: Array) -> Array:
-        present = {name: _shown(bound, name, rows) for name in names.split(", ")}
+        present = {name: _present_in_rows(bound, name, rows) for name in names.split(", ")}
         masked_bound = replace(bound, present=bound.present | present)
-        return _joint(masked_bound)[names].density(masked_bound.plain, values)
+        return _marginal_terms(masked_bound)[names].density(masked_bound.plain, values)
 
     return jax.lax.map(run, shown)
 
 
-def _shown(bound: Bound, name: str, rows: Array) -> Array:
+def _present_in_rows(bound: Bound, name: str, rows: Array) -> Array:
     """Which entries of a site are observed, if only some rows are."""
-    batch = _batch(bound.plain.sites[name])
+    batch = _batch_shape(bound.plain.sites[name])
     present = bound.present.get(name, jnp.ones(batch, bool))
     rows = jnp.broadcast_to(rows, batch)
     return present & rows.reshape(batch + (1,) * (present.ndim - rows.ndim))
 
 
 @jax.jit
-def _evaluated(bound: Bound, latent: Values) -> Values:
+def _row_likelihoods(bound: Bound, latent: Values) -> Values:
     """The log likelihood of every row for every draw (draw, *batch), by site or joined names."""
-    joint, plain = _joint(bound), bound.plain
+    joint, plain = _marginal_terms(bound), bound.plain
 
     def run(values: Values) -> tuple[Values, Values]:
         densities, masked = {}, {}
         for names, term in joint.items():
-            densities[names] = _gaps(plain, names.split(", "), term.density(plain, values))
+            densities[names] = _nan_at_missing(plain, names.split(", "), term.density(plain, values))
         sites = trace(substitute(bound.program, data=values)).get_trace()
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):
-                densities[name] = _gaps(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
+                densities[name] = _nan_at_missing(plain, [name], sites[name]["fn"].log_prob(sites[name]["value"]))
                 masked[name] = masked_rows(sites[name]["fn"])
         return densities, masked
 
     if latent:
-        densities, masked = jax.lax.map(run, latent, batch_size=BATCH)
+        densities, masked = jax.lax.map(run, latent, batch_size=DRAWS_PER_BATCH)
     else:  # all sites belong to rows
         densities, masked = jax.tree.map(lambda value: value[None], run({}))
     never = {name: rows.all(0) for name, rows in masked.items()}
@@ -193,7 +195,7 @@ def masked_rows(fn: Distribution) -> Array:
     return hidden
 
 
-def _gaps(bound: Bound, names: list[str], density: Array) -> Array:
+def _nan_at_missing(bound: Bound, names: list[str], density: Array) -> Array:
     """The density (*batch), NaN where no site has an entry."""
     if not all(name in bound.present for name in names):
         return density

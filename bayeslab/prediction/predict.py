@@ -11,26 +11,26 @@ import numpy as np
 from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
-from bayeslab.prediction.pointwise_likelihood import Likelihood, belongs_to_rows, log_likelihood
+from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import require_prior_draws
 from bayeslab.programs.binding import bind, parameters, unwrap_partial
-from bayeslab.programs.data import Entry, entry, first, is_count, read
-from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision, raw_key
-from bayeslab.programs.tracing.provenance import flow
+from bayeslab.programs.data import Entry, are_positions, as_entry, first_true, read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
+from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.datatree import (
-    arguments_of,
+    argument_recipes,
     categories_of,
     constant_data,
+    has_same_data,
     observed_data,
-    posterior_of,
-    same_data,
+    posterior_draws,
     to_datatree,
 )
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
-BATCH = 64
+DRAWS_PER_BATCH = 64
 """The number of draws that are simulated at once."""
 
 
@@ -45,18 +45,18 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         raise TypeError(f"num_samples must be an integer, but is {num_samples!r}")
     if num_samples < 1:
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
-    with precision():
+    with precision_scope():
         bound = bind(model, data).plain
         require_prior_draws(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
-        simulations = {name: value[None] for name, value in jax.device_get(simulated(keys, bound, {}, ())).items()}
+        simulations = {name: value[None] for name, value in jax.device_get(simulate_draws(keys, bound, {}, ())).items()}
         groups = {
             "prior": {name: value for name, value in simulations.items() if name not in bound.observed},
             "prior_predictive": {name: value for name, value in simulations.items() if name in bound.observed},
             "observed_data": observed_data(bound),
             "constant_data": constant_data(bound),
         }
-        return to_datatree(groups, bound, read(data))
+        return to_datatree(groups, bound, read_entries(data))
 
 
 def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
@@ -76,13 +76,13 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     `data` leave out what a result cannot keep, as a function that is not the default, and where the program draws
     nothing, because its data are in a factor.
     """
-    posterior = posterior_of(tree, "predict")
-    program, given = unwrap_partial(model, read(data))
-    given = {name: _recoded(name, item, tree) for name, item in given.items()}
-    with precision():
+    posterior = posterior_draws(tree, "predict")
+    program, given = unwrap_partial(model, read_entries(data))
+    given = {name: _with_codes_of_fit(name, item, tree) for name, item in given.items()}
+    with precision_scope():
         entries = _fitted_arguments(program, given, tree) | given
         bound = bind(program, entries).plain
-        replicate = same_data(tree, bound)
+        replicate = has_same_data(tree, bound)
         latent = _latent_draws(tree, posterior, bound, replicate)
         if not replicate:
             _refuse_other_axes(given, tree, bound, posterior[list(latent)])
@@ -90,9 +90,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * num_draws)
         hidden = tuple(flat)
-        simulations = jax.device_get(simulated(keys, bound, flat, hidden))
-        _require_something(simulations, bound, replicate)
-        likelihood = log_likelihood(bound, flat) if bound.observed and hidden else Likelihood({}, {}, ())
+        simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden))
+        _require_predictions(simulations, bound, replicate)
+        likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
@@ -109,7 +109,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
                 "predictions_log_likelihood": stacked(density),
                 "predictions_constant_data": constant_data(bound),
             }
-        added = to_datatree(groups, bound, entries, likelihood.like)
+        added = to_datatree(groups, bound, entries, likelihood.dims_from)
     for name in ("log_likelihood", "predictions_log_likelihood"):
         if name in added.children:
             added[name].attrs["integrated_out"] = list(likelihood.integrated_out)
@@ -119,7 +119,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     return result
 
 
-def _require_something(drawn: Mapping[str, Any], bound: Bound, replicate: bool) -> None:
+def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool) -> None:
     """Raises ValueError where there is nothing to predict."""
     if not (bound.observed if replicate else drawn):
         factors = [name for name, site in bound.sites.items() if site.role == "factor"]
@@ -130,20 +130,20 @@ def _require_something(drawn: Mapping[str, Any], bound: Bound, replicate: bool) 
         )
 
 
-def _recoded(name: str, item: Entry, tree: "DataTree") -> Entry:
+def _with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
     """An entry with the codes of the fit; raises ValueError for a category that it does not know."""
     levels, known = [str(level) for level in item.categories], categories_of(tree, name)
     if not levels or levels == known:
         return item
     if not known:
-        if name in _fitted(tree) and arguments_of(tree):
+        if name in _data_of_fit(tree) and argument_recipes(tree):
             raise ValueError(f"entry '{name}' holds categories, but the fit had numbers in it; give the same numbers")
         return item
     codes = {level: code for code, level in enumerate(known)}
     value = np.array([codes.get(level, -1) for level in levels])[item.value]
     unknown = value < 0 if item.present is None else (value < 0) & item.present
     if unknown.any():
-        position = first(unknown)
+        position = first_true(unknown)
         raise ValueError(
             f"entry '{name}' has category '{levels[item.value[position]]}' at position {position}, which the fit does "
             f"not know; it knows {shorten(', '.join(known), 200)}"
@@ -151,7 +151,7 @@ def _recoded(name: str, item: Entry, tree: "DataTree") -> Entry:
     return item._replace(value=np.maximum(value, 0), categories=known)
 
 
-def _fitted(tree: "DataTree") -> dict[str, "DataArray"]:
+def _data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
     """The arguments and observed values of a fit, by name."""
     groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
     return {str(name): value for group in groups for name, value in group.items()}
@@ -165,7 +165,7 @@ def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataT
     declared = parameters(program)
     observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
     constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
-    descriptions = arguments_of(tree)
+    descriptions = argument_recipes(tree)
     if not descriptions:
         kept = [n for n in map(str, constants) if n in declared and declared[n].default is not None]
         descriptions = {name: {"array": name, "default": False} for name in kept}
@@ -176,7 +176,7 @@ def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataT
             "array" not in description and "value" not in description and description["default"]
         ):
             continue
-        if missing := next(_lost(description, constants), None):
+        if missing := next(_missing_parts(description, constants), None):
             if name in left_out:
                 raise ValueError(
                     f"data lack argument '{name}', which was not its default at the fit and is not in the result, "
@@ -185,54 +185,54 @@ def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataT
             if name in given:
                 fitted[name] = given[name]
         else:
-            value = _remade(description, constants)
-            item = entry(constants[name], name) if "array" in description and constants[name].ndim else Entry(value)
+            value = _rebuild_argument(description, constants)
+            item = as_entry(constants[name], name) if "array" in description and constants[name].ndim else Entry(value)
             fitted[name] = item._replace(categories=categories_of(tree, name))
-    optional = {n for n in left_out if n in fitted and declared[n].default is None and [*_arrays(descriptions[n])]}
-    data_only = optional & _handed_over(program, fitted) if optional else set()
+    optional = {n for n in left_out if n in fitted and declared[n].default is None and [*_array_names(descriptions[n])]}
+    data_only = optional & _data_only_arguments(program, fitted) if optional else set()
     return {name: fitted[name] for name in left_out if name in fitted and name not in data_only}
 
 
-def _lost(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
+def _missing_parts(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
     """The parts of an argument that a result does not hold, in words: classes, and arrays that were taken out of it."""
     if "other" in how:
         yield f"a {how['other']}"
-    yield from (f"array '{name}'" for name in _arrays(how) if name not in constants)
-    for part in _parts(how):
-        yield from _lost(part, constants)
+    yield from (f"array '{name}'" for name in _array_names(how) if name not in constants)
+    for part in _nested_parts(how):
+        yield from _missing_parts(part, constants)
 
 
-def _arrays(how: Mapping[str, Any]) -> Iterator[str]:
+def _array_names(how: Mapping[str, Any]) -> Iterator[str]:
     """The names of the arrays in the description of an argument."""
     if "array" in how:
         yield how["array"]
-    for part in _parts(how):
-        yield from _arrays(part)
+    for part in _nested_parts(how):
+        yield from _array_names(part)
 
 
-def _parts(how: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _nested_parts(how: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The descriptions of the elements of a dict, list or tuple."""
     return [*how.get("dict", {}).values(), *how.get("list", []), *how.get("tuple", [])]
 
 
-def _remade(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Any:
+def _rebuild_argument(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Any:
     """An argument from its description and its arrays."""
     if "array" in how:
         value = constants[how["array"]]
         return value.values if value.ndim else value.item()
     if "dict" in how:
-        return {key: _remade(part, constants) for key, part in how["dict"].items()}
+        return {key: _rebuild_argument(part, constants) for key, part in how["dict"].items()}
     if "value" in how:
         return how["value"]
-    parts = [_remade(part, constants) for part in _parts(how)]
+    parts = [_rebuild_argument(part, constants) for part in _nested_parts(how)]
     return tuple(parts) if "tuple" in how else parts
 
 
-def _handed_over(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
+def _data_only_arguments(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
     """The arguments that are observed values and reach no parameter of a distribution."""
     bound = bind(program, arguments).plain
     latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    facts = flow(bound, latent)
+    facts = trace_data_flow(bound, latent)
     reached = [
         {name.split(".")[0] for fact in facts.of(*kinds) for name in fact.reached_by("argument")}
         for kinds in (("written",), ("parameter", "bound"))
@@ -246,7 +246,7 @@ def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Boun
 
     latent: the draws that are taken from the result.
     """
-    fitted = {name: entry(value, name) for name, value in _fitted(tree).items()}
+    fitted = {name: as_entry(value, name) for name, value in _data_of_fit(tree).items()}
     observed = {*bound.observed, *fitted} & set(bound.sites)
     rows = {plate.name for name in observed for plate in bound.sites[name].plates} - set(latent.dims)
     of_latent = [list(index) for index in latent.indexes.values()]
@@ -258,7 +258,7 @@ def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Boun
         for axis, labels in item.labels.items():
             known = before.labels.get(axis, [])
             same = len(known) != len(labels) or [*map(str, known)] == [*map(str, labels)]
-            if same or is_count(known) or is_count(labels) or before.dims[axis] in rows:
+            if same or are_positions(known) or are_positions(labels) or before.dims[axis] in rows:
                 continue
             if axis or before.dims[axis] in latent.dims or known in of_latent:
                 position = next(
@@ -308,7 +308,7 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
     site_plates = {plate.name for plate in bound.sites[name].plates}
     if all({plate.name for plate in bound.sites[n].plates} <= site_plates for n in observed if n in bound.sites):
         return belongs_to_rows(name, observed, bound)
-    fitted, current = _fitted(tree), observed_data(bound)
+    fitted, current = _data_of_fit(tree), observed_data(bound)
     unchanged = {
         n
         for n in current
@@ -318,7 +318,7 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
 
 
 @partial(jax.jit, static_argnames="hidden")
-def simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
+def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
     """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others."""
 
     def run(at: tuple[Array, Values]) -> Values:
@@ -331,4 +331,4 @@ def simulated(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]
             if name not in hidden and (is_random(site) or site["type"] == "deterministic")
         }
 
-    return jax.lax.map(run, (keys, latent), batch_size=BATCH)
+    return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)

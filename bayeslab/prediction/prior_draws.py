@@ -6,8 +6,8 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace, uncondition
 
 from bayeslab.prediction.pointwise_likelihood import masked_rows
-from bayeslab.programs.program import Bound, feasible, is_random
-from bayeslab.programs.tracing.provenance import flow
+from bayeslab.programs.program import Bound, init_inside_support, is_random
+from bayeslab.programs.tracing.provenance import trace_data_flow
 
 
 def require_prior_draws(bound: Bound, verb: str) -> None:
@@ -20,12 +20,12 @@ def require_prior_draws(bound: Bound, verb: str) -> None:
                 f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
             )
     latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    for fact in flow(bound, latent).of("density"):
+    for fact in trace_data_flow(bound, latent).of("density"):
         if bound.sites[fact.site].role == "factor" and fact.reached_by("latent"):
             raise ValueError(
                 f"{verb} needs draws from the prior, but factor '{fact.site}' changes it, and nothing draws from that"
             )
-    for name, (weighted, _) in _changed(bound).items():
+    for name, (weighted, _) in _density_changes(bound).items():
         if weighted and name in bound.latent:
             raise ValueError(f"{verb} needs draws from the prior, but handlers.scale weights that of site '{name}'")
 
@@ -33,22 +33,24 @@ def require_prior_draws(bound: Bound, verb: str) -> None:
 def require_joint_draws(bound: Bound, verb: str) -> None:
     """Raises ValueError for a program whose forward simulation, data included, does not draw from its joint density."""
     require_prior_draws(bound, verb)
-    for name, (weighted, masked) in _changed(bound.plain).items():
+    for name, (weighted, masked) in _density_changes(bound.plain).items():
         if weighted:
             raise ValueError(f"{verb} draws data, but handlers.scale weights site '{name}', as no draw of it is")
         if masked and name in bound.latent:
             raise ValueError(f"{verb} needs draws from the prior, but that of site '{name}' is masked, hence improper")
 
 
-def _changed(bound: Bound) -> dict[str, tuple[bool, bool]]:
+def _density_changes(bound: Bound) -> dict[str, tuple[bool, bool]]:
     """For every random site, whether weights other than 1 multiply its density, and whether a mask hides some of it."""
-    return {name: (bool(one), bool(other)) for name, (one, other) in jax.device_get(_found(bound)).items()}
+    return {
+        name: (bool(one), bool(other)) for name, (one, other) in jax.device_get(_traced_density_changes(bound)).items()
+    }
 
 
 @jax.jit
-def _found(bound: Bound) -> dict[str, tuple[Array, Array]]:
-    """What `_changed` returns, as arrays, from one run of the program."""
-    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+def _traced_density_changes(bound: Bound) -> dict[str, tuple[Array, Array]]:
+    """What `_density_changes` returns, as arrays, from one run of the program."""
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
     sites = trace(model).get_trace(**bound.inputs)
     return {
         name: (

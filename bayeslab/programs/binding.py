@@ -15,26 +15,35 @@ import numpy as np
 from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
-from bayeslab.programs.data import Entry, as_array, as_structure, entry, first, is_container, read, refuse_other_codes
-from bayeslab.programs.label_checks import refuse_other_labels
+from bayeslab.programs.data import (
+    Entry,
+    as_array,
+    as_entry,
+    as_structure,
+    can_mark_missing,
+    first_true,
+    read_entries,
+    refuse_conflicting_codes,
+)
+from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.program import (
     Argument,
     Bound,
     Data,
-    Derived,
-    Frozen,
+    DerivedProgram,
     Program,
     Slot,
-    feasible,
+    StaticValue,
+    init_inside_support,
+    innermost_distribution,
     is_random,
-    unwrapped,
 )
-from bayeslab.programs.pytrees import ordered
-from bayeslab.programs.tracing.provenance import Written, flow
-from bayeslab.programs.validation import Special, checked, listed, short_name
+from bayeslab.programs.pytrees import wrap_distributions
+from bayeslab.programs.tracing.provenance import ObsRecorder, trace_data_flow
+from bayeslab.programs.validation import SpecialSites, check_bound, quoted_names, short_name
 
-_NEEDS_VALUES = (
+_NEEDS_CONCRETE_VALUES = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerBoolConversionError,
@@ -52,15 +61,15 @@ def bind(program: Program, data: Data) -> Bound:
     argument, a wrong shape, a value outside the support of its site, NaN elsewhere, an invalid hyperparameter, or
     entries whose categories or labels contradict each other.
     """
-    function, entries = unwrap_partial(program, read(data))
-    if isinstance(function, Derived):
-        return function.transformed(_bound(function.model, entries))
-    return _bound(function, entries)
+    function, entries = unwrap_partial(program, read_entries(data))
+    if isinstance(function, DerivedProgram):
+        return function.transformed(_bind_entries(function.model, entries))
+    return _bind_entries(function, entries)
 
 
-def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
+def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     function, entries = unwrap_partial(program, entries)
-    refuse_other_codes(entries)
+    refuse_conflicting_codes(entries)
     named = parameters(function)
     arguments = {name: entries[name] for name in entries if name in named}
     bound = _Arguments(function, named, arguments).bound()
@@ -68,13 +77,13 @@ def _bound(program: Program, entries: dict[str, Entry]) -> Bound:
     sites = {name: entries[name] for name in entries if name not in named}
     _refuse_unknown(sites, named, probe, function)
     bound = _observe(bound, probe, sites)
-    refuse_other_labels(entries, {name: site["plates"] for name, site in probe.items()})
+    refuse_conflicting_labels(entries, {name: site["plates"] for name, site in probe.items()})
     latent = {name: site["value"] for name, site in probe.items() if name not in bound.observed}
-    with _told(bound):
-        data_flow = flow(bound, latent)
+    with _errors_explained(bound):
+        data_flow = trace_data_flow(bound, latent)
     scanned = [name for name, site in probe.items() if site["scanned"]]
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    return checked(bound, data_flow, sites, Special(scanned, [name for name in scaled if name in latent]))
+    return check_bound(bound, data_flow, sites, SpecialSites(scanned, [name for name in scaled if name in latent]))
 
 
 def signature(program: Program) -> inspect.Signature:
@@ -93,7 +102,7 @@ def parameters(function: Program) -> Mapping[str, inspect.Parameter]:
     return {name: p for name, p in signature(function).parameters.items() if p.kind not in variadic}
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def suggestion(word: str, words: Iterable[str]) -> str:
     """A question that suggests the word that is spelled most like `word`; an empty text where none is close."""
     plain = {each.lower(): each for each in words}
     close = difflib.get_close_matches(word.lower(), list(plain), 1)
@@ -109,7 +118,7 @@ def unwrap_partial(program: Program, entries: dict[str, Entry]) -> tuple[Program
     while isinstance(program, partial):
         names = list(parameters(program.func))
         fixed = dict(zip(names, program.args, strict=False)) | program.keywords
-        entries = {name: entry(value, name) for name, value in fixed.items()} | entries
+        entries = {name: as_entry(value, name) for name, value in fixed.items()} | entries
         program = program.func
     return program, entries
 
@@ -122,7 +131,7 @@ class _Arguments:
         missing = [n for n, p in parameters.items() if n not in given and p.default is p.empty]
         if missing:
             raise ValueError(
-                f"data lack {listed(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
+                f"data lack {quoted_names(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
             )
         for name, item in given.items():
             _refuse_missing(name, item)
@@ -132,17 +141,17 @@ class _Arguments:
     def bound(self) -> Bound:
         """The Bound without observed sites; only arrays that the program needs as concrete values become structure."""
         everything = self._split(frozenset())
-        if _runs(everything):
+        if _is_traceable(everything):
             return everything
         concrete = frozenset(everything.arrays)
-        if not _runs(self._split(concrete)):
+        if not _is_traceable(self._split(concrete)):
             raise ValueError(
                 f"program '{short_name(self._function)}' decides in Python on the value of a random variable; "
                 "use jnp.where or jax.lax.cond instead"
             )
         for entry_name in everything.arrays:
             fewer = concrete - {entry_name}
-            concrete = fewer if _runs(self._split(fewer)) else concrete
+            concrete = fewer if _is_traceable(self._split(fewer)) else concrete
         return self._split(concrete)
 
     def _split(self, concrete: frozenset[str]) -> Bound:
@@ -152,22 +161,22 @@ class _Arguments:
             value = self._given[name].value if name in self._given else parameter.default
             is_real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
             try:
-                paths, tree = jax.tree_util.tree_flatten_with_path(ordered(value))
+                paths, tree = jax.tree_util.tree_flatten_with_path(wrap_distributions(value))
             except (ValueError, RecursionError):
                 raise ValueError(f"argument '{name}' has keys of several kinds, or contains itself") from None
             leaves = []
             for path, leaf in paths:
                 entry_name = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
-                if path and is_container(leaf):
+                if path and can_mark_missing(leaf):
                     with suppress(TypeError):  # what is not made of numbers is structure
-                        item = entry(leaf, entry_name)
+                        item = as_entry(leaf, entry_name)
                         _refuse_missing(entry_name, item)
                         leaf = item.value
                 array = as_array(entry_name, leaf, is_real and not path)
                 if array is None:
                     leaves.append(as_structure(leaf))
                 elif entry_name in concrete:
-                    leaves.append(Frozen(np.asarray(leaf)))
+                    leaves.append(StaticValue(np.asarray(leaf)))
                 else:
                     arrays[entry_name] = array
                     leaves.append(Slot(entry_name))
@@ -178,7 +187,7 @@ class _Arguments:
 def _refuse_missing(name: str, item: Entry) -> None:
     if item.present is not None:
         raise ValueError(
-            f"argument '{name}' has a missing entry at position {first(~item.present)}; "
+            f"argument '{name}' has a missing entry at position {first_true(~item.present)}; "
             "only observed sites may have missing entries"
         )
 
@@ -194,12 +203,12 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
     learned: list[str] = []
 
     def run(bound: Bound) -> dict[str, Any]:
-        model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+        model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
         trace_sites = trace(model).get_trace(**bound.inputs)
         sites = {name: site for name, site in trace_sites.items() if is_random(site)}
         learned.extend(name for name, site in trace_sites.items() if site["type"] == "param")
         for name, site in sites.items():
-            fn, inner = site["fn"], unwrapped(site["fn"])
+            fn, inner = site["fn"], innermost_distribution(site["fn"])
             parts = len(fn.shape()) - inner.event_dim
             notes[name] = {"batch_ndim": len(fn.batch_shape), "parts_ndim": parts, "family": type(inner).__name__}
             notes[name]["written"] = "obs" in site["infer"]
@@ -208,19 +217,19 @@ def _probe(bound: Bound) -> dict[str, dict[str, Any]]:
             notes[name]["plates"] = {f.name: len(fn.batch_shape) + f.dim for f in site["cond_indep_stack"]}
         return {name: site["value"] for name, site in sites.items()}
 
-    with _told(bound):
+    with _errors_explained(bound):
         shapes = jax.eval_shape(run, bound)
-    _refuse_names(shapes, learned)
+    _refuse_site_names(shapes, learned)
     return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}
 
 
 @contextmanager
-def _told(bound: Bound) -> Iterator[None]:
+def _errors_explained(bound: Bound) -> Iterator[None]:
     """The scope that raises one sentence in place of what a program raises on its arguments, which stays the cause."""
     function = f"'{short_name(bound.function)}'"
     try:
         yield
-    except _NEEDS_VALUES:
+    except _NEEDS_CONCRETE_VALUES:
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
@@ -232,16 +241,16 @@ def _told(bound: Bound) -> Iterator[None]:
                 f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
             ) from error
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        arguments = textwrap.shorten(", ".join(_shown(bound)), 150)
+        arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
         reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
         raise kind(f"program {function} does not run with {arguments} ({reason})") from error
 
 
-def _shown(bound: Bound) -> Iterator[str]:
+def _argument_texts(bound: Bound) -> Iterator[str]:
     """For every argument a text with its name, and the types and shapes or the values of its leaves."""
     for argument in bound.settings:
         leaves = [bound.arrays[leaf.entry] if isinstance(leaf, Slot) else leaf for leaf in argument.leaves]
-        values = [leaf.value if isinstance(leaf, Frozen) else leaf for leaf in leaves]
+        values = [leaf.value if isinstance(leaf, StaticValue) else leaf for leaf in leaves]
         kinds = [
             f"{v.dtype} {v.shape}" if isinstance(v, np.ndarray | jax.Array) else textwrap.shorten(repr(v), 30)
             for v in values
@@ -249,15 +258,15 @@ def _shown(bound: Bound) -> Iterator[str]:
         yield f"{argument.name}: {', '.join(kinds) or None}"
 
 
-def _runs(bound: Bound) -> bool:
+def _is_traceable(bound: Bound) -> bool:
     try:
         _probe(bound)
-    except _NEEDS_VALUES:
+    except _NEEDS_CONCRETE_VALUES:
         return False
     return True
 
 
-def _refuse_names(sites: Iterable[str], learned: list[str]) -> None:
+def _refuse_site_names(sites: Iterable[str], learned: list[str]) -> None:
     if learned:
         raise ValueError(f"no method learns numpyro.param '{learned[0]}'; make it a site, or an argument")
     if wrong := [name for name in sites if "/" in name]:
@@ -269,20 +278,20 @@ def _refuse_unknown(sites: dict[str, Entry], parameters: Mapping, probe: dict, f
         if name not in probe:
             raise ValueError(
                 f"data entry '{name}' is neither an argument {list(parameters)} nor a sample site {list(probe)} "
-                f"of '{short_name(function)}'.{nearest(name, [*parameters, *probe])}"
+                f"of '{short_name(function)}'.{suggestion(name, [*parameters, *probe])}"
             )
 
 
-def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, Entry]) -> Bound:
+def _observe(bound: Bound, probe: dict[str, dict[str, Any]], site_entries: dict[str, Entry]) -> Bound:
     """Give every observed site its value, in the type of the site, with a mask where entries are missing."""
     written = {}
     if any(site["written"] for site in probe.values()):
-        with _told(bound):
-            written = {name: Entry(np.asarray(value)) for name, value in _written(bound).items()}
+        with _errors_explained(bound):
+            written = {name: Entry(np.asarray(value)) for name, value in _obs_values(bound).items()}
     observed, present = {}, {}
-    for name, item in (written | given).items():
+    for name, item in (written | site_entries).items():
         site = probe[name]
-        _refuse_turned(name, item, site["plates"])
+        _refuse_axis_order(name, item, site["plates"])
         value, mask = observed_value(name, item, site["value"])
         if mask is not None:
             present[name] = jnp.asarray(event_mask(name, mask, site))
@@ -291,7 +300,7 @@ def _observe(bound: Bound, probe: dict[str, dict[str, Any]], given: dict[str, En
     return replace(bound, observed=observed, present=present)
 
 
-def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
+def _refuse_axis_order(name: str, item: Entry, plates: dict[str, int]) -> None:
     """Raise ValueError where an axis of an entry is named like a plate that is another axis of its site."""
     for axis, dim in enumerate(item.dims):
         if dim is not None and plates.get(dim, axis) != axis:
@@ -302,8 +311,10 @@ def _refuse_turned(name: str, item: Entry, plates: dict[str, int]) -> None:
 
 
 @jax.jit
-def _written(bound: Bound) -> dict[str, Any]:
+def _obs_values(bound: Bound) -> dict[str, Any]:
     """The values that the program itself gives its sites with obs=."""
-    recorder = Written(bound.source)
-    trace(substitute(seed(recorder, jax.random.PRNGKey(0)), substitute_fn=feasible)).get_trace(**bound.inputs)
+    recorder = ObsRecorder(bound.source)
+    trace(substitute(seed(recorder, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)).get_trace(
+        **bound.inputs
+    )
     return recorder.values

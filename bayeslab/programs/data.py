@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayeslab.programs.program import Frozen
+from bayeslab.programs.program import StaticValue
 
-FILL = "_FillValue"
+FILL_ATTRIBUTE = "_FillValue"
 """Name of the attribute of an xarray variable of integers that says which integer means missing, as in netCDF."""
 
-MISSING = -1
+MISSING_COPY = -1
 """The integer that stands for a missing copy in genotypes."""
 
-DEEPEST = 32
+MAX_LIST_DEPTH = 32
 """Largest number of levels of nested lists."""
 
-COUNTED = ("integer", "floating", "mixed-integer-float", "boolean")
+NUMERIC_OBJECT_KINDS = ("integer", "floating", "mixed-integer-float", "boolean")
 """What `pandas.api.types.infer_dtype` calls the columns of Python objects that are taken as numbers."""
 
 
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
     categories: Sequence[Hashable] = ()
 
 
-def read(data: Any) -> dict[str, Entry]:
+def read_entries(data: Any) -> dict[str, Entry]:
     """An Entry for each entry of a dict, column of a pandas DataFrame or variable of an xarray Dataset, by name.
 
     Raises TypeError for anything else, for names that are not text and for entries that hold no numbers, ValueError for
@@ -53,10 +53,10 @@ def read(data: Any) -> dict[str, Entry]:
             raise TypeError(f"entries of data are named by text, but one is named {name!r}")
         if names.count(name) > 1:
             raise ValueError(f"two columns of data are named '{name}'; rename one")
-    return {name: entry(data[name], name) for name in names}
+    return {name: as_entry(data[name], name) for name in names}
 
 
-def entry(value: Any, name: str) -> Entry:
+def as_entry(value: Any, name: str) -> Entry:
     """One entry from an array, a list of numbers, a masked array, or an object of pandas or xarray."""
     if isinstance(value, Entry):
         return value
@@ -67,15 +67,15 @@ def entry(value: Any, name: str) -> Entry:
         return _from_pandas(value, name)
     if isinstance(value, np.ma.MaskedArray):
         present = ~np.ma.getmaskarray(value)
-        return Entry(filled(_native(value.data), present), None if present.all() else present)
+        return Entry(zero_filled(_native_byte_order(value.data), present), None if present.all() else present)
     if isinstance(value, Iterator):
         raise TypeError(f"entry '{name}' is a {type(value).__name__}, which can be read only once; give a list of it")
-    if isinstance(value, np.ndarray) or (isinstance(value, list) and value and _is_numeric(value, name)):
-        return Entry(array_of(value, name))
+    if isinstance(value, np.ndarray) or (isinstance(value, list) and value and _is_list_of_numbers(value, name)):
+        return Entry(as_numpy_array(value, name))
     return Entry(value)
 
 
-def refuse_other_codes(entries: Mapping[str, Entry]) -> None:
+def refuse_conflicting_codes(entries: Mapping[str, Entry]) -> None:
     """Raises ValueError where two entries give one category different codes."""
     coded: dict[Hashable, tuple[str, int]] = {}
     for name, item in entries.items():
@@ -88,34 +88,34 @@ def refuse_other_codes(entries: Mapping[str, Entry]) -> None:
                 )
 
 
-def is_count(labels: Sequence[Hashable]) -> bool:
+def are_positions(labels: Sequence[Hashable]) -> bool:
     """Whether labels are 0, 1, 2, ..., as those of axes without labels."""
     return list(labels) == list(range(len(labels)))
 
 
-def is_container(value: Any) -> bool:
+def can_mark_missing(value: Any) -> bool:
     """Whether a value is a masked array or an object of pandas or xarray, which can mark elements as missing."""
     return isinstance(value, np.ma.MaskedArray) or type(value).__module__.split(".")[0] in ("pandas", "xarray")
 
 
-def array_of(value: Any, name: str) -> np.ndarray:
+def as_numpy_array(value: Any, name: str) -> np.ndarray:
     """A value as a NumPy array; raises ValueError for lists of unequal lengths."""
     try:
-        return _native(np.asarray(value))
+        return _native_byte_order(np.asarray(value))
     except (TypeError, ValueError):
         what = f"{type(value).__name__}{' of unequal lengths' * isinstance(value, list | tuple)}"
         raise ValueError(f"entry '{name}' must hold numbers, in rows of one length, but is a {what}") from None
 
 
-def numbers(value: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
+def values_and_presence(value: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
     """An entry as an array, and which of its elements are present: neither marked as missing nor NaN."""
-    item = entry(value, name)
-    array = array_of(item.value, name)
+    item = as_entry(value, name)
+    array = as_numpy_array(item.value, name)
     present = np.ones(array.shape, bool) if item.present is None else item.present
     return array, present & ~np.isnan(array) if array.dtype.kind == "f" else present
 
 
-def cast(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
+def cast_exactly(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
     """The value in another type, or as it is where that type holds all numbers of this one.
 
     Raises ValueError for a number that the other type cannot hold.
@@ -129,16 +129,16 @@ def cast(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
         else:
             wrong = (converted.astype(value.dtype) != value) | ((converted < 0) != (value < 0))
     if wrong.any():
-        position = first(wrong)
+        position = first_true(wrong)
         raise ValueError(f"{what} at position {position} is {value[position]}, which {converted.dtype} cannot hold")
     return converted
 
 
-def as_array(name: str, leaf: Any, real: bool) -> Any:
+def as_array(name: str, leaf: Any, is_real: bool) -> Any:
     """A JAX array for a leaf that is data, None for one that is structure: sizes, flags, names, functions."""
     if isinstance(leaf, bool | np.bool_):
         return None
-    if isinstance(leaf, float | np.floating) or (real and isinstance(leaf, int | np.integer)):
+    if isinstance(leaf, float | np.floating) or (is_real and isinstance(leaf, int | np.integer)):
         try:
             leaf = np.asarray(float(leaf))
         except OverflowError:
@@ -152,12 +152,12 @@ def as_array(name: str, leaf: Any, real: bool) -> Any:
         return None
     if kind not in "iub" and not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise ValueError(f"argument '{name}' must hold numbers, but holds {leaf.dtype}")
-    real = real or kind not in "iub"
-    if leaf.ndim == 0 and not real:
+    is_real = is_real or kind not in "iub"
+    if leaf.ndim == 0 and not is_real:
         return None
-    dtype = jax.dtypes.canonicalize_dtype(float if real else leaf.dtype)
+    dtype = jax.dtypes.canonicalize_dtype(float if is_real else leaf.dtype)
     safe = np.can_cast(leaf.dtype, dtype)
-    return jnp.asarray(leaf if safe else cast(f"argument '{name}'", np.asarray(leaf), dtype), dtype=dtype)
+    return jnp.asarray(leaf if safe else cast_exactly(f"argument '{name}'", np.asarray(leaf), dtype), dtype=dtype)
 
 
 def as_structure(leaf: Any) -> Any:
@@ -165,12 +165,12 @@ def as_structure(leaf: Any) -> Any:
     if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
         leaf = leaf.item()
     try:
-        return leaf if hash(leaf) is not None and bool(leaf == leaf) else Frozen(leaf)
+        return leaf if hash(leaf) is not None and bool(leaf == leaf) else StaticValue(leaf)
     except Exception:  # what has no hash, or is neither equal to itself nor not, as what pandas calls missing
-        return Frozen(leaf)
+        return StaticValue(leaf)
 
 
-def first(wrong: np.ndarray) -> tuple[int, ...]:
+def first_true(wrong: np.ndarray) -> tuple[int, ...]:
     """The position of the first true element; () for a scalar."""
     return tuple(int(i) for i in np.argwhere(wrong)[0]) if np.ndim(wrong) else ()
 
@@ -185,13 +185,13 @@ def _from_xarray(value: Any, name: str) -> Entry:
         if dims.count(dim) > 1:
             raise ValueError(f"entry '{name}' has dimension '{dim}' twice; rename one")
     indexes = getattr(value, "indexes", {})
-    labels = {axis: _labels(indexes[dim]) for axis, dim in enumerate(value.dims) if dim in indexes}
-    array, present = _native(np.asarray(value.values)), None
-    if array.dtype.kind in "iu" and FILL in value.attrs:
-        if np.ndim(fill := value.attrs[FILL]) or np.asarray(fill).dtype.kind not in "iuf":
-            raise ValueError(f"entry '{name}' has {fill!r} as attribute {FILL}; expected one number")
+    labels = {axis: _axis_labels(indexes[dim]) for axis, dim in enumerate(value.dims) if dim in indexes}
+    array, present = _native_byte_order(np.asarray(value.values)), None
+    if array.dtype.kind in "iu" and FILL_ATTRIBUTE in value.attrs:
+        if np.ndim(fill := value.attrs[FILL_ATTRIBUTE]) or np.asarray(fill).dtype.kind not in "iuf":
+            raise ValueError(f"entry '{name}' has {fill!r} as attribute {FILL_ATTRIBUTE}; expected one number")
         present = array != fill
-        array, present = filled(array, present), None if present.all() else present
+        array, present = zero_filled(array, present), None if present.all() else present
     return Entry(array, present, dims, labels)
 
 
@@ -203,19 +203,19 @@ def _from_pandas(value: Any, name: str) -> Entry:
     if isinstance(value, pandas.Index | pandas.api.extensions.ExtensionArray):
         value = pandas.Series(value)
     if isinstance(value, pandas.Series):
-        array, present, categories = _column(value, f"entry '{name}'")
+        array, present, categories = _column_values(value, f"entry '{name}'")
         index = None if value.index.name is None else str(value.index.name)
-        labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: _labels(value.index)}
+        labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: _axis_labels(value.index)}
         return Entry(array, present, (index,), labels, categories)
     if isinstance(value, pandas.DataFrame):
         series = _with_common_categories(value, name)
-        columns = [_column(each, f"column '{each.name}' of entry '{name}'") for each in series]
+        columns = [_column_values(each, f"column '{each.name}' of entry '{name}'") for each in series]
         array = np.stack([column for column, _, _ in columns], axis=1) if columns else np.zeros((len(value), 0))
         masks = [np.ones(len(value), bool) if mask is None else mask for _, mask, _ in columns]
         complete = all(mask is None for _, mask, _ in columns)
         axes = (value.index, value.columns)
         dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
-        labels = {i: _labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
+        labels = {i: _axis_labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
         categories = columns[0][2] if columns else ()
         return Entry(array, None if complete else np.stack(masks, axis=1), dims, labels, categories)
     return Entry(value)
@@ -226,7 +226,7 @@ def _with_common_categories(frame: Any, name: str) -> list[Any]:
     import pandas
 
     columns = [frame.iloc[:, index] for index in range(frame.shape[1])]
-    coded = [_is_coded(column) for column in columns]
+    coded = [_is_categorical(column) for column in columns]
     if not any(coded):
         return columns
     if not all(coded):
@@ -242,7 +242,7 @@ def _with_common_categories(frame: Any, name: str) -> list[Any]:
     ]
 
 
-def _is_coded(series: Any) -> bool:
+def _is_categorical(series: Any) -> bool:
     """Whether a series holds categories or text."""
     import pandas
 
@@ -251,28 +251,28 @@ def _is_coded(series: Any) -> bool:
     return isinstance(series.dtype, pandas.CategoricalDtype) or pandas.api.types.is_string_dtype(series.dtype)
 
 
-def _column(series: Any, what: str) -> tuple[np.ndarray, np.ndarray | None, Sequence[Hashable]]:
+def _column_values(series: Any, what: str) -> tuple[np.ndarray, np.ndarray | None, Sequence[Hashable]]:
     """A column as numbers, which of them are present (None for all), and the categories that its codes stand for."""
     import pandas
 
     kind = series.dtype
-    if _is_coded(series):
+    if _is_categorical(series):
         coded = pandas.Categorical(series)
         present = coded.codes >= 0
         codes = np.where(present, coded.codes, 0).astype(np.int64)
         return codes, None if present.all() else present, coded.categories.tolist()
-    if kind == np.dtype(object) and pandas.api.types.infer_dtype(series, skipna=True) in COUNTED:
+    if kind == np.dtype(object) and pandas.api.types.infer_dtype(series, skipna=True) in NUMERIC_OBJECT_KINDS:
         return np.array(series.where(series.notna(), np.nan).tolist()), None, ()
     if not pandas.api.types.is_numeric_dtype(kind):
         raise TypeError(f"{what} holds {kind}, where numbers, categories or text are expected")
     if not hasattr(kind, "numpy_dtype"):
-        return _native(series.to_numpy()), None, ()
+        return _native_byte_order(series.to_numpy()), None, ()
     present = series.notna().to_numpy()
     array = series.to_numpy(dtype=kind.numpy_dtype, na_value=kind.numpy_dtype.type(0))
     return array, None if present.all() else present, ()
 
 
-def _labels(index: Any) -> list[Hashable]:
+def _axis_labels(index: Any) -> list[Hashable]:
     """The labels of an axis in a form that files can hold: numbers, text and times as they are, others as text."""
     if isinstance(index.dtype, np.dtype) and index.dtype.kind in "biufmM":
         return index.tolist()
@@ -280,21 +280,21 @@ def _labels(index: Any) -> list[Hashable]:
     return [label if label is None or isinstance(label, str | int | float) else str(label) for label in labels]
 
 
-def _native(array: np.ndarray) -> np.ndarray:
+def _native_byte_order(array: np.ndarray) -> np.ndarray:
     """An array in the byte order of the machine, with bfloat16 of JAX as float32."""
     array = array.astype(np.float32) if array.dtype.name == "bfloat16" else np.asarray(array)
     return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
 
 
-def filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
+def zero_filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
     """An array with zeros in place of the elements that are not present."""
     return np.where(present, array, np.zeros((), array.dtype))
 
 
-def _is_numeric(value: Any, name: str, depth: int = 0) -> bool:
+def _is_list_of_numbers(value: Any, name: str, depth: int = 0) -> bool:
     """Whether a value is a number, or a list, nested or not, of nothing but numbers."""
     if isinstance(value, list):
-        if depth == DEEPEST:
-            raise ValueError(f"entry '{name}' is a list in which lists are more than {DEEPEST} deep")
-        return all(_is_numeric(each, name, depth + 1) for each in value)
+        if depth == MAX_LIST_DEPTH:
+            raise ValueError(f"entry '{name}' is a list in which lists are more than {MAX_LIST_DEPTH} deep")
+        return all(_is_list_of_numbers(each, name, depth + 1) for each in value)
     return isinstance(value, bool | int | float | np.number | np.bool_)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from bayeslab.programs.data import (
     Entry,
-    is_count,
+    are_positions,
 )
 
 
@@ -21,7 +21,7 @@ class LabelledAxis(NamedTuple):
     coded: bool = False
 
 
-def refuse_other_labels(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> None:
+def refuse_conflicting_labels(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[str, int]]) -> None:
     """Raise ValueError where entries, which are joined by position, have labels of a shared axis in different orders.
 
     plates: site -> plate -> axis.
@@ -31,7 +31,7 @@ def refuse_other_labels(entries: Mapping[str, Entry], plates: Mapping[str, Mappi
         if any(axis.dims <= other.dims and axis.labels == other.labels for other in axes):
             continue
         for other in axes:
-            if _contradict(axis, other):
+            if _contradicts(axis, other):
                 pairs = enumerate(zip(other.labels, axis.labels, strict=True))
                 position, (expected, label) = next((i, pair) for i, pair in pairs if str(pair[0]) != str(pair[1]))
                 shared = sorted(axis.dims & other.dims)
@@ -53,12 +53,12 @@ def _labelled_axes(entries: Mapping[str, Entry], plates: Mapping[str, Mapping[st
             yield LabelledAxis(name, frozenset({name}), list(item.categories), coded=True)
 
 
-def _contradict(one: LabelledAxis, other: LabelledAxis) -> bool:
+def _contradicts(axis: LabelledAxis, other: LabelledAxis) -> bool:
     """Whether two axes of one name have different labels, or, where one has no name, the same in another order."""
-    labels, other_labels = list(map(str, one.labels)), list(map(str, other.labels))
+    labels, other_labels = list(map(str, axis.labels)), list(map(str, other.labels))
     if len(labels) != len(other_labels) or labels == other_labels:
         return False
-    if one.dims & other.dims and not (is_count(one.labels) or is_count(other.labels)):
+    if axis.dims & other.dims and not (are_positions(axis.labels) or are_positions(other.labels)):
         return True
-    nameless = not (one.dims and other.dims) and one.entry != other.entry and not (one.coded or other.coded)
-    return (nameless or bool(one.dims & other.dims)) and sorted(labels) == sorted(other_labels)
+    nameless = not (axis.dims and other.dims) and axis.entry != other.entry and not (axis.coded or other.coded)
+    return (nameless or bool(axis.dims & other.dims)) and sorted(labels) == sorted(other_labels)

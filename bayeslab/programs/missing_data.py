@@ -16,7 +16,7 @@ from numpyro.primitives import Messenger
 from bayeslab.distributions import MarkovChain
 
 
-class Observation(Messenger):
+class ObservationHandler(Messenger):
     """A handler that masks missing entries of observed sites, and gives values outside a support probability zero.
 
     present: site -> which entries are present: (*batch), or with further axes of the event where parts are missing.
@@ -33,12 +33,12 @@ class Observation(Messenger):
             return
         name = msg["name"]
         if name in self._guarded:
-            msg["fn"] = guarded(msg["fn"])
+            msg["fn"] = with_support_check(msg["fn"])
         if name in self._present:
-            msg["fn"] = masked(msg["fn"], self._present[name])
+            msg["fn"] = marginalise_missing(msg["fn"], self._present[name])
 
 
-def masked(fn: Distribution, present: Array) -> Distribution:
+def marginalise_missing(fn: Distribution, present: Array) -> Distribution:
     """`fn` with the entries that are not present integrated out.
 
     present: (*batch) for whole events; more axes for independent parts of events, for parts of a Normal event and for
@@ -47,25 +47,25 @@ def masked(fn: Distribution, present: Array) -> Distribution:
     if present.ndim <= len(fn.batch_shape):
         return fn.mask(present)
     if isinstance(fn, MaskedDistribution):
-        return masked(fn.base_dist, present).mask(fn._mask)
+        return marginalise_missing(fn.base_dist, present).mask(fn._mask)
     if isinstance(fn, ExpandedDistribution) and isinstance(masks := fn.base_dist, MaskedDistribution):
-        return masked(masks.base_dist.expand(fn.batch_shape), present).mask(masks._mask)
+        return marginalise_missing(masks.base_dist.expand(fn.batch_shape), present).mask(masks._mask)
     inner = fn.base_dist if isinstance(fn, ExpandedDistribution) else fn
     if isinstance(inner, Independent):
         parts = inner.expand(fn.batch_shape)
-        return masked(parts.base_dist, present).to_event(parts.reinterpreted_batch_ndims)
+        return marginalise_missing(parts.base_dist, present).to_event(parts.reinterpreted_batch_ndims)
     # what a plate has expanded has the shape of what is present
     return (PartlyObservedNormal if isinstance(inner, MultivariateNormal) else PartlyObservedChain)(inner, present)
 
 
-def guarded(fn: Distribution) -> Distribution:
+def with_support_check(fn: Distribution) -> Distribution:
     """`fn` with minus infinity as the log density outside its support, where no mask leaves the value out."""
     if isinstance(fn, MaskedDistribution):
-        return guarded(fn.base_dist).mask(fn._mask)
+        return with_support_check(fn.base_dist).mask(fn._mask)
     if isinstance(fn, ExpandedDistribution):
-        return guarded(fn.base_dist).expand(fn.batch_shape)
+        return with_support_check(fn.base_dist).expand(fn.batch_shape)
     if isinstance(fn, Independent):
-        return guarded(fn.base_dist).to_event(fn.reinterpreted_batch_ndims)
+        return with_support_check(fn.base_dist).to_event(fn.reinterpreted_batch_ndims)
     return Guarded(fn)
 
 

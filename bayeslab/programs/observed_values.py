@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from bayeslab.programs.data import Entry, array_of, cast, filled, first
+from bayeslab.programs.data import Entry, as_numpy_array, cast_exactly, first_true, zero_filled
 
 
 def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -12,7 +12,7 @@ def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.n
 
     shape: shape and type of the site, as a ShapeDtypeStruct.
     """
-    value = array_of(item.value, name)
+    value = as_numpy_array(item.value, name)
     if value.dtype.kind not in "fiub":
         raise ValueError(f"entry '{name}' must hold numbers, but holds {value.dtype}")
     if value.shape != shape.shape:
@@ -32,13 +32,13 @@ def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.n
     if not mask.any():
         raise ValueError(f"entry '{name}' has no value: all {value.size} are missing")
     if value.dtype.kind == "f":
-        value = filled(value, mask)
+        value = zero_filled(value, mask)
     if value.dtype.kind == "f" and shape.dtype.kind in "iub" and (fractional := value != np.round(value)).any():
-        position = first(fractional)
+        position = first_true(fractional)
         raise ValueError(
             f"entry '{name}' at position {position} is {value[position]}, but site '{name}' takes integers"
         )
-    return cast(f"entry '{name}'", value, shape.dtype), None if mask.all() else mask
+    return cast_exactly(f"entry '{name}'", value, shape.dtype), None if mask.all() else mask
 
 
 def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
@@ -56,13 +56,13 @@ def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
         present_later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
         if (present_later == mask).all():
             return mask
-        position = first(present_later & ~mask)
+        position = first_true(present_later & ~mask)
         raise ValueError(
             f"entry '{name}' is missing at position {position}, before the end of its path; states of a "
             "MarkovChain depend on each other, so only the last may be missing: complete it, or leave all of it latent"
         )
     partly = parts.any(-1) & ~parts.all(-1)
     raise ValueError(
-        f"entry '{name}' has a partly missing event at position {first(partly)}, which can be integrated out for "
+        f"entry '{name}' has a partly missing event at position {first_true(partly)}, which can be integrated out for "
         f"a MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
     )

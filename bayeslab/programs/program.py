@@ -16,9 +16,9 @@ from numpyro.handlers import block, condition, seed, substitute, trace, uncondit
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
-from bayeslab.programs.missing_data import Observation
-from bayeslab.programs.pytrees import plain
-from bayeslab.programs.subsampling import Plates
+from bayeslab.programs.missing_data import ObservationHandler
+from bayeslab.programs.pytrees import unwrap_distributions
+from bayeslab.programs.subsampling import SubsamplingHandler
 
 Program = Callable[..., Any]
 Data = Mapping[str, Any]
@@ -56,7 +56,7 @@ class Transform(Protocol):
 
 
 @runtime_checkable
-class Derived(Protocol):
+class DerivedProgram(Protocol):
     """A program that is made from another one, `model`."""
 
     @property
@@ -67,18 +67,18 @@ class Derived(Protocol):
         ...
 
 
-class Frozen:
+class StaticValue:
     """An array (or an object without a hash) whose value is structure, because the program needs it to run."""
 
     def __init__(self, value: Any):
         self.value = value
-        self._key = _content(value) if isinstance(value, np.ndarray) else id(value)
+        self._key = _array_key(value) if isinstance(value, np.ndarray) else id(value)
 
     def __hash__(self) -> int:
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frozen) and self._key == other._key
+        return isinstance(other, StaticValue) and self._key == other._key
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -116,20 +116,20 @@ class Bound:
     batches: Values = field(default_factory=dict)
 
     @property
-    def source(self) -> Plates:
+    def source(self) -> SubsamplingHandler:
         """The function in a handler that draws its subsampled plates whole, or as `batches` says."""
-        return Plates(self.function, self.batches)
+        return SubsamplingHandler(self.function, self.batches)
 
     @property
     def inputs(self) -> dict[str, Any]:
         """Every argument of the program, by name."""
-        return {argument.name: _restore(argument, self.arrays) for argument in self.settings}
+        return {argument.name: _rebuild_argument(argument, self.arrays) for argument in self.settings}
 
     def program(self) -> Any:
         """Run the program with its observed sites conditioned and its missing entries masked."""
         if self.transform is not None:
             return self.transform.run(self.plain)
-        with Observation(self.present, self.guarded), condition(data=self.observed):
+        with ObservationHandler(self.present, self.guarded), condition(data=self.observed):
             return self.source(**self.inputs)
 
     @property
@@ -153,7 +153,7 @@ class Bound:
     @property
     def sites(self) -> "dict[str, Site]":
         """What tracing on shapes says of every site, by name in program order."""
-        return _sites(structure(self))
+        return _trace_sites(compilation_signature(self))
 
     @property
     def latent(self) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def evaluate(bound: Bound) -> Any:
 
 
 @contextmanager
-def precision(dtype: Any = jnp.float64) -> Iterator[None]:
+def precision_scope(dtype: Any = jnp.float64) -> Iterator[None]:
     """The scope in which a public verb, and every thread it starts, computes.
 
     Products of matrices in single precision have all of its digits: on a GPU they would have three by default.
@@ -214,7 +214,7 @@ def precision(dtype: Any = jnp.float64) -> Iterator[None]:
         yield
 
 
-def structure(bound: Any) -> tuple:
+def compilation_signature(bound: Any) -> tuple:
     """What compiled code depends on: whether 64 bits are in use, the tree, and the shapes and types of its leaves."""
     leaves, tree = jax.tree.flatten(bound)
     shapes = tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
@@ -222,7 +222,7 @@ def structure(bound: Any) -> tuple:
     return wide, tree, shapes
 
 
-def blueprint(shapes: tuple) -> Any:
+def abstract_bound(shapes: tuple) -> Any:
     """A Bound (or another pytree) whose leaves are shapes without values. shapes: its `compilation_signature`."""
     _, tree, leaves = shapes
     return jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
@@ -246,63 +246,63 @@ def raw_key(key: Array | int) -> Array:
 
 def is_random(site: Mapping[str, Any]) -> bool:
     """Whether a traced site is a random variable, and not a factor."""
-    return site["type"] == "sample" and not isinstance(unwrapped(site["fn"]), Unit)
+    return site["type"] == "sample" and not isinstance(innermost_distribution(site["fn"]), Unit)
 
 
-def feasible(site: Mapping[str, Any] | None = None) -> Any:
+def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
     """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
     ones draw nothing. Discrete sites are drawn."""
     return init_to_uniform(site, radius=1.0)
 
 
-def name_of(program: Program) -> str:
+def qualified_name(program: Program) -> str:
     """The name of a program, with the class or function that it is defined in."""
     return str(getattr(program, "__qualname__", getattr(program, "__name__", type(program).__name__)))
 
 
-def unwrapped(distribution: Distribution) -> Distribution:
+def innermost_distribution(distribution: Distribution) -> Distribution:
     """The distribution inside Independent, Expanded and Masked ones."""
-    while hasattr(distribution, "base_dist") and type(distribution).__name__ in _WRAPPERS:
+    while hasattr(distribution, "base_dist") and type(distribution).__name__ in _WRAPPER_CLASSES:
         distribution = distribution.base_dist
     return distribution
 
 
-def described(support: Any) -> str:
+def describe_constraint(support: Any) -> str:
     """The name of a constraint in words: _PositiveDefinite is "positive definite"."""
-    name = type(of_elements(support)).__name__.strip("_")
+    name = type(elementwise_constraint(support)).__name__.strip("_")
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
     return words.strip().replace("_", " ")
 
 
-def of_elements(support: Any) -> Any:
+def elementwise_constraint(support: Any) -> Any:
     """The constraint on every element of an event, inside the constraint on the event."""
     while hasattr(support, "base_constraint"):
         support = support.base_constraint
     return support
 
 
-_WRAPPERS = ("Independent", "ExpandedDistribution", "MaskedDistribution")
+_WRAPPER_CLASSES = ("Independent", "ExpandedDistribution", "MaskedDistribution")
 
 
 @lru_cache(maxsize=256)
-def _sites(shapes: tuple) -> dict[str, Site]:
+def _trace_sites(shapes: tuple) -> dict[str, Site]:
     all_sites: dict[str, Site] = {}
 
     def run(bound: Bound) -> dict[str, Any]:
-        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=feasible)
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
         values = {}
         for name, site in trace(model).get_trace().items():
             if site["type"] in ("sample", "deterministic"):
                 values[name] = site["value"]
-                all_sites[name] = _site(site)
+                all_sites[name] = _describe_site(site)
         return values
 
     with jax.enable_x64(shapes[0]), block():
-        jax.eval_shape(run, blueprint(shapes))
+        jax.eval_shape(run, abstract_bound(shapes))
     return all_sites
 
 
-def _site(site: dict[str, Any]) -> Site:
+def _describe_site(site: dict[str, Any]) -> Site:
     frames = sorted(site.get("cond_indep_stack", ()), key=lambda frame: frame.dim)
     plates = tuple(Plate(frame.name, frame.size, frame.dim) for frame in frames)
     fn = site.get("fn") if site["type"] == "sample" else None
@@ -310,10 +310,16 @@ def _site(site: dict[str, Any]) -> Site:
     if fn is None:
         role, family, event_dim, support, discrete, moves = "deterministic", "", 0, "", False, False
     else:
-        role = "factor" if isinstance(unwrapped(fn), Unit) else "observed" if site["is_observed"] else "latent"
-        family = type(unwrapped(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
+        role = (
+            "factor"
+            if isinstance(innermost_distribution(fn), Unit)
+            else "observed"
+            if site["is_observed"]
+            else "latent"
+        )
+        family = type(innermost_distribution(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
         event_dim, discrete = fn.event_dim, fn.support.is_discrete
-        support = described(fn.support)
+        support = describe_constraint(fn.support)
         moves = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn.support))
     event_dims = tuple((site.get("infer") or {}).get("event_dims", ()))
     return Site(
@@ -332,13 +338,13 @@ def _site(site: dict[str, Any]) -> Site:
     )
 
 
-def _restore(argument: Argument, arrays: Values) -> Any:
+def _rebuild_argument(argument: Argument, arrays: Values) -> Any:
     leaves = [
-        arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
+        arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, StaticValue) else leaf
         for leaf in argument.leaves
     ]
-    return plain(jax.tree.unflatten(argument.tree, leaves))
+    return unwrap_distributions(jax.tree.unflatten(argument.tree, leaves))
 
 
-def _content(value: np.ndarray) -> tuple:
+def _array_key(value: np.ndarray) -> tuple:
     return value.shape, value.dtype.str, value.tobytes()

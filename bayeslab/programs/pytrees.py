@@ -21,17 +21,20 @@ class Ordered:
         kind = type(self.distribution)
         values, fixed = self.distribution.tree_flatten()
         named = dict(zip(kind.gather_pytree_data_fields(), values, strict=True))
-        return tuple((jax.tree_util.GetAttrKey(name), ordered(named[name])) for name in sorted(named)), (kind, fixed)
+        return tuple((jax.tree_util.GetAttrKey(name), wrap_distributions(named[name])) for name in sorted(named)), (
+            kind,
+            fixed,
+        )
 
     @classmethod
     def tree_unflatten(cls, fixed: tuple[Any, ...], leaves: tuple[Any, ...]) -> "Ordered":
         kind, aux_fields = fixed
         names = kind.gather_pytree_data_fields()
         named = dict(zip(sorted(names), leaves, strict=True))
-        return cls(kind.tree_unflatten(aux_fields, tuple(plain(named[name]) for name in names)))
+        return cls(kind.tree_unflatten(aux_fields, tuple(unwrap_distributions(named[name]) for name in names)))
 
 
-def ordered(tree: Any) -> Any:
+def wrap_distributions(tree: Any) -> Any:
     """The tree with every distribution in it wrapped in an `Ordered`."""
 
     def wrap(leaf: Any) -> Any:
@@ -40,7 +43,7 @@ def ordered(tree: Any) -> Any:
     return jax.tree.map(wrap, tree, is_leaf=lambda leaf: isinstance(leaf, Distribution))
 
 
-def plain(tree: Any) -> Any:
+def unwrap_distributions(tree: Any) -> Any:
     """The tree with every `Ordered` replaced by the distribution that it holds."""
 
     def unwrap(leaf: Any) -> Any:

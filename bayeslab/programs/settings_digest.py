@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.program import Bound, Frozen, Slot, name_of
-from bayeslab.programs.pytrees import Ordered, ordered
+from bayeslab.programs.program import Bound, Slot, StaticValue, qualified_name
+from bayeslab.programs.pytrees import Ordered, wrap_distributions
 
 
 def settings_digest(bound: Bound) -> str:
@@ -39,7 +39,7 @@ def _tree_text(tree: Any, leaves: Iterator[Any]) -> str:
 
 def _text(value: Any) -> str:
     """The text of a leaf of an argument, or of what belongs to the structure of an argument."""
-    value = value.value if isinstance(value, Frozen) else value
+    value = value.value if isinstance(value, StaticValue) else value
     value = value.item() if isinstance(value, np.generic) else value
     kind = type(value).__qualname__
     if isinstance(value, Slot):
@@ -62,10 +62,10 @@ def _text(value: Any) -> str:
         return f"{kind}({_text(value.func)}, {_text(value.args)}, {_text(value.keywords)})"
     if is_dataclass(value) and not isinstance(value, type):
         return f"{kind}({', '.join(f'{f.name}={_text(getattr(value, f.name, None))}' for f in fields(value))})"
-    leaves, tree = jax.tree.flatten(ordered(value))
+    leaves, tree = jax.tree.flatten(wrap_distributions(value))
     if not jax.tree_util.all_leaves([value]):
         return _tree_text(tree, iter(leaves))
-    return f"{getattr(value, '__module__', None)}.{name_of(value)}"
+    return f"{getattr(value, '__module__', None)}.{qualified_name(value)}"
 
 
 def _array_text(value: np.ndarray) -> str:

@@ -9,7 +9,7 @@ from jax import Array
 from numpyro.primitives import Messenger
 
 
-class Plates(Messenger):
+class SubsamplingHandler(Messenger):
     """A handler that draws subsampled plates whole, or the elements of a batch, each of which counts once.
 
     NumPyro counts every element of a batch as often as the plate is larger. That is right for the sites that all

@@ -15,7 +15,14 @@ from numpyro.distributions import ImproperUniform, biject_to, constraints
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
-from bayeslab.programs.program import Bound, Values, blueprint, evaluate, feasible, structure
+from bayeslab.programs.program import (
+    Bound,
+    Values,
+    abstract_bound,
+    compilation_signature,
+    evaluate,
+    init_inside_support,
+)
 
 
 def log_posterior(bound: Bound, position: Values) -> Array:
@@ -23,19 +30,19 @@ def log_posterior(bound: Bound, position: Values) -> Array:
     return -potential_energy(evaluate, (bound,), {}, position)
 
 
-def constrained(bound: Bound, position: Values) -> Values:
+def constrain(bound: Bound, position: Values) -> Values:
     """The values of the latent and deterministic sites at an unconstrained position."""
     return constrain_fn(evaluate, (bound,), {}, position, return_deterministic=True)
 
 
-def position(bound: Bound, values: Values) -> Values:
+def unconstrain(bound: Bound, values: Values) -> Values:
     """The unconstrained position of latent sites that have these values."""
     return unconstrain_fn(evaluate, (bound,), {}, values)
 
 
 def unravel(bound: Bound) -> Callable[[Array], Values]:
     """The function from flat coordinates, with sites in the order of their names, to an unconstrained position."""
-    return ravel_pytree({name: jnp.zeros(shape) for name, shape in shapes(bound)})[1]
+    return ravel_pytree({name: jnp.zeros(shape) for name, shape in unconstrained_shapes(bound)})[1]
 
 
 def flat_log_posterior(bound: Bound, flat: Array) -> Array:
@@ -43,43 +50,43 @@ def flat_log_posterior(bound: Bound, flat: Array) -> Array:
     return log_posterior(bound, unravel(bound)(flat))
 
 
-def free(bound: Bound) -> None:
+def unconstrained_program(bound: Bound) -> None:
     """A NumPyro program over unconstrained sites of the same names, with `log_posterior` as a factor."""
-    position = _positions(shapes(bound))
+    position = _sample_positions(unconstrained_shapes(bound))
     with block():
         density = log_posterior(bound, position)
     numpyro.factor("log_posterior", density)
 
 
-def blank(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
+def sites_only_program(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
     """A NumPyro program with unconstrained sites of these names and shapes, and nothing else.
 
     Guides are set up on it, so they never see data.
     """
-    return _positions(of)
+    return _sample_positions(of)
 
 
-def shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def unconstrained_shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The name and the shape of every unconstrained site."""
-    return _shapes(structure(bound), bound.latent)
+    return _unconstrained_shapes(compilation_signature(bound), bound.latent)
 
 
-def start(key: Array, bound: Bound, radius: float = 1.0) -> Values:
+def random_position(key: Array, bound: Bound, radius: float = 1.0) -> Values:
     """A random unconstrained position, uniform within `radius` of 0 in every coordinate."""
-    named = shapes(bound)
+    named = unconstrained_shapes(bound)
     keys = jax.random.split(key, len(named))
     return {n: jax.random.uniform(k, s, minval=-radius, maxval=radius) for k, (n, s) in zip(keys, named, strict=True)}
 
 
-def _positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
+def _sample_positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
     return {n: numpyro.sample(n, ImproperUniform(constraints.real, (), event_shape=s)) for n, s in of}
 
 
 @lru_cache(maxsize=64)
-def _shapes(key: tuple, latent: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def _unconstrained_shapes(key: tuple, latent: tuple[str, ...]) -> tuple[tuple[str, tuple[int, ...]], ...]:
     def run(bound: Bound) -> Values:
-        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=feasible)
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
         sites = trace(model).get_trace()
         return {name: jnp.asarray(biject_to(sites[name]["fn"].support).inv(sites[name]["value"])) for name in latent}
 
-    return tuple((name, tuple(value.shape)) for name, value in jax.eval_shape(run, blueprint(key)).items())
+    return tuple((name, tuple(value.shape)) for name, value in jax.eval_shape(run, abstract_bound(key)).items())

@@ -9,55 +9,55 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.handlers import condition, seed, substitute, trace, uncondition
 
-from bayeslab.programs.data import first
-from bayeslab.programs.program import Bound, feasible, is_random
-from bayeslab.programs.tracing.provenance import Fact, Flow
+from bayeslab.programs.data import first_true
+from bayeslab.programs.program import Bound, init_inside_support, is_random
+from bayeslab.programs.tracing.provenance import DataFlow, Fact
 
-TRIES = 5
+NUM_TRIAL_POINTS = 5
 """Number of points, or of other values in gaps, at which a density is looked at."""
-REPLAYS = 20
+NUM_REPLAY_POINTS = 20
 """Number of points at which densities are compared for other values in the gaps of data."""
 
 
-class Special(NamedTuple):
+class SpecialSites(NamedTuple):
     """Sites with checks of their own. scanned: sites in a scan. scaled: latent chains that handlers.scale scales."""
 
     scanned: Collection[str]
     scaled: Collection[str]
 
 
-def checked(bound: Bound, found: Flow, given: Collection[str], special: Special) -> Bound:
+def check_bound(bound: Bound, flow: DataFlow, given: Collection[str], special: SpecialSites) -> Bound:
     """The Bound, in which sites whose support depends on latent sites are guarded.
 
     Raises ValueError for what compiled code would not notice.
 
     given: sites whose values are data, whatever obs= says.
     """
-    _refuse_latent_values(found, given, special.scanned)
-    _refuse_hidden(bound, found)
-    _refuse_nan(bound, found)
-    _refuse_missing_parents(bound, found, special.scanned)
+    _refuse_latent_values(flow, given, special.scanned)
+    _refuse_hidden_randomness(bound, flow)
+    _refuse_nan(bound, flow)
+    _refuse_missing_parents(bound, flow, special.scanned)
     _refuse_scaled_chains(bound, special.scaled)
     _refuse_infinite(bound)
-    values = dict(zip(found.known, jax.device_get(found.compute(bound)), strict=True))
+    values = dict(zip(flow.known, jax.device_get(flow.known_values(bound)), strict=True))
     for fact, value in values.items():
         if fact.kind == "valid" and not np.all(value):
             _refuse_parameter(fact, value, values)
         if fact.kind == "support":
-            _refuse_outside(fact, value, values, bound)
-    _refuse_index(bound, found)
-    guarded = tuple(f.site for f in found.of("support") if f.reached_by("latent"))
+            _refuse_outside_support(fact, value, values, bound)
+    _refuse_index_outside(bound, flow)
+    guarded = tuple(f.site for f in flow.of("support") if f.reached_by("latent"))
     return replace(bound, guarded=guarded)
 
 
-def _refuse_nan(bound: Bound, found: Flow) -> None:
+def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
     """Raise for NaN in an argument, unless its sole use is obs=, where NaN is a missing entry of that site."""
-    used = {name for fact in found.of("density") for name in fact.reached_by("argument")}
+    used = {name for fact in flow.of("density") for name in fact.reached_by("argument")}
     for name, array in bound.arrays.items():
         value = np.asarray(array)
-        if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, found)):
+        if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, flow)):
             raise ValueError(
-                f"argument '{name}' is NaN at position {first(np.isnan(value))}; "
+                f"argument '{name}' is NaN at position {first_true(np.isnan(value))}; "
                 "only observed sites may have missing entries"
             )
 
@@ -67,23 +67,25 @@ def _refuse_infinite(bound: Bound) -> None:
     infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
     if not infinite:
         return
-    tried = [jax.device_get(_densities(jax.random.PRNGKey(number), bound)) for number in range(TRIES)]
+    tried = [
+        jax.device_get(_trial_log_densities(jax.random.PRNGKey(number), bound)) for number in range(NUM_TRIAL_POINTS)
+    ]
     if guilty := [name for name in tried[0] if not any(np.isfinite(density[name]) for density in tried)]:
-        position = first(np.isinf(np.asarray(bound.arrays[infinite[0]])))
+        position = first_true(np.isinf(np.asarray(bound.arrays[infinite[0]])))
         raise ValueError(
             f"argument '{infinite[0]}' is infinite at position {position}, which leaves "
-            f"{listed(guilty, 'site')} without a finite density"
+            f"{quoted_names(guilty, 'site')} without a finite density"
         )
 
 
-def _refuse_hidden(bound: Bound, found: Flow) -> None:
+def _refuse_hidden_randomness(bound: Bound, flow: DataFlow) -> None:
     """Raise for random numbers that no site holds: they would be the same ones in every draw.
 
     A scan hides what depends on what, so densities are looked at for two keys.
     """
-    if not any(fact.reached_by("random") for fact in found.of("density")):
+    if not any(fact.reached_by("random") for fact in flow.of("density")):
         return
-    for name, changes in jax.device_get(_changes(bound)).items():
+    for name, changes in jax.device_get(_density_changes_with_key(bound)).items():
         if changes:
             raise ValueError(
                 f"site '{name}' depends on random numbers that no site of '{short_name(bound.function)}' holds, since "
@@ -92,23 +94,23 @@ def _refuse_hidden(bound: Bound, found: Flow) -> None:
 
 
 @jax.jit
-def _changes(bound: Bound) -> dict[str, jax.Array]:
+def _density_changes_with_key(bound: Bound) -> dict[str, jax.Array]:
     """For every site and factor, whether its log density changes with the key of the program."""
     keys = jax.random.split(jax.random.PRNGKey(0))
-    sites = _run(bound, keys[0], substitute_fn=feasible)
+    sites = _run_sites(bound, keys[0], substitute_fn=init_inside_support)
     latent = {name: site["value"] for name, site in sites.items() if is_random(site) and name not in bound.observed}
 
     def densities(key: jax.Array) -> dict[str, jax.Array]:
         model = substitute(condition(seed(bound.source, key), data=bound.observed), data=latent)
-        return _log_densities(_sampled(trace(model).get_trace(**bound.inputs)))
+        return _log_densities(_sample_sites(trace(model).get_trace(**bound.inputs)))
 
     by_key = jax.lax.map(densities, keys)
     return {name: (pair[0] != pair[1]) & ~jnp.isnan(pair).all() for name, pair in by_key.items()}
 
 
-def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collection[str]) -> None:
+def _refuse_latent_values(flow: DataFlow, given: Collection[str], scanned: Collection[str]) -> None:
     """Raise for an observed value that depends on a latent site: it would have to be computed at every point."""
-    for fact in found.of("written"):
+    for fact in flow.of("written"):
         if fact.site not in given and (latent := fact.reached_by("latent")):
             if fact.site in scanned:
                 raise ValueError(
@@ -116,25 +118,25 @@ def _refuse_latent_values(found: Flow, given: Collection[str], scanned: Collecti
                     f"is latent; leave obs= out, and give '{fact.site}' as an entry of the data"
                 )
             raise ValueError(
-                f"obs= gives site '{fact.site}' a value that depends on latent {listed(latent, 'site')}; "
+                f"obs= gives site '{fact.site}' a value that depends on latent {quoted_names(latent, 'site')}; "
                 "observe data, and move what is latent into the distribution of the site"
             )
 
 
 @jax.jit
-def _densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
+def _trial_log_densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
     """The log density of every site at a point in its support."""
-    sites = _run(bound, key, substitute_fn=feasible)
+    sites = _run_sites(bound, key, substitute_fn=init_inside_support)
     return _log_densities({name: site for name, site in sites.items() if is_random(site)})
 
 
-def _run(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
+def _run_sites(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
     """The sample sites and factors of a run of the program. given: what `substitute` takes: values of sites."""
     sites = trace(substitute(uncondition(seed(bound.source, key)), **given)).get_trace(**bound.inputs)
-    return _sampled(sites)
+    return _sample_sites(sites)
 
 
-def _sampled(sites: dict[str, Any]) -> dict[str, Any]:
+def _sample_sites(sites: dict[str, Any]) -> dict[str, Any]:
     """The sample sites and factors among the sites of a trace."""
     return {name: site for name, site in sites.items() if site["type"] == "sample"}
 
@@ -144,24 +146,24 @@ def _log_densities(sites: dict[str, Any]) -> dict[str, jax.Array]:
     return {name: site["fn"].log_prob(site["value"]).sum() for name, site in sites.items()}
 
 
-def _is_written(name: str, found: Flow) -> bool:
+def _is_written(name: str, flow: DataFlow) -> bool:
     """Whether an argument reaches a value that the program gives with obs=."""
-    return any(name in fact.reached_by("argument") for fact in found.of("written"))
+    return any(name in fact.reached_by("argument") for fact in flow.of("written"))
 
 
-def _refuse_missing_parents(bound: Bound, found: Flow, scanned: Collection[str]) -> None:
+def _refuse_missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> None:
     """Raise for a site that depends on values that are missing.
 
     A scan hides what depends on what, so it is replayed with other numbers in the gaps.
     """
     dependent = [
         (name, fact.site)
-        for fact in found.of("density")
+        for fact in flow.of("density")
         for name in fact.reached_by("observed")
         if name in bound.present and name not in scanned and name != fact.site
     ]
     for name in (name for name in bound.present if name in scanned):
-        dependent += [(name, site) for site in _moved_by_gaps(bound, name)]
+        dependent += [(name, site) for site in _sites_changed_by_gaps(bound, name)]
     for name, site in dependent:
         what = f"site '{site}' depends" if site != name else "its other values depend"
         raise ValueError(
@@ -170,29 +172,29 @@ def _refuse_missing_parents(bound: Bound, found: Flow, scanned: Collection[str])
         )
 
 
-def _moved_by_gaps(bound: Bound, name: str) -> list[str]:
+def _sites_changed_by_gaps(bound: Bound, name: str) -> list[str]:
     """The sites whose density changes with what stands in the gaps of an observed site."""
     value = np.asarray(bound.observed[name])
     present = np.asarray(bound.present[name])
     present = np.broadcast_to(present.reshape(present.shape + (1,) * (value.ndim - present.ndim)), value.shape)
-    before = jax.device_get(_joint(bound))
+    before = jax.device_get(_replayed_log_densities(bound))
     moved = set()
-    for number in [np.nan] if value.dtype.kind == "f" else range(TRIES):
+    for number in [np.nan] if value.dtype.kind == "f" else range(NUM_TRIAL_POINTS):
         other = jnp.asarray(np.where(present, value, number).astype(value.dtype))
-        after = jax.device_get(_joint(replace(bound, observed=bound.observed | {name: other})))
+        after = jax.device_get(_replayed_log_densities(replace(bound, observed=bound.observed | {name: other})))
         moved |= {site for site in before if not np.array_equal(before[site], after[site], equal_nan=True)}
     return [site for site in before if site in moved]
 
 
 @jax.jit
-def _joint(bound: Bound) -> dict[str, jax.Array]:
+def _replayed_log_densities(bound: Bound) -> dict[str, jax.Array]:
     """The log density of every site given the data, at several points (point,)."""
 
     def densities(key: jax.Array) -> dict[str, jax.Array]:
-        sites = trace(substitute(seed(bound.program, key), substitute_fn=feasible)).get_trace()
+        sites = trace(substitute(seed(bound.program, key), substitute_fn=init_inside_support)).get_trace()
         return {name: s["fn"].log_prob(s["value"]).sum() for name, s in sites.items() if s["type"] == "sample"}
 
-    return jax.vmap(densities)(jax.random.split(jax.random.PRNGKey(0), REPLAYS))
+    return jax.vmap(densities)(jax.random.split(jax.random.PRNGKey(0), NUM_REPLAY_POINTS))
 
 
 def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
@@ -200,7 +202,7 @@ def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
 
     It is no chain any more, or, with equal probabilities, a chain whose evidence is another.
     """
-    scales = jax.device_get(_scales(bound)) if scaled else {}
+    scales = jax.device_get(_site_scales(bound)) if scaled else {}
     for name in scaled:
         if np.any(scales[name] != 1):
             raise ValueError(
@@ -210,45 +212,45 @@ def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
 
 
 @jax.jit
-def _scales(bound: Bound) -> dict[str, jax.Array]:
+def _site_scales(bound: Bound) -> dict[str, jax.Array]:
     """What handlers.scale multiplies the density of every scaled site with."""
-    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=feasible)
+    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
     sites = trace(model).get_trace(**bound.inputs)
     return {name: jnp.asarray(s["scale"]) for name, s in sites.items() if is_random(s) and s["scale"] is not None}
 
 
-def _refuse_index(bound: Bound, found: Flow) -> None:
+def _refuse_index_outside(bound: Bound, flow: DataFlow) -> None:
     """Raise for an index outside of its array: compiled code takes the nearest element for it."""
-    if not found.lookups:
+    if not flow.lookups:
         return
-    for lookup, indices in zip(found.lookups, jax.device_get(found.places(bound)), strict=True):
+    for lookup, indices in zip(flow.lookups, jax.device_get(flow.places(bound)), strict=True):
         for size, index in zip(lookup.sizes, np.moveaxis(np.asarray(indices), -1, 0), strict=True):
-            _refuse_negative(bound, lookup.arguments, size, index)
+            _refuse_negative_index(bound, lookup.arguments, size, index)
             wrong = (index < 0) | (index >= size)
             if not wrong.any():
                 continue
-            wrong_index = index[first(wrong)]
+            wrong_index = index[first_true(wrong)]
             given = wrong_index if wrong_index >= 0 else wrong_index - size  # negative ones count from the end
             for name in lookup.arguments:
                 matches = np.asarray(bound.arrays[name]) == given
                 if matches.any():
-                    raise ValueError(_no_index(name, first(matches), given, size))
+                    raise ValueError(_index_message(name, first_true(matches), given, size))
             raise ValueError(
-                f"{listed(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the "
+                f"{quoted_names(list(lookup.arguments), 'argument')} of '{short_name(bound.function)}' lead to the "
                 f"index {wrong_index} of {size} elements, which count from 0"
             )
 
 
-def _refuse_negative(bound: Bound, arguments: Collection[str], size: int, index: np.ndarray) -> None:
+def _refuse_negative_index(bound: Bound, arguments: Collection[str], size: int, index: np.ndarray) -> None:
     """Raise for a negative number in an argument that is itself the index: it does not count from the end."""
     for name in arguments:
         given = np.asarray(bound.arrays[name])
         negative = given < 0
         if negative.any() and np.array_equal(np.where(negative, given + size, given), index):
-            raise ValueError(_no_index(name, first(negative), given[first(negative)], size))
+            raise ValueError(_index_message(name, first_true(negative), given[first_true(negative)], size))
 
 
-def _no_index(name: str, where: tuple[int, ...], given: Any, size: int) -> str:
+def _index_message(name: str, where: tuple[int, ...], given: Any, size: int) -> str:
     """The sentence that says which number of an argument is no index."""
     return (
         f"argument '{name}' at position {where} is {given}, but it is an index into {size} elements, which count from 0"
@@ -260,16 +262,16 @@ def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) ->
     wrong = ~np.asarray(valid)
     value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
     value = np.asarray(value)
-    position = first(wrong)
+    position = first_true(wrong)
     shown = f"{value[position]} at position {position}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
     given = fact.reached_by("argument")
-    source = f", which comes from {listed(given, 'argument')}" if given else ""
+    source = f", which comes from {quoted_names(given, 'argument')}" if given else ""
     raise ValueError(
         f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be {fact.expected}, but is {shown}{source}"
     )
 
 
-def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bound: Bound) -> None:
+def _refuse_outside_support(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bound: Bound) -> None:
     """Raise for an observed value outside the support of its site. fact: whether it is, with the values in `inside`."""
     present = np.asarray(bound.present.get(fact.site, True))
     inside = np.asarray(inside)
@@ -282,14 +284,14 @@ def _refuse_outside(fact: Fact, inside: np.ndarray, values: dict[Fact, Any], bou
     limits = [str(np.asarray(v).flat[0]) for v in limits if np.unique(v).size == 1]
     named = fact.expected.endswith(("interval", "than", "eq"))
     support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
-    value = np.asarray(bound.observed[fact.site])[first(wrong)]
+    value = np.asarray(bound.observed[fact.site])[first_true(wrong)]
     raise ValueError(
-        f"entry '{fact.site}' at position {first(wrong)} is {value}, "
+        f"entry '{fact.site}' at position {first_true(wrong)} is {value}, "
         f"which is outside the support of its site ({fact.family}: {support})"
     )
 
 
-def listed(names: list[str], noun: str) -> str:
+def quoted_names(names: list[str], noun: str) -> str:
     """The noun, in the plural for several names, and the names in quotes."""
     return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
 

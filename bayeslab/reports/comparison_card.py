@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayeslab.diagnostics.compare import aligned, compared, summarised
+from bayeslab.diagnostics.compare import align_all, parameter_table, summary_table
 from bayeslab.diagnostics.diagnose import MAX_K_HAT, diagnose, ratios_differ
 from bayeslab.plots import plot_comparison
-from bayeslab.reports.comparison_text import cells, to_text
+from bayeslab.reports.comparison_text import table_cells, to_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataArray, Dataset, DataTree
 
-ERRORS = 3.0
+MIN_STANDARD_ERRORS = 3.0
 """The number of Monte Carlo standard errors that a difference has to exceed to be seen."""
-OFF, NARROW, WIDE = 0.1, 0.9, 1.1
+MAX_MEAN_ERROR_SD, MIN_SD_RATIO, MAX_SD_RATIO = 0.1, 0.9, 1.1
 """The largest error of a mean, in standard deviations of the reference, and the smallest and the largest ratio of
 standard deviations, that matter to nobody."""
-GOOD_K_HAT = 0.5
+MAX_GOOD_K_HAT = 0.5
 """The largest k-hat of an approximation that importance weights correct without many draws."""
 
 
@@ -56,7 +56,7 @@ class Card:
             pairs = zip(texts, styles, strict=True)
             return "<tr>" + "".join(f'<{tag} style="{style}">{escape(text)}</{tag}>' for text, style in pairs) + "</tr>"
 
-        head, *body = cells(self.table)
+        head, *body = table_cells(self.table)
         rows = row(head, "th") + "".join(row(each, "td") for each in body)
         verdict_items = "".join(
             f"<dt><b>{escape(name)}</b></dt>" + "".join(f"<dd>{escape(line)}</dd>" for line in verdict)
@@ -79,19 +79,19 @@ def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | No
     ELBO below the evidence, k-hat in words, and the first line of `diagnose`.
     Raises what `compare_posteriors` raises.
     """
-    trees, sites_aligned = aligned(trees)
-    parameters = compared(trees, sites_aligned, var_names)
-    table = summarised(parameters, trees)
+    trees, sites_aligned = align_all(trees)
+    parameters = parameter_table(trees, sites_aligned, var_names)
+    table = summary_table(parameters, trees)
     verdicts = {}
     for position, (name, tree) in enumerate(trees.items()):
         own, row = parameters.isel(posterior=position), table.isel(posterior=position)
-        lines = [*_complaint(tree, var_names), *_peaks(own)]
+        lines = [*_diagnose_line(tree, var_names), *_peaks(own)]
         lines += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]
-        verdicts[name] = (*_summary(position, tree, own, lines), *lines)
+        verdicts[name] = (*_summary_line(position, tree, own, lines), *lines)
     return Card(table, parameters, verdicts)
 
 
-def _summary(position: int, tree: DataTree, own: Dataset, found: list[str]) -> Iterator[str]:
+def _summary_line(position: int, tree: DataTree, own: Dataset, found: list[str]) -> Iterator[str]:
     """The first line of a verdict, where nothing is wrong or where it is of the reference."""
     if position == 0:
         evidence = tree.attrs.get("log_evidence")
@@ -102,7 +102,7 @@ def _summary(position: int, tree: DataTree, own: Dataset, found: list[str]) -> I
         yield "agrees with the reference, but for errors too small to be seen or to matter"
 
 
-def _complaint(tree: DataTree, var_names: Sequence[str] | None) -> Iterator[str]:
+def _diagnose_line(tree: DataTree, var_names: Sequence[str] | None) -> Iterator[str]:
     """The first line of `diagnose`, apart from those on approximations, which have a line of their own."""
     if var_names is not None:
         tree = tree.copy()
@@ -114,7 +114,7 @@ def _peaks(own: Dataset) -> Iterator[str]:
     """A line on marginals with several peaks."""
     several = own["peaks"] > 1
     if several.any():
-        number, where = _largest(own["peaks"])
+        number, where = _largest_parameter(own["peaks"])
         yield (
             f"several peaks: {number:.0f} in {where}, in {int(several.sum())} of {several.size} parameters, so means "
             "and standard deviations describe no draw; if components can switch labels, align() them"
@@ -124,19 +124,19 @@ def _peaks(own: Dataset) -> Iterator[str]:
 def _differences(own: Dataset) -> Iterator[str]:
     """Lines on means and standard deviations that differ from the reference, with the parameter that differs most."""
     error, ratio = own["mean_error"], own["sd_ratio"]
-    off = (abs(error) > OFF) & (abs(error) > ERRORS * own["mean_error_mcse"])
+    off = (abs(error) > MAX_MEAN_ERROR_SD) & (abs(error) > MIN_STANDARD_ERRORS * own["mean_error_mcse"])
     if off.any():
-        value, where = _largest(abs(error).where(off))
+        value, where = _largest_parameter(abs(error).where(off))
         yield f"means are off by up to {value:.2g} sd ({where})"
-    narrow = (ratio < NARROW) & (1 - ratio > ERRORS * own["sd_ratio_mcse"])
+    narrow = (ratio < MIN_SD_RATIO) & (1 - ratio > MIN_STANDARD_ERRORS * own["sd_ratio_mcse"])
     if narrow.any():
-        value, where = _largest(-ratio.where(narrow))
+        value, where = _largest_parameter(-ratio.where(narrow))
         covered = float(own["coverage"].sel(parameter=where))
         interval = f"its 90 % interval holds {100 * covered:.0f} %"
         yield f"too narrow: sd down to {-value:.2g} of the reference ({where}), {interval}"
-    wide = (ratio > WIDE) & (ratio - 1 > ERRORS * own["sd_ratio_mcse"])
+    wide = (ratio > MAX_SD_RATIO) & (ratio - 1 > MIN_STANDARD_ERRORS * own["sd_ratio_mcse"])
     if wide.any():
-        value, where = _largest(ratio.where(wide))
+        value, where = _largest_parameter(ratio.where(wide))
         yield f"too wide: sd up to {value:.2g} of the reference ({where})"
 
 
@@ -147,15 +147,15 @@ def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
         yield f"k-hat {k:.2f}, of importance ratios that hardly differ where it has draws"
     elif k > MAX_K_HAT:
         yield f"k-hat {k:.2f}: part of the posterior is missed, and importance weights cannot correct that"
-    elif k > GOOD_K_HAT:
+    elif k > MAX_GOOD_K_HAT:
         yield f"k-hat {k:.2f}: importance weights could correct it, with many draws"
     elif np.isfinite(k):
         yield f"k-hat {k:.2f}: close enough for importance weights to correct"
-    if gap > (ERRORS * error if error > 0 else 0):
+    if gap > (MIN_STANDARD_ERRORS * error if error > 0 else 0):
         yield f"ELBO {gap:.3g} below the log evidence, which is the divergence KL(approximation | posterior)"
 
 
-def _largest(values: DataArray) -> tuple[float, str]:
+def _largest_parameter(values: DataArray) -> tuple[float, str]:
     """The largest value and the parameter that has it."""
     where = int(np.argmax(values.fillna(-np.inf).values))
     return float(values[where]), str(values["parameter"].values[where])

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def to_text(table: Dataset) -> str:
     """A table of `compare_posteriors` in fixed width, one line a method, blank where nothing applies."""
-    rows = cells(table)
+    rows = table_cells(table)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join([name.ljust(widths[0]), *map(str.rjust, row, widths[1:])]).rstrip() for name, *row in rows
     )
 
 
-def cells(table: Dataset) -> list[list[str]]:
+def table_cells(table: Dataset) -> list[list[str]]:
     """The table as text, headings first, without columns that apply to nothing."""
     rows = [["", *_COLUMNS]]
     for position, name in enumerate(table["posterior"].values):

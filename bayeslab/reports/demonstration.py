@@ -25,7 +25,7 @@ from bayeslab.methods.svi import SVI, full_rank_normal
 from bayeslab.plots import plot_comparison, plot_elbo, plot_posteriors
 from bayeslab.prediction.predict import predict
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import Data, precision
+from bayeslab.programs.program import Data, precision_scope
 from bayeslab.reports.comparison_card import comparison_card
 from bayeslab.results.parameters import stacked_parameters
 from bayeslab.results.saving import save
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import DataArray, Dataset, DataTree
 
-MAX_PANELS = 12
+MAX_RANK_PANELS = 12
 """The largest number of parameters whose ranks are shown."""
-MAX_VALUES = 20
+MAX_DISCRETE_VALUES = 20
 """The largest number of values of a discrete site for which it is shown how often each of them occurs."""
 
 
@@ -85,7 +85,7 @@ def _fitted(lecture: ModuleType, data: Data, key: int, draws: int, progress: boo
             reasons[name] = str(error)
         else:
             trees[name] = _aligned(lecture, result, next(iter(trees.values()), None))
-            print(f"{name.ljust(width)}  {_report(trees[name])}", flush=True)
+            print(f"{name.ljust(width)}  {_fit_line(trees[name])}", flush=True)
     for name, reason in reasons.items():
         print(f"{name.ljust(width)}  left out: {reason}")
     if hasattr(lecture, "SITE_DIMS"):
@@ -116,12 +116,12 @@ def _methods(lecture: ModuleType, data: Data, draws: int) -> tuple[dict[str, Met
 
 def _dimension(lecture: ModuleType, data: Data) -> int:
     """The number of latent numbers."""
-    with precision():
+    with precision_scope():
         bound = bind(lecture.model, data)
         return sum(prod(bound.sites[name].shape) for name in bound.latent)
 
 
-def _report(tree: DataTree) -> str:
+def _fit_line(tree: DataTree) -> str:
     """A line on how long a fit took and what came out."""
     chains, draws = (tree["posterior"].sizes[dim] for dim in ("chain", "draw"))
     known = tree.attrs
@@ -174,13 +174,13 @@ def _predictive(replicated: DataTree) -> Figure:
     groups = {name: replicated[name].to_dataset() for name in ("posterior_predictive", "observed_data")}
     if all(values.dtype.kind == "f" for values in groups["observed_data"].values()):
         return arviz.plot_ppc_dist(replicated).viz["figure"].item()
-    flat = {name: group.map(_flat) for name, group in groups.items()}
-    few = all(np.unique(values).size <= MAX_VALUES for values in flat["posterior_predictive"].values())
+    flat = {name: group.map(_flat_entries) for name, group in groups.items()}
+    few = all(np.unique(values).size <= MAX_DISCRETE_VALUES for values in flat["posterior_predictive"].values())
     plot = arviz.plot_ppc_rootogram if few else partial(arviz.plot_ppc_dist, kind="ecdf")
     return plot(DataTree.from_dict(flat)).viz["figure"].item()
 
 
-def _flat(values: DataArray) -> DataArray:
+def _flat_entries(values: DataArray) -> DataArray:
     """Values with all dimensions but chain and draw along one, `entry`."""
     own = [dim for dim in values.dims if dim not in ("chain", "draw")]
     return values.stack({"entry": own}).reset_index("entry", drop=True)
@@ -193,7 +193,7 @@ def _rank(trees: Mapping[str, DataTree]) -> Figure | None:
 
     if "NUTS" not in trees:
         return None
-    draws = stacked_parameters(trees["NUTS"]["posterior"].to_dataset())[..., :MAX_PANELS]
+    draws = stacked_parameters(trees["NUTS"]["posterior"].to_dataset())[..., :MAX_RANK_PANELS]
     named = Dataset(
         {
             str(parameter.parameter.item()): parameter.drop_vars("parameter")

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from xarray import Dataset, DataTree
 
-ANCESTRY = {"ancestry": "population"}
+ANCESTRY_DIMS = {"ancestry": "population"}
 """The site that is aligned, with its dimension over populations."""
-USABLE_R_HAT = 1.1
+MAX_USABLE_R_HAT = 1.1
 """The largest R-hat of chains whose means can be used."""
-DPI = 130
+FIGURE_DPI = 130
 """The resolution of figures, in dots per inch."""
-KINDS = ("intervals", "trace", "rank", "divergence")
+FIGURE_KINDS = ("intervals", "trace", "rank", "divergence")
 """The kinds of figures that there are for every K."""
 
 
@@ -53,7 +53,7 @@ class Convergence(NamedTuple):
             return f"no: the chains are in {self.modes} groups, up to {self.gap:.2f} of ancestry apart; run longer"
         if self.r_hat <= MAX_R_HAT and self.ess >= MIN_ESS_PER_CHAIN * self.chains:
             return "yes"
-        if self.r_hat <= USABLE_R_HAT:
+        if self.r_hat <= MAX_USABLE_R_HAT:
             return "nearly: means can be used, intervals are rough"
         return f"no: the chains are up to {self.gap:.2f} of ancestry apart, so intervals are too narrow; run longer"
 
@@ -66,7 +66,7 @@ def write_report(results: Results, settings: Settings, folder: Path) -> Path:
     from matplotlib import rc_context
 
     (folder / "figures").mkdir(exist_ok=True)
-    aligned = {number: align(tree, ANCESTRY) for number, tree in results.fits.items()}
+    aligned = {number: align(tree, ANCESTRY_DIMS) for number, tree in results.fits.items()}
     summaries = {number: ancestry_summary(tree) for number, tree in aligned.items()}
     groups = _groups(results.genotypes)
     for number, summary in summaries.items():
@@ -77,7 +77,7 @@ def write_report(results: Results, settings: Settings, folder: Path) -> Path:
     with rc_context({"backend": "agg"}):
         figures = _figures(results, aligned, summaries, groups, folder)
     converged = {number: convergence(tree) for number, tree in aligned.items()}
-    page = _page(results, settings, figures, converged)
+    page = _page_html(results, settings, figures, converged)
     save_text(page, folder / "report.html")
     return folder / "report.html"
 
@@ -94,10 +94,10 @@ def convergence(tree: DataTree) -> Convergence:
         ess = ancestry.azstats.ess(method="bulk").values[moves].min()
     centres = ancestry.mean("draw")
     gap = float((centres.max("chain") - centres.min("chain")).max())
-    return Convergence(float(r_hat), float(ess), gap, modes(tree, ANCESTRY).sizes["mode"], chains)
+    return Convergence(float(r_hat), float(ess), gap, modes(tree, ANCESTRY_DIMS).sizes["mode"], chains)
 
 
-def verdict(choice: Dataset) -> str:
+def choice_verdict(choice: Dataset) -> str:
     """Which number of populations the data support, in a sentence or two."""
     numbers, best, smallest = choice["num_populations"].values, choice.attrs["best"], choice.attrs["smallest"]
     if len(numbers) == 1:
@@ -141,7 +141,7 @@ def _figures(
         from matplotlib import pyplot
 
         file = BytesIO()
-        figure.savefig(file, dpi=DPI)
+        figure.savefig(file, dpi=FIGURE_DPI)
         pyplot.close(figure)
         images[name] = file.getvalue()
         save_bytes(images[name], folder / "figures" / f"{name}.png")
@@ -153,14 +153,14 @@ def _figures(
         axes = plot_ancestry(summaries[number], groups, intervals=True, colours=colours)
         keep(f"intervals_{number}", axes[0].figure)
         for kind in ("trace", "rank") if tree["posterior"].sizes["chain"] > 1 else ("trace",):
-            keep(f"{kind}_{number}", _mixing(tree, kind))
+            keep(f"{kind}_{number}", _mixing_figure(tree, kind))
         if number > 1:
             divergence_axes = plot_divergence(divergence(results.fits[number]), colours=colours[number].tolist())
             keep(f"divergence_{number}", divergence_axes.figure)
     return images
 
 
-def _mixing(tree: DataTree, kind: str) -> Figure:
+def _mixing_figure(tree: DataTree, kind: str) -> Figure:
     """ArviZ's traces or ranks of the mean ancestry from each population, after alignment, and of the log joint."""
     import arviz
     from xarray import Dataset, DataTree
@@ -179,7 +179,7 @@ def _mixing(tree: DataTree, kind: str) -> Figure:
     return shown.viz["figure"].item()
 
 
-def _page(
+def _page_html(
     results: Results, settings: Settings, figures: Mapping[str, bytes], converged: Mapping[int, Convergence]
 ) -> str:
     """The report as HTML."""
@@ -204,27 +204,27 @@ def _page(
             for name in (f"{kind}_{number}" for kind in ("intervals", "trace", "rank", "divergence"))
             if name in figures
         ]
-        shown = "".join(_image(figures[name], name) for name in names)
+        shown = "".join(_image_html(figures[name], name) for name in names)
         details.append(
             f"<details{' open' if number == smallest else ''}><summary>K = {number}</summary>{shown}</details>"
         )
     files = ", ".join(f"{number}.Q, ancestry_{number}.csv, ancestry_{number}.nc" for number in converged)
-    return PAGE.format(
+    return PAGE_TEMPLATE.format(
         name=escape(Path(settings.file).name),
-        verdict=escape(verdict(results.choice)),
+        verdict=escape(choice_verdict(results.choice)),
         converged=escape(_converged_words(converged)),
-        what=_items(_what(results, settings)),
-        table=_table(headings, rows),
-        choice=_image(figures["choice"], "choice") if "choice" in figures else "",
-        ancestry=_image(figures["ancestry"], "ancestry"),
+        what=_list_html(_run_sentences(results, settings)),
+        table=_table_html(headings, rows),
+        choice=_image_html(figures["choice"], "choice") if "choice" in figures else "",
+        ancestry=_image_html(figures["ancestry"], "ancestry"),
         details="\n".join(details),
-        times=_table(["step", "seconds"], [[what, f"{seconds:.1f}"] for what, seconds in results.seconds.items()]),
+        times=_table_html(["step", "seconds"], [[what, f"{seconds:.1f}"] for what, seconds in results.seconds.items()]),
         files=escape(files),
         settings=escape(str(settings)),
     )
 
 
-def _what(results: Results, settings: Settings) -> list[str]:
+def _run_sentences(results: Results, settings: Settings) -> list[str]:
     """Sentences on the data, the model and the methods."""
     genotypes = results.genotypes
     attrs, size = genotypes.attrs, genotypes["y"].sizes
@@ -266,24 +266,24 @@ def _converged_words(converged: Mapping[int, Convergence]) -> str:
     return " ".join(parts[kind].format(", ".join(numbers)) for kind, numbers in kinds.items() if numbers)
 
 
-def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def _table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table as HTML."""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _items(texts: Iterable[str]) -> str:
+def _list_html(texts: Iterable[str]) -> str:
     """A list as HTML."""
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
-def _image(png: bytes, name: str) -> str:
+def _image_html(png: bytes, name: str) -> str:
     """A figure as HTML."""
     return f'<img alt="{escape(name)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
-PAGE = """<!DOCTYPE html>
+PAGE_TEMPLATE = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">

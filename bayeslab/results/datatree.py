@@ -13,8 +13,8 @@ from jax import Array
 
 from bayeslab.programs.binding import parameters
 from bayeslab.programs.data import Entry
-from bayeslab.programs.program import Argument, Bound, Frozen, Site, Slot, Values
-from bayeslab.programs.pytrees import ordered
+from bayeslab.programs.program import Argument, Bound, Site, Slot, StaticValue, Values
+from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.programs.settings_digest import settings_digest
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Groups = dict[str, dict[str, np.ndarray]]
 
-SETTINGS = "settings_sha256"
+SETTINGS_ATTRIBUTE = "settings_sha256"
 """Name of the attribute with the digest of the arguments that are no arrays."""
 
-ARGUMENTS = "arguments"
+ARGUMENTS_ATTRIBUTE = "arguments"
 """Name of the attribute that says, as JSON, how the arguments are made of arrays, text, flags, sizes and None."""
 
 
@@ -47,55 +47,62 @@ def to_datatree(
     dims = dimensions(bound, entries)
     dims |= {name: dims[site] for name, site in like.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
-    plain = {name: dict(group) for name, group in groups.items() if group and name not in _LAYOUTS}
+    plain = {name: dict(group) for name, group in groups.items() if group and name not in _LEADING_DIMS}
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "Found chain dimension to be longer"
         )  # a few draws of many chains are asked for
         tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
-    for name, layout in _LAYOUTS.items():
+    for name, layout in _LEADING_DIMS.items():
         if groups.get(name):
-            tree[name] = _raw(groups[name], layout, dims, coords if name.startswith("posterior") else {})
-    for group in _CODED:
+            tree[name] = _raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
+    for group in _GROUPS_WITH_CATEGORIES:
         for name, entry in entries.items():
             if entry.categories and group in tree.children and name in tree[group]:
                 tree[group][name].attrs["categories"] = [str(label) for label in entry.categories]
-    for name in _TOLD:
+    for name in _GROUPS_WITH_SETTINGS:
         if name in tree.children:
-            tree[name].attrs |= {SETTINGS: settings_digest(bound), ARGUMENTS: json.dumps(_arguments(bound))}
+            tree[name].attrs |= {
+                SETTINGS_ATTRIBUTE: settings_digest(bound),
+                ARGUMENTS_ATTRIBUTE: json.dumps(_argument_recipes(bound)),
+            }
             break
     return tree
 
 
 def observed_data(bound: Bound) -> dict[str, np.ndarray]:
     """The values of the observed sites, NaN where they are missing."""
-    return {name: _with_gaps(bound, name, np.asarray(value)) for name, value in bound.observed.items()}
+    return {name: _nan_where_missing(bound, name, np.asarray(value)) for name, value in bound.observed.items()}
 
 
 def constant_data(bound: Bound) -> dict[str, np.ndarray]:
     """The values of the numeric arguments of the program."""
     sizes = {a.name: a.leaves[0] for a in bound.settings if len(a.leaves) == 1}
     numbers = {name: np.asarray(value) for name, value in sizes.items() if isinstance(value, int)}
-    return numbers | _concrete(bound) | {name: np.asarray(value) for name, value in bound.arrays.items()}
+    return numbers | _concrete_arguments(bound) | {name: np.asarray(value) for name, value in bound.arrays.items()}
 
 
 def categories_of(tree: "DataTree", name: str) -> list[str]:
     """What the codes of an argument or an observed site stand for; an empty list where it has numbers."""
-    for group in _CODED:
+    for group in _GROUPS_WITH_CATEGORIES:
         if group in tree.children and name in tree[group]:
             return [str(label) for label in np.atleast_1d(tree[group][name].attrs.get("categories", []))]
     return []
 
 
-def arguments_of(tree: "DataTree") -> dict[str, Any]:
+def argument_recipes(tree: "DataTree") -> dict[str, Any]:
     """How the arguments of a fit are made, by name, in the form of `_argument_recipes`; empty for older results."""
-    texts = [tree[name].attrs[ARGUMENTS] for name in _TOLD if name in tree.children and ARGUMENTS in tree[name].attrs]
+    texts = [
+        tree[name].attrs[ARGUMENTS_ATTRIBUTE]
+        for name in _GROUPS_WITH_SETTINGS
+        if name in tree.children and ARGUMENTS_ATTRIBUTE in tree[name].attrs
+    ]
     return json.loads(texts[0]) if texts else {}
 
 
 def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str]]:
     """A name for every axis of every site and argument: that of its plate, or one from the program or the data."""
-    named = {name: _axes(site) for name, site in bound.sites.items()}
+    named = {name: _site_dims(site) for name, site in bound.sites.items()}
     for name, entry in entries.items():
         if name not in bound.sites and entry.dims:
             named[name] = [dim or f"{name}_dim_{i}" for i, dim in enumerate(entry.dims)]
@@ -123,13 +130,13 @@ def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequenc
     return coords
 
 
-def same_data(tree: "DataTree", bound: Bound) -> bool:
+def has_same_data(tree: "DataTree", bound: Bound) -> bool:
     """Whether a result is of the same observed values, numeric arguments and other settings as `bound`.
 
     A result that does not say what its settings were, as older ones, is taken to have the same.
     """
 
-    digested = _concrete(bound)
+    digested = _concrete_arguments(bound)
 
     def equal(name: str, group: dict[str, np.ndarray]) -> bool:
         kept = {k: v for k, v in tree[name].data_vars.items() if k not in digested} if name in tree.children else {}
@@ -139,7 +146,11 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
             for k, v in group.items()
         )
 
-    digests = {tree[name].attrs[SETTINGS] for name in _TOLD if name in tree.children and SETTINGS in tree[name].attrs}
+    digests = {
+        tree[name].attrs[SETTINGS_ATTRIBUTE]
+        for name in _GROUPS_WITH_SETTINGS
+        if name in tree.children and SETTINGS_ATTRIBUTE in tree[name].attrs
+    }
     return (
         digests <= {settings_digest(bound)}
         and equal("observed_data", observed_data(bound))
@@ -148,12 +159,12 @@ def same_data(tree: "DataTree", bound: Bound) -> bool:
 
 
 @lru_cache
-def provenance() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """The versions of the packages that made a result, as attributes."""
     return {f"{name}_version": version(name) for name in ("bayeslab", "numpyro", "jax", "arviz")}
 
 
-def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
+def _nan_where_missing(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
     """The values of an observed site, NaN where they are missing."""
     if name not in bound.present:
         return value
@@ -162,39 +173,39 @@ def _with_gaps(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
     return np.where(present, value, np.nan)
 
 
-_LEAF = jax.tree.structure(0)
+_LEAF_TREE = jax.tree.structure(0)
 
-_CODED = ("observed_data", "constant_data", "predictions_constant_data")
+_GROUPS_WITH_CATEGORIES = ("observed_data", "constant_data", "predictions_constant_data")
 """Groups in which variables of codes have an attribute with the categories that the codes stand for."""
 
-_TOLD = ("constant_data", "observed_data", "sampler_state")
+_GROUPS_WITH_SETTINGS = ("constant_data", "observed_data", "sampler_state")
 """Groups of which the first that is present has SETTINGS_ATTRIBUTE and ARGUMENTS_ATTRIBUTE."""
 
 
-def _concrete(bound: Bound) -> dict[str, np.ndarray]:
+def _concrete_arguments(bound: Bound) -> dict[str, np.ndarray]:
     """The numeric arguments whose values the program needs in Python."""
-    leaves = {a.name: a.leaves[0] for a in bound.settings if a.tree == _LEAF}
+    leaves = {a.name: a.leaves[0] for a in bound.settings if a.tree == _LEAF_TREE}
     return {name: leaf.value for name, leaf in leaves.items() if _is_concrete(leaf)}
 
 
 def _is_concrete(leaf: Any) -> bool:
     """Whether a leaf of an argument is a numeric array that is structure."""
-    return isinstance(leaf, Frozen) and isinstance(leaf.value, np.ndarray) and leaf.value.dtype.kind in "fiub"
+    return isinstance(leaf, StaticValue) and isinstance(leaf.value, np.ndarray) and leaf.value.dtype.kind in "fiub"
 
 
-def _arguments(bound: Bound) -> dict[str, Any]:
+def _argument_recipes(bound: Bound) -> dict[str, Any]:
     """Every argument as {"array": its variable in constant_data}, {"value": v}, a "dict", "list" or "tuple" of them, or
     {"other": its class} for what cannot be kept, and whether it was the "default"."""
     declared = parameters(bound.function)
     arguments = {}
     for argument in bound.settings:
-        recipe = _made(argument.tree, iter(argument.leaves), argument.name)
+        recipe = _recipe(argument.tree, iter(argument.leaves), argument.name)
         default = declared[argument.name].default
         arguments[argument.name] = recipe | {"default": _is_default(argument, default, bound.arrays)}
     return arguments
 
 
-def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
+def _recipe(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
     """How an argument or a part of it is made, in the form of `_argument_recipes`. name: the argument, if all of it."""
     if (node := tree.node_data()) is None:
         leaf = next(leaves)
@@ -202,10 +213,10 @@ def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
             return {"array": leaf.entry}
         if name and _is_concrete(leaf):
             return {"array": name}
-        leaf = leaf.value if isinstance(leaf, Frozen) else leaf
+        leaf = leaf.value if isinstance(leaf, StaticValue) else leaf
         return {"value": leaf} if type(leaf) in (str, bool, int) else {"other": type(leaf).__name__}
     kind, keys = node
-    parts = [_made(child, leaves) for child in tree.children()]
+    parts = [_recipe(child, leaves) for child in tree.children()]
     if kind is type(None):
         return {"value": None}
     if kind is dict and all(type(key) is str for key in keys):
@@ -216,23 +227,25 @@ def _made(tree: Any, leaves: Iterator[Any], name: str = "") -> dict[str, Any]:
 def _is_default(argument: Argument, default: Any, arrays: Values) -> bool:
     """Whether an argument equals the default of its parameter."""
     try:
-        leaves, tree = jax.tree.flatten(ordered(default))
+        leaves, tree = jax.tree.flatten(wrap_distributions(default))
         pairs = zip(argument.leaves, leaves, strict=True)
-        return tree == argument.tree and all(_is_same(leaf, default_leaf, arrays) for leaf, default_leaf in pairs)
+        return tree == argument.tree and all(
+            _equals_default(leaf, default_leaf, arrays) for leaf, default_leaf in pairs
+        )
     except (ValueError, RecursionError):
         return False
 
 
-def _is_same(leaf: Any, of_default: Any, arrays: Values) -> bool:
+def _equals_default(leaf: Any, default_leaf: Any, arrays: Values) -> bool:
     """Whether a leaf of an argument equals that of its default."""
-    value = arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, Frozen) else leaf
-    if value is of_default:
+    value = arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, StaticValue) else leaf
+    if value is default_leaf:
         return True
-    simple = isinstance(of_default, str | bool | int | float | np.ndarray | np.generic | Array)
-    return simple and np.array_equal(np.asarray(value), np.asarray(of_default))
+    simple = isinstance(default_leaf, str | bool | int | float | np.ndarray | np.generic | Array)
+    return simple and np.array_equal(np.asarray(value), np.asarray(default_leaf))
 
 
-def _axes(site: Site) -> list[str]:
+def _site_dims(site: Site) -> list[str]:
     """A name for every axis of a site: plates name the batch axes, the program may name the event axes."""
     names = [f"{site.name}_dim_{axis}" for axis in range(len(site.shape))]
     batch = len(site.shape) - site.event_dim
@@ -245,7 +258,7 @@ def _axes(site: Site) -> list[str]:
     return names
 
 
-_LAYOUTS: dict[str, tuple[str, ...]] = {
+_LEADING_DIMS: dict[str, tuple[str, ...]] = {
     "history": ("chain", "step"),
     "sampler_state": ("chain",),
     "posterior_mean": ("chain",),
@@ -254,7 +267,7 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
 """Leading dimensions of the groups that ArviZ does not lay out."""
 
 
-def _raw(
+def _raw_dataset(
     group: Mapping[str, Array | np.ndarray],
     layout: tuple[str, ...],
     named: Mapping[str, list[str]],
@@ -264,7 +277,7 @@ def _raw(
     from xarray import Dataset
 
     def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
-        if layout == _LAYOUTS["history"] and value.ndim == 3:
+        if layout == _LEADING_DIMS["history"] and value.ndim == 3:
             return (*layout, "start")
         unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
         return (*layout, *(named.get(name, unnamed)))
@@ -273,7 +286,7 @@ def _raw(
     return dataset.assign_coords({dim: labels for dim, labels in coords.items() if dim in dataset.dims})
 
 
-def posterior_of(tree: Any, verb: str) -> Any:
+def posterior_draws(tree: Any, verb: str) -> Any:
     """The variables of a posterior that have draws, as a Dataset whose first dimensions are chain and draw.
 
     Raises TypeError for what is no DataTree, ValueError for one without draws.

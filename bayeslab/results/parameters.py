@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     Samples = NDArray[Any]
 
-SAMPLE = ["chain", "draw"]
+SAMPLE_DIMS = ["chain", "draw"]
 """Dimensions of draws."""
 
 
@@ -19,6 +19,6 @@ def stacked_parameters(posterior: Dataset) -> DataArray:
     import arviz_stats  # noqa: F401  (registers the accessor azstats)
     from arviz_base import dataset_to_dataarray
 
-    stacked = dataset_to_dataarray(posterior, sample_dims=SAMPLE).transpose(*SAMPLE, "label")
-    other = [name for name in stacked.coords if name not in (*SAMPLE, "label")]
+    stacked = dataset_to_dataarray(posterior, sample_dims=SAMPLE_DIMS).transpose(*SAMPLE_DIMS, "label")
+    other = [name for name in stacked.coords if name not in (*SAMPLE_DIMS, "label")]
     return stacked.drop_vars(other).rename(label="parameter")

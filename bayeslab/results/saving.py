@@ -20,13 +20,13 @@ def save(tree: "DataTree | Dataset", path: Path) -> None:
 
 def save_text(text: str, path: Path) -> None:
     """Write a text, as `save` writes a result."""
-    with _replacing(path) as part:
+    with _atomic_replacement(path) as part:
         part.write_text(text)
 
 
 def save_bytes(contents: bytes, path: Path) -> None:
     """Write a file, as `save` writes a result."""
-    with _replacing(path) as part:
+    with _atomic_replacement(path) as part:
         part.write_bytes(contents)
 
 
@@ -41,7 +41,7 @@ def require_writable(path: Path) -> None:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def _atomic_replacement(path: Path) -> Iterator[Path]:
     """The scope that gives a temporary file to write, which replaces `path` at the end and is deleted on an error."""
     require_writable(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -13,11 +13,11 @@ from bayeslab.sampling.protocols import Method
 if TYPE_CHECKING:
     from xarray import DataTree
 
-SECONDS = 60.0
+MIN_SECONDS_BETWEEN_WRITES = 60.0
 """Seconds between two writes, unless twenty times as long as a write takes is more."""
-FIRST = 0.01
+FIRST_PORTION_SHARE = 0.01
 """Share of all draws before the first write: as many as it takes to know the speed."""
-GROWTH = 10
+MAX_PORTION_GROWTH = 10
 """Largest ratio of the numbers of draws of two portions that follow each other."""
 
 
@@ -41,7 +41,7 @@ def read_checkpoint(path: Path, model: str, key: str) -> "DataTree | None":
     return tree
 
 
-def checkpointed(
+def draw_with_checkpoints(
     path: Path, method: Method, tree: "DataTree | None", whole: bool, portion: Callable[..., "DataTree"]
 ) -> "DataTree":
     """The result with all draws of the method, which are made in portions; each portion is followed by a write.
@@ -52,8 +52,8 @@ def checkpointed(
     """
     if whole and tree is not None and not tree.attrs["interrupted"]:
         return tree
-    count = method.num_samples if whole else int(np.ceil(FIRST * method.num_samples))
-    while (left := method.num_samples - (0 if whole else _draws(tree))) > 0:
+    count = method.num_samples if whole else int(np.ceil(FIRST_PORTION_SHARE * method.num_samples))
+    while (left := method.num_samples - (0 if whole else _num_draws(tree))) > 0:
         began = time.perf_counter()
         try:
             tree = portion(min(count, left), tree)
@@ -66,11 +66,11 @@ def checkpointed(
         save(tree, path)
         if whole or tree.attrs["interrupted"]:
             break
-        seconds = max(SECONDS, 20 * (time.perf_counter() - drawn))
-        count = int(np.clip(count * seconds / (drawn - began), 1, GROWTH * count))
+        seconds = max(MIN_SECONDS_BETWEEN_WRITES, 20 * (time.perf_counter() - drawn))
+        count = int(np.clip(count * seconds / (drawn - began), 1, MAX_PORTION_GROWTH * count))
     assert tree is not None
     return tree
 
 
-def _draws(tree: "DataTree | None") -> int:
+def _num_draws(tree: "DataTree | None") -> int:
     return 0 if tree is None else tree["posterior"].sizes["draw"]

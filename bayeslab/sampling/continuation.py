@@ -9,35 +9,35 @@ import jax
 import numpy as np
 
 from bayeslab.programs.program import Bound
-from bayeslab.results.datatree import same_data
+from bayeslab.results.datatree import has_same_data
 from bayeslab.sampling.protocols import Method, Sampler, State
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
 
-def saved_state(state: State) -> dict[str, np.ndarray]:
+def state_arrays(state: State) -> dict[str, np.ndarray]:
     """The arrays of a state, under names that sort in their order."""
     return {f"leaf_{i:03}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
 
 
-def settings(method: Method) -> str:
+def settings_text(method: Method) -> str:
     """The method as text, without its number of draws, the same in every process."""
     values = ((f.name, getattr(method, f.name)) for f in fields(method) if f.name != "num_samples")  # type: ignore[arg-type]
     text = f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
-def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bound) -> State:
+def restored_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bound) -> State:
     """The state (chain, ...) that a result holds, for the same method on the same model and data.
 
     Raises ValueError where the result is of another method, other settings, another model or other data.
     """
     if "sampler_state" not in getattr(tree, "children", ()):
         raise ValueError("previous has no group sampler_state, so there is nothing to go on from")
-    if tree.attrs.get("settings") != settings(method):
-        raise ValueError(f"previous was made by {tree.attrs.get('settings')}, not by {settings(method)}")
-    if not same_data(tree, bound):
+    if tree.attrs.get("settings") != settings_text(method):
+        raise ValueError(f"previous was made by {tree.attrs.get('settings')}, not by {settings_text(method)}")
+    if not has_same_data(tree, bound):
         raise ValueError("previous is of other data or settings, so it cannot be continued on these")
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     data = jax.eval_shape(sampler.prepare, bound)
@@ -50,7 +50,7 @@ def unsaved_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bou
     return jax.tree.unflatten(treedef, typed)
 
 
-def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTree":
+def append_result(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTree":
     """The new result with the earlier one in front of it: draws of a chain, or steps of an optimiser, follow it."""
     import xarray
 
@@ -61,11 +61,11 @@ def joined(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "DataTre
             both = [previous[name].to_dataset(), tree[name].to_dataset()]
             group = xarray.concat(both, dim, coords="minimal", compat="override", join="override")
             tree[name] = group.assign_coords({dim: np.arange(group.sizes[dim])}) if dim == "draw" else group
-    tree.attrs |= _sums(previous.attrs, tree.attrs)
+    tree.attrs |= _summed_attributes(previous.attrs, tree.attrs)
     return tree
 
 
-def _sums(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> dict[str, Any]:
+def _summed_attributes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> dict[str, Any]:
     """The attributes that count seconds and gradients, as sums of both results."""
     counted = ("compile_seconds", "sampling_seconds", "num_gradients")
     return {name: before[name] + now[name] for name in counted if name in before and name in now}

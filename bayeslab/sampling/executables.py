@@ -12,26 +12,26 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.program import Bound, blueprint
-from bayeslab.programs.tracing.compilation import UNOPTIMISED
+from bayeslab.programs.program import Bound, abstract_bound
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
-CHUNK = 1000
+MAX_DRAWS_PER_CALL = 1000
 """Largest number of draws of a chain that one call makes. Between calls there is progress, Ctrl-C and a checkpoint."""
-CHUNK_INDEPENDENT = 50_000
+MAX_INDEPENDENT_DRAWS_PER_CALL = 50_000
 """Largest number of independent draws that one call makes."""
-CHUNK_BYTES = 4 * 2**20
+MAX_BYTES_PER_CALL = 4 * 2**20
 """Largest size in bytes of the draws that one call makes."""
-BATCH_BYTES = 2**18
+MAX_BYTES_PER_BATCH = 2**18
 """Largest size in bytes of the independent draws that are made at once, so that they fit into a processor's cache."""
-ONCE = {"prepare", "start", "start_at"}
+RUN_ONCE_A_FIT = {"prepare", "start", "start_at"}
 """Functions that run once a fit. On little data they take less time than their compilation."""
-LITTLE = 1_000
+MAX_NUMBERS_UNOPTIMISED = 1_000
 """Largest number of elements of a Bound for which these are compiled without optimisation."""
 
 
 @dataclass
-class Compiled:
+class SamplerExecutables:
     """Executables of a sampler for one chain, or for all chains at once.
 
     lowered: name -> the function that traces and lowers it. options: name -> options of the compiler.
@@ -87,10 +87,10 @@ class Compiled:
 
 
 @lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
-def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
+def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None) -> SamplerExecutables:
     """The executables of a sampler on Bounds of one structure. width: chains that run as one, None for one chain."""
     began = time.perf_counter()
-    bound = blueprint(shapes)
+    bound = abstract_bound(shapes)
     lowered: dict[str, Callable[[], Any]] = {}
     if sampler.prepares:
         lowered["prepare"] = partial(jax.jit(sampler.prepare).lower, bound)
@@ -98,10 +98,10 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
     key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
 
     def start(key: Array, data: Any) -> State:
-        return strong(_wide(sampler.start, width)(key, data))
+        return strongly_typed(_over_chains(sampler.start, width)(key, data))
 
     def start_at(key: Array, data: Any, values: Any) -> State:
-        return strong(_wide(lambda key, data: sampler.start_at(key, data, values), width)(key, data))
+        return strongly_typed(_over_chains(lambda key, data: sampler.start_at(key, data, values), width)(key, data))
 
     starting = jax.jit(start)
     lowered["start"] = partial(starting.lower, key, data)
@@ -111,34 +111,42 @@ def compiled(sampler: Sampler, shapes: tuple, width: int | None) -> Compiled:
         sites = {name: bound.sites[name] for name in sampler.start_sites}
         values = {name: jax.ShapeDtypeStruct(site.shape, site.dtype) for name, site in sites.items()}
         lowered["start_at"] = partial(jax.jit(start_at).lower, key, data, values)
-    draw = jax.eval_shape(_wide(sampler.advance, width), state, data)[1]
+    draw = jax.eval_shape(_over_chains(sampler.advance, width), state, data)[1]
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
-    buffer = int(np.clip(CHUNK_BYTES // max(size, 1), 1, CHUNK_INDEPENDENT if sampler.independent else CHUNK))
+    buffer = int(
+        np.clip(
+            MAX_BYTES_PER_CALL // max(size, 1),
+            1,
+            MAX_INDEPENDENT_DRAWS_PER_CALL if sampler.independent else MAX_DRAWS_PER_CALL,
+        )
+    )
     count = jax.ShapeDtypeStruct((), np.int32)
     if sampler.independent:
-        buffer, steps = _in_batches(sampler, width, buffer, size)
+        buffer, steps = _batch_loop(sampler, width, buffer, size)
         lowered["advance"] = partial(jax.jit(steps).lower, count, count, state, data)
     else:
         steps_of = {"advance": sampler.advance} | ({} if sampler.warmup_draws else {"adapt": sampler.adapt})
         for verb, step in steps_of.items():
-            steps = _steps(step, width, buffer)
+            steps = _draw_loop(step, width, buffer)
             lowered[verb] = partial(jax.jit(steps).lower, count, count, state, data)
-    options = {name: _options(sampler, name, bound) for name in lowered}
-    return Compiled(lowered, options, buffer if sampler.independent else 1, buffer, time.perf_counter() - began)
+    options = {name: _compiler_options(sampler, name, bound) for name in lowered}
+    return SamplerExecutables(
+        lowered, options, buffer if sampler.independent else 1, buffer, time.perf_counter() - began
+    )
 
 
-def _options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
+def _compiler_options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
     """The options of the compiler for one executable."""
     if jax.default_backend() != "cpu":
         return {}
     size = sum(leaf.size for leaf in jax.tree.leaves(bound))
-    default = UNOPTIMISED if name in ONCE and size <= LITTLE else {}
+    default = UNOPTIMISED_OPTIONS if name in RUN_ONCE_A_FIT and size <= MAX_NUMBERS_UNOPTIMISED else {}
     return default | dict(sampler.compiler_options)
 
 
-def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
+def _draw_loop(step: Callable, width: int | None, buffer: int) -> Callable:
     """A function for `count` draws, one in `thinning` steps, in a buffer. The numbers are data, so it compiles once."""
-    step = _wide(step, width)
+    step = _over_chains(step, width)
 
     def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
         draw = jax.eval_shape(step, state, data)[1]
@@ -146,19 +154,19 @@ def _steps(step: Callable, width: int | None, buffer: int) -> Callable:
 
         def body(i: Array, carry: tuple[State, Draws]) -> tuple[State, Draws]:
             state, draw = step(carry[0], data)
-            return strong(state), jax.tree.map(lambda to, leaf: to.at[i // thinning].set(leaf), carry[1], draw)
+            return strongly_typed(state), jax.tree.map(lambda to, leaf: to.at[i // thinning].set(leaf), carry[1], draw)
 
         return jax.lax.fori_loop(0, count * thinning, body, (state, kept))
 
     return steps
 
 
-def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
+def _batch_loop(sampler: Any, width: int | None, buffer: int, size: int) -> tuple[int, Callable]:
     """The size of the buffer, and a function for `count` independent draws, which come in batches.
 
     A batch is the same whenever it is drawn, so that draws go on where they stopped, in the middle of one as well.
     """
-    batch = int(np.clip(BATCH_BYTES // max(size, 1), 1, buffer))
+    batch = int(np.clip(MAX_BYTES_PER_BATCH // max(size, 1), 1, buffer))
     buffer = buffer // batch * batch
 
     def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
@@ -176,16 +184,16 @@ def _in_batches(sampler: Any, width: int | None, buffer: int, size: int) -> tupl
 
         kept = jax.lax.fori_loop(0, (offset + count + batch - 1) // batch, body, kept)
         kept = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, offset, buffer, 0), kept)
-        return strong(state._replace(made=state.made + count)), kept
+        return strongly_typed(state._replace(made=state.made + count)), kept
 
     return buffer, steps
 
 
-def _wide(step: Callable, width: int | None) -> Callable:
+def _over_chains(step: Callable, width: int | None) -> Callable:
     """A step of one chain, or of `width` chains, which share the data."""
     return jax.vmap(step, in_axes=(0, None)) if width else step
 
 
-def strong(tree: Any) -> Any:
+def strongly_typed(tree: Any) -> Any:
     """A pytree without weak types, so that a state has the same type before and after a step."""
     return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, jnp.result_type(leaf)), tree)

@@ -9,7 +9,7 @@ from bayeslab.programs.program import Bound
 from bayeslab.sampling.protocols import Method, Sampler
 
 
-def start_values(
+def checked_start(
     method: Method, sampler: Sampler, bound: Bound, values: Mapping[str, ArrayLike]
 ) -> dict[str, np.ndarray]:
     """The initial values in the types of their sites.
@@ -28,10 +28,10 @@ def start_values(
         raise ValueError(f"start lacks values of {missing}; expected those of {list(needed)}")
     if more := [name for name in values if name not in needed]:
         raise ValueError(f"start has values of {more}; expected those of {list(needed)}")
-    return {name: _value(name, value, bound) for name, value in values.items()}
+    return {name: _checked_value(name, value, bound) for name, value in values.items()}
 
 
-def _value(name: str, value: ArrayLike, bound: Bound) -> np.ndarray:
+def _checked_value(name: str, value: ArrayLike, bound: Bound) -> np.ndarray:
     """An initial value in the type of its site, whose rows are probabilities."""
     site, probs = bound.sites[name], np.asarray(value, bound.sites[name].dtype)
     if probs.shape != site.shape:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Report = Callable[[int, int, dict[str, float]], None]
+ProgressReport = Callable[[int, int, dict[str, float]], None]
 """A function that is told the steps done, the steps to do and what is known."""
 
 
 @contextmanager
-def bar(name: str, show: bool) -> Iterator[Report | None]:
+def progress_bar(name: str, show: bool) -> Iterator[ProgressReport | None]:
     """The scope of a progress bar: gives the function that updates it, None when nothing is shown."""
     if not show:
         yield None

@@ -110,7 +110,7 @@ class Sampler:
         """
         return ()
 
-    def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
+    def convergence_verdict(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
         """Whether the state that an optimiser ended in is a maximum, found in Python; None where it cannot tell.
 
         Otherwise (state, reason). state: that of a maximum beside the end, None if the end is the maximum. reason: why
@@ -118,12 +118,12 @@ class Sampler:
         """
         return None
 
-    def watched(self, bound: Bound, draws: Draws) -> None:
+    def check_draws(self, bound: Bound, draws: Draws) -> None:
         """Raise where draws are not of the posterior, for samplers that rest on no conditional."""
 
 
 @dataclass(frozen=True)
-class Wrapper(Sampler):
+class SamplerWrapper(Sampler):
     """A sampler around another one, `inner`, to which it leaves every member that it does not define."""
 
     inner: Sampler
@@ -166,11 +166,11 @@ class Wrapper(Sampler):
     def conditionals(self, bound: Bound) -> tuple[Any, ...]:
         return self.inner.conditionals(bound)
 
-    def ended(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
-        return self.inner.ended(state, data, samples)
+    def convergence_verdict(self, state: State, data: Any, samples: dict[str, Any]) -> tuple[State | None, str] | None:
+        return self.inner.convergence_verdict(state, data, samples)
 
-    def watched(self, bound: Bound, draws: Draws) -> None:
-        self.inner.watched(bound, draws)
+    def check_draws(self, bound: Bound, draws: Draws) -> None:
+        self.inner.check_draws(bound, draws)
 
 
 class Method(Protocol):

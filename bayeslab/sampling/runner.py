@@ -20,11 +20,11 @@ import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
 
-from bayeslab.programs.program import Bound, precision, structure
-from bayeslab.sampling.executables import Compiled, compiled, strong
+from bayeslab.programs.program import Bound, compilation_signature, precision_scope
+from bayeslab.sampling.executables import SamplerExecutables, compile_sampler, strongly_typed
 from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 
-CHUNK_SECONDS = 0.25
+TARGET_SECONDS_PER_CHUNK = 0.25
 """Seconds that a chunk of steps should take."""
 
 
@@ -67,7 +67,7 @@ def drive(
     """
     together = jax.default_backend() != "cpu" if vectorised is None else vectorised
     width = method.num_chains if together else None
-    code = compiled(sampler, structure(bound), width)
+    code = compile_sampler(sampler, compilation_signature(bound), width)
     keys = np.asarray(jax.random.split(key, method.num_chains))
     code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
@@ -75,9 +75,9 @@ def drive(
     for chain in range(1 if together else method.num_chains):
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
         track_key = keys if together else keys[chain]
-        tracks.append(_Track(code, method, sampler, data, track_key, start, state))
-    interrupted = _race(tracks, report)
-    draws, history, state = _gather(tracks, together)
+        tracks.append(_ChainTrack(code, method, sampler, data, track_key, start, state))
+    interrupted = _run_tracks(tracks, report)
+    draws, history, state = _gather_chains(tracks, together)
     if draws is None:
         raise KeyboardInterrupt("interrupted before the first draw")
     return Run(draws, history, state, code.take_seconds(), time.perf_counter() - began, interrupted, data)
@@ -93,11 +93,11 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 
     def advance(state: State) -> tuple[State, Draws]:
         state, draw = sampler.advance(state, data)
-        return strong(state), draw
+        return strongly_typed(state), draw
 
-    state, warmup = strong(sampler.start(key, data)), method.num_warmup
+    state, warmup = strongly_typed(sampler.start(key, data)), method.num_warmup
     if not sampler.warmup_draws:
-        state = jax.lax.fori_loop(0, warmup, lambda _, state: strong(sampler.adapt(state, data)[0]), state)
+        state = jax.lax.fori_loop(0, warmup, lambda _, state: strongly_typed(sampler.adapt(state, data)[0]), state)
         warmup = 0
     steps: Any = np.full(method.num_samples, method.thinning, np.int32)  # one loop for all: it is compiled once
     steps[0] += warmup
@@ -105,7 +105,7 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 
 
 @dataclass
-class _Track:
+class _ChainTrack:
     """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
 
     values: initial values of sites. previous: the state of an earlier run.
@@ -113,7 +113,7 @@ class _Track:
     checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
     """
 
-    code: Compiled
+    code: SamplerExecutables
     method: Method
     sampler: Sampler
     data: Any
@@ -125,7 +125,7 @@ class _Track:
     history: list[Draws] = field(default_factory=list)
     parts: list[Draws] = field(default_factory=list)
     checkpoints: list[tuple[int, State]] = field(default_factory=list)
-    news: dict[str, float] = field(default_factory=dict)
+    progress_values: dict[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -138,7 +138,7 @@ class _Track:
     def run(self, stop: Event, floor: Callable[[], int]) -> Iterator[None]:
         """Make steps, then draws, until all are made or `stop` is set. floor: gives the draws that all chains have."""
         warms_up = self.sampler.warmup_draws
-        state = self._first() if self.previous is None else self.previous
+        state = self._initial_state() if self.previous is None else self.previous
         if not (warms_up and self.previous is not None):
             state = yield from self._adapt(state, stop)
         if stop.is_set() and warms_up and self.previous is None and self.done < self.method.num_warmup:
@@ -146,7 +146,7 @@ class _Track:
         self.done = self.method.num_warmup
         self.seconds = self.seconds if warms_up else 0.0
         self.checkpoints.append((0, state))
-        for count in self._counts(self.method.num_samples, stop if warms_up else Event()):
+        for count in self._chunk_sizes(self.method.num_samples, stop if warms_up else Event()):
             state, draws = self._call(self.code.advance, count, self.method.thinning, state)
             self.parts.append(draws)
             self.done += count
@@ -154,20 +154,20 @@ class _Track:
             draws_of_all = floor()
             while len(self.checkpoints) > 1 and self.checkpoints[1][0] <= draws_of_all:
                 self.checkpoints.pop(0)
-            self._listen(draws)
+            self._record_progress(draws)
             yield
 
-    def _first(self) -> State:
+    def _initial_state(self) -> State:
         if self.values is None:
             return self.code.start(self.key, self.data)
         return self.code.start_at(self.key, self.data, self.values)
 
     def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
         """Make the steps before the first draw, a chunk a turn; returns the state after them."""
-        for count in self._counts(self.method.num_warmup, stop):
+        for count in self._chunk_sizes(self.method.num_warmup, stop):
             state, draws = self._call(self.code.adapt, count, 1, state)
             self.done += count
-            self._listen(draws)
+            self._record_progress(draws)
             if draws.history:
                 self.history.append(draws)
                 if np.all(draws.history.get("converged", np.zeros(1))[-1]):
@@ -175,7 +175,7 @@ class _Track:
             yield
         return state
 
-    def cut(self, draws: int) -> State:
+    def rewound(self, draws: int) -> State:
         """The state after `draws` draws: from the last checkpoint before it, the steps are made again."""
         count, state = [checkpoint for checkpoint in self.checkpoints if checkpoint[0] <= draws][-1]
         while count < draws:
@@ -193,26 +193,26 @@ class _Track:
         self.seconds = (time.perf_counter() - began) / count
         return state, draws
 
-    def _counts(self, number: int, stop: Event) -> Iterator[int]:
+    def _chunk_sizes(self, number: int, stop: Event) -> Iterator[int]:
         """The sizes of chunks that make `number` steps together, each in about TARGET_SECONDS_PER_CHUNK."""
         left = number
         while left > 0 and not stop.is_set():
             count = self.code.first
             if self.seconds:
-                count = int(np.clip(CHUNK_SECONDS / self.seconds, 1, self.code.buffer))
+                count = int(np.clip(TARGET_SECONDS_PER_CHUNK / self.seconds, 1, self.code.buffer))
             yield min(count, left)
             left -= min(count, left)
 
-    def _listen(self, draws: Draws) -> None:
+    def _record_progress(self, draws: Draws) -> None:
         """Keep what a progress bar shows of these draws."""
         for name, value in (draws.stats | draws.history).items():
             if name == "diverging" and self.parts:
-                self.news["divergences"] = self.news.get("divergences", 0) + int(value.sum())
+                self.progress_values["divergences"] = self.progress_values.get("divergences", 0) + int(value.sum())
             if name in ("elbo", "log_joint") and (finite := value[np.isfinite(value)]).size:
-                self.news[name] = float(np.mean(finite[-20:]))
+                self.progress_values[name] = float(np.mean(finite[-20:]))
 
 
-def _race(tracks: list[_Track], report: Callable | None) -> bool:
+def _run_tracks(tracks: list[_ChainTrack], report: Callable | None) -> bool:
     """Run all tracks to their end. Returns whether the keyboard interrupted them."""
     stop, interrupted = Event(), False
     double = bool(jax.config.jax_enable_x64)
@@ -220,8 +220,8 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
     def floor() -> int:
         return min(track.draws_done for track in tracks)
 
-    def run(thread_tracks: list[_Track]) -> None:
-        with precision(np.float64 if double else np.float32):  # the scope belongs to the thread
+    def run(thread_tracks: list[_ChainTrack]) -> None:
+        with precision_scope(np.float64 if double else np.float32):  # the scope belongs to the thread
             turns = [track.run(stop, floor) for track in thread_tracks]
             while turns:
                 turns = [turn for turn in turns if next(turn, turns) is not turns]
@@ -238,7 +238,7 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
             while pending:
                 finished, pending = wait(pending, None if report is None else 0.1, FIRST_EXCEPTION)
                 if report is not None:
-                    report(sum(t.done for t in tracks), sum(t.total for t in tracks), _news(tracks))
+                    report(sum(t.done for t in tracks), sum(t.total for t in tracks), _combined_progress(tracks))
                 if any(future.exception() for future in finished):
                     stop.set()
         except KeyboardInterrupt:
@@ -250,21 +250,21 @@ def _race(tracks: list[_Track], report: Callable | None) -> bool:
     return interrupted
 
 
-def _news(tracks: list[_Track]) -> dict[str, float]:
+def _combined_progress(tracks: list[_ChainTrack]) -> dict[str, float]:
     """What a progress bar shows of all tracks: sums of divergences, largest values of others."""
-    names = {name: None for track in tracks for name in list(track.news)}
+    names = {name: None for track in tracks for name in list(track.progress_values)}
     combine = {"divergences": sum}
-    return {name: combine.get(name, max)([t.news.get(name, 0) for t in tracks]) for name in names}
+    return {name: combine.get(name, max)([t.progress_values.get(name, 0) for t in tracks]) for name in names}
 
 
-def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[str, np.ndarray], State]:
+def _gather_chains(tracks: list[_ChainTrack], together: bool) -> tuple[Draws | None, dict[str, np.ndarray], State]:
     """The draws, the history and the states of all chains, each cut to the draws that all of them have."""
     draws_done = min(track.draws_done for track in tracks)
     if draws_done == 0:
         return None, {}, None
-    states = [track.cut(draws_done) for track in tracks]
-    parts = [_joined(track.parts, draws_done) for track in tracks]
-    steps = [_joined(track.history, None) for track in tracks]
+    states = [track.rewound(draws_done) for track in tracks]
+    parts = [_concatenated(track.parts, draws_done) for track in tracks]
+    steps = [_concatenated(track.history, None) for track in tracks]
     if together:
         swap = lambda leaf: np.swapaxes(leaf, 0, 1)  # noqa: E731
         history = jax.tree.map(swap, steps[0].history) if steps[0] else {}
@@ -274,7 +274,7 @@ def _gather(tracks: list[_Track], together: bool) -> tuple[Draws | None, dict[st
     return draws, _padded([_until_converged(step.history) if step else {} for step in steps]), state
 
 
-def _joined(parts: list[Draws], length: int | None) -> Draws | None:
+def _concatenated(parts: list[Draws], length: int | None) -> Draws | None:
     """The draws of several chunks as one, cut to `length`; None where there are none."""
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:length], *parts) if parts else None
 

@@ -15,20 +15,20 @@ from bayeslab.fitting import fit
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.prediction.predict import predict
 from bayeslab.programs.binding import bind, parameters
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.datatree import dimensions
 from bayeslab.sampling.protocols import Method
-from bayeslab.states.summaries import BATCH, chain_site
+from bayeslab.states.summaries import DRAWS_PER_BATCH, chain_site
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.masked import Masked
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
-SEVERAL = 5
+MIN_SEQUENCES_FOR_LOO = 5
 """The smallest number of sequences for leave-one-out."""
-ENOUGH = 100
+MIN_DRAWS_FOR_LOO = 100
 """The smallest number of draws for importance sampling."""
 
 
@@ -50,17 +50,17 @@ def held_out(
     from xarray import Dataset
 
     masked = Masked(model)
-    with precision():
-        hidden_masks = _folds(model, data, blocks, site)
-        full_bound = _summed(bind(masked, data), site)
+    with precision_scope():
+        hidden_masks = _hidden_entries(model, data, blocks, site)
+        full_bound = _sum_over_states(bind(masked, data), site)
     keys = jax.random.split(raw_key(key), blocks)
     density = np.empty(blocks)
     for block, names in enumerate(hidden_masks):
-        training_data = dict(data) | {name: _hiding(data[name], where) for name, where in names.items()}
+        training_data = dict(data) | {name: _hide_elements(data[name], where) for name, where in names.items()}
         tree = fit(keys[block], masked, training_data, method, progress=False)
-        with precision():
+        with precision_scope():
             training_bound = replace(bind(masked, training_data), transform=full_bound.transform)
-            density[block] = _log_predictive(full_bound, training_bound, _draws(tree, full_bound))
+            density[block] = _log_predictive(full_bound, training_bound, _flat_draws(tree, full_bound))
     entries = [sum(int(where.sum()) for where in names.values()) for names in hidden_masks]
     scores = {"log_density": ("block", density), "entries": ("block", entries)}
     return Dataset({**scores, "log_score": density.sum(), "log_score_se": standard_error(density)})
@@ -109,13 +109,13 @@ def choose(
     return with_differences(table, name).assign_attrs(method=type(method).__name__)
 
 
-def _summed(bound: Bound, site: str | None) -> Bound:
+def _sum_over_states(bound: Bound, site: str | None) -> Bound:
     """The program with the states summed over."""
     chain = chain_site(bound.plain, site)
     return marginal(bound, (chain,)) if chain in bound.latent else bound
 
 
-def _draws(tree: "DataTree", left: Bound) -> Values:
+def _flat_draws(tree: "DataTree", left: Bound) -> Values:
     """The draws (draw, *site) of the sites that are not summed over."""
     posterior = tree["posterior"]
     draws = {name: jnp.asarray(posterior[name].values) for name in left.latent}
@@ -131,18 +131,18 @@ def _log_predictive(whole: Bound, part: Bound, draws: Values) -> Array:
 
     if not draws:
         return gain({})
-    gains = jax.lax.map(gain, draws, batch_size=BATCH)
+    gains = jax.lax.map(gain, draws, batch_size=DRAWS_PER_BATCH)
     return jax.nn.logsumexp(gains) - jnp.log(len(gains))
 
 
-def _folds(model: Program, data: Data, blocks: int, site: str | None) -> list[dict[str, np.ndarray]]:
+def _hidden_entries(model: Program, data: Data, blocks: int, site: str | None) -> list[dict[str, np.ndarray]]:
     """For every block, the entries of the observed sites that it hides, as masks of their shapes."""
     from xarray import DataArray
 
     if blocks < 2:
         raise ValueError(f"blocks must be at least 2, but is {blocks}")
     bound = bind(model, data).plain
-    dims, chain = dimensions(bound, read(data)), bound.sites[chain_site(bound, site)]
+    dims, chain = dimensions(bound, read_entries(data)), bound.sites[chain_site(bound, site)]
     batch = len(chain.shape) - chain.event_dim
     *sequences, step = dims[chain.name][: batch + 1]
     observed_masks: dict[str, Any] = {}
@@ -172,7 +172,7 @@ def _folds(model: Program, data: Data, blocks: int, site: str | None) -> list[di
     for mask in observed_masks.values():
         seen = seen | mask.any([dim for dim in mask.dims if dim not in (*sequences, step)])
     seen = seen.transpose(*[dim for dim in sequences if dim in seen.dims], step)
-    numbers = seen.copy(data=_numbered(seen.values.reshape(-1, seen.sizes[step]), blocks).reshape(seen.shape))
+    numbers = seen.copy(data=_block_numbers(seen.values.reshape(-1, seen.sizes[step]), blocks).reshape(seen.shape))
     return [
         {name: ((numbers == block) & mask).transpose(*mask.dims).values for name, mask in observed_masks.items()}
         for block in range(blocks)
@@ -193,7 +193,7 @@ def _entry_of(site: str, bound: Bound, data: Data) -> str | None:
     return same[0] if len(same) == 1 else None
 
 
-def _numbered(seen: np.ndarray, blocks: int) -> np.ndarray:
+def _block_numbers(seen: np.ndarray, blocks: int) -> np.ndarray:
     """The block of every step (sequence, step), -1 where there is nothing to hide."""
     numbers = np.full(seen.shape, -1)
     nonempty = np.flatnonzero(seen.any(1))
@@ -209,11 +209,11 @@ def _numbered(seen: np.ndarray, blocks: int) -> np.ndarray:
     return numbers
 
 
-def _hiding(value: Any, where: np.ndarray) -> Any:
+def _hide_elements(value: Any, where: np.ndarray) -> Any:
     """An entry with some of its elements missing, and the labels that it has."""
     from xarray import DataArray
 
-    [item] = read({"": value}).values()
+    [item] = read_entries({"": value}).values()
     is_present = np.ones(where.shape, bool) if item.present is None else item.present
     masked_values = np.where(is_present & ~where, np.asarray(item.value, float), np.nan)
     if item.dims and all(item.dims):
@@ -242,20 +242,20 @@ def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | N
     from arviz_stats import loo
 
     reason, density = "", np.empty((1, 1, 0))
-    with precision():
+    with precision_scope():
         bound = bind(model, data).plain
         chain = bound.sites[chain_site(bound, site)]
     sequences = int(np.prod(chain.shape[: len(chain.shape) - chain.event_dim]))
-    if tree["posterior"].sizes["draw"] < ENOUGH:
-        reason = f"needs at least {ENOUGH} draws of the posterior"
-    elif sequences >= SEVERAL:
+    if tree["posterior"].sizes["draw"] < MIN_DRAWS_FOR_LOO:
+        reason = f"needs at least {MIN_DRAWS_FOR_LOO} draws of the posterior"
+    elif sequences >= MIN_SEQUENCES_FOR_LOO:
         group = predict(key, Masked(model), data, tree)["log_likelihood"]
         if len(group.data_vars) == 1 and chain.name in group.attrs["integrated_out"]:
             density = next(iter(group.data_vars.values())).values
             density = density.reshape(*density.shape[:2], -1)
             density = density[..., np.isfinite(density).all((0, 1))]
-    if not reason and density.shape[2] < SEVERAL:
-        reason = f"needs at least {SEVERAL} sequences that are independent given the parameters"
+    if not reason and density.shape[2] < MIN_SEQUENCES_FOR_LOO:
+        reason = f"needs at least {MIN_SEQUENCES_FOR_LOO} sequences that are independent given the parameters"
     if reason:
         return {name: ((), np.nan, {"reason": reason}) for name in ("loo", "loo_se", "loo_k")}
     if (np.ptp(density, axis=(0, 1)) == 0).all():  # nothing but the states was unknown

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.prediction.predict import simulated
+from bayeslab.prediction.predict import simulate_draws
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, precision, raw_key
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, precision_scope, raw_key
 from bayeslab.results.datatree import constant_data, to_datatree
-from bayeslab.states.longer_series import longer, longer_part
-from bayeslab.states.summaries import Met, chain_distribution, meet_chain
+from bayeslab.states.longer_series import lengthen, new_steps
+from bayeslab.states.summaries import ChainInResult, chain_distribution, read_chain
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.recover import recovered_draws
 
@@ -43,30 +43,30 @@ def forecast(
     """
     if num_samples < 1:
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
-    with precision():
-        chain_fit = meet_chain(model, data, tree, site)
-        entries = longer(model, data, changes)
+    with precision_scope():
+        chain_fit = read_chain(model, data, tree, site)
+        entries = lengthen(model, data, changes)
         bound = bind(model, entries).plain
-        old_shapes = _grown(chain_fit, bound)
+        old_shapes = _grown_sites(chain_fit, bound)
         collapsed = marginal(bound, (chain_fit.site,))
         chains, draws = (tree["posterior"].sizes[n] for n in ("chain", "draw"))
         flat = {name: jnp.repeat(value, num_samples, axis=0) for name, value in chain_fit.draws.items()}
         keys = [jax.random.split(now, chains * draws * num_samples) for now in jax.random.split(raw_key(key))]
         states = {chain_fit.site: recovered_draws(keys[0], collapsed, flat)[chain_fit.site]}
-        _refuse_ends(chain_distribution(collapsed, flat), chain_fit.chain.num_steps)
-        simulations = jax.device_get(simulated(keys[1], bound, flat | states, tuple(flat)))
+        _refuse_ended_sequences(chain_distribution(collapsed, flat), chain_fit.chain.num_steps)
+        simulations = jax.device_get(simulate_draws(keys[1], bound, flat | states, tuple(flat)))
         new_draws = {
             n: v.reshape(chains, draws * num_samples, *v.shape[1:]) for n, v in simulations.items() if n in old_shapes
         }
         groups = {"predictions": new_draws, "predictions_constant_data": constant_data(bound)}
-        added = to_datatree(groups, bound, read(entries))
+        added = to_datatree(groups, bound, read_entries(entries))
     result = tree.copy()
-    result["predictions"] = longer_part(added["predictions"].to_dataset(), old_shapes)
+    result["predictions"] = new_steps(added["predictions"].to_dataset(), old_shapes)
     result["predictions_constant_data"] = added["predictions_constant_data"]
     return result
 
 
-def _grown(met: Met, bound: Bound) -> dict[str, tuple[int, ...]]:
+def _grown_sites(met: ChainInResult, bound: Bound) -> dict[str, tuple[int, ...]]:
     """The old shapes of the sites that are longer than they were. Raises ValueError where these are the wrong ones."""
     before = met.left.plain.sites
     for name, site in bound.sites.items():
@@ -84,7 +84,7 @@ def _grown(met: Met, bound: Bound) -> dict[str, tuple[int, ...]]:
     return {name: before[name].shape for name, site in bound.sites.items() if site.shape != before[name].shape}
 
 
-def _refuse_ends(chain: Any, num_steps: int) -> None:
+def _refuse_ended_sequences(chain: Any, num_steps: int) -> None:
     """Raises ValueError where sequences end before the steps to come."""
     lengths = getattr(chain, "lengths", None)
     if lengths is not None and (np.asarray(lengths) <= num_steps).any():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.programs.binding import bind, parameters
-from bayeslab.programs.data import Entry, read
+from bayeslab.programs.data import Entry, read_entries
 from bayeslab.programs.program import Bound, Data, Program
 from bayeslab.results.datatree import dimensions
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from xarray import DataArray, Dataset
 
 
-def longer(model: Program, data: Data, changes: Data) -> dict[str, Any]:
+def lengthen(model: Program, data: Data, changes: Data) -> dict[str, Any]:
     """The data with some entries changed, and observed sites as long as the program then has them.
 
     Raises ValueError where the program does not run with the changes, and for a site that gets shorter.
@@ -24,15 +24,15 @@ def longer(model: Program, data: Data, changes: Data) -> dict[str, Any]:
     series = [name for name in before.observed if name in data and name not in changes]
     optional = {name for name, parameter in parameters(model).items() if parameter.default is None}
     arguments = {n: v for n, v in entries.items() if n not in series or (n in parameters(model) and n not in optional)}
-    bound = _bound(model, arguments)
-    old_entries = read({name: data[name] for name in series})
+    bound = _bind_changed(model, arguments)
+    old_entries = read_entries({name: data[name] for name in series})
     for name in series:
         dims = dimensions(before, old_entries)[name]
-        entries[name] = _padded(name, old_entries[name], before, dims, bound.sites[name].shape)
+        entries[name] = _pad_with_missing(name, old_entries[name], before, dims, bound.sites[name].shape)
     return entries
 
 
-def longer_part(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dataset":
+def new_steps(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dataset":
     """The new steps of variables (chain, draw, *site), from the old shapes of their sites."""
     parts = {}
     for name, shape in before.items():
@@ -44,7 +44,7 @@ def longer_part(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dat
     )
 
 
-def _bound(model: Program, entries: dict[str, Any]) -> Bound:
+def _bind_changed(model: Program, entries: dict[str, Any]) -> Bound:
     """The program bound to changed entries. Raises ValueError where their shapes do not go together."""
     try:
         return bind(model, entries).plain
@@ -56,7 +56,9 @@ def _bound(model: Program, entries: dict[str, Any]) -> Bound:
         ) from None
 
 
-def _padded(name: str, entry: Entry, bound: Bound, dims: Sequence[str], shape: tuple[int, ...]) -> "DataArray":
+def _pad_with_missing(
+    name: str, entry: Entry, bound: Bound, dims: Sequence[str], shape: tuple[int, ...]
+) -> "DataArray":
     """An observed site, missing where it is longer."""
     from xarray import DataArray
 
@@ -68,11 +70,13 @@ def _padded(name: str, entry: Entry, bound: Bound, dims: Sequence[str], shape: t
     is_present = np.ones(value.shape, bool) if entry.present is None else entry.present
     widths = [(0, new - old) for new, old in zip(shape, value.shape, strict=True)]
     padded = np.pad(np.where(is_present, value, np.nan), widths, constant_values=np.nan)
-    labels = {dim: continued(entry.labels[axis], shape[axis]) for axis, dim in enumerate(dims) if axis in entry.labels}
+    labels = {
+        dim: continue_labels(entry.labels[axis], shape[axis]) for axis, dim in enumerate(dims) if axis in entry.labels
+    }
     return DataArray(padded, labels, dims)
 
 
-def continued(labels: Sequence[Hashable], size: int) -> list[Hashable]:
+def continue_labels(labels: Sequence[Hashable], size: int) -> list[Hashable]:
     """Labels up to a size: equally spaced numbers go on, after others come "+1", "+2" and so on."""
     old_labels, num_new = list(labels), size - len(labels)
     if len(old_labels) > 1 and all(isinstance(label, int | float) for label in old_labels):

@@ -15,20 +15,20 @@ import numpy as np
 from jax import Array
 
 from bayeslab.distributions import LinearGaussianChain, MarkovChain
-from bayeslab.elimination.conditional import Rule, conditional, evidence
+from bayeslab.elimination.conditional import Rule, conditional, likelihood_message
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, Values, precision, unwrapped
-from bayeslab.results.datatree import coordinates, dimensions, posterior_of, same_data
-from bayeslab.transforms.collapse import eliminated, marginal
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope
+from bayeslab.results.datatree import coordinates, dimensions, has_same_data, posterior_draws
+from bayeslab.transforms.collapse import elimination_rules, marginal
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
-BATCH = 64
+DRAWS_PER_BATCH = 64
 """The number of draws that are averaged at once."""
-CANDIDATES = 100
+MAX_CANDIDATE_PATHS = 100
 """The largest number of draws whose most probable paths are compared."""
 
 
@@ -43,8 +43,8 @@ def filtered_states(model: Program, data: Data, tree: "DataTree", site: str | No
     latent site that changes from step to step, as a second chain does: its draws have seen the future of each step.
     Raises ValueError for a program without chain, or with several and no `site`, and for a result of other data.
     """
-    with precision():
-        chain_fit = meet_chain(model, data, tree, site)
+    with precision_scope():
+        chain_fit = read_chain(model, data, tree, site)
         _refuse_seen_future(chain_fit)
         return _averaged_states(chain_fit, "filtered")
 
@@ -55,8 +55,8 @@ def smoothed_states(model: Program, data: Data, tree: "DataTree", site: str | No
     They are those of the forward-backward algorithm (Rauch-Tung-Striebel for a LinearGaussianChain). Arguments and
     results are those of `filtered_states`; other latent sites may change from step to step.
     """
-    with precision():
-        return _averaged_states(meet_chain(model, data, tree, site), "smoothed")
+    with precision_scope():
+        return _averaged_states(read_chain(model, data, tree, site), "smoothed")
 
 
 def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
@@ -69,21 +69,21 @@ def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str |
     log_probability (...), for a LinearGaussianChain the log of a density. Arguments and errors
     are those of `smoothed_states`.
     """
-    with precision():
-        chain_fit = meet_chain(model, data, tree, site)
+    with precision_scope():
+        chain_fit = read_chain(model, data, tree, site)
         num_draws = next(iter(chain_fit.draws.values())).shape[0] if chain_fit.draws else 1
-        positions = np.linspace(0, num_draws - 1, min(num_draws, CANDIDATES)).round().astype(int)
+        positions = np.linspace(0, num_draws - 1, min(num_draws, MAX_CANDIDATE_PATHS)).round().astype(int)
         path, log_probability = jax.device_get(
             _best_paths(
                 chain_fit.left, {name: value[positions] for name, value in chain_fit.draws.items()}, len(positions)
             )
         )
-        if (is_step := _within(chain_fit)) is not None:
+        if (is_step := _is_step(chain_fit)) is not None:
             path = np.where(is_step, path, -1)
         return as_dataset(chain_fit, {"path": path, "log_probability": log_probability})
 
 
-class Met(NamedTuple):
+class ChainInResult(NamedTuple):
     """A chain and the draws of everything else.
 
     left: the program with the chain integrated out. draws: (draw, *site). chain: its prior at the first draw.
@@ -98,14 +98,14 @@ class Met(NamedTuple):
     coords: Any
 
 
-def meet_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -> Met:
+def read_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -> ChainInResult:
     """The chain of a program and the draws of everything else that a result has.
 
     Raises ValueError for a program without a chain, and for a result of other data or without draws of other sites.
     """
-    posterior = posterior_of(tree, "a summary of states")
+    posterior = posterior_draws(tree, "a summary of states")
     bound = bind(model, data).plain
-    if not same_data(tree, bound):
+    if not has_same_data(tree, bound):
         raise ValueError("the result is of other data: give the data of its fit")
     site = chain_site(bound, site)
     names = [name for name in bound.latent if name != site]
@@ -116,9 +116,9 @@ def meet_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -
         )
     draws = {name: jnp.asarray(posterior[name].values) for name in names}
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    collapsed, entries = marginal(bound, (site,)), read(data)
+    collapsed, entries = marginal(bound, (site,)), read_entries(data)
     dims, coords = dimensions(bound, entries)[site], coordinates(bound, entries)
-    return Met(site, collapsed, draws, chain_distribution(collapsed, draws), dims, coords)
+    return ChainInResult(site, collapsed, draws, chain_distribution(collapsed, draws), dims, coords)
 
 
 def chain_site(bound: Bound, site: str | None = None) -> str:
@@ -136,43 +136,45 @@ def chain_site(bound: Bound, site: str | None = None) -> str:
 
 def chain_distribution(left: Bound, draws: Values) -> Any:
     """The prior of the chain at the first draw of the other sites."""
-    [rule] = eliminated(left)
+    [rule] = elimination_rules(left)
     prior = terms(left.plain).priors[rule.site]
     values = {name: value[0] for name, value in draws.items()}
-    return unwrapped(jax.jit(prior.distribution)(left.plain, values))
+    return innermost_distribution(jax.jit(prior.distribution)(left.plain, values))
 
 
-def _averaged_states(met: Met, service: str) -> "Dataset":
+def _averaged_states(chain_in_result: ChainInResult, service: str) -> "Dataset":
     """The Dataset of filtered or smoothed states. service: the method of the chain that computes them."""
-    num_draws = next(iter(met.draws.values())).shape[0] if met.draws else 1
-    moments = jax.device_get(_states(met.left, met.draws, service, num_draws))
-    if (is_step := _within(met)) is not None:
+    num_draws = next(iter(chain_in_result.draws.values())).shape[0] if chain_in_result.draws else 1
+    moments = jax.device_get(_state_moments(chain_in_result.left, chain_in_result.draws, service, num_draws))
+    if (is_step := _is_step(chain_in_result)) is not None:
         moments = {name: np.where(is_step[..., None], value, np.nan) for name, value in moments.items()}
-    return as_dataset(met, moments)
+    return as_dataset(chain_in_result, moments)
 
 
 @partial(jax.jit, static_argnames=("service", "number"))
-def _states(left: Bound, draws: Values, service: str, number: int) -> Values:
+def _state_moments(left: Bound, draws: Values, service: str, number: int) -> Values:
     """Probabilities of states, or their means and standard deviations, averaged over draws."""
-    [rule] = eliminated(left)
+    [rule] = elimination_rules(left)
     plain = left.plain
 
     def moments_of_draw(values: Values) -> Any:
-        chain, likelihood = evidence(rule, terms(plain).terms, plain, values)
-        return getattr(unwrapped(chain), service)(*(likelihood if isinstance(likelihood, tuple) else (likelihood,)))
+        chain, likelihood = likelihood_message(rule, terms(plain).terms, plain, values)
+        return getattr(innermost_distribution(chain), service)(
+            *(likelihood if isinstance(likelihood, tuple) else (likelihood,))
+        )
 
-    moments, spread = averages(moments_of_draw, draws, number)
+    moments, spread = mean_and_variance(moments_of_draw, draws, number)
     if isinstance(moments, Array):
         return {"probability": moments}
     return {"mean": moments.mean, "sd": jnp.sqrt(jnp.diagonal(moments.covariance, axis1=-2, axis2=-1) + spread.mean)}
 
 
-def averages(function: Callable[[Values], Any], draws: Values, number: int) -> tuple[Any, Any]:
+def mean_and_variance(function: Callable[[Values], Any], draws: Values, number: int) -> tuple[Any, Any]:
     """The mean and the variance of a function over draws (draw, ...), none of whose values is kept.
 
     Batches are merged by the algorithm of Chan, Golub and LeVeque (1979).
     """
-    size = min(BATCH, number)
+    size = min(DRAWS_PER_BATCH, number)
     positions = np.arange(number + -number % size)
     weights = jnp.asarray(positions < number, jnp.result_type(float)).reshape(-1, size)
     batches = jax.tree.map(lambda x: x[positions % number].reshape(-1, size, *x.shape[1:]), draws)
@@ -180,7 +182,7 @@ def averages(function: Callable[[Values], Any], draws: Values, number: int) -> t
     def step(carry: Any, batch: Any) -> Any:
         total_weight, mean, sum_squares = carry
         weight, values = batch
-        values_of_batch = jax.vmap(function, axis_size=size)(values) if values else _repeated(function({}), size)
+        values_of_batch = jax.vmap(function, axis_size=size)(values) if values else _broadcast_draws(function({}), size)
         batch_weight = weight.sum()
         share = batch_weight / (total_weight + batch_weight)
         batch_mean = jax.tree.map(lambda x: jnp.tensordot(weight / batch_weight, x, 1), values_of_batch)
@@ -197,21 +199,21 @@ def averages(function: Callable[[Values], Any], draws: Values, number: int) -> t
     return mean, jax.tree.map(lambda s: s / number, sum_squares)
 
 
-def _repeated(found: Any, size: int) -> Any:
+def _broadcast_draws(found: Any, size: int) -> Any:
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), found)
 
 
 @partial(jax.jit, static_argnames="number")
 def _best_paths(left: Bound, draws: Values, number: int) -> tuple[Array, Array]:
     """The candidate of each sequence whose probability, averaged over draws, is largest, and its log."""
-    [rule] = eliminated(left)
+    [rule] = elimination_rules(left)
     plain = left.plain
 
     def conditional_chain(values: Values) -> Any:
         return conditional(rule, terms(plain).terms, plain, values).distribution
 
     def best(at: tuple[Array, Values]) -> Array:
-        return _mode(rule, plain, conditional_chain(at[1]))
+        return _most_probable_states(rule, plain, conditional_chain(at[1]))
 
     count = jnp.arange(number)
     candidates = jax.lax.map(best, (count, draws))
@@ -223,54 +225,57 @@ def _best_paths(left: Bound, draws: Values, number: int) -> tuple[Array, Array]:
     return jnp.take_along_axis(candidates, indices, 0)[0], jnp.take_along_axis(mean, chosen, 0)[0]
 
 
-def _mode(rule: Rule, bound: Bound, q: Any) -> Array:
+def _most_probable_states(rule: Rule, bound: Bound, q: Any) -> Array:
     """The most probable path under the conditional of a chain: by the Viterbi algorithm, or the smoothed means."""
     assert rule.family.mode is not None
     return rule.family.mode(q).reshape(bound.sites[rule.site].shape)
 
 
-def _within(met: Met) -> np.ndarray | None:
+def _is_step(chain_in_result: ChainInResult) -> np.ndarray | None:
     """Which steps each sequence has (*batch, step); None where all sequences have all steps."""
-    lengths = getattr(met.chain, "lengths", None)
+    lengths = getattr(chain_in_result.chain, "lengths", None)
     if lengths is None:
         return None
-    shape = met.left.plain.sites[met.site].shape
-    return np.broadcast_to(np.arange(met.chain.num_steps) < np.asarray(lengths)[..., None], shape)
+    shape = chain_in_result.left.plain.sites[chain_in_result.site].shape
+    return np.broadcast_to(np.arange(chain_in_result.chain.num_steps) < np.asarray(lengths)[..., None], shape)
 
 
-def as_dataset(met: Met, found: dict[str, np.ndarray]) -> "Dataset":
+def as_dataset(chain_in_result: ChainInResult, found: dict[str, np.ndarray]) -> "Dataset":
     """Results as a Dataset, its dimensions named after plates and events, with the labels that the data carry, numbers
     where they carry none."""
     from xarray import Dataset
 
-    batch = len(met.chain.event_shape)
-    axes = [*met.dims, "state"]
+    batch = len(chain_in_result.chain.event_shape)
+    axes = [*chain_in_result.dims, "state"]
     dims = {
         "probability": axes,
-        "mean": met.dims,
-        "sd": met.dims,
-        "path": met.dims,
-        "log_probability": met.dims[: len(met.dims) - batch],
+        "mean": chain_in_result.dims,
+        "sd": chain_in_result.dims,
+        "path": chain_in_result.dims,
+        "log_probability": chain_in_result.dims[: len(chain_in_result.dims) - batch],
     }
     sizes = {dim: size for name, value in found.items() for dim, size in zip(dims[name], value.shape, strict=True)}
-    coords = {dim: met.coords.get(dim, np.arange(size)) for dim, size in sizes.items()}
+    coords = {dim: chain_in_result.coords.get(dim, np.arange(size)) for dim, size in sizes.items()}
     return Dataset({name: (dims[name], value) for name, value in found.items()}, coords)
 
 
-def _refuse_seen_future(met: Met) -> None:
+def _refuse_seen_future(chain_in_result: ChainInResult) -> None:
     """Raises ValueError for a latent site whose values say something of some steps of the chain and not of others.
 
     Halves of its values are changed. A site that belongs to a whole sequence changes all steps that it reaches, or
     none. So do probabilities of symbols, but only where all steps have the same symbol, so all data are made equal.
     """
-    left = replace(met.left, observed={name: jnp.full_like(y, y.ravel()[0]) for name, y in met.left.observed.items()})
-    values = {name: value[0] for name, value in met.draws.items()}
+    left = replace(
+        chain_in_result.left,
+        observed={name: jnp.full_like(y, y.ravel()[0]) for name, y in chain_in_result.left.observed.items()},
+    )
+    values = {name: value[0] for name, value in chain_in_result.draws.items()}
     for name, value in values.items():
-        if value.size < max(met.chain.num_steps - 1, 2):
+        if value.size < max(chain_in_result.chain.num_steps - 1, 2):
             continue
         position = np.arange(value.size).reshape(value.shape)
         everywhere, *halves = (
-            _reached(left, values, values | {name: jnp.where(half_mask, _another(value), value)})
+            _changed_steps(left, values, values | {name: jnp.where(half_mask, _perturbed(value), value)})
             for half_mask in (
                 position >= 0,
                 position < value.size // 2,
@@ -288,35 +293,35 @@ def _refuse_seen_future(met: Met) -> None:
                     )
 
 
-def _another(value: Array) -> Array:
+def _perturbed(value: Array) -> Array:
     """Values close to the given ones, or other labels."""
     if jnp.issubdtype(value.dtype, jnp.floating):
         return value + 0.001 * jnp.maximum(jnp.abs(value), 0.001)
     return 1 - jnp.minimum(value, 1)
 
 
-def _reached(left: Bound, one: Values, other: Values) -> list[np.ndarray]:
+def _changed_steps(left: Bound, one: Values, other: Values) -> list[np.ndarray]:
     """Where log likelihoods and transitions of a chain differ between values of the other sites, each (..., step)."""
-    pairs = zip(*(jax.device_get(_steps(left, values)) for values in (one, other)), strict=True)
+    pairs = zip(*(jax.device_get(_step_numbers(left, values)) for values in (one, other)), strict=True)
     return [~np.isclose(x, y, rtol=1e-9, atol=0.0, equal_nan=True).all(-1) for x, y in pairs]
 
 
 @jax.jit
-def _steps(left: Bound, values: Values) -> list[Array]:
+def _step_numbers(left: Bound, values: Values) -> list[Array]:
     """All numbers of a chain and of what its children say about it, each (..., step, number)."""
-    [rule] = eliminated(left)
-    prior, likelihood = evidence(rule, terms(left.plain).terms, left.plain, values)
-    chain: Any = unwrapped(prior)
+    [rule] = elimination_rules(left)
+    prior, likelihood = likelihood_message(rule, terms(left.plain).terms, left.plain, values)
+    chain: Any = innermost_distribution(prior)
     if isinstance(chain, MarkovChain):
-        return [likelihood, _flat(chain.transition_probs)]
+        return [likelihood, _flat_matrices(chain.transition_probs)]
     return [
-        _flat(likelihood[0]),
+        _flat_matrices(likelihood[0]),
         likelihood[1],
-        _flat(chain.transition_matrix),
-        _flat(chain.transition_covariance),
+        _flat_matrices(chain.transition_matrix),
+        _flat_matrices(chain.transition_covariance),
         chain.offset,
     ]
 
 
-def _flat(matrices: Array) -> Array:
+def _flat_matrices(matrices: Array) -> Array:
     return matrices.reshape(*matrices.shape[:-2], -1)

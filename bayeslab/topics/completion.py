@@ -12,9 +12,9 @@ from jax import Array
 from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
 from bayeslab.programs.binding import bind, parameters
-from bayeslab.programs.program import Data, Program, precision, raw_key
+from bayeslab.programs.program import Data, Program, precision_scope, raw_key
 from bayeslab.sampling.protocols import Method
-from bayeslab.topics.summaries import flat, read_topics
+from bayeslab.topics.summaries import flat_draws, read_topics
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -48,7 +48,7 @@ def document_completion(
     have two tokens.
     """
     keys, tokens = jax.random.split(raw_key(key)), _tokens(model, data, site)
-    return _completed(keys[1], model, data, method, tokens, _hidden(keys[0], tokens, share))
+    return _completion_scores(keys[1], model, data, method, tokens, _choose_hidden(keys[0], tokens, share))
 
 
 def choose_topics(
@@ -71,9 +71,9 @@ def choose_topics(
     data_of_values = [dict(data) | {"num_topics": value} for value in values]
     tokens, *_ = [_tokens(model, data_of_value) for data_of_value in data_of_values]
     keys = jax.random.split(raw_key(key), len(values) + 1)
-    hidden = _hidden(keys[0], tokens, share)
+    hidden = _choose_hidden(keys[0], tokens, share)
     rows = [
-        _completed(fit_key, model, data_of_value, method, tokens, hidden)
+        _completion_scores(fit_key, model, data_of_value, method, tokens, hidden)
         for fit_key, data_of_value in zip(keys[1:], data_of_values, strict=True)
     ]
     table = concat([row.drop_vars("tokens") for row in rows], dim="num_topics").assign_coords(num_topics=values)
@@ -83,7 +83,7 @@ def choose_topics(
 
 def _tokens(model: Program, data: Data, site: str = "word") -> Tokens:
     """The tokens that a program is given. Raises ValueError for a program that is none of topics and documents."""
-    with precision():
+    with precision_scope():
         bound = bind(model, data).plain
         inputs, sites = bound.inputs, bound.sites
     if site not in bound.observed:
@@ -98,11 +98,11 @@ def _tokens(model: Program, data: Data, site: str = "word") -> Tokens:
     return Tokens(site, np.asarray(inputs["document"]), word, present)
 
 
-def _hidden(key: Array, tokens: Tokens, share: float) -> np.ndarray:
+def _choose_hidden(key: Array, tokens: Tokens, share: float) -> np.ndarray:
     """Which tokens (token,) to hide: the first ones of every document in a random order."""
     if not 0 < share < 1:
         raise ValueError(f"share is {share}; expected a share of tokens to hide, between 0 and 1")
-    with precision():
+    with precision_scope():
         priority = np.where(tokens.present, jax.random.uniform(key, tokens.word.shape), np.inf)
     sizes = np.bincount(tokens.document[tokens.present], minlength=tokens.document.max() + 1)
     if (sizes > 1).sum() < 2:
@@ -114,7 +114,9 @@ def _hidden(key: Array, tokens: Tokens, share: float) -> np.ndarray:
     return hidden
 
 
-def _completed(key: Array, model: Program, data: Data, method: Method, tokens: Tokens, hidden: np.ndarray) -> Dataset:
+def _completion_scores(
+    key: Array, model: Program, data: Data, method: Method, tokens: Tokens, hidden: np.ndarray
+) -> Dataset:
     """The scores of hidden tokens after a fit without them."""
     from xarray import Dataset
 
@@ -135,8 +137,8 @@ def _completed(key: Array, model: Program, data: Data, method: Method, tokens: T
 
 def _log_density(found: Dataset, document: np.ndarray, word: np.ndarray) -> np.ndarray:
     """The log of the mean over draws of the probability of every token (token,), summed one draw after the other."""
-    topics, total = flat(found["topics"]), np.zeros(len(word))
-    for shares, table in zip(flat(found["shares"]), topics, strict=True):
+    topics, total = flat_draws(found["topics"]), np.zeros(len(word))
+    for shares, table in zip(flat_draws(found["shares"]), topics, strict=True):
         word_rows = np.ascontiguousarray(table.T)
         total += np.einsum("nk,nk->n", np.take(shares, document, axis=0), np.take(word_rows, word, axis=0))
     with np.errstate(divide="ignore"):  # a point may have probabilities of zero

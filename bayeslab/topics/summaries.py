@@ -17,15 +17,15 @@ from bayeslab.diagnostics.align import align
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
-SAMPLE = ("chain", "draw")
+SAMPLE_DIMS = ("chain", "draw")
 """The dimensions of draws."""
-INTERVAL = (0.05, 0.95)
+INTERVAL_PROBABILITIES = (0.05, 0.95)
 """The probabilities of the ends of an interval."""
-FEW = 50_000
+MAX_SHARES_FOR_ALIGNMENT = 50_000
 """The largest number of shares in a draw that are used to align topics; with more, words alone tell topics apart."""
 
 
-class Run(NamedTuple):
+class TopicRun(NamedTuple):
     """One chain of a tree: mean topics (topic, word), and the mean lp, NaN where none is recorded."""
 
     means: DataArray
@@ -54,7 +54,7 @@ def top_words(tree: DataTree, number: int = 10, site: str = "topics", weight: fl
         raise ValueError(f"number is {number}; expected 1 to {aligned.sizes['word']}, the number of words")
     if not 0 <= weight <= 1:
         raise ValueError(f"weight is {weight}; expected 0 to 1")
-    mean, share = aligned["topics"].mean(SAMPLE).values, _share(aligned, tree)
+    mean, share = aligned["topics"].mean(SAMPLE_DIMS).values, _topic_shares(aligned, tree)
     common = np.nan_to_num(share[0], nan=1 / len(mean)) @ mean
     lift = np.divide(1.0, common, out=np.zeros_like(common), where=common > 0) ** (1 - weight)
     words = np.argsort(-mean * lift, axis=1, kind="stable")[:, :number]
@@ -93,10 +93,10 @@ def match_topics(tree: DataTree, *others: DataTree, minimum: float = 0.7, site: 
         raise ValueError("match_topics compares runs, but there is only one; give it more chains or more trees")
     for run in runs:
         _refuse_other_words(runs[0], run)
-    reference = _reference(runs)
-    partner, similarity = zip(*(_paired(runs[reference], run) for run in runs), strict=True)
+    reference = _reference_run(runs)
+    partner, similarity = zip(*(_pair_topics(runs[reference], run) for run in runs), strict=True)
     pairs = list(combinations(runs, 2))
-    paired = sum(2 * (_paired(*pair)[1] >= minimum).sum() for pair in pairs)
+    paired = sum(2 * (_pair_topics(*pair)[1] >= minimum).sum() for pair in pairs)
     stability = np.delete(np.stack(similarity) >= minimum, reference, axis=0).mean(0)
     return Dataset(
         {
@@ -121,7 +121,7 @@ def aligned_topics(tree: DataTree, site: str = "topics") -> Dataset:
     Where draws are not kept, the only draw of a chain is its mean, and sd (chain, draw, topic, word) is that of topics.
     Raises ValueError for a tree without the site.
     """
-    return _aligned(read_topics(tree, site))
+    return _align_topics(read_topics(tree, site))
 
 
 def read_topics(tree: DataTree, site: str) -> Dataset:
@@ -133,15 +133,15 @@ def read_topics(tree: DataTree, site: str) -> Dataset:
         raise ValueError(f"the result has no site '{site}', only {sorted(map(str, {**draws, **means}))}")
     names = [name for name in (site, "shares") if name in draws or name in means]
     has_draws = all(name in draws for name in names)
-    variables = {name: draws[name] if has_draws else _mean(draws, means, name) for name in names}
-    sites = {"topics": _named(variables[site], "topic", "word")}
+    variables = {name: draws[name] if has_draws else _chain_means(draws, means, name) for name in names}
+    sites = {"topics": _with_dims(variables[site], "topic", "word")}
     if "shares" in names:
-        sites["shares"] = _named(variables["shares"], "document", "topic")
+        sites["shares"] = _with_dims(variables["shares"], "document", "topic")
     if not has_draws:
         sd = sds[site] if site in sds else draws[site].std("draw")
-        sites["sd"] = _named(sd.expand_dims("draw", 1), "topic", "word")
+        sites["sd"] = _with_dims(sd.expand_dims("draw", 1), "topic", "word")
     if "lp" in (stats := _group(tree, "sample_stats")):
-        sites["lp"] = stats["lp"] if has_draws else _mean(stats, {}, "lp")
+        sites["lp"] = stats["lp"] if has_draws else _chain_means(stats, {}, "lp")
     dataset = Dataset(sites)
     return dataset.assign_coords({dim: dataset[dim].values for dim in dataset.dims})
 
@@ -151,24 +151,24 @@ def _group(tree: DataTree, name: str) -> dict[Any, DataArray]:
     return dict(tree[name].data_vars) if name in tree.children else {}
 
 
-def _mean(draws: Mapping[Any, DataArray], means: Mapping[Any, DataArray], name: str) -> DataArray:
+def _chain_means(draws: Mapping[Any, DataArray], means: Mapping[Any, DataArray], name: str) -> DataArray:
     """The mean of a site in every chain, as its only draw."""
     return (means[name] if name in means else draws[name].mean("draw")).expand_dims("draw", 1)
 
 
-def _named(values: DataArray, *names: str) -> DataArray:
+def _with_dims(values: DataArray, *names: str) -> DataArray:
     """Values with dimensions (chain, draw, *names), whatever the others were called before."""
-    own = [dim for dim in values.dims if dim not in SAMPLE]
+    own = [dim for dim in values.dims if dim not in SAMPLE_DIMS]
     if len(own) != len(names):
         raise ValueError(f"site '{values.name}' has dimensions {own}; expected {len(names)}, as {list(names)}")
-    return values.transpose(*SAMPLE, *own).rename(dict(zip(own, names, strict=True)))
+    return values.transpose(*SAMPLE_DIMS, *own).rename(dict(zip(own, names, strict=True)))
 
 
-def _aligned(found: Dataset) -> Dataset:
+def _align_topics(found: Dataset) -> Dataset:
     """What `aligned_topics` returns, from what `read_topics` returns."""
     from xarray import DataTree
 
-    use_shares = "shares" in found and found["shares"][0, 0].size <= FEW
+    use_shares = "shares" in found and found["shares"][0, 0].size <= MAX_SHARES_FOR_ALIGNMENT
     sites = ["topics", "shares"] if use_shares else ["topics"]
     groups = {"posterior": found[sites]} | ({"sample_stats": found[["lp"]]} if "lp" in found else {})
     tree = align(DataTree.from_dict(groups), dict.fromkeys(sites, "topic"))
@@ -177,13 +177,13 @@ def _aligned(found: Dataset) -> Dataset:
     if "sd" in found:
         aligned["sd"] = found["sd"].copy(data=np.take_along_axis(found["sd"].values, order.values[..., None], axis=2))
     if "shares" in found:
-        draws = flat(found["shares"])
-        moved = (draw[:, permutation] for draw, permutation in zip(draws, flat(order), strict=True))
+        draws = flat_draws(found["shares"])
+        moved = (draw[:, permutation] for draw, permutation in zip(draws, flat_draws(order), strict=True))
         aligned["shares"] = ("document", "topic"), sum(moved, np.zeros(draws[0].shape)) / len(draws)
     return aligned
 
 
-def _share(found: Dataset, tree: DataTree) -> tuple[np.ndarray, dict[str, str]]:
+def _topic_shares(found: Dataset, tree: DataTree) -> tuple[np.ndarray, dict[str, str]]:
     """The share of every topic (topic,), and attributes that say what it is a share of, or why it is NaN."""
     if "shares" not in found:
         return np.full(found.sizes["topic"], np.nan), {"reason": "the result has no site 'shares'"}
@@ -196,11 +196,11 @@ def _share(found: Dataset, tree: DataTree) -> tuple[np.ndarray, dict[str, str]]:
 
 def _moments(found: Dataset, words: np.ndarray) -> dict[str, tuple[Any, ...]]:
     """Mean, sd and interval (topic, rank) of the probabilities of words (topic, rank)."""
-    draws = np.take_along_axis(flat(found["topics"]), words[None], axis=2)
+    draws = np.take_along_axis(flat_draws(found["topics"]), words[None], axis=2)
     mean, sd, how = draws.mean(0), draws.std(0), "quantiles of draws"
-    low, high = np.quantile(draws, INTERVAL, axis=0)
+    low, high = np.quantile(draws, INTERVAL_PROBABILITIES, axis=0)
     if "sd" in found:
-        within = np.take_along_axis(flat(found["sd"]), words[None], axis=2) ** 2
+        within = np.take_along_axis(flat_draws(found["sd"]), words[None], axis=2) ** 2
         sd, how = np.sqrt(within.mean(0) + sd**2), "quantiles of a Beta distribution with this mean and sd"
         low, high = _beta_interval(mean, sd)
     return {"mean": (mean,), "sd": (sd,), "low": (low, {"interval": how}), "high": (high, {"interval": how})}
@@ -213,7 +213,7 @@ def _beta_interval(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     varies = sd > 0
     size = np.maximum(mean * (1 - mean) / np.where(varies, sd, 1.0) ** 2 - 1, 1e-6)
     shape = [np.where(varies, part * size, 1.0) for part in (mean, 1 - mean)]
-    return np.where(varies, [beta.ppf(quantile, *shape) for quantile in INTERVAL], mean)
+    return np.where(varies, [beta.ppf(quantile, *shape) for quantile in INTERVAL_PROBABILITIES], mean)
 
 
 def _in_top(found: Dataset, words: np.ndarray, lift: np.ndarray) -> tuple[Any, ...]:
@@ -221,23 +221,23 @@ def _in_top(found: Dataset, words: np.ndarray, lift: np.ndarray) -> tuple[Any, .
     ranks, and attributes where it is NaN."""
     if "sd" in found:
         return np.full(words.shape, np.nan), {"reason": "draws of topics are not kept"}
-    scores = flat(found["topics"]) * lift
+    scores = flat_draws(found["topics"]) * lift
     thresholds = np.partition(scores, -words.shape[1], axis=2)[:, :, -words.shape[1], None]
     return ((np.take_along_axis(scores, words[None], axis=2) >= thresholds).mean(0),)
 
 
-def _runs(tree: DataTree, place: int, site: str) -> list[Run]:
+def _runs(tree: DataTree, place: int, site: str) -> list[TopicRun]:
     """The chains of a tree, each with the means of its aligned draws. place: of the tree among all."""
     topics, runs = read_topics(tree, site).drop_dims("document", errors="ignore"), []
     for chain in range(topics.sizes["chain"]):
-        aligned = _aligned(topics.isel(chain=[chain])).squeeze("chain")
+        aligned = _align_topics(topics.isel(chain=[chain])).squeeze("chain")
         means = aligned["topics"].mean("draw")
         lp = float(aligned["lp"].mean()) if "lp" in aligned else np.nan
-        runs.append(Run(means / means.sum("word"), lp, place, str(tree.attrs.get("method"))))
+        runs.append(TopicRun(means / means.sum("word"), lp, place, str(tree.attrs.get("method"))))
     return runs
 
 
-def _reference(runs: Sequence[Run]) -> int:
+def _reference_run(runs: Sequence[TopicRun]) -> int:
     """The position of the run with the highest mean lp among those that are comparable with the first.
 
     Log joints of other methods, or of other numbers of topics, are not.
@@ -246,7 +246,7 @@ def _reference(runs: Sequence[Run]) -> int:
     return int(np.argmax(np.where(alike, np.nan_to_num([run.lp for run in runs], nan=-np.inf), -np.inf)))
 
 
-def _refuse_other_words(first: Run, other: Run) -> None:
+def _refuse_other_words(first: TopicRun, other: TopicRun) -> None:
     """Raises ValueError where two runs have different words, compared as text."""
     first_words, other_words = (run.means["word"].values.astype(str).tolist() for run in (first, other))
     for position, (own, another) in enumerate(zip_longest(first_words, other_words, fillvalue="none")):
@@ -255,7 +255,7 @@ def _refuse_other_words(first: Run, other: Run) -> None:
             raise ValueError(f"word {position} {trees}; expected the same words in the same order")
 
 
-def _paired(first: Run, second: Run) -> tuple[np.ndarray, np.ndarray]:
+def _pair_topics(first: TopicRun, second: TopicRun) -> tuple[np.ndarray, np.ndarray]:
     """For every topic of the first run its partner in the second and their similarity, by the Hungarian algorithm; -1
     and NaN where no partner is left."""
     from scipy.optimize import linear_sum_assignment
@@ -268,6 +268,6 @@ def _paired(first: Run, second: Run) -> tuple[np.ndarray, np.ndarray]:
     return partner, partner_similarity
 
 
-def flat(values: DataArray) -> np.ndarray:
+def flat_draws(values: DataArray) -> np.ndarray:
     """Values (draw, *site), the chains after each other."""
     return values.values.reshape(-1, *values.shape[2:])

@@ -8,8 +8,8 @@ from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.programs.program import Bound
 from bayeslab.transforms.compress import compressible
 from bayeslab.transforms.tables import Groups
-from bayeslab.verification.findings import Found, find_all, rules_of
-from bayeslab.verification.ordering import joint_blocks, order
+from bayeslab.verification.findings import Finding, find_conditionals, rules_of
+from bayeslab.verification.ordering import elimination_order, joint_blocks
 
 Answer = TypeVar("Answer")
 """What a question about a Bound returns."""
@@ -31,19 +31,19 @@ class Analysis:
         return self if self.bound.transform is None else Analysis(self.bound.plain)
 
     @cached_property
-    def findings(self) -> tuple[Found, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """For every latent site, in program order, the rule that eliminates it given all others, or why there is none.
 
         Raises ValueError where the program cannot be taken apart.
         """
-        return tuple(find_all(self.bound))
+        return tuple(find_conditionals(self.bound))
 
-    def findings_of(self, sites: Sequence[str]) -> list[Found]:
+    def findings_of(self, sites: Sequence[str]) -> list[Finding]:
         """The findings for some sites, without a search for the others unless that was made."""
         if "findings" in self.__dict__:
             known = {finding.site: finding for finding in self.findings}
             return [known[name] for name in sites]
-        return self._once(("findings", *sites), lambda: find_all(self.bound, sites))
+        return self._once(("findings", *sites), lambda: find_conditionals(self.bound, sites))
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -60,7 +60,7 @@ class Analysis:
 
         Raises ValueError with the reasons where there is no order.
         """
-        return self._once(("order", *sites), lambda: order(self.bound, sites, self.findings_of(sites)))
+        return self._once(("order", *sites), lambda: elimination_order(self.bound, sites, self.findings_of(sites)))
 
     def joint_blocks(self, blocks: Sequence[tuple[str, ...]]) -> list[Block]:
         """Orders of blocks of sites that the user names. Raises ValueError for a block that has none."""

@@ -14,14 +14,14 @@ import jax
 from jax import Array
 from numpyro.handlers import block
 
-from bayeslab.elimination.conditional import Rule, conditional, stages, without
-from bayeslab.elimination.replacement import run_with
-from bayeslab.elimination.sweep import completed
+from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, without
+from bayeslab.elimination.replacement import run_with_terms
+from bayeslab.elimination.sweep import draw_block
 from bayeslab.elimination.terms import Term
-from bayeslab.programs.binding import bind, nearest, parameters, signature
+from bayeslab.programs.binding import bind, parameters, signature, suggestion
 from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.tables import Statistics, pieces
+from bayeslab.transforms.tables import Statistics, bound_parts
 
 
 def collapse(model: Program, *sites: str) -> "Collapsed":
@@ -87,7 +87,7 @@ class Collapsed:
         return bound.program()
 
 
-def eliminated(bound: Bound) -> tuple[Rule, ...]:
+def elimination_rules(bound: Bound) -> tuple[Rule, ...]:
     """The rules by which sites of a program are integrated out, in the order of elimination; empty where none is."""
     return bound.transform.rules if isinstance(bound.transform, Marginal) else ()
 
@@ -99,7 +99,7 @@ def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = Non
 
     Raises ValueError for a site that is not latent, and with the reasons where the sites cannot be eliminated.
     """
-    eliminated_before = tuple(rule.site for rule in eliminated(bound))
+    eliminated_before = tuple(rule.site for rule in elimination_rules(bound))
     plain = bound.plain
     for site in sites:
         _require_latent(site, eliminated_before, plain)
@@ -113,26 +113,26 @@ def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = Non
     return replace(plain, transform=Marginal(rules, None if bound.transform is None else bound.transform.statistics))
 
 
-def recovered(key: Array, bound: Bound, values: Values) -> Values:
+def draw_eliminated(key: Array, bound: Bound, values: Values) -> Values:
     """Values of all latent sites, with those that are integrated out drawn from their conditionals.
 
     values: those of the other sites.
     """
-    rules = eliminated(bound)
-    plain, log_joint_terms, tables = pieces(bound)
-    all_values, _ = completed(key, rules, log_joint_terms, plain, values | tables)
+    rules = elimination_rules(bound)
+    plain, log_joint_terms, tables = bound_parts(bound)
+    all_values, _ = draw_block(key, rules, log_joint_terms, plain, values | tables)
     return {name: all_values[name] for name in plain.latent}
 
 
-def most_probable(key: Array, bound: Bound, values: Values) -> Values:
+def modes_of_eliminated(key: Array, bound: Bound, values: Values) -> Values:
     """Values of all latent sites, with those that are integrated out at the modes of their conditionals.
 
     key: not used. values: those of the other sites.
     """
-    rules = eliminated(bound)
-    plain, log_joint_terms, tables = pieces(bound)
+    rules = elimination_rules(bound)
+    plain, log_joint_terms, tables = bound_parts(bound)
     values = values | tables
-    for rule, stage in zip(rules[::-1], stages(rules, log_joint_terms)[::-1], strict=True):
+    for rule, stage in zip(rules[::-1], elimination_stages(rules, log_joint_terms)[::-1], strict=True):
         site, mode = plain.sites[rule.site], rule.family.mode
         q = conditional(rule, stage, plain, values).distribution
         values[rule.site] = (q.mean if mode is None else mode(q)).reshape(site.shape).astype(site.dtype)
@@ -156,14 +156,14 @@ class Marginal:
 
     def terms(self, bound: Bound) -> tuple[Term, ...]:
         """The terms of the log joint after the eliminations. bound: the plain one."""
-        log_joint_terms = pieces(replace(bound, transform=self.statistics)).terms
+        log_joint_terms = bound_parts(replace(bound, transform=self.statistics)).terms
         for rule in self.rules:
             log_joint_terms = without(rule, log_joint_terms)
         return log_joint_terms
 
     def run(self, bound: Bound) -> Any:
         tables = {} if self.statistics is None else self.statistics.tables
-        return run_with(self.terms(bound), bound, tables, self.sites)
+        return run_with_terms(self.terms(bound), bound, tables, self.sites)
 
 
 def _require_latent(site: str, before: Sequence[str], bound: Bound) -> None:
@@ -174,7 +174,7 @@ def _require_latent(site: str, before: Sequence[str], bound: Bound) -> None:
     if site not in bound.latent:
         known = bound.sites.get(site)
         what = f"is {known.role}, not a latent site" if known else "is no site of the program"
-        raise ValueError(f"'{site}' {what}; the latent sites are {list(bound.latent)}.{nearest(site, bound.latent)}")
+        raise ValueError(f"'{site}' {what}; the latent sites are {list(bound.latent)}.{suggestion(site, bound.latent)}")
 
 
 def _listed(names: Sequence[str]) -> str:

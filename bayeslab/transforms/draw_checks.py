@@ -13,15 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination.conditional import Rule, stages
+from bayeslab.elimination.conditional import Rule, elimination_stages
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.compilation import evaluated
-from bayeslab.transforms.tables import pieces
-from bayeslab.verification.identity import beyond_rounding, law, noise_for
-from bayeslab.verification.likely_points import widened
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.transforms.tables import bound_parts
+from bayeslab.verification.identity import excess_over_rounding, identity_check, probe_noise
+from bayeslab.verification.likely_points import in_double_precision
 
-DRAWS = 16
+MAX_CHECKED_DRAWS = 16
 """Draws at which rules are tested, of all chains together."""
 
 Conditionals = tuple[tuple[tuple[Term, ...], Rule], ...]
@@ -32,18 +32,23 @@ class FalseConditional(ValueError):
     """A conditional that was found and proven does not hold at a draw: the draws are not of the posterior."""
 
 
-def conditionals(bound: Bound, blocks: Sequence[Sequence[Rule]]) -> Conditionals:
+def conditionals_of_blocks(bound: Bound, blocks: Sequence[Sequence[Rule]]) -> Conditionals:
     """The rules of sites that are drawn in blocks, where those of a block are eliminated one after the other."""
     log_joint_terms = terms(bound.plain).terms
-    return tuple(pair for block in blocks for pair in zip(stages(block, log_joint_terms), block, strict=True))
+    return tuple(
+        pair for block in blocks for pair in zip(elimination_stages(block, log_joint_terms), block, strict=True)
+    )
 
 
-def watch(
-    bound: Bound, asked: Callable[[Bound], Conditionals], draws: Mapping[str, Array | np.ndarray], data: Any = None
+def check_draws(
+    bound: Bound,
+    get_conditionals: Callable[[Bound], Conditionals],
+    draws: Mapping[str, Array | np.ndarray],
+    data: Any = None,
 ) -> None:
     """Raises FalseConditional where a rule does not hold at a draw, or statistics are not those of the rows.
 
-    asked: from the Bound in double precision to what its draws rest on.
+    get_conditionals: from the Bound in double precision to what its draws rest on.
     draws: by site, (chain, draw, *site). data: what the sampler was given in place of the Bound.
     Where draws lack a latent site, nothing is looked at.
     """
@@ -51,20 +56,21 @@ def watch(
     if not all(name in draws for name in plain.latent):
         return
     with jax.enable_x64(True):
-        widened_bound = widened(plain)
-        values = _sample(widened_bound, draws)
-        noise, rules = noise_for(widened_bound), asked(widened_bound)
+        widened_bound = in_double_precision(plain)
+        values = _draws_to_check(widened_bound, draws)
+        noise, rules = probe_noise(widened_bound), get_conditionals(widened_bound)
         for point in values if rules else ():
-            verdicts = evaluated(
-                [law(log_joint_terms, rule) for log_joint_terms, rule in rules], (widened_bound, point, noise, True)
+            verdicts = evaluate_all(
+                [identity_check(log_joint_terms, rule) for log_joint_terms, rule in rules],
+                (widened_bound, point, noise, True),
             )
             for (_, rule), verdict in zip(rules, verdicts, strict=True):
                 if verdict.excess > 0 or not verdict.possible:
-                    raise _false(rule.site, f"its conditional ({rule.family.name})", float(verdict.excess))
+                    raise _false_conditional(rule.site, f"its conditional ({rule.family.name})", float(verdict.excess))
         statistics = None if getattr(data, "transform", None) is None else data.transform.statistics
         if statistics is not None and statistics.groups:
             eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f")
-            _watch_statistics(widened_bound, widened(data), values, eps)
+            _check_statistics(widened_bound, in_double_precision(data), values, eps)
 
 
 def require_identity(excess: Array | np.ndarray) -> None:
@@ -73,10 +79,10 @@ def require_identity(excess: Array | np.ndarray) -> None:
     excess: by how many nats more than rounding leaves.
     """
     if (largest := float(np.max(excess, initial=0.0))) > 0:
-        raise _false("", "the exact posterior", largest)
+        raise _false_conditional("", "the exact posterior", largest)
 
 
-def _false(site: str, what: str, nats: float) -> FalseConditional:
+def _false_conditional(site: str, what: str, nats: float) -> FalseConditional:
     where = f"site '{site}': " if site else ""
     return FalseConditional(
         f"{where}{what} differs from the log joint by {nats:.3g} nats more than rounding at a draw, so the draws are "
@@ -84,30 +90,30 @@ def _false(site: str, what: str, nats: float) -> FalseConditional:
     )
 
 
-def _sample(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> list[Values]:
+def _draws_to_check(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> list[Values]:
     """Values of all latent sites at a few draws, spread evenly over all chains."""
     flat = {n: np.asarray(draws[n]).reshape(-1, *bound.sites[n].shape) for n in bound.latent}
     number = len(next(iter(flat.values())))
-    indices = np.unique(np.linspace(0, number - 1, min(DRAWS, number)).astype(int))
+    indices = np.unique(np.linspace(0, number - 1, min(MAX_CHECKED_DRAWS, number)).astype(int))
     dtypes = {name: bound.sites[name].dtype for name in bound.latent}
     return [{name: jnp.asarray(value[index], dtypes[name]) for name, value in flat.items()} for index in indices]
 
 
-def _watch_statistics(bound: Bound, data: Bound, values: Sequence[Values], eps: float) -> None:
+def _check_statistics(bound: Bound, data: Bound, values: Sequence[Values], eps: float) -> None:
     """Raises FalseConditional unless tables differ from the log joint by the same number at every draw."""
-    totals = [evaluated([_both], (bound, data, point))[0] for point in values]
+    totals = [evaluate_all([_totals], (bound, data, point))[0] for point in values]
     rows, tables, sizes = (np.array(column) for column in zip(*totals, strict=True))
     violation = (rows - rows[0]) - (tables - tables[0])
-    excess = np.max(beyond_rounding(violation, sizes + sizes[0], eps))
+    excess = np.max(excess_over_rounding(violation, sizes + sizes[0], eps))
     if excess > 0:
-        raise _false("", "what sufficient statistics say", float(excess))
+        raise _false_conditional("", "what sufficient statistics say", float(excess))
 
 
-def _both(given: tuple[Bound, Bound, Values]) -> tuple[Array, Array, Array]:
+def _totals(argument: tuple[Bound, Bound, Values]) -> tuple[Array, Array, Array]:
     """The log joint from rows, that from tables, and the sum of the sizes of the former."""
-    bound, data, values = given
+    bound, data, values = argument
     parts = [term.density(bound, values) for term in terms(bound).terms]
-    plain, log_joint_terms, tables = pieces(data)
+    plain, log_joint_terms, tables = bound_parts(data)
     others = sum((term.density(plain, values | tables).sum() for term in log_joint_terms), jnp.zeros(()))
     return (
         sum((part.sum() for part in parts), jnp.zeros(())),

@@ -16,33 +16,33 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.distributions import MarkovChain
-from bayeslab.elimination.conditional import Rule, aligned, conditional, stages
+from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
 from bayeslab.elimination.family import Family
-from bayeslab.elimination.terms import Prior, Term, reaching, terms
-from bayeslab.programs.program import Bound, Values, unwrapped
-from bayeslab.programs.tracing.compilation import evaluated
-from bayeslab.verification.identity import TOLERANCE, law, noise_for
+from bayeslab.elimination.terms import Prior, Term, markov_blanket, terms
+from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.probe_points import Point
 
-Density = Any
+Moments = Any
 """What expectations over a site need: the probabilities of its choices (*site, K), cubature points (point, *site), or
 the distribution of a discrete site whose elements depend on each other."""
 
 
-def density(family: Family, q: Distribution) -> Density:
+def moments_of_conditional(family: Family, q: Distribution) -> Moments:
     """What expectations need of a conditional: probabilities, cubature points or the distribution."""
     if family.enumerates:
-        return unwrapped(q).probs
+        return innermost_distribution(q).probs
     if family.structured:
-        inner = unwrapped(q)
-        return inner.remembered() if isinstance(inner, MarkovChain) else inner
+        inner = innermost_distribution(q)
+        return inner.with_cached_expectations() if isinstance(inner, MarkovChain) else inner
     assert family.points is not None
     return family.points(q)
 
 
 def entropy(family: Family, q: Distribution) -> Array:
     """The entropy of a conditional, scalar."""
-    moments = density(family, q)
+    moments = moments_of_conditional(family, q)
     if family.enumerates:
         return -jax.scipy.special.xlogy(moments, moments).sum()
     if family.expected is not None:
@@ -50,7 +50,7 @@ def entropy(family: Family, q: Distribution) -> Array:
     return -jax.vmap(lambda x: q.log_prob(x).sum())(moments).mean()
 
 
-def mean_prior(
+def expected_prior(
     rule: Rule, prior: Prior, blocks: Sequence[tuple[Rule, ...]], bound: Bound, values: Values
 ) -> Distribution | None:
     """The prior that a conditional updates, from the mean of what its log density is linear in.
@@ -61,12 +61,14 @@ def mean_prior(
     if rule.family.linear is None:
         return None
     forth, back = rule.family.linear
-    points = [{r.site: values[stored(r.site)] for r in block if r.site in prior.depends} for block in blocks]
+    points = [{r.site: values[moment_key(r.site)] for r in block if r.site in prior.depends} for block in blocks]
 
     def mean(chosen: Values, remaining: list[Values]) -> Any:
         if not remaining:
             return forth(
-                unwrapped(prior.distribution(bound, values | chosen | {rule.site: jnp.zeros(prior.shape, int)}))
+                innermost_distribution(
+                    prior.distribution(bound, values | chosen | {rule.site: jnp.zeros(prior.shape, int)})
+                )
             )
         means = jax.vmap(lambda point: mean(chosen | point, remaining[1:]))(remaining[0])
         return jax.tree.map(lambda leaf: leaf.mean(0) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf[0], means)
@@ -74,29 +76,31 @@ def mean_prior(
     return back(mean({}, [block_points for block_points in points if block_points]))
 
 
-def stored(site: str) -> str:
+def moment_key(site: str) -> str:
     """The key among the values of what expectations over a site need."""
     return f"density of {site}"
 
 
 @lru_cache(maxsize=1024)
-def averaged(rule: Rule, of: tuple[Term, ...], stage: tuple[Term, ...] | None = None) -> tuple[Term, ...]:
+def expected_terms(
+    rule: Rule, log_joint_terms: tuple[Term, ...], stage: tuple[Term, ...] | None = None
+) -> tuple[Term, ...]:
     """The terms with those that a site reaches replaced by their expectations over it; cached.
 
     stage: the terms under which the site has its conditional, at the values of the others that "given" has and, of
     sites drawn after it, at those of the expectation. Without it the moments of the site are among the values.
     """
-    return tuple(_averaged(rule, term, stage) if rule.site in term.depends else term for term in of)
+    return tuple(_expected_term(rule, term, stage) if rule.site in term.depends else term for term in log_joint_terms)
 
 
 @lru_cache(maxsize=1024)
-def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Term, ...]:
+def jointly_expected_terms(block: tuple[Rule, ...], log_joint_terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """The expectations of terms over several sites at once, whose points are among the values and belong together."""
     sites = frozenset(rule.site for rule in block)
 
     def average(term: Term) -> Term:
         def mean(bound: Bound, values: Values) -> Array:
-            points = {site: values[stored(site)] for site in sites & term.depends}
+            points = {site: values[moment_key(site)] for site in sites & term.depends}
             return jax.vmap(lambda at: term.density(bound, values | at))(points).mean(0)
 
         choices = None
@@ -105,28 +109,28 @@ def averaged_jointly(block: tuple[Rule, ...], of: tuple[Term, ...]) -> tuple[Ter
             choices = term.choices._replace(statistics=at_all_choices.density)
         return term._replace(density=mean, depends=term.depends - sites, reader=None, choices=choices)
 
-    return tuple(term if sites.isdisjoint(term.depends) else average(term) for term in of)
+    return tuple(term if sites.isdisjoint(term.depends) else average(term) for term in log_joint_terms)
 
 
-def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[Point]) -> None:
+def require_linear(log_joint_terms: tuple[Term, ...], block: tuple[Rule, ...], points: Sequence[Point]) -> None:
     """Raises ValueError unless terms have expectations over several sites, each given those eliminated after it.
 
     For every site the mean over those before it must be linear in its statistics, and their evidence too; the first has
     none before it, and averages over the sites of other blocks change nothing about that.
-    at: points in double precision, whose values have "given", see `expected_terms`.
+    points: points in double precision, whose values have "given", see `expected_terms`.
     """
     if len(block) == 1:
         return  # verified already
-    before = stages(block, of)
-    checks, expected = [], averaged(block[0], of, before[0])
+    before = elimination_stages(block, log_joint_terms)
+    checks, expected = [], expected_terms(block[0], log_joint_terms, before[0])
     for rule, stage in zip(block[1:], before[1:], strict=True):
-        checks += [(rule, law(stage, rule)), (rule, law(expected, rule))]
-        expected = averaged(rule, expected, stage)
+        checks += [(rule, identity_check(stage, rule)), (rule, identity_check(expected, rule))]
+        expected = expected_terms(rule, expected, stage)
     with jax.enable_x64(True):
-        noise, laws = noise_for(at[0][0]), [check for _, check in checks]
-        residuals = [[verdict.residual for verdict in evaluated(laws, (*point, noise, False))] for point in at]
+        noise, laws = probe_noise(points[0][0]), [check for _, check in checks]
+        residuals = [[verdict.residual for verdict in evaluate_all(laws, (*point, noise, False))] for point in points]
     for (rule, _), residual in zip(checks, np.max(residuals, axis=0).tolist(), strict=True):
-        if not residual <= TOLERANCE:
+        if not residual <= RESIDUAL_TOLERANCE:
             others = " and ".join(f"'{other.site}'" for other in block if other != rule)
             raise ValueError(
                 f"the mean of the log joint over {others} given site '{rule.site}' is not linear in statistics of "
@@ -134,59 +138,61 @@ def require_linear(of: tuple[Term, ...], block: tuple[Rule, ...], at: Sequence[P
             )
 
 
-def _averaged(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
+def _expected_term(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
     def mean(bound: Bound, values: Values) -> Array:
         prior = terms(bound).priors[rule.site]
         if stage is None:
-            moments: Density = values[stored(rule.site)]
+            moments: Moments = values[moment_key(rule.site)]
         else:
-            others = {name: values[name] for name in reaching(stage, rule.site) if name in values}
+            others = {name: values[name] for name in markov_blanket(stage, rule.site) if name in values}
             given: Any = values["given"]
-            moments = density(rule.family, conditional(rule, stage, bound, others | given).distribution)
-        return _mean(rule, prior, term, moments, bound, values)
+            moments = moments_of_conditional(rule.family, conditional(rule, stage, bound, others | given).distribution)
+        return _term_mean(rule, prior, term, moments, bound, values)
 
     depends, batch_ndim, choices = term.depends - {rule.site}, term.batch_ndim, None
     if stage is not None:
-        depends |= reaching(stage, rule.site)
+        depends |= markov_blanket(stage, rule.site)
     if term.choices is not None and term.choices.site == rule.site:
         batch_ndim = term.choices.batch_ndim
     elif term.choices is not None and stage is None and not (rule.family.enumerates or rule.family.structured):
         at_all_choices = term._replace(
             density=term.choices.statistics, choices=None, name=f"{term.name} at all choices"
         )
-        choices = term.choices._replace(statistics=_averaged(rule, at_all_choices, None).density)
+        choices = term.choices._replace(statistics=_expected_term(rule, at_all_choices, None).density)
     return term._replace(density=mean, depends=depends, reader=None, batch_ndim=batch_ndim, choices=choices)
 
 
-def _mean(rule: Rule, prior: Prior, term: Term, known: Density, bound: Bound, values: Values) -> Array:
+def _term_mean(rule: Rule, prior: Prior, term: Term, moments: Moments, bound: Bound, values: Values) -> Array:
     """The expectation of a term over a site, an array of its own shape."""
 
     def density_at(x: Array) -> Array:
         return term.density(bound, values | {rule.site: x})
 
     if term.choices is not None and term.choices.site == rule.site:
-        return term.choices.mean(bound, values, known)
+        return term.choices.mean(bound, values, moments)
     if rule.family.enumerates:
-        return _weighted(density_at, known, jnp.asarray(prior.choices), term, prior)
+        return _mean_over_choices(density_at, moments, jnp.asarray(prior.choices), term, prior)
     if rule.family.expected is not None:
         if term.name == rule.site:
-            prior_distribution = unwrapped(prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)}))
-            return rule.family.expected(prior_distribution, known)
-        marginals = known.marginals()
-        return _weighted(density_at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
-    return jax.vmap(density_at)(known).mean(0)
+            prior_distribution = innermost_distribution(
+                prior.distribution(bound, values | {rule.site: jnp.zeros(prior.shape, int)})
+            )
+            return rule.family.expected(prior_distribution, moments)
+        marginals = moments.marginals()
+        return _mean_over_choices(density_at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
+    return jax.vmap(density_at)(moments).mean(0)
 
 
-def _weighted(at: Any, probs: Array, choices: Array, term: Term, prior: Prior) -> Array:
+def _mean_over_choices(density_at: Any, probs: Array, choices: Array, term: Term, prior: Prior) -> Array:
     """The expectation of a term over a discrete site, from all elements at every choice at once.
 
     Probabilities are taken to the elements of the term that the site reaches.
     """
-    shape = jax.eval_shape(at, jnp.full(prior.shape, choices[0]))
-    scatter = jax.linear_transpose(lambda part: aligned(part, term, prior)[0], shape)
+    shape = jax.eval_shape(density_at, jnp.full(prior.shape, choices[0]))
+    scatter = jax.linear_transpose(lambda part: sum_to_site(part, term, prior)[0], shape)
 
     def weighted_density(choice: Array, weight: Array) -> Array:
         [weights] = scatter(weight)
-        return jnp.where(weights == 0, 0.0, weights * at(jnp.full(prior.shape, choice)))
+        return jnp.where(weights == 0, 0.0, weights * density_at(jnp.full(prior.shape, choice)))
 
     return jax.vmap(weighted_density, (0, -1))(choices, jnp.broadcast_to(probs, (*prior.shape, len(choices)))).sum(0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import signature
-from bayeslab.programs.program import Bound, Derived, Program, Values
+from bayeslab.programs.program import Bound, DerivedProgram, Program, Values
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,21 @@ class Masked:
 
     @property
     def model(self) -> Program:
-        return self.program.model if isinstance(self.program, Derived) else self.program
+        return self.program.model if isinstance(self.program, DerivedProgram) else self.program
 
     @property
     def __signature__(self) -> inspect.Signature:
         return signature(self.program)
 
     def transformed(self, bound: Bound) -> Bound:
-        masked = replace(bound, present=_finest(bound))
-        return self.program.transformed(masked) if isinstance(self.program, Derived) else masked
+        masked = replace(bound, present=_finest_masks(bound))
+        return self.program.transformed(masked) if isinstance(self.program, DerivedProgram) else masked
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.program(*args, **kwargs)
 
 
-def _finest(bound: Bound) -> Values:
+def _finest_masks(bound: Bound) -> Values:
     """A mask for every observed site, with all axes on which its elements are independent, or those that it has."""
     latent: dict[str, Any] = {name: np.zeros(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
     observed_terms = [term for term in terms(bound).terms if term.name in bound.observed]

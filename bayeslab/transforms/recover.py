@@ -7,18 +7,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.elimination.sweep import computed
+from bayeslab.elimination.sweep import deterministic_values
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read
-from bayeslab.programs.program import Bound, Data, Program, Values, precision, raw_key
-from bayeslab.results.datatree import posterior_of, same_data, to_datatree
-from bayeslab.transforms.collapse import eliminated, marginal, recovered
-from bayeslab.transforms.draw_checks import conditionals, watch
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
+from bayeslab.results.datatree import has_same_data, posterior_draws, to_datatree
+from bayeslab.transforms.collapse import draw_eliminated, elimination_rules, marginal
+from bayeslab.transforms.draw_checks import check_draws, conditionals_of_blocks
 
 if TYPE_CHECKING:
     from xarray import DataTree
 
-BATCH = 64
+DRAWS_PER_BATCH = 64
 """Draws whose missing sites are drawn in one batch."""
 
 
@@ -32,10 +32,10 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     Raises ValueError where the result is of other data, lacks no site, or lacks one that cannot be integrated out, and
     FalseConditional where a conditional does not hold at the draws.
     """
-    posterior = posterior_of(tree, "recover")
-    with precision():
+    posterior = posterior_draws(tree, "recover")
+    with precision_scope():
         bound = bind(model, data).plain
-        if not same_data(tree, bound):
+        if not has_same_data(tree, bound):
             raise ValueError("the result is of other data, so its sites cannot be drawn given these")
         present = {name: posterior[name].values for name in bound.latent if name in posterior}
         missing = tuple(name for name in bound.latent if name not in present)
@@ -49,8 +49,10 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         keys = jax.random.split(raw_key(key), chains * draws)
         drawn = jax.device_get(recovered_draws(keys, collapsed_bound, flat))
         shaped = {name: value.reshape(chains, draws, *value.shape[1:]) for name, value in drawn.items()}
-        watch(bound, partial(conditionals, blocks=[eliminated(collapsed_bound)]), present | shaped)
-        added = to_datatree({"posterior": shaped}, bound, read(data))["posterior"].to_dataset()
+        check_draws(
+            bound, partial(conditionals_of_blocks, blocks=[elimination_rules(collapsed_bound)]), present | shaped
+        )
+        added = to_datatree({"posterior": shaped}, bound, read_entries(data))["posterior"].to_dataset()
     added = added.assign_coords(chain=posterior["chain"], draw=posterior["draw"])
     result = tree.copy()
     result["posterior"] = posterior.assign(added.data_vars)[[*added.data_vars]].assign_attrs(posterior.attrs)
@@ -58,11 +60,11 @@ def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
 
 
 @jax.jit
-def recovered_draws(keys: Array, left: Bound, latent: Values) -> Values:
+def recovered_draws(keys: Array, collapsed_bound: Bound, latent: Values) -> Values:
     """Draws (draw, *site) of all latent sites and of deterministic ones, from draws of those not integrated out."""
 
     def run(key_and_values: tuple[Array, Values]) -> Values:
-        values = recovered(key_and_values[0], left, key_and_values[1])
-        return values | computed(left.plain, values)
+        values = draw_eliminated(key_and_values[0], collapsed_bound, key_and_values[1])
+        return values | deterministic_values(collapsed_bound.plain, values)
 
-    return jax.lax.map(run, (keys, latent), batch_size=BATCH)
+    return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)

@@ -10,32 +10,34 @@ from numpyro.handlers import seed, substitute, trace, uncondition
 from numpyro.primitives import Messenger
 
 from bayeslab.programs.binding import bind, signature
-from bayeslab.programs.program import Bound, Data, Derived, Program, feasible
+from bayeslab.programs.program import Bound, Data, DerivedProgram, Program, init_inside_support
 
 
-def replicated(model: Program, data: Data, bound: Bound) -> Bound:
+def replicate_data(model: Program, data: Data, bound: Bound) -> Bound:
     """The program with a copy of every observed site, `name_again`, that has the values and gaps of the first.
 
     bound: of model and data. Raises ValueError where an observed site cannot be copied.
     """
-    if isinstance(model, Derived):
+    if isinstance(model, DerivedProgram):
         raise ValueError(
             "data of a program with sites integrated out cannot come twice; give the program it was made of"
         )
     copies = _Copies(tuple(bound.observed))
     with copies:
-        sites = trace(substitute(seed(uncondition(bound.source), 0), substitute_fn=feasible)).get_trace(**bound.inputs)
-    if uncopied := [name for name in bound.observed if again(name) not in sites]:
+        sites = trace(substitute(seed(uncondition(bound.source), 0), substitute_fn=init_inside_support)).get_trace(
+            **bound.inputs
+        )
+    if uncopied := [name for name in bound.observed if name_of_copy(name) not in sites]:
         raise ValueError(f"the observed sites {uncopied} are drawn inside a scan, so their data cannot come twice")
     present = {name: np.asarray(bound.present.get(name, True)) for name in bound.observed}
     values = {
-        again(name): np.ma.masked_array(value, np.broadcast_to(~present[name], np.shape(value)))
+        name_of_copy(name): np.ma.masked_array(value, np.broadcast_to(~present[name], np.shape(value)))
         for name, value in bound.observed.items()
     }
     return bind(Replicated(model, tuple(bound.observed)), {**data, **values})
 
 
-def again(name: str) -> str:
+def name_of_copy(name: str) -> str:
     """The name of the copy of a site."""
     return f"{name}_again"
 
@@ -65,4 +67,4 @@ class _Copies(Messenger):
 
     def postprocess_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "sample" and msg["name"] in self.observed:
-            numpyro.sample(again(msg["name"]), msg["fn"])
+            numpyro.sample(name_of_copy(msg["name"]), msg["fn"])

@@ -23,19 +23,26 @@ from jax import Array
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import Rows
 from bayeslab.elimination.conditional import Rule, conditional
-from bayeslab.elimination.terms import Choices, Prior, Term
-from bayeslab.programs.program import Bound, Values, unwrapped
-from bayeslab.transforms.site_statistics import Frame, count, deviations, framed, probes_like, statistics
+from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term
+from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.transforms.site_statistics import (
+    Frame,
+    conditional_deviations,
+    num_statistics,
+    probes_in_dtype,
+    random_frame,
+    statistics_vector,
+)
 
-LARGEST = 200
+MAX_STATISTICS_PER_LABEL = 200
 """Statistics of one label, at most."""
-SMALLEST = 1e-12
+MIN_COLUMN_SHARE = 1e-12
 """Share of the largest contribution below which a column is left out."""
-SUMS = 6
+NUM_WEIGHTED_SUMS = 6
 """Weighted sums of rows that tell whether columns are in proportion."""
 
 
-class Table(NamedTuple):
+class RowTable(NamedTuple):
     """Statistics of the rows of a term.
 
     centres, scales: of every site at one label. coefficients: (*row, column).
@@ -50,7 +57,7 @@ class Table(NamedTuple):
     laid: Rows | None = None
 
 
-class Labelled(NamedTuple):
+class LabelledTerm(NamedTuple):
     """A term that a table of row statistics replaces.
 
     axes: of every site, the axis that labels pick from.
@@ -76,10 +83,12 @@ class Labelled(NamedTuple):
     def name(self) -> str:
         return f"statistics of rows of {self.replaced}"
 
-    def table(self, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
+    def table(
+        self, log_joint_terms: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values
+    ) -> RowTable:
         """The statistics of all rows. values: likely ones of all sites."""
-        [term] = [term for term in of if term.name == self.replaced]
-        frames = [self._frame(i, of, priors, bound, values) for i in range(len(self.rules))]
+        [term] = [term for term in log_joint_terms if term.name == self.replaced]
+        frames = [self._frame(i, log_joint_terms, priors, bound, values) for i in range(len(self.rules))]
         sizes = [len(frame.probes) for frame in frames]
 
         def rows(index: Array) -> Array:
@@ -89,18 +98,18 @@ class Labelled(NamedTuple):
             for rule, axis, frame, place in zip(self.rules, self.axes, frames, indices, strict=True):
                 shape = priors[rule.site].shape
                 probe_values[rule.site] = jnp.broadcast_to(jnp.expand_dims(frame.probes[place], axis), shape)
-            return by_row(term, priors[self.label], term.density(bound, values | probe_values))
+            return sum_by_row(term, priors[self.label], term.density(bound, values | probe_values))
 
         densities = jax.lax.map(rows, jnp.arange(prod(sizes)))
         densities = densities.reshape(*sizes, *densities.shape[1:])
         for frame in frames:
             densities = jnp.moveaxis(jnp.tensordot(frame.reader, densities, 1), 0, len(frames) - 1)
         flat = jnp.moveaxis(densities.reshape(-1, *densities.shape[len(frames) :]), 0, -1)
-        table = Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), flat)
+        table = RowTable(tuple(f.centre for f in frames), tuple(f.scale for f in frames), flat)
         if self.columns is None:
             return table
-        merged, shares = _joined(flat, self.columns)
-        label = unwrapped(priors[self.label].distribution(bound, values))
+        merged, shares = _merge_columns(flat, self.columns)
+        label = innermost_distribution(priors[self.label].distribution(bound, values))
         laid = label.laid(merged) if isinstance(label, MarkovChain) else None
         return table._replace(coefficients=merged, shares=shares, laid=laid)
 
@@ -120,7 +129,7 @@ class Labelled(NamedTuple):
         def row_layout(values: Any) -> Rows | None:
             return values[self.name].laid
 
-        choices = Choices(self.label, of_labels, broadcast, 0, row_layout)
+        choices = EnumeratedTerm(self.label, of_labels, broadcast, 0, row_layout)
 
         def density(bound: Bound, values: Values) -> Array:
             each = choices.density(bound, values)
@@ -130,12 +139,12 @@ class Labelled(NamedTuple):
         batch_ndim, cost = len(label.shape) - label.event_dim, prod(label.shape) * size
         return Term(self.name, frozenset(self.sites), density, batch_ndim, cost, choices=choices)
 
-    def products(self, priors: dict[str, Prior], table: Table, values: Values) -> Array:
+    def products(self, priors: dict[str, Prior], table: RowTable, values: Values) -> Array:
         """Products T (label, column) of the statistics of sites, as in the formula of this module."""
         total = None
         for i, (rule, axis) in enumerate(zip(self.rules, self.axes, strict=True)):
-            inner, prior = at_label(rule, priors[rule.site], axis)
-            read = partial(statistics, inner, prior, table.centres[i], table.scales[i])
+            inner, prior = slice_at_label(rule, priors[rule.site], axis)
+            read = partial(statistics_vector, inner, prior, table.centres[i], table.scales[i])
             at_labels = jax.vmap(read)(jnp.moveaxis(values[rule.site], axis, 0))
             total = (
                 at_labels if total is None else (total[:, :, None] * at_labels[:, None, :]).reshape(len(at_labels), -1)
@@ -147,27 +156,32 @@ class Labelled(NamedTuple):
         """How many statistics a label has."""
         if self.columns is not None:
             return len(self.columns)
-        return prod(count(*at_label(r, priors[r.site], axis)) for r, axis in zip(self.rules, self.axes, strict=True))
+        return prod(
+            num_statistics(*slice_at_label(r, priors[r.site], axis))
+            for r, axis in zip(self.rules, self.axes, strict=True)
+        )
 
     def described(self, bound: Bound, priors: dict[str, Prior]) -> str:
         sites = ", ".join(rule.site for rule in self.rules)
         return f"{self.size(bound, priors)} statistics of {sites} at each label '{self.label}'"
 
-    def _frame(self, i: int, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Frame:
+    def _frame(
+        self, i: int, log_joint_terms: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values
+    ) -> Frame:
         rule, axis = self.rules[i], self.axes[i]
-        inner, prior = at_label(rule, priors[rule.site], axis)
+        inner, prior = slice_at_label(rule, priors[rule.site], axis)
         by_label = jnp.moveaxis(values[rule.site], axis, 0)
         if rule.family.joint:
-            q = conditional(rule, of, bound, values, values[rule.site]).distribution
-            conditional_scales = jnp.moveaxis(deviations(q), axis, 0)
+            q = conditional(rule, log_joint_terms, bound, values, values[rule.site]).distribution
+            conditional_scales = jnp.moveaxis(conditional_deviations(q), axis, 0)
             centre, scale = by_label.mean(0), jnp.sqrt((conditional_scales**2).mean(0) + by_label.var(0))
-            steps, reader = probes_like(centre, prior.shape, inner.coupled)
+            steps, reader = probes_in_dtype(centre, prior.shape, inner.coupled)
             return Frame(centre, scale, centre + scale * steps, reader)
         support = priors[rule.site].distribution(bound, values).support
-        return framed(inner, prior, by_label.mean(0), support)
+        return random_frame(inner, prior, by_label.mean(0), support)
 
 
-def _joined(coefficients: Array, columns: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+def _merge_columns(coefficients: Array, columns: Sequence[Sequence[int]]) -> tuple[Array, Array]:
     """One column in place of several that are in proportion, and the share of it that every product has."""
     first = coefficients[..., np.array([group[0] for group in columns])]
     indices = np.array([index for group in columns for index in group])
@@ -178,22 +192,24 @@ def _joined(coefficients: Array, columns: Sequence[Sequence[int]]) -> tuple[Arra
     return first, jnp.zeros((coefficients.shape[-1], len(columns)), first.dtype).at[indices, group_index].set(share)
 
 
-def by_row(term: Term, label: Prior, part: Array) -> Array:
+def sum_by_row(term: Term, label: Prior, part: Array) -> Array:
     """A term added up for every row, in the shape of the label."""
     return part.sum(tuple(range(len(label.shape), part.ndim)))
 
 
-def at_label(rule: Rule, prior: Prior, axis: int) -> tuple[Rule, Prior]:
+def slice_at_label(rule: Rule, prior: Prior, axis: int) -> tuple[Rule, Prior]:
     """The rule and the prior of one element along an axis."""
     shape = prior.shape[:axis] + prior.shape[axis + 1 :]
     coupled = tuple(other - (other > axis) for other in rule.coupled)
     return rule._replace(coupled=coupled), prior._replace(shape=shape)
 
 
-def candidates(of: Sequence[Term], priors: dict[str, Prior], rules: dict[str, Rule]) -> list[Labelled]:
+def labelled_candidates(
+    log_joint_terms: Sequence[Term], priors: dict[str, Prior], rules: dict[str, Rule]
+) -> list[LabelledTerm]:
     """Terms that may be replaced, from shapes alone; `columns` is not known yet."""
     labelled_terms = []
-    for term in of:
+    for term in log_joint_terms:
         labels = [n for n in term.depends if n in rules and priors[n].num_labels is not None]
         others = [n for n in priors if n in term.depends and n not in labels]
         if len(labels) != 1 or not others or any(n not in rules for n in others):
@@ -202,53 +218,58 @@ def candidates(of: Sequence[Term], priors: dict[str, Prior], rules: dict[str, Ru
         batch_ndims = (len(label.shape), len(label.shape) - label.event_dim)
         if not label.shape or label.num_labels is None or term.name == label.name or term.batch_ndim not in batch_ndims:
             continue
-        axes = [_axes(rules[n], priors[n], label.num_labels) for n in others]
+        axes = [_label_axes(rules[n], priors[n], label.num_labels) for n in others]
         for chosen in product(*axes):
-            candidate = Labelled(term.name, label.name, tuple(rules[n] for n in others), chosen)
-            counts = [count(*at_label(rules[n], priors[n], axis)) for n, axis in zip(others, chosen, strict=True)]
-            if all(counts) and prod(counts) <= LARGEST:
+            candidate = LabelledTerm(term.name, label.name, tuple(rules[n] for n in others), chosen)
+            counts = [
+                num_statistics(*slice_at_label(rules[n], priors[n], axis))
+                for n, axis in zip(others, chosen, strict=True)
+            ]
+            if all(counts) and prod(counts) <= MAX_STATISTICS_PER_LABEL:
                 labelled_terms.append(candidate)
     return labelled_terms
 
 
-def _axes(rule: Rule, prior: Prior, choices: int) -> list[int]:
+def _label_axes(rule: Rule, prior: Prior, choices: int) -> list[int]:
     """Axes of a site on which its elements are independent, and as many as there are labels."""
     batch = range(len(prior.shape) - prior.event_dim)
     return [axis for axis in batch if prior.shape[axis] == choices and axis not in rule.coupled]
 
 
-def residual(
-    one: Labelled,
-    table: Table,
-    of: Sequence[Term],
+def labelled_residual(
+    labelled_term: LabelledTerm,
+    table: RowTable,
+    log_joint_terms: Sequence[Term],
     priors: dict[str, Prior],
     bound: Bound,
     values: Values,
-    other: Values,
+    other_values: Values,
 ) -> Array:
     """The largest difference between the term and its replacement, relative to the size of rows.
 
     It is taken at two points and a mixture of them.
-    values: likely ones, of which the table is made. other: those of a second point.
+    values: likely ones, of which the table is made. other_values: those of a second point.
     """
-    [term] = [term for term in of if term.name == one.replaced]
-    new = one.term(priors)
-    shape = priors[one.label].shape
-    labels = jnp.asarray(np.random.default_rng(0).integers(0, priors[one.label].num_labels, (3, *shape)))
+    [term] = [term for term in log_joint_terms if term.name == labelled_term.replaced]
+    new = labelled_term.term(priors)
+    shape = priors[labelled_term.label].shape
+    labels = jnp.asarray(np.random.default_rng(0).integers(0, priors[labelled_term.label].num_labels, (3, *shape)))
     worst = jnp.zeros(())
     for label, point in zip(
-        labels, (values, other, values | {one.rules[0].site: other[one.rules[0].site]}), strict=True
+        labels,
+        (values, other_values, values | {labelled_term.rules[0].site: other_values[labelled_term.rules[0].site]}),
+        strict=True,
     ):
-        all_values: Any = point | {one.label: label}
-        true = by_row(term, priors[one.label], term.density(bound, all_values))
+        all_values: Any = point | {labelled_term.label: label}
+        true = sum_by_row(term, priors[labelled_term.label], term.density(bound, all_values))
         if true.shape != shape:
             return jnp.array(jnp.inf)  # a row has several labels, or a label several rows
-        error = jnp.abs(true - new.density(bound, all_values | {one.name: table}))
+        error = jnp.abs(true - new.density(bound, all_values | {labelled_term.name: table}))
         worst = jnp.maximum(worst, error.max() / jnp.abs(true).max())
     return worst
 
 
-class Sums(NamedTuple):
+class ColumnSums(NamedTuple):
     """What columns contribute, relative to the one that contributes most.
 
     largest: the contribution of every product of statistics, (product,).
@@ -261,31 +282,32 @@ class Sums(NamedTuple):
     rows: Array
 
 
-def sums_of_columns(one: Labelled, table: Table, priors: dict[str, Prior], values: Values) -> Sums:
+def column_sums(labelled_term: LabelledTerm, table: RowTable, priors: dict[str, Prior], values: Values) -> ColumnSums:
     """The contributions of the columns of a table, at likely values."""
     flat = table.coefficients.reshape(-1, table.coefficients.shape[-1])
-    largest = jnp.abs(one.products(priors, table, values)).max(0)
+    largest = jnp.abs(labelled_term.products(priors, table, values)).max(0)
     size = jnp.abs(flat).max(0) * largest
-    weight = jnp.cos(jnp.arange(1.0, len(flat) + 1)[:, None] * jnp.sqrt(jnp.arange(2.0, 2.0 + SUMS)))
+    weight = jnp.cos(jnp.arange(1.0, len(flat) + 1)[:, None] * jnp.sqrt(jnp.arange(2.0, 2.0 + NUM_WEIGHTED_SUMS)))
     sums = weight.T @ flat * largest
-    return Sums(size / size.max(), sums / jnp.linalg.norm(sums, axis=0).max(), (flat != 0).any(1).sum())
+    return ColumnSums(size / size.max(), sums / jnp.linalg.norm(sums, axis=0).max(), (flat != 0).any(1).sum())
 
 
-def columns_of(found: Sequence[Sums]) -> tuple[tuple[int, ...], ...]:
-    """The products that contribute, see `Labelled`; from their sums at several points.
+def proportional_columns(sums_at_points: Sequence[ColumnSums]) -> tuple[tuple[int, ...], ...]:
+    """The products that contribute, see `LabelledTerm`; from their sums at several points.
 
     Columns of few rows may be in proportion by chance, and not with other data.
     """
-    largest = np.max([np.asarray(sums.largest) for sums in found], axis=0)
-    has_enough_rows = min(int(sums.rows) for sums in found) > 4 * SUMS
+    largest = np.max([np.asarray(sums.largest) for sums in sums_at_points], axis=0)
+    has_enough_rows = min(int(sums.rows) for sums in sums_at_points) > 4 * NUM_WEIGHTED_SUMS
     groups: list[list[int]] = []
     for column in np.argsort(-largest, kind="stable").tolist():
-        if largest[column] <= SMALLEST:
+        if largest[column] <= MIN_COLUMN_SHARE:
             break
         alike = (
             g
             for g in groups
-            if has_enough_rows and all(_parallel(sums.sums[:, column], sums.sums[:, g[0]]) for sums in found)
+            if has_enough_rows
+            and all(_are_proportional(sums.sums[:, column], sums.sums[:, g[0]]) for sums in sums_at_points)
         )
         group = next(alike, None)
         if group is None:
@@ -295,8 +317,8 @@ def columns_of(found: Sequence[Sums]) -> tuple[tuple[int, ...], ...]:
     return tuple(sorted(tuple(group) for group in groups))
 
 
-def _parallel(one: Any, other: Any) -> bool:
+def _are_proportional(first: Any, second: Any) -> bool:
     """Whether two columns of sums are in proportion."""
-    size = other @ other
-    away = one - other * (one @ other / size if size > 0 else 0.0)
-    return bool(np.linalg.norm(away) <= SMALLEST)
+    size = second @ second
+    away = first - second * (first @ second / size if size > 0 else 0.0)
+    return bool(np.linalg.norm(away) <= MIN_COLUMN_SHARE)

@@ -13,14 +13,22 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.elimination.conditional import Rule, conditional
-from bayeslab.elimination.replacement import run_with
-from bayeslab.elimination.sweep import settled, somewhere
-from bayeslab.elimination.terms import Prior, Term, terms, terms_of, total
-from bayeslab.programs.program import Bound, Values, structure
-from bayeslab.transforms.row_statistics import Labelled
-from bayeslab.transforms.site_statistics import Table, count, direction, framed, framed_normal, normal, weighted
+from bayeslab.elimination.replacement import run_with_terms
+from bayeslab.elimination.sweep import feasible_point, gibbs_start
+from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms, terms_of
+from bayeslab.programs.program import Bound, Values, compilation_signature
+from bayeslab.transforms.row_statistics import LabelledTerm
+from bayeslab.transforms.site_statistics import (
+    Table,
+    build_normal,
+    normal_frame,
+    num_statistics,
+    precision_direction,
+    random_frame,
+    weighted_statistics,
+)
 
-AT_ONCE = 2**24
+NUMBERS_PER_BATCH = 2**24
 """Numbers that one batch reads and writes to fill a table, at most."""
 
 
@@ -39,31 +47,31 @@ class Group(NamedTuple):
     def name(self) -> str:
         return f"statistics of {', '.join(rule.site for rule in self.rules)}"
 
-    def table(self, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
+    def table(self, log_joint_terms: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
         """The table that replaces the terms. values: likely ones of all sites."""
-        return _table(self, of, priors, bound, values)
+        return _build_table(self, log_joint_terms, priors, bound, values)
 
     def term(self, priors: dict[str, Prior]) -> Term:
         """The term that takes the place of these; it looks for its table among the values."""
-        return _term(self, priors)
+        return _table_term(self, priors)
 
     def described(self, bound: Bound, priors: dict[str, Prior]) -> str:
         return f"{table_size(self, bound)} {self.name}"
 
 
-Groups = tuple[Group | Labelled, ...]
+Groups = tuple[Group | LabelledTerm, ...]
 
 
-def compressed(groups: Groups, bound: Bound) -> tuple[Term, ...]:
+def compressed_terms(groups: Groups, bound: Bound) -> tuple[Term, ...]:
     """The terms of a program, with those of the groups replaced by tables.
 
     The new ones look for their tables among the values, under the name of the group.
     """
-    return _compressed(groups, structure(bound))
+    return _compressed_terms(groups, compilation_signature(bound))
 
 
 @lru_cache(maxsize=64)
-def _compressed(groups: Groups, shapes: tuple) -> tuple[Term, ...]:
+def _compressed_terms(groups: Groups, shapes: tuple) -> tuple[Term, ...]:
     priors, of, *_ = terms_of(shapes)
     replaced = {name for group in groups for name in group.terms}
     return (*(term for term in of if term.name not in replaced), *(group.term(priors) for group in groups))
@@ -85,21 +93,21 @@ class Statistics:
         return statistics
 
     def run(self, bound: Bound) -> Any:
-        return run_with(compressed(self.groups, bound), bound, self.tables)
+        return run_with_terms(compressed_terms(self.groups, bound), bound, self.tables)
 
 
-def summarised(groups: Groups, rules: tuple[Rule, ...], bound: Bound) -> Bound:
+def replace_rows(groups: Groups, rules: tuple[Rule, ...], bound: Bound) -> Bound:
     """A Bound whose rows are replaced by tables. rules: of every site given all others."""
     plain, statistics = bound.plain, Statistics((), {})
     if groups:
         first, second = jax.random.split(jax.random.PRNGKey(5))
-        values = settled(second, rules, plain, somewhere(first, plain))
-        statistics = Statistics(groups, tabulated(groups, plain, values))
+        values = gibbs_start(second, rules, plain, feasible_point(first, plain))
+        statistics = Statistics(groups, build_tables(groups, plain, values))
     transform = bound.transform
     return replace(bound, transform=statistics if transform is None else transform.with_statistics(statistics))
 
 
-class Pieces(NamedTuple):
+class BoundParts(NamedTuple):
     """A Bound taken apart: the plain one, its terms before any elimination, and the tables that they look for."""
 
     plain: Bound
@@ -107,16 +115,16 @@ class Pieces(NamedTuple):
     tables: dict[str, Any]
 
 
-def pieces(bound: Bound) -> Pieces:
+def bound_parts(bound: Bound) -> BoundParts:
     """A Bound taken apart, with tables in place of the rows that they replace."""
     plain, transform = bound.plain, bound.transform
     statistics = None if transform is None else transform.statistics
     if statistics is None:
-        return Pieces(plain, terms(plain).terms, {})
-    return Pieces(plain, compressed(statistics.groups, plain), statistics.tables)
+        return BoundParts(plain, terms(plain).terms, {})
+    return BoundParts(plain, compressed_terms(statistics.groups, plain), statistics.tables)
 
 
-def tabulated(groups: Groups, bound: Bound, values: Values) -> dict[str, Any]:
+def build_tables(groups: Groups, bound: Bound, values: Values) -> dict[str, Any]:
     """The tables of the groups. values: likely ones of all sites; the tables do not depend on them but for rounding."""
     priors, of, *_ = terms(bound)
     return {group.name: group.table(of, priors, bound, values) for group in groups}
@@ -125,35 +133,39 @@ def tabulated(groups: Groups, bound: Bound, values: Values) -> dict[str, Any]:
 def table_size(group: Group, bound: Bound) -> int:
     """How many numbers a table has."""
     priors = terms(bound).priors
-    return prod(count(rule, priors[rule.site]) for rule in group.rules)
+    return prod(num_statistics(rule, priors[rule.site]) for rule in group.rules)
 
 
-def _table(group: Group, of: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values) -> Table:
+def _build_table(
+    group: Group, log_joint_terms: Sequence[Term], priors: dict[str, Prior], bound: Bound, values: Values
+) -> Table:
     """The table of a group, from its terms on the grid of all probes of its sites."""
-    group_terms = [term for term in of if term.name in group.terms]
+    group_terms = [term for term in log_joint_terms if term.name in group.terms]
     frames = []
     for rule in group.rules:
         prior, initial = priors[rule.site], values[rule.site]
         if rule.family.joint:
-            frames.append(framed_normal(rule, prior, conditional(rule, of, bound, values, initial).distribution))
+            frames.append(
+                normal_frame(rule, prior, conditional(rule, log_joint_terms, bound, values, initial).distribution)
+            )
         else:
-            frames.append(framed(rule, prior, initial, prior.distribution(bound, values).support))
+            frames.append(random_frame(rule, prior, initial, prior.distribution(bound, values).support))
 
     sizes = [len(frame.probes) for frame in frames]
 
     def density_at(index: Array) -> Array:
         indices = jnp.unravel_index(index, sizes)
         probe_values = {r.site: f.probes[p] for r, f, p in zip(group.rules, frames, indices, strict=True)}
-        return total(group_terms, bound, values | probe_values)
+        return sum_of_terms(group_terms, bound, values | probe_values)
 
-    batch_size = int(np.clip(AT_ONCE // max(sum(term.cost for term in group_terms), 1), 1, prod(sizes)))
+    batch_size = int(np.clip(NUMBERS_PER_BATCH // max(sum(term.cost for term in group_terms), 1), 1, prod(sizes)))
     coefficients = jax.lax.map(density_at, jnp.arange(prod(sizes)), batch_size=batch_size).reshape(sizes)
     for frame in frames:  # every turn reads the first axis and makes it the last
         coefficients = jnp.moveaxis(jnp.tensordot(frame.reader, coefficients, 1), 0, -1)
     return Table(tuple(f.centre for f in frames), tuple(f.scale for f in frames), coefficients)
 
 
-def _term(group: Group, priors: dict[str, Prior]) -> Term:
+def _table_term(group: Group, priors: dict[str, Prior]) -> Term:
     """The term that reads the table of a group, and the conditionals of sites that only it reaches."""
     sites = [rule.site for rule in group.rules]
 
@@ -165,7 +177,9 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
             if rule.site == but:
                 coefficients = jnp.moveaxis(coefficients, -1, 0)
             else:
-                coefficients = weighted(coefficients, rule, priors[rule.site], centre, scale, values[rule.site])
+                coefficients = weighted_statistics(
+                    coefficients, rule, priors[rule.site], centre, scale, values[rule.site]
+                )
         return coefficients
 
     def density(bound: Bound, values: Values) -> Array:
@@ -178,8 +192,8 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
         table: Any = values[group.name]
         eta = contracted(values, site)
         if rule.family.joint:
-            matrix = direction(rule, index, prior, table)[1] if site in group.proportional else None
-            return normal(rule, prior.shape, table.centres[index], table.scales[index], eta[1:], matrix)
+            matrix = precision_direction(rule, index, prior, table)[1] if site in group.proportional else None
+            return build_normal(rule, prior.shape, table.centres[index], table.scales[index], eta[1:], matrix)
         statistics = rule.family.statistics
         assert statistics is not None
         shapes = jax.eval_shape(statistics, jax.ShapeDtypeStruct(prior.shape, eta.dtype))
@@ -190,4 +204,6 @@ def _term(group: Group, priors: dict[str, Prior]) -> Term:
         q = rule.family.build(jax.tree.unflatten(tree, parts), prior_distribution)
         return q, table.centres[index]
 
-    return Term(group.name, frozenset(sites), density, 0, sum(count(r, priors[r.site]) for r in group.rules), read)
+    return Term(
+        group.name, frozenset(sites), density, 0, sum(num_statistics(r, priors[r.site]) for r in group.rules), read
+    )

@@ -19,22 +19,22 @@ from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import Prior, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.analyticity import Kink
-from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.probe_points import Point
 
-VALUES = 512
+MAX_VALUES_PER_KIND = 512
 """Values of every kind at which a site is tried, where the data are few numbers."""
-NUMBERS = 2 * 10**7
+MAX_BRANCH_NUMBERS = 2 * 10**7
 """Numbers of the data times values of a kind, at most, as long as these are not fewer than the least."""
-FEWEST = 64
+MIN_VALUES_PER_KIND = 64
 """Values of every kind at which a site is tried, at least."""
-FARTHEST = 18.0
+MAX_UNCONSTRAINED_DISTANCE = 18.0
 """Largest unconstrained distance from zero: probabilities of 1e-8 and positive numbers of 1e-8 and 1e8."""
-WIDE = 30.0
+MAX_DISTANCE_IN_DEVIATIONS = 30.0
 """Largest distance from a mean, in standard deviations."""
 
 
-def broken(bound: Bound, site: str, rule: Rule | None, places: Sequence[Point]) -> Kink | None:
+def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Sequence[Point]) -> Kink | None:
     """The first operation between a continuous site and its densities of which the site changes the branch, or None.
 
     What the distribution of the site itself does with its value, such as to ask whether this is in its support, is left
@@ -52,24 +52,30 @@ def broken(bound: Bound, site: str, rule: Rule | None, places: Sequence[Point]) 
     if not kinks:
         return None
     rng = np.random.default_rng(0)
-    num_values = int(np.clip(NUMBERS // max(sum(map(np.size, jax.tree.leaves(bound))), 1), FEWEST, VALUES))
+    num_values = int(
+        np.clip(
+            MAX_BRANCH_NUMBERS // max(sum(map(np.size, jax.tree.leaves(bound))), 1),
+            MIN_VALUES_PER_KIND,
+            MAX_VALUES_PER_KIND,
+        )
+    )
     shape = log_joint.priors[site].shape
     moves = rng.choice([-1.0, 1.0], (num_values, *shape)) * 10 ** rng.uniform(-8, 0, (num_values, *shape))
-    data = _of_data(bound, shape, num_values, rng)
-    for _, values in places:
-        [changed] = evaluated([_changes(tuple(kinks), site, rule)], (bound, values, moves, data))
+    data = _values_near_data(bound, shape, num_values, rng)
+    for _, values in points:
+        [changed] = evaluate_all([_branch_changes(tuple(kinks), site, rule)], (bound, values, moves, data))
         if changed.any():
             return kinks[int(np.argmax(changed))]
     return None
 
 
 @lru_cache(maxsize=64)
-def _changes(kinks: tuple[Kink, ...], site: str, rule: Rule | None) -> Callable[[Any], Array]:
+def _branch_changes(kinks: tuple[Kink, ...], site: str, rule: Rule | None) -> Callable[[Any], Array]:
     """A function of a point: for every operation, whether any values of the site lead to different branches."""
 
     def changes(argument: tuple[Bound, Values, Array, Array]) -> Array:
         bound, values, moves, data = argument
-        probe_values = _values(bound, terms(bound).priors[site], rule, values, moves, data)
+        probe_values = _values_on_all_scales(bound, terms(bound).priors[site], rule, values, moves, data)
 
         def branches_at(x: Array) -> list[Array]:
             return terms(bound).branches(kinks, bound, values | {site: x})
@@ -87,7 +93,9 @@ def _changes(kinks: tuple[Kink, ...], site: str, rule: Rule | None) -> Callable[
     return changes
 
 
-def _values(bound: Bound, prior: Prior, rule: Rule | None, values: Values, moves: Array, data: Array) -> Array:
+def _values_on_all_scales(
+    bound: Bound, prior: Prior, rule: Rule | None, values: Values, moves: Array, data: Array
+) -> Array:
     """Values (value, *site) of a site on every scale; outside of the support its current value takes their place."""
     current = jnp.asarray(values[prior.name])
     prior_distribution = prior.distribution(bound, values)
@@ -96,33 +104,33 @@ def _values(bound: Bound, prior: Prior, rule: Rule | None, values: Values, moves
     free = jnp.reshape(jnp.reshape(moves, (len(moves), -1))[:, : start.size], (len(moves), *start.shape))
     candidates = [
         current[None],
-        transform(FARTHEST * free),
-        transform(start + FARTHEST * free),
+        transform(MAX_UNCONSTRAINED_DISTANCE * free),
+        transform(start + MAX_UNCONSTRAINED_DISTANCE * free),
         jnp.asarray(data, current.dtype),
     ]
     distributions = [prior_distribution]
     if rule is not None:
         distributions.append(conditional(rule, terms(bound).terms, bound, values).distribution)
-    for mean, sd in (scale for each in distributions if (scale := _scale(each)) is not None):
-        candidates.append(mean + WIDE * sd * moves)
+    for mean, sd in (scale for each in distributions if (scale := _mean_and_deviation(each)) is not None):
+        candidates.append(mean + MAX_DISTANCE_IN_DEVIATIONS * sd * moves)
     probe_values = jnp.concatenate(
         [jnp.broadcast_to(candidate, (len(candidate), *prior.shape)) for candidate in candidates]
     )
     event = range(1 + len(prior.shape) - prior.event_dim, 1 + len(prior.shape))
     inside = prior_distribution.support(probe_values) & jnp.isfinite(probe_values).all(tuple(event))
     is_representable = jnp.isfinite(
-        transform.inv(jnp.where(_over(inside, probe_values), probe_values, current))
+        transform.inv(jnp.where(_over_events(inside, probe_values), probe_values, current))
     )  # no probability that is 1 by rounding
     inside = inside.reshape(len(probe_values), -1).all(1) & is_representable.reshape(len(probe_values), -1).all(1)
-    return jnp.where(_over(inside, probe_values), probe_values, current)
+    return jnp.where(_over_events(inside, probe_values), probe_values, current)
 
 
-def _over(inside: Array, at: Array) -> Array:
+def _over_events(inside: Array, values: Array) -> Array:
     """A mask with axes of length 1 for the event axes of the values that it is of."""
-    return inside.reshape(inside.shape + (1,) * (at.ndim - inside.ndim))
+    return inside.reshape(inside.shape + (1,) * (values.ndim - inside.ndim))
 
 
-def _scale(distribution: Distribution) -> tuple[Array, Array] | None:
+def _mean_and_deviation(distribution: Distribution) -> tuple[Array, Array] | None:
     """The mean and the standard deviation of a distribution that has them."""
     try:
         return jnp.asarray(distribution.mean), jnp.sqrt(distribution.variance)
@@ -130,12 +138,14 @@ def _scale(distribution: Distribution) -> tuple[Array, Array] | None:
         return None
 
 
-def _of_data(bound: Bound, shape: tuple[int, ...], number: int, random: np.random.Generator) -> np.ndarray:
+def _values_near_data(bound: Bound, shape: tuple[int, ...], number: int, random: np.random.Generator) -> np.ndarray:
     """Values between the least and the largest number of every array of the data, and close to single ones."""
-    return np.concatenate([np.zeros((0, *shape)), *_of_arrays(bound, shape, number, random)])
+    return np.concatenate([np.zeros((0, *shape)), *_values_near_arrays(bound, shape, number, random)])
 
 
-def _of_arrays(bound: Bound, shape: tuple[int, ...], number: int, random: np.random.Generator) -> Iterator[np.ndarray]:
+def _values_near_arrays(
+    bound: Bound, shape: tuple[int, ...], number: int, random: np.random.Generator
+) -> Iterator[np.ndarray]:
     arrays = [np.ravel(np.asarray(leaf, float)) for leaf in jax.tree.leaves(bound)]
     for array in (array[np.isfinite(array)] for array in arrays):
         sample_shape = (max(number // len(arrays), 16), *shape)

@@ -19,25 +19,25 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import DiscreteUniform
 
-from bayeslab.elimination.around import halves
+from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.families import families_of
-from bayeslab.elimination.terms import Prior, Term, terms, total
+from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound
-from bayeslab.programs.tracing.compilation import evaluated
-from bayeslab.verification.branch_points import broken
-from bayeslab.verification.identity import TOLERANCE, law, noise_for
-from bayeslab.verification.likely_points import likely_points, widened
-from bayeslab.verification.probe_points import Point, choices, points, usual
-from bayeslab.verification.undefined import impossible, undefined
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.branch_points import find_branch_change
+from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.likely_points import in_double_precision, likely_points
+from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
+from bayeslab.verification.undefined import describe_impossible, describe_undefined
 
-LOOSE = 1e-5
+LOOSE_TOLERANCE = 1e-5
 """Tolerance of residuals where values may be extreme. What is no number there says nothing."""
-SILENT = 1e-9
+MIN_CHILD_SHARE = 1e-9
 """Share of the change below which children are lost in rounding, and refute nothing."""
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """What was found for a site: a rule with the residual of the identity test, or None and the reason.
 
     children: the terms that the site reaches, its own prior apart.
@@ -56,17 +56,17 @@ class Found(NamedTuple):
         return self._replace(rule=None, reason=reason, residual=residual)
 
 
-def rules_of(found: Iterable[Found]) -> tuple[Rule, ...]:
+def rules_of(findings: Iterable[Finding]) -> tuple[Rule, ...]:
     """The rules of the sites that have one."""
-    return tuple(one.rule for one in found if one.rule is not None)
+    return tuple(one.rule for one in findings if one.rule is not None)
 
 
-def find(bound: Bound, site: str) -> Found:
+def find_conditional(bound: Bound, site: str) -> Finding:
     """The rule that eliminates one site, or the reason why there is none; see `find_conditionals`."""
-    return find_all(bound, [site])[0]
+    return find_conditionals(bound, [site])[0]
 
 
-def find_all(bound: Bound, sites: Sequence[str] | None = None) -> list[Found]:
+def find_conditionals(bound: Bound, sites: Sequence[str] | None = None) -> list[Finding]:
     """For each site, the verified rule that eliminates it given all others, or the reason why there is none.
 
     What is compiled for one site serves all others whose densities read the same. `bayeslab.transforms.analysis` keeps
@@ -74,15 +74,18 @@ def find_all(bound: Bound, sites: Sequence[str] | None = None) -> list[Found]:
     """
     sites = bound.latent if sites is None else sites
     with jax.enable_x64(True):
-        widened_bound = widened(bound)
+        widened_bound = in_double_precision(bound)
         log_joint_terms = terms(widened_bound).terms
-        findings = prove(widened_bound, log_joint_terms, sites)
+        findings = verify(widened_bound, log_joint_terms, sites)
         data_points = likely_points(widened_bound, rules_of(findings))
-        findings = asked_again(widened_bound, log_joint_terms, findings, data_points)
-        return [_named(_unbroken(finding, widened_bound, data_points), widened_bound) for finding in findings]
+        findings = verify_again(widened_bound, log_joint_terms, findings, data_points)
+        return [
+            _explain_undefined(_refuse_branch_change(finding, widened_bound, data_points), widened_bound)
+            for finding in findings
+        ]
 
 
-def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Found]:
+def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]) -> list[Finding]:
     """Findings under the sum of some terms, verified where values are as they are in priors.
 
     Sites may have been integrated out of these terms already.
@@ -90,20 +93,20 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
     priors = terms(bound).priors
     families = {name: families_of(priors[name]) for name in names}
     normal = tuple(name for name in names if any(family.joint for family in families[name]))
-    generic_pair, chosen = points(bound), choices(bound)
-    axis_checks = [_coupled(of, name) for name in normal]
-    couplings = zip(*(evaluated(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
+    generic_pair, chosen = generic_points(bound), choice_points(bound)
+    axis_checks = [_coupled_axes(log_joint_terms, name) for name in normal]
+    couplings = zip(*(evaluate_all(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
     coupled = {name: np.any(meets, axis=0) for name, meets in zip(normal, couplings, strict=True)}
     rules, children = [], {}
     for name in names:
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
-        children[name] = tuple(term.name for term in of if name in term.depends and term.name != name)
+        children[name] = tuple(term.name for term in log_joint_terms if name in term.depends and term.name != name)
         rules += [Rule(name, family, axes, children[name]) for family in families[name]]
-    noise, residuals, shares = noise_for(bound), dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0.0)
+    noise, residuals, shares = probe_noise(bound), dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0.0)
     possible: set[Rule] = set()  # with the data of the fit
 
     def ask(asked: Sequence[Rule], point: Point, brief: bool) -> Iterator[tuple[Rule, float]]:
-        verdicts = evaluated([law(of, rule) for rule in asked], (*point, noise, brief))
+        verdicts = evaluate_all([identity_check(log_joint_terms, rule) for rule in asked], (*point, noise, brief))
         for rule, verdict in zip(asked, verdicts, strict=True):
             shares[rule] = max(shares[rule], float(verdict.share))
             if verdict.possible and point is not generic_pair[0]:
@@ -113,78 +116,88 @@ def prove(bound: Bound, of: tuple[Term, ...], names: Sequence[str]) -> list[Foun
     for point in generic_pair:
         for rule, residual in ask(rules, point, False):
             residuals[rule] = np.maximum(residuals[rule], residual)  # not a number where one is none
-    passed = [rule for rule in rules if residuals[rule] <= TOLERANCE]
-    for point in (*chosen, *usual(bound)):
+    passed = [rule for rule in rules if residuals[rule] <= RESIDUAL_TOLERANCE]
+    for point in (*chosen, *prior_scale_points(bound)):
         for rule, residual in ask(passed, point, True):
-            if residual > LOOSE:
+            if residual > LOOSE_TOLERANCE:
                 residuals[rule] = max(residuals[rule], residual)
     tried = [(rule, float(residuals[rule]), shares[rule]) for rule in rules]
-    findings = [_found(priors[n], children[n], [trial for trial in tried if trial[0].site == n]) for n in names]
+    findings = [
+        _first_verified(priors[n], children[n], [trial for trial in tried if trial[0].site == n]) for n in names
+    ]
     return [
         finding
         if finding.rule is None or finding.rule in possible
-        else finding.refused(impossible(of, finding.rule, generic_pair[1]))
+        else finding.refused(describe_impossible(log_joint_terms, finding.rule, generic_pair[1]))
         for finding in findings
     ]
 
 
-def asked_again(bound: Bound, of: tuple[Term, ...], found: Sequence[Found], places: Sequence[Point]) -> list[Found]:
+def verify_again(
+    bound: Bound, log_joint_terms: tuple[Term, ...], findings: Sequence[Finding], data_points: Sequence[Point]
+) -> list[Finding]:
     """The findings without the rules that do not hold at some more points."""
-    rules, noise, findings_by_site = rules_of(found), noise_for(bound), {finding.site: finding for finding in found}
-    for point in places:
-        verdicts = evaluated([law(of, rule) for rule in rules], (*point, noise, True))
+    rules, noise, findings_by_site = (
+        rules_of(findings),
+        probe_noise(bound),
+        {finding.site: finding for finding in findings},
+    )
+    for point in data_points:
+        verdicts = evaluate_all([identity_check(log_joint_terms, rule) for rule in rules], (*point, noise, True))
         for rule, verdict in zip(rules, verdicts, strict=True):
             finding, residual = findings_by_site[rule.site], float(verdict.residual)
             finding = finding._replace(share=max(finding.share, float(verdict.share)))
             findings_by_site[rule.site] = (
-                finding.refused(_why(rule), residual) if residual > LOOSE and finding.rule is not None else finding
+                finding.refused(_reason_against(rule), residual)
+                if residual > LOOSE_TOLERANCE and finding.rule is not None
+                else finding
             )
-    return [_heard(finding) for finding in findings_by_site.values()]
+    return [_refuse_lost_in_rounding(finding) for finding in findings_by_site.values()]
 
 
-def _heard(one: Found) -> Found:
+def _refuse_lost_in_rounding(finding: Finding) -> Finding:
     """The finding, refused where no value that was tried changed the children, as where all of them overflow."""
-    if one.rule is None or not 0 < one.share < SILENT:
-        return one
-    return one.refused(f"what {_listed(one.children)} says of it is lost in rounding wherever it was tried")
+    if finding.rule is None or not 0 < finding.share < MIN_CHILD_SHARE:
+        return finding
+    return finding.refused(f"what {_listed(finding.children)} says of it is lost in rounding wherever it was tried")
 
 
-def _unbroken(one: Found, bound: Bound, places: Sequence[Point]) -> Found:
+def _refuse_branch_change(finding: Finding, bound: Bound, data_points: Sequence[Point]) -> Finding:
     """The finding, refused where the site changes the branch of an operation that is not analytic in it."""
-    if bound.sites[one.site].is_discrete or not families_of(terms(bound).priors[one.site]):
-        return one
-    kink = broken(bound, one.site, one.rule, [*points(bound), *places])
+    if bound.sites[finding.site].is_discrete or not families_of(terms(bound).priors[finding.site]):
+        return finding
+    kink = find_branch_change(bound, finding.site, finding.rule, [*generic_points(bound), *data_points])
     if kink is None:
-        return one
-    where = next(term.name for term in terms(bound).terms if kink.path in term.kinks and one.site in term.depends)
-    return one.refused(f"`{kink.operation}` on '{one.site}' in '{where}'")
+        return finding
+    where = next(term.name for term in terms(bound).terms if kink.path in term.kinks and finding.site in term.depends)
+    return finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")
 
 
-def _named(one: Found, bound: Bound) -> Found:
+def _explain_undefined(finding: Finding, bound: Bound) -> Finding:
     """The finding, with the density that is not a number as the reason, if one is."""
-    if one.rule is not None or not np.isnan(one.residual) or one.reason.startswith("`"):
-        return one
-    if bound.sites[one.site].is_discrete or not families_of(terms(bound).priors[one.site]):
-        return one
-    told = undefined(terms(bound).terms, [one.site], points(bound)[1])
-    return one if told is None else one.refused(told)
+    if finding.rule is not None or not np.isnan(finding.residual) or finding.reason.startswith("`"):
+        return finding
+    if bound.sites[finding.site].is_discrete or not families_of(terms(bound).priors[finding.site]):
+        return finding
+    told = describe_undefined(terms(bound).terms, [finding.site], generic_points(bound)[1])
+    return finding if told is None else finding.refused(told)
 
 
-def _found(prior: Prior, children: tuple[str, ...], tried: list[tuple[Rule, float, float]]) -> Found:
+def _first_verified(prior: Prior, children: tuple[str, ...], trials: list[tuple[Rule, float, float]]) -> Finding:
     """The finding with the first rule that passes the identity test, else why the last one does not."""
-    for rule, residual, share in tried:
-        if residual <= TOLERANCE:
-            return Found(prior.name, children, rule, residual, "", share)
-    if not tried:
+    for rule, residual, share in trials:
+        if residual <= RESIDUAL_TOLERANCE:
+            return Finding(prior.name, children, rule, residual, "", share)
+    if not trials:
         several = "has bounds that differ between elements or are data, so no fixed values to enumerate"
         discrete = several if prior.kind is DiscreteUniform else "has too many values to enumerate"
         why = discrete if prior.discrete else "has no family"
-        return Found(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {why}")
-    rule, residual, _ = tried[-1]
-    return Found(prior.name, children, None, residual, _why(rule))
+        return Finding(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {why}")
+    rule, residual, _ = trials[-1]
+    return Finding(prior.name, children, None, residual, _reason_against(rule))
 
 
-def _why(rule: Rule) -> str:
+def _reason_against(rule: Rule) -> str:
     """Why a rule does not hold, in words."""
     children = _listed(rule.children)
     return f"its elements meet in {children}" if rule.family.enumerates else f"not {rule.family.name} given {children}"
@@ -195,22 +208,22 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _coupled(of: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
+def _coupled_axes(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
     """A function of a point: for every axis of a site, whether elements along it meet in the log joint.
 
     The site is moved at half of the positions, those with a given bit in their number, and the gradient of the log
     joint, a quadratic function, is compared at the others: any two positions differ in some bit.
     """
-    site_terms = [term for term in of if name in term.depends]
+    site_terms = [term for term in log_joint_terms if name in term.depends]
 
     def meetings(point: Point) -> Array:
         bound, values = point
 
         def density(x: Array) -> Array:
-            return total(site_terms, bound, values | {name: x})
+            return sum_of_terms(site_terms, bound, values | {name: x})
 
         value = values[name]
-        axes, masks = halves(value.shape)
+        axes, masks = bit_masks(value.shape)
         step = 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2
         slope = jax.lax.map(jax.grad(density), jnp.concatenate([value[None], value + jnp.where(masks, step, 0.0)]))
         change = jnp.abs(slope[1:] - slope[0])

@@ -19,25 +19,25 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
-from bayeslab.elimination.conditional import Rule, aligned, conditional
+from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
 from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Values
 
-TOLERANCE = 1e-8
+RESIDUAL_TOLERANCE = 1e-8
 """Residual of a rule that passes, at most."""
-SPREADS = (1 / 3, 1.0, 3.0, 10.0)
+PROBE_DISTANCES = (1 / 3, 1.0, 3.0, 10.0)
 """Distances from the middle of a conditional at which a rule is tested, in its spreads, on both sides."""
-NEAR = 2 + 2 * 3
+NUM_NEAR_PROBES = 2 + 2 * 3
 """Probe values that are near, the first ones: the middle, the current value and those within three spreads."""
-ROUNDING = 1e-4
+ROUNDING_SHARE = 1e-4
 """Share of their size that terms count for beside their change: so much of the tolerance is left to rounding."""
-NATS = 1e-3
+MIN_VIOLATION_NATS = 1e-3
 """Nats below which a violation changes no posterior."""
-LONG = 10**5
+MAX_PROBE_ELEMENTS = 10**5
 """Elements of all probe values together, beyond which near ones do where a rule that holds is tested again."""
 
 
-class Verdict(NamedTuple):
+class IdentityVerdict(NamedTuple):
     """The result of the identity test of a rule at one point.
 
     residual: the largest violation, relative to what changes; not a number where the density is none near the middle of
@@ -55,67 +55,72 @@ class Verdict(NamedTuple):
     middle: Array
 
 
-Asked = tuple[Bound, Values, dict[str, np.ndarray], bool]
+TestArguments = tuple[Bound, Values, dict[str, np.ndarray], bool]
 """Arguments of a test: the program, values of all sites, noise by `probe_noise`, whether values near the middle do."""
 
 
 @lru_cache(maxsize=1024)
-def law(of: tuple[Term, ...], rule: Rule) -> Callable[[Asked], Verdict]:
+def identity_check(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable[[TestArguments], IdentityVerdict]:
     """The function that tests a rule under the sum of some terms; the same function for the same arguments."""
-    return lambda asked: _verdict(of, rule, *asked)
+    return lambda asked: _check_identity(log_joint_terms, rule, *asked)
 
 
-def noise_for(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
+def probe_noise(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
     """How far elements are moved from the middle, in spreads, (point, *site), by the shape of the continuous sites.
 
     Moves have either sign and none of them is small; what moves an element up in one point moves it down in the next.
 
     seed: by default a function of the data, so that points are others for every fit, and the same for the same one.
     """
-    rng = np.random.default_rng(_digest(bound) if seed is None else seed)
+    rng = np.random.default_rng(_data_checksums(bound) if seed is None else seed)
     noise: dict[str, np.ndarray] = {}
     for name in bound.latent:
         site = bound.sites[name]
         if not site.is_discrete and str(site.shape) not in noise:
-            shape = (len(SPREADS), *site.shape)
+            shape = (len(PROBE_DISTANCES), *site.shape)
             move = rng.uniform(0.5, 2.0, shape) * rng.choice([-1.0, 1.0], shape)
-            move *= np.reshape(SPREADS, (-1, *(1 for _ in site.shape)))
+            move *= np.reshape(PROBE_DISTANCES, (-1, *(1 for _ in site.shape)))
             noise[str(site.shape)] = np.stack([move, -move], axis=1).reshape(-1, *site.shape)
     return noise
 
 
-def beyond_rounding(violation: Any, size: Any, eps: float) -> Any:
+def excess_over_rounding(violation: Any, size: Any, eps: float) -> Any:
     """By how many nats a violation is more than rounding. size: of all that was added up, without signs.
 
     eps: of the precision in which it was.
     """
-    return abs(violation) - max(NATS, eps**0.5) - eps**0.5 * size
+    return abs(violation) - max(MIN_VIOLATION_NATS, eps**0.5) - eps**0.5 * size
 
 
-def _digest(bound: Bound) -> list[int]:
+def _data_checksums(bound: Bound) -> list[int]:
     return [crc32(np.ascontiguousarray(leaf).tobytes()) for leaf in jax.tree.leaves(bound)]
 
 
-def _verdict(
-    of: Sequence[Term], rule: Rule, bound: Bound, values: Values, drawn: dict[str, Any], brief: bool | Array
-) -> Verdict:
-    q = conditional(rule, of, bound, values).distribution
-    site_terms = [term for term in of if rule.site in term.depends]
+def _check_identity(
+    log_joint_terms: Sequence[Term],
+    rule: Rule,
+    bound: Bound,
+    values: Values,
+    noise: dict[str, Any],
+    brief: bool | Array,
+) -> IdentityVerdict:
+    q = conditional(rule, log_joint_terms, bound, values).distribution
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
     prior = terms(bound).priors[rule.site]
-    probe_values = _tried(rule, prior, q, bound, values, drawn)
+    probe_values = _probe_values(rule, prior, q, bound, values, noise)
 
     def densities(x: Array) -> tuple[tuple[Array, ...], Array]:
         return tuple(term.density(bound, values | {rule.site: x}) for term in site_terms), q.log_prob(x)
 
     kinds = jax.eval_shape(densities, probe_values[0])
-    compare = _comparison(rule, prior, site_terms, kinds[1].shape, bound)
+    compare = _comparison_of_changes(rule, prior, site_terms, kinds[1].shape, bound)
 
     def step(index: Array, state: Any) -> Any:
         first, worst, excess, share, undefined, compared, possible = state
         current = densities(probe_values[index])
         first = jax.tree.map(lambda old, new: jnp.where(index == 0, new, old), first, current)
         residual, nats, child_share, lost = compare(current, first)
-        is_near = index < NEAR
+        is_near = index < NUM_NEAR_PROBES
         log_joint_here = sum(part.sum() for part in current[0])
         return (
             first,
@@ -131,19 +136,19 @@ def _verdict(
     blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)
     number = (
         len(probe_values)
-        if probe_values.size <= LONG
-        else jnp.where(brief, min(NEAR, len(probe_values)), len(probe_values))
+        if probe_values.size <= MAX_PROBE_ELEMENTS
+        else jnp.where(brief, min(NUM_NEAR_PROBES, len(probe_values)), len(probe_values))
     )
     state = (blank, zero, zero, zero, jnp.array(False), jnp.zeros((), int), jnp.array(False))
     _, worst, excess, share, undefined, compared, possible = jax.lax.fori_loop(0, number, step, state)
     was_compared = compared > (0 if prior.discrete else 1)
     silent = ~possible if prior.discrete else jnp.array(False)
     worst = jnp.where(undefined | ~was_compared, jnp.nan, worst)
-    return Verdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, probe_values[0])
+    return IdentityVerdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, probe_values[0])
 
 
-def _comparison(
-    rule: Rule, prior: Prior, mine: Sequence[Term], shape: tuple[int, ...], bound: Bound
+def _comparison_of_changes(
+    rule: Rule, prior: Prior, site_terms: Sequence[Term], shape: tuple[int, ...], bound: Bound
 ) -> Callable[..., tuple[Array, ...]]:
     """A function of densities at a value and at the first one, that compares their changes.
 
@@ -152,18 +157,18 @@ def _comparison(
     """
     batch = len(prior.shape) - prior.event_dim
     apart = not rule.coupled and shape[:batch] == prior.shape[:batch]
-    elementwise = [apart and _has_plates(bound, term, prior) for term in mine]
+    elementwise = [apart and _has_plates(bound, term, prior) for term in site_terms]
 
     def sum_at_elements(part: Array, term: Term) -> Array:
         """A part of a term summed to the elements of the site that it belongs to."""
-        return aligned(part, term, prior)[0].sum(tuple(range(batch, len(prior.shape))))
+        return sum_to_site(part, term, prior)[0].sum(tuple(range(batch, len(prior.shape))))
 
     def compare(current: Any, first: Any) -> tuple[Array, ...]:
         (new, log_q), (old, log_q_first) = current, first
         axes = tuple(range(batch if apart else 0, log_q.ndim))
         step = log_q.sum(axes) - log_q_first.sum(axes)
         by_element, shared = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
-        for new_part, old_part, term, elements in zip(new, old, mine, elementwise, strict=True):
+        for new_part, old_part, term, elements in zip(new, old, site_terms, elementwise, strict=True):
             distance = jnp.abs(new_part - old_part)
             child = jnp.zeros_like(distance) if term.name == prior.name else distance
             amounts = jnp.stack([new_part - old_part, distance, jnp.abs(new_part) + jnp.abs(old_part), child])
@@ -182,10 +187,10 @@ def _comparison(
         )
         violation, step = jnp.abs(unexplained.sum() + shared[0]), step.sum()
         size += jnp.abs(log_q).sum() + jnp.abs(log_q_first).sum()
-        scale = jnp.abs(unexplained).sum() + shared[1] + ROUNDING * (moved + size)
+        scale = jnp.abs(unexplained).sum() + shared[1] + ROUNDING_SHARE * (moved + size)
         residual = violation / jnp.where(scale > 0, scale, 1.0)
         if all(elementwise):  # element by element, if these are in their places
-            scales = by_element[1] + ROUNDING * by_element[2]
+            scales = by_element[1] + ROUNDING_SHARE * by_element[2]
             residual = jnp.fmin(residual, (jnp.abs(unexplained) / jnp.where(scales > 0, scales, 1.0)).max(initial=0.0))
         # q may hold probabilities, as those of a path, which are zero below the smallest float.
         impossible = jnp.isneginf(change)
@@ -193,7 +198,7 @@ def _comparison(
         lost = ~(unlikely | impossible) & ~jnp.isfinite(change - step)
         quiet = unlikely | lost
         residual = jnp.where(impossible, jnp.inf, residual)
-        beyond = beyond_rounding(violation, size, float(jnp.finfo(change.dtype).eps))
+        beyond = excess_over_rounding(violation, size, float(jnp.finfo(change.dtype).eps))
         nats = jnp.where(impossible, jnp.inf, beyond)
         share = jnp.where(quiet | impossible, 0.0, child_change / jnp.where(moved > 0, moved, 1.0))
         return jnp.where(quiet, 0.0, residual), jnp.where(quiet, 0.0, nats), share, lost
@@ -208,7 +213,9 @@ def _has_plates(bound: Bound, term: Term, prior: Prior) -> bool:
     return named or term.name == prior.name
 
 
-def _tried(rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, drawn: dict[str, Any]) -> Array:
+def _probe_values(
+    rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, noise: dict[str, Any]
+) -> Array:
     """Values of the site at which the rule is tested: a likely one first, then the current one."""
     chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None
-    return rule.family.around(q, values[rule.site], drawn.get(str(prior.shape)), chain)
+    return rule.family.around(q, values[rule.site], noise.get(str(prior.shape)), chain)

@@ -17,23 +17,23 @@ from numpyro.distributions import biject_to
 from scipy.optimize import minimize
 
 from bayeslab.elimination.conditional import Rule
-from bayeslab.elimination.terms import terms, total
+from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.compilation import evaluated
-from bayeslab.verification.identity import law, noise_for
-from bayeslab.verification.probe_points import Point, points
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.identity import identity_check, probe_noise
+from bayeslab.verification.probe_points import Point, generic_points
 
-SWEEPS = 2
+NUM_SWEEPS = 2
 """Sweeps over the middles of conditionals."""
-STEPS = 15
+MAX_ASCENT_STEPS = 15
 """Steps of an ascent, at most."""
-FEW = 16
+MAX_SEPARATE_COORDINATES = 16
 """Coordinates of an ascent, at most, where each is moved by itself; else those of a site move together."""
-LARGEST = 1e300
+UNDEFINED_OBJECTIVE = 1e300
 """Objective in place of what is no number."""
 
 
-def widened(bound: Bound) -> Bound:
+def in_double_precision(bound: Bound) -> Bound:
     """The Bound in double precision, in which rules are verified."""
 
     def widen(leaf: Array) -> Array:
@@ -49,30 +49,30 @@ def likely_points(bound: Bound, rules: Sequence[Rule]) -> list[Point]:
     """
     if not rules:
         return []
-    start = points(bound)[1][1]
-    values = _swept(bound, rules, start)
-    value_sets = [values, _between(bound, start, values)]
+    start = generic_points(bound)[1][1]
+    values = _sweep_to_middles(bound, rules, start)
+    value_sets = [values, _midpoint(bound, start, values)]
     ruled = {rule.site for rule in rules}
     unruled = tuple(n for n in bound.latent if n not in ruled and not bound.sites[n].is_discrete)
     if unruled:
-        ascended = _climbed(bound, unruled, values)
-        value_sets += [ascended, _swept(bound, rules, ascended)]
+        ascended = _ascend(bound, unruled, values)
+        value_sets += [ascended, _sweep_to_middles(bound, rules, ascended)]
     return [(bound, each) for each in value_sets]
 
 
-def _swept(bound: Bound, rules: Sequence[Rule], values: Values) -> Values:
+def _sweep_to_middles(bound: Bound, rules: Sequence[Rule], values: Values) -> Values:
     """Values after a few sweeps that set every site to the middle of its conditional, if that is a number."""
-    log_joint_terms, noise, values = terms(bound).terms, noise_for(bound), dict(values)
-    for _ in range(SWEEPS):
+    log_joint_terms, noise, values = terms(bound).terms, probe_noise(bound), dict(values)
+    for _ in range(NUM_SWEEPS):
         for rule in rules:
-            [verdict] = evaluated([law(log_joint_terms, rule)], (bound, values, noise, True))
+            [verdict] = evaluate_all([identity_check(log_joint_terms, rule)], (bound, values, noise, True))
             old = values[rule.site]
             if np.isfinite(verdict.middle).all():
                 values[rule.site] = jnp.asarray(verdict.middle, old.dtype).reshape(old.shape)
     return values
 
 
-def _between(bound: Bound, first: Values, last: Values) -> Values:
+def _midpoint(bound: Bound, first: Values, last: Values) -> Values:
     """Values half the way between two; geometric means of positive sites, and discrete sites as they are at the end.
 
     Supports are convex.
@@ -89,7 +89,7 @@ def _between(bound: Bound, first: Values, last: Values) -> Values:
     return midpoint
 
 
-def _climbed(bound: Bound, names: tuple[str, ...], values: Values) -> Values:
+def _ascend(bound: Bound, names: tuple[str, ...], values: Values) -> Values:
     """Values after some steps of ascent (L-BFGS) of some sites, all others given.
 
     The objective is the log joint as a density of unconstrained sites.
@@ -97,23 +97,25 @@ def _climbed(bound: Bound, names: tuple[str, ...], values: Values) -> Values:
     together: it is the scale of the data that is looked for.
     """
     sizes = {name: int(np.prod(values[name].shape)) for name in names}
-    steps = tuple((name, size if sum(sizes.values()) <= FEW else 1) for name, size in sizes.items())
-    density = _density(steps)
+    steps = tuple(
+        (name, size if sum(sizes.values()) <= MAX_SEPARATE_COORDINATES else 1) for name, size in sizes.items()
+    )
+    density = _unconstrained_density(steps)
 
     def objective(flat: np.ndarray) -> float:
-        [(value, _)] = evaluated([density], (bound, values, flat))
-        return -float(value) if np.isfinite(value) else LARGEST
+        [(value, _)] = evaluate_all([density], (bound, values, flat))
+        return -float(value) if np.isfinite(value) else UNDEFINED_OBJECTIVE
 
     start = np.zeros(sum(size for _, size in steps))
-    result = minimize(objective, start, method="L-BFGS-B", options={"maxiter": STEPS})
-    if not result.fun < LARGEST:
+    result = minimize(objective, start, method="L-BFGS-B", options={"maxiter": MAX_ASCENT_STEPS})
+    if not result.fun < UNDEFINED_OBJECTIVE:
         return values
-    [(_, last)] = evaluated([density], (bound, values, result.x))
+    [(_, last)] = evaluate_all([density], (bound, values, result.x))
     return dict(values) | {name: jnp.asarray(last[name], values[name].dtype) for name in names}
 
 
 @lru_cache(maxsize=64)
-def _density(steps: tuple[tuple[str, int], ...]) -> Callable[[Any], tuple[Array, Values]]:
+def _unconstrained_density(steps: tuple[tuple[str, int], ...]) -> Callable[[Any], tuple[Array, Values]]:
     """A function that moves sites by steps in unconstrained space, and gives their log density and the sites.
 
     steps: names of the sites, and how many coordinates the step of each has: all, or one for all.
@@ -132,6 +134,6 @@ def _density(steps: tuple[tuple[str, int], ...]) -> Callable[[Any], tuple[Array,
             moved[name] = transform(position)
             volume += jnp.sum(transform.log_abs_det_jacobian(position, moved[name]))
         moved_terms = [term for term in terms(bound).terms if not term.depends.isdisjoint(names)]
-        return total(moved_terms, bound, moved) + volume, {name: moved[name] for name in names}
+        return sum_of_terms(moved_terms, bound, moved) + volume, {name: moved[name] for name in names}
 
     return density

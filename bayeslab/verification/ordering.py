@@ -8,12 +8,12 @@ import jax
 from bayeslab.elimination.conditional import Block, Rule, without
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
-from bayeslab.verification.findings import Found, asked_again, prove, rules_of
-from bayeslab.verification.likely_points import likely_points, widened
+from bayeslab.verification.findings import Finding, rules_of, verify, verify_again
+from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point
 
 
-def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, found: Sequence[Found]) -> list[Block]:
+def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, findings: Sequence[Finding]) -> list[Block]:
     """The orders of elimination of blocks that the user names. findings: for every latent site, given all others.
 
     Raises ValueError for a name that is no latent site or stands twice, and for a block that has no order.
@@ -24,17 +24,17 @@ def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, found: Sequenc
                 raise ValueError(f"joint names '{name}', which is not a latent site; these are {list(bound.latent)}")
             if sum(name in block for block in blocks) > 1 or names.count(name) > 1:
                 raise ValueError(f"joint names site '{name}' twice")
-    return [_joint(names, bound, found) for names in blocks]
+    return [_joint_order(names, bound, findings) for names in blocks]
 
 
-def _joint(names: tuple[str, ...], bound: Bound, found: Sequence[Found]) -> Block:
+def _joint_order(names: tuple[str, ...], bound: Bound, findings: Sequence[Finding]) -> Block:
     try:
-        return order(bound, names, found)
+        return elimination_order(bound, names, findings)
     except ValueError as reasons:
         raise ValueError(f"{' and '.join(map(repr, names))} cannot be taken jointly ({reasons})") from None
 
 
-def blocked(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
+def blocks_in_program_order(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
     """Joint blocks and, as blocks of one, the other sites; each stands where the program draws its first site."""
     blocks: list[Block] = []
     for rule in rules:
@@ -44,7 +44,7 @@ def blocked(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[Rule, ...]:
+def elimination_order(bound: Bound, names: Sequence[str], findings: Sequence[Finding]) -> tuple[Rule, ...]:
     """Rules that eliminate some sites, all others given, each verified under the terms that those before it leave.
 
     findings: for every site, given all others.
@@ -52,14 +52,14 @@ def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[R
     site without a conditional in closed form does not get one as others go, so that is where an order ends.
     Raises ValueError with the reasons where no order is found.
     """
-    findings_by_site = {finding.site: finding for finding in found}
+    findings_by_site = {finding.site: finding for finding in findings}
     reasons = {name: findings_by_site[name].reason for name in names if findings_by_site[name].rule is None}
-    search = _Search(bound, findings_by_site, reasons, 4 * len(names))
+    search = _OrderSearch(bound, findings_by_site, reasons, 4 * len(names))
     rules = None
     if not reasons:
         with jax.enable_x64(True):
-            search.bound = widened(bound)
-            search.places = likely_points(search.bound, rules_of(found))
+            search.bound = in_double_precision(bound)
+            search.places = likely_points(search.bound, rules_of(findings))
             last_first = [name for name in bound.latent[::-1] if name in names]
             continuous = [name for name in last_first if not bound.sites[name].is_discrete]
             discrete = [name for name in last_first if bound.sites[name].is_discrete]
@@ -70,7 +70,7 @@ def order(bound: Bound, names: Sequence[str], found: Sequence[Found]) -> tuple[R
 
 
 @dataclass
-class _Search:
+class _OrderSearch:
     """A depth-first search for an order of elimination.
 
     findings: the finding for every site given all others.
@@ -79,12 +79,14 @@ class _Search:
     """
 
     bound: Bound
-    findings: dict[str, Found]
+    findings: dict[str, Finding]
     reasons: dict[str, str]
     proofs: int
     places: Sequence[Point] = ()
 
-    def order(self, of: tuple[Term, ...], names: list[str], gone: tuple[str, ...]) -> list[Rule] | None:
+    def order(
+        self, log_joint_terms: tuple[Term, ...], names: list[str], eliminated: tuple[str, ...]
+    ) -> list[Rule] | None:
         """Rules that eliminate sites from terms that the sites before them have left, or None."""
         if not names:
             return []
@@ -92,34 +94,38 @@ class _Search:
             if self.proofs == 0:
                 return None
             self.proofs -= 1
-            finding, *others = self._findings(of, name, names, gone)
+            finding, *others = self._findings(log_joint_terms, name, names, eliminated)
             for candidate in (finding, *others):
                 if candidate.rule is None:
-                    before = " and ".join(f"'{other}'" for other in gone)
-                    verb = "are" if len(gone) > 1 else "is"
+                    before = " and ".join(f"'{other}'" for other in eliminated)
+                    verb = "are" if len(eliminated) > 1 else "is"
                     self.reasons[candidate.site] = f"{candidate.reason} once {before} {verb} eliminated"
                     return None
             assert finding.rule is not None
             remaining = self.order(
-                without(finding.rule, of), [other for other in names if other != name], (*gone, name)
+                without(finding.rule, log_joint_terms), [other for other in names if other != name], (*eliminated, name)
             )
             if remaining is not None:
                 return [finding.rule, *remaining]
         return None
 
-    def _findings(self, of: tuple[Term, ...], name: str, names: list[str], gone: tuple[str, ...]) -> list[Found]:
+    def _findings(
+        self, log_joint_terms: tuple[Term, ...], name: str, names: list[str], eliminated: tuple[str, ...]
+    ) -> list[Finding]:
         """The finding for a site, and those for the other discrete sites, which are the first to be lost."""
-        if not gone:
+        if not eliminated:
             return [self.findings[name]]
         discrete = [other for other in names if other != name and self.bound.sites[other].is_discrete]
-        findings = asked_again(self.bound, of, prove(self.bound, of, [name, *discrete]), self.places)
+        findings = verify_again(
+            self.bound, log_joint_terms, verify(self.bound, log_joint_terms, [name, *discrete]), self.places
+        )
         return [self._refuse_uncompared(finding) for finding in findings]
 
-    def _refuse_uncompared(self, one: Found) -> Found:
+    def _refuse_uncompared(self, finding: Finding) -> Finding:
         """The finding, refused for a label of which one value alone is possible: nothing could be compared.
 
         Its prior may have been of a site that is eliminated.
         """
-        if one.share > 0 or not one.children or not self.bound.sites[one.site].is_discrete:
-            return one
-        return one.refused("no two values of it were possible, so nothing could be compared")
+        if finding.share > 0 or not finding.children or not self.bound.sites[finding.site].is_discrete:
+            return finding
+        return finding.refused("no two values of it were possible, so nothing could be compared")

@@ -14,24 +14,24 @@ import numpy as np
 from jax import Array
 from numpyro.distributions.constraints import real
 
-from bayeslab.elimination.terms import terms, total
+from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.data import Entry
-from bayeslab.programs.program import Bound, Values, described, precision
-from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.programs.program import Bound, Values, describe_constraint, precision_scope
+from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.results.datatree import coordinates, dimensions
-from bayeslab.verification.likely_points import widened
-from bayeslab.verification.optimum import named, upright
-from bayeslab.verification.probe_points import points, usual
+from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.optimum import describe_direction, with_positive_sign
+from bayeslab.verification.probe_points import generic_points, prior_scale_points
 
-MANY = 256
+MAX_FLAT_COORDINATES = 256
 """Coordinates with flat priors, at most, where a line is looked for."""
-SINGULAR = 1e-13
+SINGULAR_TOLERANCE = 1e-13
 """Share of the largest singular value that rounding leaves of zero, of a curvature with ones in its diagonal."""
-FAR = np.array([0.0, -1e6, -1e3, -1.0, 1.0, 1e3, 1e6])
+LINE_STEPS = np.array([0.0, -1e6, -1e3, -1.0, 1.0, 1e3, 1e6])
 """Steps along a line at which the log joint is compared."""
-FARTHER = np.array([0.0, -1e15, -1e9, -1e3, 1e3, 1e9, 1e15])
+LONG_LINE_STEPS = np.array([0.0, -1e15, -1e9, -1e3, 1e3, 1e9, 1e15])
 """Steps where there is no curvature at all, as in what counts how many are below a threshold."""
-PLACES = 3
+NUM_CURVATURE_POINTS = 3
 """Points at which the curvature is computed."""
 
 
@@ -43,30 +43,36 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
     those of separable classes, are not seen.
     """
     bound = bound.plain
-    flat = [s for s in bound.sites.values() if s.improper and s.role == "latent" and s.support == described(real)]
+    flat = [
+        s for s in bound.sites.values() if s.improper and s.role == "latent" and s.support == describe_constraint(real)
+    ]
     size = sum(math.prod(site.shape) for site in flat)
-    if not 0 < size <= MANY:
+    if not 0 < size <= MAX_FLAT_COORDINATES:
         return
     names = tuple(sorted(site.name for site in flat))
-    with precision(jnp.float64), np.errstate(all="ignore"):
-        wide = widened(bound)
-        value_sets = [values for _, values in [*points(wide), *usual(wide)]][-PLACES:]
-        densities_along = _along(names)
-        curvature = np.stack([evaluated([_curvature(names)], (wide, values_at))[0] for values_at in value_sets])
+    with precision_scope(jnp.float64), np.errstate(all="ignore"):
+        wide = in_double_precision(bound)
+        value_sets = [values for _, values in [*generic_points(wide), *prior_scale_points(wide)]][
+            -NUM_CURVATURE_POINTS:
+        ]
+        densities_along = _density_along(names)
+        curvature = np.stack([evaluate_all([_curvature(names)], (wide, values_at))[0] for values_at in value_sets])
         if not np.isfinite(curvature).all():
             return
         scales = np.sqrt(np.linalg.norm(np.diagonal(curvature, axis1=1, axis2=2), axis=0))
         scales = np.where(scales > 0, scales, 1.0)
         _, lengths, axes = np.linalg.svd((curvature / scales / scales[:, None]).reshape(-1, size))
-        for axis in axes[lengths <= SINGULAR * lengths[0]]:
-            direction = upright(axis / scales)
-            steps = (FARTHER if np.all(curvature @ direction == 0) else FAR)[:, None] * direction
-            values = np.stack([evaluated([densities_along], (wide, values_at, steps))[0] for values_at in value_sets])
+        for axis in axes[lengths <= SINGULAR_TOLERANCE * lengths[0]]:
+            direction = with_positive_sign(axis / scales)
+            steps = (LONG_LINE_STEPS if np.all(curvature @ direction == 0) else LINE_STEPS)[:, None] * direction
+            values = np.stack(
+                [evaluate_all([densities_along], (wide, values_at, steps))[0] for values_at in value_sets]
+            )
             if np.isfinite(values).all() and (np.ptp(values, axis=1) <= 1e-6 * np.maximum(1, abs(values[:, 0]))).all():
                 shapes = [(name, bound.sites[name].shape) for name in names]
                 raise ValueError(
                     f"the posterior is improper: neither a prior nor the data say anything about "
-                    f"{named(direction, shapes, _labels(bound, names, entries))}; "
+                    f"{describe_direction(direction, shapes, _labels(bound, names, entries))}; "
                     f"give {_listed(names)} a proper prior, or leave out a column that is a sum of others"
                 )
 
@@ -85,12 +91,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def _along(names: tuple[str, ...]) -> Callable[[Any], Array]:
+def _density_along(names: tuple[str, ...]) -> Callable[[Any], Array]:
     """A function that gives the log joint at some steps of some sites, all others given."""
 
     def values(argument: tuple[Bound, Values, Array]) -> Array:
         bound, at, steps = argument
-        return jax.lax.map(lambda step: _density(names, bound, at, step), steps)
+        return jax.lax.map(lambda step: _moved_density(names, bound, at, step), steps)
 
     return values
 
@@ -102,15 +108,15 @@ def _curvature(names: tuple[str, ...]) -> Callable[[Any], Array]:
     def curvature(argument: tuple[Bound, Values]) -> Array:
         bound, at = argument
         size = sum(at[name].size for name in names)
-        return jax.hessian(lambda step: _density(names, bound, at, step))(jnp.zeros(size))
+        return jax.hessian(lambda step: _moved_density(names, bound, at, step))(jnp.zeros(size))
 
     return curvature
 
 
-def _density(names: tuple[str, ...], bound: Bound, at: Values, step: Array) -> Array:
+def _moved_density(names: tuple[str, ...], bound: Bound, values: Values, step: Array) -> Array:
     """The terms that some sites reach, scalar, where these have moved by a step."""
-    moved = dict(at)
+    moved = dict(values)
     for name in names:
-        size = at[name].size
-        moved[name], step = at[name] + step[:size].reshape(at[name].shape), step[size:]
-    return total([term for term in terms(bound).terms if not term.depends.isdisjoint(names)], bound, moved)
+        size = values[name].size
+        moved[name], step = values[name] + step[:size].reshape(values[name].shape), step[size:]
+    return sum_of_terms([term for term in terms(bound).terms if not term.depends.isdisjoint(names)], bound, moved)

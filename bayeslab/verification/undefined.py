@@ -11,20 +11,20 @@ from jax import Array
 
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import Term
-from bayeslab.programs.program import Bound, Values, unwrapped
-from bayeslab.programs.tracing.compilation import evaluated
+from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.probe_points import Point
 
 
-def undefined(of: Sequence[Term], sites: Sequence[str], point: Point) -> str | None:
+def describe_undefined(log_joint_terms: Sequence[Term], sites: Sequence[str], point: Point) -> str | None:
     """In words, the first density that is not a number at a point, or whose derivative in a site is none; else None.
 
     sites: continuous ones. Where the density of a program is no number nothing can be read off it, and no gradient
     leads anywhere.
     """
     for site in sites:
-        for term in (term for term in of if site in term.depends):
-            [(density, slope)] = evaluated([_both(term, site)], point)
+        for term in (term for term in log_joint_terms if site in term.depends):
+            [(density, slope)] = evaluate_all([_density_and_slope(term, site)], point)
             for what, values in ((f"'{term.name}'", density), (f"'{term.name}' by '{site}'", slope)):
                 if np.isnan(values).any():
                     position = np.argwhere(np.isnan(values))[0].tolist()
@@ -34,16 +34,16 @@ def undefined(of: Sequence[Term], sites: Sequence[str], point: Point) -> str | N
     return None
 
 
-def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
+def describe_impossible(log_joint_terms: Sequence[Term], rule: Rule, point: Point) -> str:
     """In words, that no value of a discrete site has a probability that is not zero, and where.
 
     Raises ValueError with them if nothing else is unknown.
     """
-    site_terms = [term for term in of if rule.site in term.depends]
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
     what = " and ".join(f"'{name}' says" for name in rule.children)
     if any(term.depends != {rule.site} for term in site_terms):
         return f"the data are impossible wherever it was tried: no value of it allows what {what}"
-    [first_impossible] = evaluated([_where(tuple(of), rule)], point)
+    [first_impossible] = evaluate_all([_first_impossible(tuple(log_joint_terms), rule)], point)
     *element, step = np.asarray(first_impossible).tolist()
     if rule.family.enumerates:
         where = f"no value of '{rule.site}' at position {(*element, step)} allows what {what}"
@@ -55,14 +55,14 @@ def impossible(of: Sequence[Term], rule: Rule, point: Point) -> str:
 
 
 @lru_cache(maxsize=64)
-def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
+def _first_impossible(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
     """A function of a point: the index of the first element without a possible value; of paths, the index of the first
     that is impossible, and its first step without a possible state."""
 
     def where(point: tuple[Bound, Values]) -> Array:
-        q = conditional(rule, of, *point).distribution
+        q = conditional(rule, log_joint_terms, *point).distribution
         if rule.family.enumerates:
-            none = ~jnp.isfinite(unwrapped(q).logits).any(-1)
+            none = ~jnp.isfinite(innermost_distribution(q).logits).any(-1)
             return jnp.stack(jnp.unravel_index(jnp.argmax(none), none.shape))
         left = q.possible_steps()
         chain = jnp.argmin(left)
@@ -72,7 +72,7 @@ def _where(of: tuple[Term, ...], rule: Rule) -> Callable[[Any], Array]:
 
 
 @lru_cache(maxsize=256)
-def _both(term: Term, site: str) -> Callable[[Any], tuple[Array, Array]]:
+def _density_and_slope(term: Term, site: str) -> Callable[[Any], tuple[Array, Array]]:
     """A function of a point: a density, and its derivative by all elements of a site together."""
 
     def both(point: tuple[Bound, Values]) -> tuple[Array, Array]:

@@ -18,7 +18,7 @@ from bayeslab.models import (
     structure_correlated,
 )
 from bayeslab.programs.program import Bound
-from bayeslab.sampling.protocols import Wrapper
+from bayeslab.sampling.protocols import SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
 
 GIBBS = bl.Gibbs(num_warmup=100, num_samples=300, thinning=5)
@@ -52,7 +52,7 @@ class Misread(bl.Gibbs):
 
 
 @dataclass(frozen=True)
-class _Misread(Wrapper):
+class _Misread(SamplerWrapper):
     def prepare(self, bound: Bound) -> Any:
         return self.inner.prepare(replace(bound, observed=jax.tree.map(lambda y: 1.1 * y, bound.observed)))
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
 
 Array = np.ndarray[Any, Any]
 
@@ -22,15 +22,15 @@ Array = np.ndarray[Any, Any]
 
 
 SHAPES = [
-    Shape(individuals=7, loci=30, copies=1, alleles=4, populations=2),
-    Shape(individuals=130, loci=300, copies=2, alleles=2, populations=3),
-    Shape(individuals=50, loci=200, copies=3, alleles=6, populations=5),
-    Shape(individuals=4, loci=2000, copies=2, alleles=9, populations=9),
-    Shape(individuals=5, loci=20_000, copies=2, alleles=2, populations=4),
+    GenotypeShape(individuals=7, loci=30, copies=1, alleles=4, populations=2),
+    GenotypeShape(individuals=130, loci=300, copies=2, alleles=2, populations=3),
+    GenotypeShape(individuals=50, loci=200, copies=3, alleles=6, populations=5),
+    GenotypeShape(individuals=4, loci=2000, copies=2, alleles=9, populations=9),
+    GenotypeShape(individuals=5, loci=20_000, copies=2, alleles=2, populations=4),
 ]
 
 
-def simulated(shape: Shape, seed: int = 0) -> tuple[Array, Array, Array, Array]:
+def simulated(shape: GenotypeShape, seed: int = 0) -> tuple[Array, Array, Array, Array]:
     rng = np.random.default_rng(seed)
     y = rng.integers(0, shape.alleles, shape[:3])
     q = rng.dirichlet(np.ones(shape.populations), shape.individuals)

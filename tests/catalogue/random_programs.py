@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from bayeslab.elimination.conditional import conditional
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import Bound, precision
-from bayeslab.programs.tracing.compilation import UNOPTIMISED
-from bayeslab.verification.findings import find_all
+from bayeslab.programs.program import Bound, precision_scope
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
+from bayeslab.verification.findings import find_conditionals
 
 SMOOTH: dict[str, Callable[[Any, float], Any]] = {
     "same": lambda x, at: x,
@@ -149,16 +149,16 @@ class Closed(NamedTuple):
 
 def checked(program: Program, places: int = 3) -> list[Closed]:
     """Every conditional in closed form, at a few points of the other sites, with data that the program makes."""
-    with precision():
+    with precision_scope():
         random = np.random.default_rng(program.seed)
-        draw = jax.jit(_draw, compiler_options=UNOPTIMISED, static_argnums=0)
+        draw = jax.jit(_draw, compiler_options=UNOPTIMISED_OPTIONS, static_argnums=0)
         keys = [jax.random.PRNGKey(int(each)) for each in random.integers(2**31, size=1 + places)]
         first = draw(program, keys[0])
         bound = bind(program, {name: np.asarray(value) for name, value in first.items() if name.startswith("y")})
-        closed = [one.rule for one in find_all(bound) if one.rule is not None]
+        closed = [one.rule for one in find_conditionals(bound) if one.rule is not None]
         worst = dict.fromkeys(closed, 0.0)
         for rule in closed:
-            distance = jax.jit(partial(_distance, rule), compiler_options=UNOPTIMISED)
+            distance = jax.jit(partial(_distance, rule), compiler_options=UNOPTIMISED_OPTIONS)
             for key in keys[1:]:
                 values = {name: value for name, value in draw(program, key).items() if name in bound.latent}
                 worst[rule] = max(worst[rule], float(distance(bound, values)))

@@ -13,7 +13,7 @@ from bed_reader import to_bed
 import bayeslab.populations.run as steps
 from bayeslab.command_line.main import main
 from bayeslab.datasets import simulated_genotypes
-from bayeslab.reports.population_structure import Convergence, verdict
+from bayeslab.reports.population_structure import Convergence, choice_verdict
 
 OPTIONS = ["-k", "2-3", "--chains", "2", "--draws", "12", "--warmup", "10", "--thinning", "1", "--maf", "0.05"]
 RESULTS = ["2.Q", "3.Q", "ancestry_2.csv", "ancestry_3.csv", "choice.csv"]
@@ -129,7 +129,7 @@ def test_mistakes_get_one_sentence(
     assert main(["structure", *given, *out]) == 2
     assert re.search(words, capsys.readouterr().err.splitlines()[-1])
     assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
-    assert not (tmp_path / "out" / steps.GENOTYPES).exists()
+    assert not (tmp_path / "out" / steps.GENOTYPES_FILE).exists()
 
 
 def test_words_say_what_the_numbers_do() -> None:
@@ -138,10 +138,10 @@ def test_words_say_what_the_numbers_do() -> None:
         "difference_se": ("num_populations", [3.0, 0.0, 2.0]),
     }
     choice = xr.Dataset(values, {"num_populations": [2, 3, 4]}, {"best": 3, "smallest": 3})
-    assert verdict(choice) == "K = 3 predicts genotypes that were hidden best."
-    assert "largest that was run" in verdict(choice.isel(num_populations=[0, 1]))
-    assert "nothing to choose from" in verdict(choice.isel(num_populations=[1]))
-    assert verdict(choice.assign_attrs(best=4)) == (
+    assert choice_verdict(choice) == "K = 3 predicts genotypes that were hidden best."
+    assert "largest that was run" in choice_verdict(choice.isel(num_populations=[0, 1]))
+    assert "nothing to choose from" in choice_verdict(choice.isel(num_populations=[1]))
+    assert choice_verdict(choice.assign_attrs(best=4)) == (
         "K = 3 is the smallest number that predicts hidden genotypes as well as any: K = 4 is ahead by less than the "
         "standard error of the difference."
     )

@@ -153,7 +153,7 @@ def test_copies_of_a_locus_are_linked_and_thresholds_pass() -> None:
 
 def test_counts_add_up_over_filterings(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = panel(seed=1)
-    monkeypatch.setattr(filtering, "BLOCK", 30)
+    monkeypatch.setattr(filtering, "COPIES_PER_BLOCK", 30)
     once = filter_genotypes(dataset, max_missing_locus=0.2)
     twice = filter_genotypes(filter_genotypes(dataset), max_missing_locus=0.2)
     assert twice["y"].identical(once["y"])

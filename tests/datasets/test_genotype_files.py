@@ -65,8 +65,8 @@ def test_saving_changes_nothing(file: Path) -> None:
 def test_reading_in_blocks_is_reading_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once = opened(file)
     for block in (1, 7, 21, 50):
-        monkeypatch.setattr(plink, "BLOCK", block)
-        monkeypatch.setattr(vcf, "BLOCK", block)
+        monkeypatch.setattr(plink, "GENOTYPES_PER_BLOCK", block)
+        monkeypatch.setattr(vcf, "GENOTYPES_PER_BLOCK", block)
         assert opened(file).identical(at_once)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayeslab.distributions import MarkovChain, ProductEvidence
+from bayeslab.distributions import FactoredLogLikelihood, MarkovChain
 
 RNG = np.random.default_rng(0)
 
@@ -63,7 +63,7 @@ def as_array(rows: Any, parameters: Any) -> Any:
     return jnp.einsum("...tc,...kc->...tk", rows, parameters)
 
 
-WAYS = (ProductEvidence.of, as_array)
+WAYS = (FactoredLogLikelihood.of, as_array)
 """Evidence from rows and parameters."""
 
 
@@ -109,7 +109,12 @@ def test_what_it_says_of_states_is_that_of_an_array(name: str) -> None:
     def said(evidence: Any) -> Any:
         q = chain.condition(evidence)
         drawn = q.sample(jax.random.PRNGKey(0)), q.sample(jax.random.PRNGKey(0), (2,))
-        averages = q.marginals(), q.entropy(), chain.expected_log_prob(q), chain.expected_log_prob(q.remembered())
+        averages = (
+            q.marginals(),
+            q.entropy(),
+            chain.expected_log_prob(q),
+            chain.expected_log_prob(q.with_cached_expectations()),
+        )
         states = chain.smoothed(evidence), chain.filtered(evidence), chain.predicted(evidence)
         return states, chain.most_probable_path(evidence), averages, drawn
 
@@ -119,7 +124,7 @@ def test_what_it_says_of_states_is_that_of_an_array(name: str) -> None:
 @every_case
 def test_expected_rows_are_sums_over_smoothed_states(name: str) -> None:
     one = CASES[name]
-    chain, evidence = chain_of(one.initial, one.transition, one), ProductEvidence.of(one.rows, one.parameters)
+    chain, evidence = chain_of(one.initial, one.transition, one), FactoredLogLikelihood.of(one.rows, one.parameters)
     q = chain.condition(evidence)
     expected = jnp.einsum("...tk,...tc->...kc", chain.smoothed(evidence.array()), one.rows)
     require_equal(q.expected_rows(), expected)  # type: ignore[attr-defined]
@@ -131,15 +136,15 @@ def test_rows_are_shared_by_what_is_mapped(lead: int) -> None:
     one = case((), 300, 3)
     parameters, rows = RNG.normal(size=(lead, 3, 3)) - [0.0, 0.0, 1.5], RNG.normal(size=(lead, 300, 3))
 
-    def value(evidence: ProductEvidence, parameters: Any) -> Any:
+    def value(evidence: FactoredLogLikelihood, parameters: Any) -> Any:
         chain = chain_of(one.initial, one.transition, one)
         slope = jax.value_and_grad(lambda p: chain.log_marginal(evidence.with_parameters(p)))(parameters)
         return slope, chain.smoothed(evidence.with_parameters(parameters))
 
     def expected(rows: Any, parameters: Any) -> Any:
-        return value(ProductEvidence.of(rows, parameters), parameters)
+        return value(FactoredLogLikelihood.of(rows, parameters), parameters)
 
-    shared = ProductEvidence.of(one.rows, parameters[0])
+    shared = FactoredLogLikelihood.of(one.rows, parameters[0])
     one_by_one = [expected(one.rows, each) for each in parameters]
     require_equal(
         jax.jit(jax.vmap(value, (None, 0)))(shared, parameters), jax.tree.map(lambda *x: np.stack(x), *one_by_one)
@@ -147,7 +152,7 @@ def test_rows_are_shared_by_what_is_mapped(lead: int) -> None:
     one_by_one = [expected(*each) for each in zip(rows, parameters, strict=True)]
     stacked = jax.tree.map(lambda *x: np.stack(x), *one_by_one)
     require_equal(jax.jit(jax.vmap(expected))(rows, parameters), stacked)
-    laid = jax.vmap(ProductEvidence.of)(rows, parameters)
+    laid = jax.vmap(FactoredLogLikelihood.of)(rows, parameters)
     require_equal(jax.jit(jax.vmap(value))(laid, parameters), stacked)
     one_by_one = [expected(each, parameters[0]) for each in rows]
     require_equal(
@@ -158,7 +163,7 @@ def test_rows_are_shared_by_what_is_mapped(lead: int) -> None:
 def test_numbers_out_of_range_are_found_step_by_step() -> None:
     """The evidence is for states that cannot be reached, by any factor."""
     chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
-    evidence = ProductEvidence.of(np.ones((100, 1)), [[-300.0], [-200.0], [0.0]])
+    evidence = FactoredLogLikelihood.of(np.ones((100, 1)), [[-300.0], [-200.0], [0.0]])
     np.testing.assert_allclose(chain.log_marginal(evidence), -300.0 * 100, rtol=1e-12)
     q = chain.condition(evidence)
     np.testing.assert_allclose(q.expected_rows(), [[100.0], [0.0], [0.0]], rtol=1e-12)  # type: ignore[attr-defined]
@@ -172,7 +177,7 @@ def test_the_evidence_of_a_long_series_in_single_precision() -> None:
 
     def value(dtype: Any) -> Any:
         initial, transition, rows, parameters = (np.asarray(x, dtype) for x in one[:4])
-        chain, evidence = chain_of(initial, transition, one), ProductEvidence.of(rows, parameters)
+        chain, evidence = chain_of(initial, transition, one), FactoredLogLikelihood.of(rows, parameters)
         return jax.value_and_grad(lambda p: chain.log_marginal(evidence.with_parameters(p)))(parameters)
 
     found, exact = value(np.float32), value(np.float64)
@@ -184,5 +189,5 @@ def test_the_evidence_of_a_long_series_in_single_precision() -> None:
 def test_evidence_that_does_not_fit() -> None:
     with pytest.raises(ValueError, match=r"log_likelihood has shape \(5, 3\); expected \(5, 2\)"):
         MarkovChain(np.ones(2) / 2, np.ones((2, 2)) / 2, 5).log_marginal(
-            ProductEvidence.of(np.ones((5, 1)), np.ones((3, 1)))
+            FactoredLogLikelihood.of(np.ones((5, 1)), np.ones((3, 1)))
         )

@@ -10,8 +10,8 @@ from scipy import stats
 
 from bayeslab.distributions import Beta, Dirichlet, Gamma, InverseGamma, Wishart, WishartCholesky
 from bayeslab.distributions.gamma import log_gamma_variates
-from bayeslab.distributions.set_bits import first_places
-from bayeslab.programs.program import precision
+from bayeslab.distributions.set_bits import first_set_indices
+from bayeslab.programs.program import precision_scope
 
 LEVEL = 1e-4
 """Of every Kolmogorov-Smirnov test; with 20,000 draws a shift by 0.05 standard deviations is all but surely seen."""
@@ -19,7 +19,7 @@ LEVEL = 1e-4
 
 @pytest.mark.parametrize("concentration", [1e-3, 0.3, 1.0, 2.5, 300.0])
 def test_gamma_variates_follow_their_law(concentration: float) -> None:
-    with precision():
+    with precision_scope():
         draws = np.asarray(log_gamma_variates(jax.random.PRNGKey(1), jnp.asarray(concentration), (20_000,)))
     assert np.isfinite(draws).all()
     assert stats.kstest(draws, stats.loggamma(concentration).cdf).pvalue > LEVEL
@@ -28,7 +28,7 @@ def test_gamma_variates_follow_their_law(concentration: float) -> None:
 def test_elements_of_a_large_array_have_their_own_laws() -> None:
     """Those that are proposed again stay in their places, and what is not a number does too."""
     concentration = np.array([0.2, 1.5, 40.0, np.nan, -1.0])
-    with precision():
+    with precision_scope():
         draws = np.asarray(log_gamma_variates(jax.random.PRNGKey(7), jnp.asarray(concentration), (7_001, 5)))
     for own, column in zip(concentration[:3], draws.T[:3], strict=True):
         assert stats.kstest(column, stats.loggamma(own).cdf).pvalue > LEVEL
@@ -60,7 +60,7 @@ def test_dirichlet_marginals_are_betas() -> None:
 def test_wishart_draws_have_the_law_of_quadratic_forms() -> None:
     """c' X c / c' S c is chi-squared, and the inverse of an element of the inverse is too."""
     scale = np.array([[2.0, 0.5, 0.1], [0.5, 1.0, 0.3], [0.1, 0.3, 0.7]])
-    with precision():
+    with precision_scope():
         draws = np.asarray(Wishart(5.0, scale_matrix=jnp.asarray(scale)).sample(jax.random.PRNGKey(5), (20_000,)))
         cholesky = WishartCholesky(5.0, scale_matrix=jnp.asarray(scale))
         factor = np.asarray(cholesky.sample(jax.random.PRNGKey(5), (20_000,)))
@@ -82,4 +82,4 @@ def test_first_places_are_those_of_nonzero(number: int, share: float) -> None:
     flags = np.random.default_rng(number).random(number) < share
     for size in (1, 5, number // 16 + 1, number):
         expected = np.concatenate([np.flatnonzero(flags)[:size], np.full(max(size - flags.sum(), 0), number)])
-        np.testing.assert_array_equal(first_places(jnp.asarray(flags), size), expected)
+        np.testing.assert_array_equal(first_set_indices(jnp.asarray(flags), size), expected)

@@ -16,12 +16,12 @@ from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
 
 from bayeslab.datasets import nile
 from bayeslab.distributions import LinearGaussianChain, kalman
-from bayeslab.distributions.kalman import Evidence, Moments, Transition
+from bayeslab.distributions.kalman import InformationPair, Moments, Transition
 from bayeslab.elimination.cubature import of_linear_gaussian_chain
-from bayeslab.programs.tracing.compilation import UNOPTIMISED
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 
 STEPS, SIZE = 8, 2
-quick = partial(jax.jit, compiler_options=UNOPTIMISED)
+quick = partial(jax.jit, compiler_options=UNOPTIMISED_OPTIONS)
 
 
 @pytest.fixture(autouse=True)
@@ -180,7 +180,9 @@ def test_steps_in_parallel_are_steps_one_by_one() -> None:
     rng = np.random.default_rng(4)
     start = Moments(rng.normal(size=(3, 2)), covariances(rng, 3))
     moves = Transition(rng.normal(size=(4, 1, 2, 2)), rng.normal(size=(4, 1, 2)), covariances(rng, 4, 1))
-    evidence = Evidence(covariances(rng, 5, 3) * (np.arange(5) != 2)[:, None, None, None], rng.normal(size=(5, 3, 2)))
+    evidence = InformationPair(
+        covariances(rng, 5, 3) * (np.arange(5) != 2)[:, None, None, None], rng.normal(size=(5, 3, 2))
+    )
 
     @partial(quick, static_argnames="parallel")
     def everything(parallel: bool) -> Any:

@@ -25,7 +25,7 @@ from bayeslab.distributions.markov import (
     inference as markov_inference,
 )
 from bayeslab.distributions.markov import sequential as steps
-from bayeslab.distributions.markov.lanes import lanes_of
+from bayeslab.distributions.markov.lanes import make_lanes
 from chains import CHAINS, all_paths, every_chain, evidence_for
 
 RNG = np.random.default_rng(0)
@@ -70,16 +70,16 @@ every_case = pytest.mark.parametrize("name", CASES)
 def test_lanes_are_steps(name: str) -> None:
     one = (CASES | IN_TILES)[name]
     expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
-    found = jax.jit(lambda *one: markov_lanes.counts(lanes_of(*one), markov_lanes.EVERY_STATE))(*one)
-    value, kept = jax.jit(lambda *one: markov_lanes.log_marginal(lanes_of(*one)))(*one)
+    found = jax.jit(lambda *one: markov_lanes.expected_counts(make_lanes(*one), markov_lanes.STATE_PROBABILITIES))(*one)
+    value, kept = jax.jit(lambda *one: markov_lanes.log_marginal(make_lanes(*one)))(*one)
     assert bool(kept)
-    assert bool(found.kept)
+    assert bool(found.in_range)
     for log_marginal in (value, found.log_marginal):
         np.testing.assert_allclose(log_marginal, expected, rtol=1e-12)
     np.testing.assert_allclose(found.visits, states, atol=1e-11)
     np.testing.assert_allclose(found.moves, moves, rtol=1e-10)
     np.testing.assert_allclose(found.first, first, rtol=1e-10)
-    np.testing.assert_array_equal(jax.jit(markov_inference.best_path)(*one), steps.best_path(*one))
+    np.testing.assert_array_equal(jax.jit(markov_inference.viterbi_path)(*one), steps.viterbi_path(*one))
 
 
 @pytest.mark.parametrize(("number", "ragged"), [(2, True), (20, False)])
@@ -87,10 +87,10 @@ def test_paths_in_lanes_have_the_law_of_the_posterior(number: int, ragged: bool)
     """States at every step and moves after it, over ten thousand draws; in blocks of time, and whole sequences."""
     one, draws = case(number, 70, 3, ragged=ragged), 10_000
     uniform = RNG.random((draws, number, 70))
-    paths, kept = jax.jit(jax.vmap(partial(markov_draws.draw, lanes_of(*one))))(uniform)
+    paths, kept = jax.jit(jax.vmap(partial(markov_draws.sample_path, make_lanes(*one))))(uniform)
     posterior = MarkovChain(*markov_inference.conditioned(*one), time_varying=True)
     states = markov_inference.smoothed(*one)
-    moves = states[:, :-1, :, None] * steps.at_rest(posterior.transition_probs, one.moving)
+    moves = states[:, :-1, :, None] * steps.identity_where_inactive(posterior.transition_probs, one.moving)
     assert bool(kept.all())
     is_state = jax.nn.one_hot(paths, 3)
     both = jnp.einsum("dnti,dntj->ntij", is_state[:, :, :-1], is_state[:, :, 1:]) / draws
@@ -128,7 +128,7 @@ def test_numbers_out_of_range_are_found_step_by_step() -> None:
     chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
     unlikely = np.tile([-300.0, -200.0, 0.0], (100, 1))
     one = chain.initial_probs, chain.transition_probs, jnp.asarray(unlikely), None
-    assert not bool(markov_lanes.counts(lanes_of(*one), markov_lanes.EVERY_STATE).kept)
+    assert not bool(markov_lanes.expected_counts(make_lanes(*one), markov_lanes.STATE_PROBABILITIES).in_range)
     np.testing.assert_allclose(chain.log_marginal(unlikely), -300.0 * 100, rtol=1e-12)
     np.testing.assert_allclose(chain.smoothed(unlikely)[:, 0], 1.0)
     np.testing.assert_array_equal(chain.most_probable_path(unlikely), 0)
@@ -259,7 +259,12 @@ def test_averages_over_a_conditioned_chain_are_those_of_its_matrices(name: str) 
         q = chain.condition(evidence)
         if plain:
             q = MarkovChain(q.initial_probs, q.transition_probs, time_varying=True, lengths=lengths)
-        return q.marginals(), chain.expected_log_prob(q), chain.expected_log_prob(q.remembered()), q.entropy()
+        return (
+            q.marginals(),
+            chain.expected_log_prob(q),
+            chain.expected_log_prob(q.with_cached_expectations()),
+            q.entropy(),
+        )
 
     found, expected = (averages(one.evidence, plain) for plain in (False, True))
     for ours, theirs in zip(found, expected, strict=True):

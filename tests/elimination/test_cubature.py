@@ -24,7 +24,7 @@ from bayeslab.distributions import (
 )
 from bayeslab.elimination import cubature
 from bayeslab.elimination.families import FAMILIES
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 
 ROW = {family.name: family for family in FAMILIES}
 SCALE = np.array([[2.0, 0.5], [0.5, 1.0]])
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[str, Callable[[], Any], list[Callable[[Any], Any]], list[
 @pytest.mark.parametrize("case", CASES)
 def test_points_have_the_expected_statistics(case: str) -> None:
     name, build, statistics, expected = CASES[case]
-    with precision():
+    with precision_scope():
         q = build()
         points = np.asarray(ROW[name].points(q))  # type: ignore[misc]
         assert np.all(q.support(points))
@@ -107,7 +107,7 @@ def test_points_have_the_expected_statistics(case: str) -> None:
 def test_modes_are_maxima(case: str) -> None:
     """No value nearby inside the support is more probable."""
     name, build, *_ = CASES[case]
-    with precision():
+    with precision_scope():
         q = build()
         mode = ROW[name].mode(q)  # type: ignore[misc]
         if case in ("Beta", "Dirichlet", "Dirichlet of one"):  # some parameters are below 1: the density is unbounded
@@ -118,7 +118,7 @@ def test_modes_are_maxima(case: str) -> None:
 
 
 def test_modes_of_probabilities() -> None:
-    with precision():
+    with precision_scope():
         np.testing.assert_allclose(
             ROW["Dirichlet"].mode(Dirichlet(np.array([3.0, 2.0, 1.0]))), [2 / 3, 1 / 3, 0], atol=1e-12
         )  # type: ignore[misc]
@@ -129,7 +129,7 @@ def test_points_of_a_joint_normal_have_its_mean_and_covariance() -> None:
     """Rows of three correlated elements, the axes in an unusual order."""
     rng = np.random.default_rng(0)
     factors = np.linalg.cholesky(np.eye(3) + np.einsum("rij,rkj->rik", *[rng.normal(size=(2, 3, 3))] * 2))
-    with precision():
+    with precision_scope():
         q = JointNormal(jnp.asarray(rng.normal(size=(2, 3))), jnp.asarray(factors), (0,), (3, 2))
         points = np.asarray(cubature.of_joint_normal(q))
         np.testing.assert_allclose(points.mean(0), q.mean, rtol=1e-12)
@@ -143,7 +143,7 @@ def test_paths_of_a_chain(steps: int) -> None:
     """The most probable one, and the mean log density of another chain, against all paths."""
     rng = np.random.default_rng(steps)
     paths = np.array(np.meshgrid(*[range(3)] * steps)).reshape(steps, -1).T
-    with precision():
+    with precision_scope():
         one = MarkovChain(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), steps)
         one = one.condition(rng.normal(size=(steps, 3)))
         other = MarkovChain(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), steps)
@@ -155,7 +155,7 @@ def test_paths_of_a_chain(steps: int) -> None:
 
 def test_an_impossible_path_is_no_mode() -> None:
     """Left to right, with a first state that is certain; a batch of two."""
-    with precision():
+    with precision_scope():
         chain = MarkovChain(np.array([1.0, 0.0]), np.array([[[0.6, 0.4], [0.0, 1.0]], [[0.1, 0.9], [0.0, 1.0]]]), 3)
         np.testing.assert_array_equal(chain.mode(), [[0, 1, 1], [0, 1, 1]])
         assert np.isneginf(chain.expected_log_prob(MarkovChain(np.array([0.5, 0.5]), np.eye(2), 3))).all()

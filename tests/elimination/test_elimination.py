@@ -17,9 +17,9 @@ import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import precision
-from bayeslab.verification.findings import TOLERANCE, find, find_all
-from bayeslab.verification.ordering import order
+from bayeslab.programs.program import precision_scope
+from bayeslab.verification.findings import TOLERANCE, find_conditional, find_conditionals
+from bayeslab.verification.ordering import elimination_order
 from zoo import CASES, STICKY, Case
 
 every_case = pytest.mark.parametrize("case", CASES)
@@ -27,8 +27,8 @@ every_case = pytest.mark.parametrize("case", CASES)
 
 @every_case
 def test_the_family_of_every_site_is_found_or_refused(case: str) -> None:
-    with precision():
-        found = find_all(bind(CASES[case].program, CASES[case].data))
+    with precision_scope():
+        found = find_conditionals(bind(CASES[case].program, CASES[case].data))
     assert {one.site: one.rule and one.rule.family.name for one in found} == CASES[case].families
     for one in found:
         if one.rule is not None:
@@ -50,8 +50,8 @@ REFUSALS = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusals_name_the_reason_and_the_child(case: str) -> None:
-    with precision():
-        [found] = find_all(bind(CASES[case].program, CASES[case].data))
+    with precision_scope():
+        [found] = find_conditionals(bind(CASES[case].program, CASES[case].data))
     assert found.reason == REFUSALS[case]
 
 
@@ -68,8 +68,8 @@ def up_to(top: dist.Distribution) -> Callable[[Any], None]:
 @pytest.mark.parametrize("y", [[5.5, 2.0, 4.0], [3.5, 1.0], [0.1, 0.2]])
 def test_data_that_bound_a_site_leave_no_conjugate_conditional(top: dist.Distribution, y: list[float]) -> None:
     """The density of the data is a power of the bound, as it would be if they did not cut its posterior off."""
-    with precision():
-        assert find(bind(up_to(top), {"y": np.array(y)}), "top").rule is None
+    with precision_scope():
+        assert find_conditional(bind(up_to(top), {"y": np.array(y)}), "top").rule is None
 
 
 def test_the_first_choice_of_a_discrete_site_may_be_impossible() -> None:
@@ -90,10 +90,10 @@ def test_the_power_of_the_law() -> None:
         with numpyro.plate("row", n):
             numpyro.sample("y", dist.Normal(mu, 1.0) if normal else dist.StudentT(1e4, mu, 1.0))
 
-    with precision():
+    with precision_scope():
         y = np.random.default_rng(0).normal(size=100_000)
-        right = find(bind(model, {"n": len(y), "normal": True, "y": y}), "mu")
-        wrong = find(bind(model, {"n": 20, "normal": False, "y": y[:20]}), "mu")
+        right = find_conditional(bind(model, {"n": len(y), "normal": True, "y": y}), "mu")
+        wrong = find_conditional(bind(model, {"n": 20, "normal": False, "y": y[:20]}), "mu")
     assert right.residual < 1e-13
     assert wrong.residual > 100 * TOLERANCE
 
@@ -107,9 +107,9 @@ def test_a_proof_holds_for_its_data_only() -> None:
             numpyro.sample("y", dist.Normal(mu + c * mu**2, 1.0))
 
     data = {"n": 3, "y": np.array([0.1, 0.5, 0.3])}
-    with precision():
-        assert find(bind(model, data), "mu").rule is not None
-        assert find(bind(model, data | {"c": 1.0}), "mu").rule is None
+    with precision_scope():
+        assert find_conditional(bind(model, data), "mu").rule is not None
+        assert find_conditional(bind(model, data | {"c": 1.0}), "mu").rule is None
     bl.fit(0, model, data, bl.Gibbs(num_samples=10), progress=False)
     with pytest.raises(ValueError, match=r"no site has a conditional in closed form.*'mu': not Normal given 'y'"):
         bl.fit(0, model, data | {"c": 1.0}, bl.Gibbs(num_samples=10), progress=False)
@@ -142,7 +142,7 @@ ONE_DIMENSION = {  # a grid on which the trapezoidal rule is exact to rounding
 @pytest.mark.parametrize("case", ONE_DIMENSION)
 def test_evidence_is_that_of_quadrature(case: str) -> None:
     name, grid = ONE_DIMENSION[case]
-    with precision():
+    with precision_scope():
         density = np.exp(log_joint(case, **{name: jnp.asarray(grid)}))
     np.testing.assert_allclose(exact(case).attrs["log_evidence"], np.log(integrate.simpson(density, x=grid)), rtol=1e-9)
 
@@ -155,7 +155,7 @@ def test_evidence_of_truncated_normals_is_that_of_quadrature() -> None:
     ):
         nodes, weights = np.polynomial.legendre.leggauss(400)
         grid = low + (high - low) * (nodes + 1) / 2
-        with precision():
+        with precision_scope():
             density = np.exp(log_joint(case, mu=jnp.asarray(grid)))
         closed = np.log((weights * density).sum() * (high - low) / 2)
         np.testing.assert_allclose(exact(case).attrs["log_evidence"], closed, rtol=1e-9)
@@ -231,10 +231,10 @@ def test_a_mixture_of_known_components_is_exact() -> None:
 @pytest.mark.parametrize("case", ["regression", "wishart", "random_effects", "mixture", "uniform_mean"])
 def test_conditionals_are_the_log_joint_up_to_a_constant(case: str) -> None:
     """The law once more, with NumPyro's own log density of the whole program."""
-    with precision():
+    with precision_scope():
         bound = bind(CASES[case].program, CASES[case].data)
         values = {n: s["value"] for n, s in bound.prior_draw(jax.random.key(3)).items() if n in bound.latent}
-        for found in find_all(bound):
+        for found in find_conditionals(bound):
             assert found.rule is not None
             q = conditional(found.rule, terms(bound).terms, bound, values).distribution
             x, y = (q.sample(key).astype(values[found.site].dtype) for key in jax.random.split(jax.random.key(4)))
@@ -284,8 +284,8 @@ def test_a_site_that_only_passes_by_changes_no_answer(passes_by: Any, children: 
             numpyro.sample("u", dist.Normal(0.0, 1 / jnp.sqrt(tau)))
 
     y, u = np.array([0.3, 1.0, -0.4, 0.8]), np.array([1.0, -0.5, 0.2, 0.6])
-    with precision():
-        assert find(bind(model, {"y": y, "u": u}), "tau").children == children
+    with precision_scope():
+        assert find_conditional(bind(model, {"y": y, "u": u}), "tau").children == children
     tree = bl.fit(0, model, {"y": y, "u": u}, bl.Exact(10), progress=False)
     of_y = stats.multivariate_normal(np.zeros(4), np.eye(4) + 1.0).logpdf(y)
     of_u = special.gammaln(4) - special.gammaln(2) - 4 * np.log(1 + u @ u / 2) - 2 * np.log(2 * np.pi)
@@ -317,9 +317,9 @@ def test_the_order_of_elimination_is_found() -> None:
         with numpyro.plate("row", n):
             numpyro.sample("y", dist.Normal(mu * on, 1.0))
 
-    with precision():
+    with precision_scope():
         bound = bind(model, {"n": 2, "y": np.array([1.0, 2.0])})
-        rules = order(bound, bound.latent, find_all(bound))
+        rules = elimination_order(bound, bound.latent, find_conditionals(bound))
     assert {rule.site for rule in rules} == {"mu", "on"}
 
 
@@ -365,9 +365,9 @@ def test_refusals_say_why(name: str) -> None:
 
 
 def test_rules_are_records() -> None:
-    with precision():
+    with precision_scope():
         bound = bind(CASES["regression"].program, CASES["regression"].data)
-        assert find(bound, "w").rule[2:] == ((0,), ("y",))
+        assert find_conditional(bound, "w").rule[2:] == ((0,), ("y",))
 
 
 def test_missing_values_of_a_scan_on_which_nothing_depends() -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayeslab.gaussian_processes.cholesky import factor, log_normal, whitener
+from bayeslab.gaussian_processes.cholesky import factor, normal_log_density, whitener
 
 RANDOM = np.random.default_rng(4)
 
@@ -34,7 +34,7 @@ def test_derivatives_through_factors_are_those_of_jax() -> None:
 
     def ours(t: Any) -> Any:
         changed = matrix + t * (move + move.T) / 10
-        return factor(changed), whitener(changed), log_normal(changed, vector)
+        return factor(changed), whitener(changed), normal_log_density(changed, vector)
 
     for derivative in (lambda f: f, jax.jacfwd, lambda f: jax.jacfwd(jax.jacfwd(f)), jax.jacrev):
         for one, other in zip(jax.jit(derivative(ours))(0.3), jax.jit(derivative(plain))(0.3), strict=True):

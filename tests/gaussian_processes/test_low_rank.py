@@ -22,10 +22,10 @@ from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.gaussian_processes.hilbert_space import HilbertSpace
 from bayeslab.gaussian_processes.inducing_points import InducingPoints, inducing_points
 from bayeslab.gaussian_processes.low_rank import LowRank
-from bayeslab.programs.tracing.compilation import UNOPTIMISED
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 
 ROWS, FUNCTIONS, NEW = 12, 5, 4
-quick = partial(jax.jit, compiler_options=UNOPTIMISED)
+quick = partial(jax.jit, compiler_options=UNOPTIMISED_OPTIONS)
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +160,7 @@ def stretched() -> Any:
     return transforms.Linear(ARD, kernels.ExpSquared())
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=UNOPTIMISED)
+@partial(jax.jit, static_argnums=0, compiler_options=UNOPTIMISED_OPTIONS)
 def answers(solver: Any, kernel: Any, inputs: Array, precision: Array, linear: Array, at: Array) -> Any:
     process = solver.represent(kernel, inputs)
     return process.log_mass(precision, linear), process.moments_at(precision, linear, at)

@@ -16,9 +16,9 @@ from tinygp.kernels.distance import Distance
 from bayeslab.gaussian_processes.moments import Moments
 from bayeslab.gaussian_processes.state_space import kalman as scalar_kalman
 from bayeslab.gaussian_processes.state_space.solver import StateSpace, StateSpaceProcess, state_space_kernel
-from bayeslab.programs.tracing.compilation import UNOPTIMISED
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 
-quick = partial(jax.jit, compiler_options=UNOPTIMISED)
+quick = partial(jax.jit, compiler_options=UNOPTIMISED_OPTIONS)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def float64() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several of them, and a last one that is not full."""
-    monkeypatch.setattr(scalar_kalman, "BLOCK", 5)
+    monkeypatch.setattr(scalar_kalman, "MAX_STEPS_PER_BLOCK", 5)
 
 
 KERNELS: dict[str, Callable[[Array, Array], Any]] = {

@@ -28,10 +28,10 @@ from numpyro.distributions import Distribution
 import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import Bound, Program, precision
+from bayeslab.programs.program import Bound, Program, precision_scope
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.verification.findings import find_all
+from bayeslab.verification.findings import find_conditionals
 from hierarchies import chain, mixture, plate, sample, unknown_spread
 from ranks import LEVEL, p_values, smallest_p
 from zoo import CASES, Y
@@ -137,8 +137,8 @@ def conditionals(wrong: Callable[[Distribution], Distribution]) -> Iterator[None
 )
 def test_the_law_refuses_a_wrong_conditional(wrong: Callable, site: str, reason: str) -> None:
     program = normal_gamma()
-    with conditionals(wrong), precision():
-        found = {one.site: one for one in find_all(bind(program, GROUPS))}
+    with conditionals(wrong), precision_scope():
+        found = {one.site: one for one in find_conditionals(bind(program, GROUPS))}
     assert found[site].rule is None
     assert found[site].reason == reason
     [other] = found.keys() - {site}
@@ -165,7 +165,7 @@ def test_a_wrong_conditional_is_not_calibrated(method: Method, monkeypatch: pyte
     would not leave the library; they are let go."""
     monkeypatch.setattr("bayeslab.calibration.sbc.require_identity", lambda excess: None)
     program = normal_gamma()
-    with precision():
+    with precision_scope():
         sampler = method.plan(Analysis(bind(program, GROUPS)))
     planned = Planned(sampler, method.num_samples, method.num_warmup, method.num_chains, method.thinning)
 

@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 import bayeslab as bl
 from bayeslab.models import gaussian_mixture, normal_gamma
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.collapse import marginal
 
 RNG = np.random.default_rng(0)
@@ -76,13 +76,13 @@ def test_it_ends_where_the_gradient_is_zero_and_never_falls(case: str) -> None:
     assert tree.attrs["converged"] == 1
     climb = tree["history"]["log_joint"].values[0]
     assert np.nanmin(np.diff(climb, axis=0)) >= 0
-    with precision():
+    with precision_scope():
         left = marginal(bl.bind(model, data), gone)
         values = {name: jnp.asarray(tree["posterior"][name].values[0, 0]) for name in left.latent}
-        flat, back = ravel_pytree(unconstrained.position(left, values))
+        flat, back = ravel_pytree(unconstrained.unconstrain(left, values))
 
         def density(position: Any) -> Any:
-            here = unconstrained.constrained(left, back(position))
+            here = unconstrained.constrain(left, back(position))
             return left.log_joint({name: here[name] for name in left.latent})
 
         value, gradient = jax.jit(jax.value_and_grad(density))(flat)

@@ -11,7 +11,7 @@ from arviz_stats import ess
 import bayeslab as bl
 from bayeslab.models import normal_gamma
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 
 FEW = {"num_rows": 3, "kappa0": 0.01, "y": np.array([1.0, 3.0, 2.5])}
@@ -19,7 +19,7 @@ MANY = FEW | {"num_rows": 400, "y": np.random.default_rng(0).normal(2.0, 0.5, 40
 
 
 def blocks(data: dict[str, Any], method: bl.Gibbs) -> list[tuple[str, ...]]:
-    with precision():
+    with precision_scope():
         sampler = method.plan(Analysis(bind(normal_gamma.model, data)))
     return [tuple(rule.site for rule in block) for block in sampler.blocks]
 

@@ -10,7 +10,7 @@ from sklearn.mixture import BayesianGaussianMixture
 
 import bayeslab as bl
 from bayeslab.models import gaussian_mixture, linear_regression, normal_gamma
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from zoo import CASES
 
 SAMPLE = ["chain", "draw"]
@@ -102,5 +102,5 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals_say_why(case: str) -> None:
     call, words = REFUSED[case]
-    with pytest.raises(ValueError, match=words), precision():
+    with pytest.raises(ValueError, match=words), precision_scope():
         call()

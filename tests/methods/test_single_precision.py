@@ -20,7 +20,7 @@ from bayeslab.models import (
     structure_admixture,
 )
 from bayeslab.planning import default_method
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 
 LONG = ("normal_wishart", "markov_chain")
@@ -63,11 +63,11 @@ def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
     Not of Gaussian processes: next to a singular kernel matrix the jitter, which depends on the precision, counts.
     """
     data = lecture.example()
-    with precision():
+    with precision_scope():
         method = default_method(Analysis(bl.bind(lecture.model, data)))
     small = {"num_warmup": 20, "num_samples": 30, "num_chains": 1} if not isinstance(method, bl.Exact) else {}
     tree = bl.fit(0, lecture.model, data, type(method)(**small), dtype=jnp.float32, progress=False)
-    with precision():
+    with precision_scope():
         bound = bl.bind(lecture.model, data)
         draws = {site: jnp.asarray(tree["posterior"][site].values[0]) for site in bound.latent}
         wide = {s: v.astype(np.float64) if jnp.issubdtype(v.dtype, jnp.floating) else v for s, v in draws.items()}
@@ -96,6 +96,6 @@ def test_counts_of_origins_lose_little(method: str) -> None:
 def test_products_keep_their_digits_on_any_device() -> None:
     """What is compiled asks for them; three digits of ten are a GPU's default."""
     for dtype in (np.float32, np.float64):
-        with precision(dtype):
+        with precision_scope(dtype):
             code = jax.jit(jnp.matmul).lower(jnp.ones((4, 4), jnp.float32), jnp.ones((4, 4), jnp.float32)).as_text()
         assert "HIGHEST" in code

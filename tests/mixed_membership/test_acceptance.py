@@ -17,15 +17,15 @@ from scipy.stats import norm
 import bayeslab as bl
 from bayeslab import datasets
 from bayeslab.mixed_membership.draw_checks import require_likelihood, require_no_falls
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, packed
-from bayeslab.mixed_membership.genotypes.ancestry_proposals import proposed as proposed_ancestry
-from bayeslab.mixed_membership.genotypes.ancestry_proposals import reference
-from bayeslab.mixed_membership.genotypes.frequency_proposals import loci_reference
-from bayeslab.mixed_membership.genotypes.frequency_proposals import proposed as proposed_frequencies
-from bayeslab.mixed_membership.genotypes.truncated_normal import HELD, Cut
-from bayeslab.mixed_membership.recognition import membership
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, pack
+from bayeslab.mixed_membership.genotypes.ancestry_proposals import expand_ancestry
+from bayeslab.mixed_membership.genotypes.ancestry_proposals import propose_ancestry as proposed_ancestry
+from bayeslab.mixed_membership.genotypes.frequency_proposals import expand_frequencies
+from bayeslab.mixed_membership.genotypes.frequency_proposals import propose_frequencies as proposed_frequencies
+from bayeslab.mixed_membership.genotypes.truncated_normal import MIN_FREE_DISTANCE, TruncatedNormal
+from bayeslab.mixed_membership.recognition import find_membership
 from bayeslab.models import structure_admixture
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.draw_checks import FalseConditional
 
 Array = np.ndarray[Any, Any]
@@ -70,7 +70,7 @@ def log_share(low: float, high: float) -> float:
         return float(upper + np.log1p(-np.exp(lower - upper)))
 
 
-def scores(proposal: Cut, at: Array) -> tuple[Array, Array]:
+def scores(proposal: TruncatedNormal, at: Array) -> tuple[Array, Array]:
     """Of one point (coordinate,): its normal scores in the order of the proposal, and the log density of each."""
     order, centre, scale = (np.asarray(one, float) for one in proposal)
     far = 30.0 if proposal.centre.dtype == np.float64 else 11.0  # standard deviations that a mean may be outside
@@ -97,12 +97,14 @@ def log_way(scores: tuple[Array, Array], to: tuple[Array, Array], free: Array) -
     return float((norm.logpdf(after, -BACK * before, np.sqrt(1 - BACK**2)) - norm.logpdf(after) + density).sum())
 
 
-def held(proposal: Cut, at: Array, new: Array) -> Array:
+def held(proposal: TruncatedNormal, at: Array, new: Array) -> Array:
     order = np.asarray(proposal.order)[: len(np.asarray(proposal.centre))]
     return (at == new)[order]
 
 
-def check(proposal: Cut, before: Array, after: Array, posterior: Array, ratio: Array, possible: Array) -> int:
+def check(
+    proposal: TruncatedNormal, before: Array, after: Array, posterior: Array, ratio: Array, possible: Array
+) -> int:
     """before, after: (coordinate, item). posterior: gained by every item. How many moves were compared."""
     compared = 0
     for item in np.flatnonzero(possible):
@@ -115,19 +117,19 @@ def check(proposal: Cut, before: Array, after: Array, posterior: Array, ratio: A
         right = posterior[item] + log_way(second, first, free) - log_way(first, second, free)
         assert ratio[item] == pytest.approx(right, abs=0.02), (item, at, new)
         inside = new[np.asarray(one.order)[: len(free)]][free]
-        assert ((inside > 0.99 * HELD) & (inside < 1 - 0.99 * HELD)).all()
+        assert ((inside > 0.99 * MIN_FREE_DISTANCE) & (inside < 1 - 0.99 * MIN_FREE_DISTANCE)).all()
         compared += 1
     return compared
 
 
 def test_frequencies_given_ancestry() -> None:
     y, q, f, concentration = genotypes()
-    shape = Shape(*y.shape, alleles=2, populations=POPULATIONS)
+    shape = GenotypeShape(*y.shape, alleles=2, populations=POPULATIONS)
     compared = 0
-    with precision():
-        data = packed(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
+    with precision_scope():
+        data = pack(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
         real = jnp.ones((LOCI, 2), bool)
-        about = loci_reference(jnp.asarray(f), jnp.asarray(q), data, shape, jnp.asarray(concentration))
+        about = expand_frequencies(jnp.asarray(f), jnp.asarray(q), data, shape, jnp.asarray(concentration))
         step = jax.jit(
             lambda key, f: proposed_frequencies(key, q, f, data, shape, concentration, real, about, jnp.asarray(BACK))
         )
@@ -137,8 +139,10 @@ def test_frequencies_given_ancestry() -> None:
             gain = (log_likelihood(y, q, new, True) - log_likelihood(y, q, f, True)).sum(0)
             powers = (concentration - 1.0) * (np.log(new.astype(float)) - np.log(f.astype(float)))
             posterior = gain + powers.sum((0, 2))
-            compared += check(proposal, f[..., 1], new[..., 1], posterior, np.asarray(move.ratio), move.possible)
-            taken = np.asarray(move.possible) & (np.log(RNG.random(LOCI)) < np.asarray(move.ratio))
+            compared += check(
+                proposal, f[..., 1], new[..., 1], posterior, np.asarray(move.log_acceptance_ratio), move.possible
+            )
+            taken = np.asarray(move.possible) & (np.log(RNG.random(LOCI)) < np.asarray(move.log_acceptance_ratio))
             f = np.where(taken[:, None], new, f)
     assert compared > 6 * LOCI
 
@@ -147,19 +151,21 @@ def test_frequencies_given_ancestry() -> None:
 def test_ancestry_given_frequencies(alpha: float) -> None:
     y, q, f, _ = genotypes()
     q = np.maximum(RNG.dirichlet(np.full(POPULATIONS, alpha), INDIVIDUALS), 1e-30).astype(np.float32)
-    shape = Shape(*y.shape, alleles=2, populations=POPULATIONS)
+    shape = GenotypeShape(*y.shape, alleles=2, populations=POPULATIONS)
     prior, compared = np.full(q.shape, alpha, np.float32), 0
-    with precision():
-        data = packed(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
-        about = reference(jnp.asarray(q), jnp.asarray(f), data, shape, jnp.asarray(prior))
+    with precision_scope():
+        data = pack(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
+        about = expand_ancestry(jnp.asarray(q), jnp.asarray(f), data, shape, jnp.asarray(prior))
         step = jax.jit(lambda key, q: proposed_ancestry(key, q, f, data, shape, prior, about, jnp.asarray(BACK)))
         for key in range(12):
             proposal, move = step(jax.random.key(key), q)
             new = np.asarray(move.new)
             gain = (log_likelihood(y, new, f, False) - log_likelihood(y, q, f, False)).sum(1)
             posterior = gain + ((prior - 1.0) * (np.log(new.astype(float)) - np.log(q.astype(float)))).sum(1)
-            compared += check(proposal, q.T, new.T, posterior, np.asarray(move.ratio), move.possible)
-            taken = np.asarray(move.possible) & (np.log(RNG.random(INDIVIDUALS)) < np.asarray(move.ratio))
+            compared += check(proposal, q.T, new.T, posterior, np.asarray(move.log_acceptance_ratio), move.possible)
+            taken = np.asarray(move.possible) & (
+                np.log(RNG.random(INDIVIDUALS)) < np.asarray(move.log_acceptance_ratio)
+            )
             q = np.where(taken[:, None], new, q)
     assert compared > 2 * INDIVIDUALS
 
@@ -178,9 +184,9 @@ def test_falls_for_one_draw_are_refused() -> None:
 def test_the_likelihood_of_draws_is_computed_again() -> None:
     """A frequency that is not the one that was accepted is seen."""
     data = datasets.genotypes(datasets.simulated_genotypes(40, 60, 2, seed=1)["y"]) | {"num_populations": 2}
-    with precision():
+    with precision_scope():
         bound = bl.bind(structure_admixture.model, data)
-        found = membership(bound)
+        found = find_membership(bound)
         rng = np.random.default_rng(0)
         weights, components = rng.dirichlet([1, 1], (1, 5, 40)), rng.dirichlet([1, 1], (1, 5, 2, 60))
         y = np.asarray(bound.observed[found.observed]).astype(int)

@@ -9,8 +9,8 @@ from scipy.special import gammaln
 
 from bayeslab.datasets import documents, simulated_documents
 from bayeslab.mixed_membership.tokens.alternating_start import _log_gamma, alternating_start
-from bayeslab.mixed_membership.tokens.document_word_pairs import expected, pairs_of
-from bayeslab.mixed_membership.tokens.topic_counts import Tokens, packed_tokens
+from bayeslab.mixed_membership.tokens.document_word_pairs import expected_topic_counts, find_pairs
+from bayeslab.mixed_membership.tokens.topic_counts import TokenShape, pack_tokens
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1, 1), (3, 4, 2, 9), (40, 30, 7, 3000), (300, 9, 45, 20_000)], ids=str)
@@ -27,10 +27,10 @@ def test_counts_are_those_that_both_sides_expect(size: tuple[int, ...], sorted_:
     np.add.at(number, (document[~pads], word[~pads]), 1)
     document, word = np.where(pads, documents, document), np.where(pads, words, word)
     q, p = rng.dirichlet(np.ones(topics), documents), rng.dirichlet(np.ones(words), topics).T
-    both = jax.jit(pairs_of, static_argnums=(2, 3))(jnp.asarray(document), jnp.asarray(word), documents, words)
+    both = jax.jit(find_pairs, static_argnums=(2, 3))(jnp.asarray(document), jnp.asarray(word), documents, words)
     ratio = number / (q @ p.T)
     for mine, others, pairs, table in ((q, p, both[0], ratio), (p, q, both[1], ratio.T)):
-        found = jax.jit(expected)(jnp.asarray(mine, jnp.float32), jnp.asarray(others, jnp.float32), pairs)
+        found = jax.jit(expected_topic_counts)(jnp.asarray(mine, jnp.float32), jnp.asarray(others, jnp.float32), pairs)
         np.testing.assert_allclose(found, mine * (table @ others), rtol=2e-5, atol=1e-5)
 
 
@@ -44,9 +44,9 @@ def test_the_series_of_the_log_gamma_function_is_near() -> None:
 def test_a_start_has_probabilities_that_add_up(topics: int) -> None:
     rng = np.random.default_rng(0)
     document, word = rng.integers(0, 6, 200), rng.integers(0, 11, 200)
-    shape = Tokens(7, 200, 12, topics)  # a document and a word without tokens
+    shape = TokenShape(7, 200, 12, topics)  # a document and a word without tokens
     found = alternating_start(
-        jnp.array([0, 1], jnp.uint32), packed_tokens(jnp.asarray(word), None, jnp.asarray(document), shape), shape
+        jnp.array([0, 1], jnp.uint32), pack_tokens(jnp.asarray(word), None, jnp.asarray(document), shape), shape
     )
     assert [one.shape for one in found] == [(7, topics), (topics, 1, 12)]
     for one in found:
@@ -59,8 +59,8 @@ def test_a_start_has_every_topic() -> None:
     truth = simulated_documents(200, 60, 300, 10, seed=3, concentration=0.05)
     data = documents(truth["counts"])
     document, word = (jnp.asarray(data[name].cat.codes.to_numpy()) for name in ("document", "word"))
-    shape = Tokens(200, len(word), 300, 10)
-    packed_once = packed_tokens(word, None, document, shape)
+    shape = TokenShape(200, len(word), 300, 10)
+    packed_once = pack_tokens(word, None, document, shape)
     start = jax.jit(lambda key: alternating_start(key, packed_once, shape, jnp.ones((1, 300), bool)))
     for seed in range(5):
         _, topics = start(jnp.array([0, seed], jnp.uint32))

@@ -7,20 +7,25 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, packed
-from bayeslab.mixed_membership.genotypes.ancestry_proposals import anew, gains, reference, slopes
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, pack
+from bayeslab.mixed_membership.genotypes.ancestry_proposals import (
+    ancestry_gradient,
+    expand_ancestry,
+    log_likelihood_ratio,
+    metropolis_step,
+)
 from bayeslab.mixed_membership.genotypes.biallelic import (
-    curvature_of_loci,
-    gains_of_loci,
-    slopes_of_individuals,
-    slopes_of_loci,
+    biallelic_ancestry_gradient,
+    frequency_curvature,
+    frequency_gradient,
+    locus_log_likelihood_ratio,
 )
-from bayeslab.mixed_membership.genotypes.frequency_proposals import loci_anew, loci_reference
-from bayeslab.mixed_membership.genotypes.newton import curvature_of_individuals, square
+from bayeslab.mixed_membership.genotypes.frequency_proposals import expand_frequencies, metropolis_step_of_loci
+from bayeslab.mixed_membership.genotypes.newton import ancestry_derivatives, symmetric_indices
 from bayeslab.mixed_membership.genotypes.truncated_normal import (
-    relaxed,
+    overrelaxed,
 )
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from memberships import SHAPES, simulated
 from proposals import in_the_middle, proposals, proposals_in_a_cube
 
@@ -28,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.populations < 9], ids=str)
-def test_passes_are_those_of_all_copies(shape: Shape) -> None:
+def test_passes_are_those_of_all_copies(shape: GenotypeShape) -> None:
     y, present, q, p = simulated(shape)
     other = np.random.default_rng(1).dirichlet(np.ones(shape.populations), shape.individuals)
     q, other, p = (one.astype(np.float32).astype(float) for one in (q, other, p))
@@ -36,18 +41,18 @@ def test_passes_are_those_of_all_copies(shape: Shape) -> None:
     before, after = (np.einsum("ik,kilc->ilc", one, shown) for one in (q, other))
     gained = np.where(present, np.log(after / before), 0.0).sum((1, 2))
     slope = np.einsum("ilc,kilc->ik", present / before, shown)
-    with precision():
-        data = packed(jnp.asarray(y), jnp.asarray(present), shape)
-        np.testing.assert_allclose(gains(q, other, p, data, shape), gained, rtol=1e-5, atol=1e-4)
+    with precision_scope():
+        data = pack(jnp.asarray(y), jnp.asarray(present), shape)
+        np.testing.assert_allclose(log_likelihood_ratio(q, other, p, data, shape), gained, rtol=1e-5, atol=1e-4)
         if shape.alleles > 2:
-            np.testing.assert_allclose(slopes(q, p, data, shape), slope, rtol=1e-4)
-        both, curvature = curvature_of_individuals(q, p, data, shape)
+            np.testing.assert_allclose(ancestry_gradient(q, p, data, shape), slope, rtol=1e-4)
+        both, curvature = ancestry_derivatives(q, p, data, shape)
     np.testing.assert_allclose(both, slope, rtol=1e-4)
     bent = np.einsum("ilc,kilc,jilc->ikj", present / before**2, shown, shown)
-    np.testing.assert_allclose(curvature[:, square(shape.populations)], bent, rtol=1e-4)
+    np.testing.assert_allclose(curvature[:, symmetric_indices(shape.populations)], bent, rtol=1e-4)
 
 
-def two_alleles(shape: Shape) -> tuple[Array, Array, Array, Array]:
+def two_alleles(shape: GenotypeShape) -> tuple[Array, Array, Array, Array]:
     """Of shape, with frequencies of the second allele in single precision."""
     y, present, q, p = simulated(shape)
     return y, present, q.astype(np.float32).astype(float), p[..., 1].astype(np.float32).astype(float)
@@ -55,10 +60,15 @@ def two_alleles(shape: Shape) -> tuple[Array, Array, Array, Array]:
 
 @pytest.mark.parametrize(
     "shape",
-    [Shape(130, 300, 2, 2, 3), Shape(7, 3, 1, 2, 2), Shape(50, 20_000, 3, 2, 4), Shape(4, 9, 4, 2, 1)],
+    [
+        GenotypeShape(130, 300, 2, 2, 3),
+        GenotypeShape(7, 3, 1, 2, 2),
+        GenotypeShape(50, 20_000, 3, 2, 4),
+        GenotypeShape(4, 9, 4, 2, 1),
+    ],
     ids=str,
 )
-def test_passes_over_loci_are_those_of_all_copies(shape: Shape) -> None:
+def test_passes_over_loci_are_those_of_all_copies(shape: GenotypeShape) -> None:
     y, present, q, p = two_alleles(shape)
     other_q, other_p = (np.random.default_rng(1).permuted(one, axis=-1) for one in (q, p))
     one, other = (((y == allele) & present).sum(2) for allele in (1, 0))  # (individual, locus)
@@ -66,13 +76,13 @@ def test_passes_over_loci_are_those_of_all_copies(shape: Shape) -> None:
     gained = (one * np.log(after / mean) + other * np.log((1 - after) / (1 - mean))).sum(0)
     slope, bent = one / mean - other / (1 - mean), one / mean**2 + other / (1 - mean) ** 2
     tables = tuple(jnp.asarray(np.stack([1 - table, table], -1), jnp.float32) for table in (p, other_p))
-    with precision():
-        data = packed(jnp.asarray(y), jnp.asarray(present), shape)
-        found = gains_of_loci((jnp.asarray(q), jnp.asarray(other_q)), tables, data, shape)
+    with precision_scope():
+        data = pack(jnp.asarray(y), jnp.asarray(present), shape)
+        found = locus_log_likelihood_ratio((jnp.asarray(q), jnp.asarray(other_q)), tables, data, shape)
         np.testing.assert_allclose(found, gained, rtol=1e-4, atol=1e-3)
-        np.testing.assert_allclose(slopes_of_loci(q, p, data, shape), q.T @ slope, rtol=1e-4, atol=1e-2)
-        of_individuals = np.asarray(slopes_of_individuals(jnp.asarray(q), tables[0], data, shape))
-        curvature = curvature_of_loci(q, p, data, shape)[square(shape.populations)]
+        np.testing.assert_allclose(frequency_gradient(q, p, data, shape), q.T @ slope, rtol=1e-4, atol=1e-2)
+        of_individuals = np.asarray(biallelic_ancestry_gradient(jnp.asarray(q), tables[0], data, shape))
+        curvature = frequency_curvature(q, p, data, shape)[symmetric_indices(shape.populations)]
     np.testing.assert_allclose(curvature, np.einsum("ik,ij,il->kjl", q, q, bent), rtol=1e-4)
     by_ancestry = slope @ p.T  # but for a number of every individual
     by_ancestry, of_individuals = (one - one[:, :1] for one in (by_ancestry, of_individuals))
@@ -85,8 +95,8 @@ def test_proposals_have_their_density(kind: Any) -> None:
     point that all come from. Draws after draws have the distribution of these, and none of time's directions."""
     draws, size = 40_000, 400
     middle = (np.arange(size) + 0.5) / size
-    run = jax.jit(lambda key, proposal, at, back: relaxed(key, proposal, at, jnp.asarray(back)))
-    with precision():
+    run = jax.jit(lambda key, proposal, at, back: overrelaxed(key, proposal, at, jnp.asarray(back)))
+    with precision_scope():
         proposal = kind()
         for place in range(5):
             many = jax.tree.map(lambda leaf: jnp.repeat(leaf[..., place : place + 1], draws, -1), proposal)  # noqa: B023
@@ -133,20 +143,20 @@ def test_the_posterior_given_frequencies_is_left_alone(alpha: float, back: float
     """Moments of the ancestry of individuals with the same genotypes, one of them without any, beside draws of the
     prior that are weighed."""
     rng = np.random.default_rng(3)
-    shape = Shape(individuals=3000, loci=25, copies=2, alleles=3, populations=3)
+    shape = GenotypeShape(individuals=3000, loci=25, copies=2, alleles=3, populations=3)
     p = rng.dirichlet(np.ones(3), (3, 25))
     few = rng.integers(0, 3, (3, 25, 2))
     y, present = np.tile(few, (1000, 1, 1)), np.ones(shape[:3], bool)
     present[2::3], present[1::3, 5:] = False, False
-    with precision():
-        data = packed(jnp.asarray(y), jnp.asarray(present), shape)
+    with precision_scope():
+        data = pack(jnp.asarray(y), jnp.asarray(present), shape)
         prior = jnp.full((3000, 3), alpha, jnp.float32)
         given = jnp.asarray(p, jnp.float32), data, shape, prior
         first = jnp.full((3000, 3), 1 / 3, jnp.float32)
-        about = reference(first, *given)
+        about = expand_ancestry(first, *given)
 
         def step(q: Any, key: Any) -> Any:
-            q, _, accepted, _ = anew(key, q, *given, about, jnp.asarray(back))
+            q, _, accepted, _ = metropolis_step(key, q, *given, about, jnp.asarray(back))
             return q, (q, accepted)
 
         run = jax.jit(lambda q, keys: jax.lax.scan(step, q, keys)[1])
@@ -170,29 +180,31 @@ def test_the_posterior_given_frequencies_is_left_alone(alpha: float, back: float
 def test_the_posterior_given_ancestry_is_left_alone(concentration: float) -> None:
     """The same for frequencies of loci, some rare, one without data and one with a single allele, which stays."""
     rng = np.random.default_rng(4)
-    shape = Shape(individuals=30, loci=2000, copies=2, alleles=2, populations=2)
+    shape = GenotypeShape(individuals=30, loci=2000, copies=2, alleles=2, populations=2)
     q = rng.dirichlet(np.ones(2), 30)
     few = (rng.random((30, 4, 2)) < np.array([0.5, 0.03, 0.9, 0.5])[:, None]).astype(int)
     y, present = np.tile(few, (1, 500, 1)), np.ones(shape[:3], bool)
     present[:, 3::4] = False
     real = np.ones((2000, 2), bool)
     real[-1, 1] = False
-    with precision():
-        data = packed(jnp.asarray(y), jnp.asarray(present), shape)
+    with precision_scope():
+        data = pack(jnp.asarray(y), jnp.asarray(present), shape)
         prior = jnp.full((2, 2000, 2), concentration, jnp.float32)
         first = np.repeat([[few.mean((0, 2)) * 0.9 + 0.05]], 500, 1).reshape(1, 2000) * np.ones((2, 1))
         first = jnp.asarray(np.stack([1 - first, first], -1), jnp.float32)
         first = first.at[:, -1].set(jnp.array([1.0, 0.0], jnp.float32))
         given = jnp.asarray(q, jnp.float32), data, shape, prior
-        about = loci_reference(first, given[0], data, shape, prior)
+        about = expand_frequencies(first, given[0], data, shape, prior)
 
         def step(p: Any, key: Any, about: Any) -> Any:
-            p, _, accepted = loci_anew(key, given[0], p, data, shape, prior, jnp.asarray(real), about, jnp.asarray(0.7))
+            p, _, accepted = metropolis_step_of_loci(
+                key, given[0], p, data, shape, prior, jnp.asarray(real), about, jnp.asarray(0.7)
+            )
             return p, (p[..., 1], accepted)
 
         run = jax.jit(lambda p, keys, about: jax.lax.scan(lambda p, key: step(p, key, about), p, keys)[1])
         early = run(first, jax.random.split(jax.random.key(0), 40), about)[0][20:].mean(0)
-        about = loci_reference(jnp.stack([1 - early, early], -1), given[0], data, shape, prior)
+        about = expand_frequencies(jnp.stack([1 - early, early], -1), given[0], data, shape, prior)
         draws, accepted = run(first, jax.random.split(jax.random.key(1), 140), about)
     assert np.asarray(accepted).mean() > 0.5
     draws = np.asarray(draws).astype(float)

@@ -10,21 +10,27 @@ from scipy.special import gammaln
 from scipy.stats import kstest
 
 import bayeslab as bl
-from bayeslab.mixed_membership.dirichlet import dirichlet
+from bayeslab.mixed_membership.dirichlet import draw_dirichlet
 from bayeslab.mixed_membership.tokens import block_gibbs as blocks
-from bayeslab.mixed_membership.tokens.block_gibbs import Blocks, drawn_given, drawn_in_blocks, in_blocks, sizes
-from bayeslab.mixed_membership.tokens.topic_counts import Tokens
+from bayeslab.mixed_membership.tokens.block_gibbs import (
+    WordBlocks,
+    block_sizes,
+    initial_origins,
+    lay_out_blocks,
+    sweep_blocks,
+)
+from bayeslab.mixed_membership.tokens.topic_counts import TokenShape
 from bayeslab.models import lda
 
 SHAPES = [
-    Tokens(individuals=3, tokens=9, alleles=4, populations=2),
-    Tokens(individuals=40, tokens=3000, alleles=300, populations=7),
-    Tokens(individuals=5, tokens=700, alleles=2, populations=3),
-    Tokens(individuals=20, tokens=2000, alleles=50, populations=1),
+    TokenShape(individuals=3, tokens=9, alleles=4, populations=2),
+    TokenShape(individuals=40, tokens=3000, alleles=300, populations=7),
+    TokenShape(individuals=5, tokens=700, alleles=2, populations=3),
+    TokenShape(individuals=20, tokens=2000, alleles=50, populations=1),
 ]
 
 
-def simulated(shape: Tokens) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def simulated(shape: TokenShape) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Few frequent words and many rare ones, in any order, some missing."""
     rng = np.random.default_rng(0)
     often = 1 / (1 + np.arange(shape.alleles))
@@ -32,9 +38,9 @@ def simulated(shape: Tokens) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return word, rng.random(shape.tokens) > 0.1, rng.integers(0, shape.individuals, shape.tokens)
 
 
-def laid(shape: Tokens) -> Blocks:
+def laid(shape: TokenShape) -> WordBlocks:
     word, present, document = map(jnp.asarray, simulated(shape))
-    return jax.jit(in_blocks, static_argnums=3)(word, present, document, shape)
+    return jax.jit(lay_out_blocks, static_argnums=3)(word, present, document, shape)
 
 
 def pairs(document: np.ndarray, word: np.ndarray) -> list[tuple[int, int]]:
@@ -42,16 +48,16 @@ def pairs(document: np.ndarray, word: np.ndarray) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_token_is_in_a_lane_of_its_word(shape: Tokens) -> None:
+def test_every_token_is_in_a_lane_of_its_word(shape: TokenShape) -> None:
     word, present, document = simulated(shape)
     found = jax.tree.map(np.asarray, laid(shape))
-    assert found.first[-1] * blocks.UNROLLED <= len(found.documents)
-    rows = np.repeat(np.arange(len(found.words)), np.diff(found.first) * blocks.UNROLLED)
+    assert found.first[-1] * blocks.NUM_STEPS_UNROLLED <= len(found.documents)
+    rows = np.repeat(np.arange(len(found.words)), np.diff(found.first) * blocks.NUM_STEPS_UNROLLED)
     words, documents = found.words[rows], found.documents[: len(rows)]
     there = documents < shape.individuals
     assert (found.documents[len(rows) :] == shape.individuals).all()
     assert pairs(documents[there], words[there]) == pairs(document[present], word[present])
-    few = sizes(shape).rows[0]
+    few = block_sizes(shape).rows[0]
     alone, shared = found.words[:few], found.words[few:]
     alone, pieces = alone[alone < shape.alleles], found.piece[alone < shape.alleles]
     np.testing.assert_array_equal(found.alone[pieces], alone)
@@ -60,13 +66,13 @@ def test_every_token_is_in_a_lane_of_its_word(shape: Tokens) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_counts_are_those_of_the_origins(shape: Tokens) -> None:
+def test_counts_are_those_of_the_origins(shape: TokenShape) -> None:
     word, present, document = simulated(shape)
     rng = np.random.default_rng(1)
     q = jnp.asarray(rng.dirichlet(np.ones(shape.populations), shape.individuals), jnp.float32)
     p = jnp.asarray(rng.dirichlet(np.ones(shape.alleles), shape.populations)[:, None], jnp.float32)
-    given, drawn = laid(shape), jax.jit(drawn_in_blocks, static_argnums=6)
-    origins = drawn_given(jnp.array([1, 2], jnp.uint32), q, p, given, shape)
+    given, drawn = laid(shape), jax.jit(sweep_blocks, static_argnums=6)
+    origins = initial_origins(jnp.array([1, 2], jnp.uint32), q, p, given, shape)
     for seed in range(3):
         key = jnp.array([seed, 3], jnp.uint32)
         found = jax.tree.map(np.asarray, origins)
@@ -84,13 +90,13 @@ def test_counts_are_those_of_the_origins(shape: Tokens) -> None:
 @pytest.mark.parametrize(("large", "alone"), [(1, 0), (4, 1)])
 def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the sum over all origins, words that share a block and words that are alone."""
-    monkeypatch.setattr(blocks, "FEWEST", 2)
-    monkeypatch.setattr(blocks, "MOST", 2)
-    monkeypatch.setattr(blocks, "LARGE", large)
-    monkeypatch.setattr(blocks, "UNROLLED", 2)
+    monkeypatch.setattr(blocks, "MIN_LANES", 2)
+    monkeypatch.setattr(blocks, "MAX_LANES", 2)
+    monkeypatch.setattr(blocks, "LANE_PARTS_PER_LONE_WORD", large)
+    monkeypatch.setattr(blocks, "NUM_STEPS_UNROLLED", 2)
     word = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3, 4])
     document = np.array([0, 1, 0, 1, 0, 1, 1, 1, 0, 0])
-    shape = Tokens(individuals=2, tokens=len(word), alleles=6, populations=2)
+    shape = TokenShape(individuals=2, tokens=len(word), alleles=6, populations=2)
     prior = np.array([[1.4, 0.6], [0.3, 1.2]])
     concentration = np.array([[0.2, 0.5, 0.1, 0.4, 0.3, 0.6], [0.5, 0.1, 0.3, 0.2, 0.2, 0.4]])
     origins = np.array(list(product(range(2), repeat=len(word))))
@@ -104,20 +110,20 @@ def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypat
     weight /= weight.sum()
     expected = np.concatenate([counts[:, 0], (counts[:, 0, :, None] * counts[:, 0, None, :]).reshape(-1, 36)], 1)
 
-    given = in_blocks(jnp.asarray(word), None, jnp.asarray(document), shape)
+    given = lay_out_blocks(jnp.asarray(word), None, jnp.asarray(document), shape)
     assert (np.asarray(given.alone) < shape.alleles).sum() == alone
     p = jnp.full((2, 1, shape.alleles), 1 / shape.alleles, jnp.float32)
     prior, concentration = jnp.asarray(prior, jnp.float32), jnp.asarray(concentration[:, None], jnp.float32)
 
     @jax.jit
     def run(first: jax.Array) -> jax.Array:
-        def step(state: blocks.Origins, key: jax.Array) -> tuple[blocks.Origins, jax.Array]:
+        def step(state: blocks.TokenOrigins, key: jax.Array) -> tuple[blocks.TokenOrigins, jax.Array]:
             first, second = jax.random.split(key)
-            shares = dirichlet(first, prior + state.counts.individuals, jnp.array(True))
-            state = drawn_in_blocks(second, shares, prior, concentration, given, state, shape)
+            shares = draw_dirichlet(first, prior + state.counts.individuals, jnp.array(True))
+            state = sweep_blocks(second, shares, prior, concentration, given, state, shape)
             return state, state.counts.alleles[0, 0]
 
-        start = drawn_given(first, prior / prior.sum(1, keepdims=True), p, given, shape)
+        start = initial_origins(first, prior / prior.sum(1, keepdims=True), p, given, shape)
         return jax.lax.scan(step, start, jax.random.bits(first, (100_000, 2), jnp.uint32))[1]
 
     drawn = np.asarray(run(jnp.array([large, 7], jnp.uint32)), float)
@@ -132,7 +138,7 @@ def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypat
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of several words, of few tokens too."""
-    for name, value in {"ENOUGH": 0, "FEWEST": 2, "MOST": 2, "UNROLLED": 2}.items():
+    for name, value in {"MIN_TOKENS_FOR_BLOCKS": 0, "MIN_LANES": 2, "MAX_LANES": 2, "NUM_STEPS_UNROLLED": 2}.items():
         monkeypatch.setattr(blocks, name, value)
 
 

@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 from bayeslab.mixed_membership.dirichlet import Priors
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, packed
-from bayeslab.mixed_membership.genotypes.ancestry_proposals import Reference, reference
-from bayeslab.mixed_membership.genotypes.frequency_proposals import LociReference, loci_reference
-from bayeslab.mixed_membership.genotypes.joint_moves import Exchange, displaced, exchange_about, exchanged
-from bayeslab.mixed_membership.genotypes.transport import carried, curvatures
-from bayeslab.mixed_membership.genotypes.truncated_normal import HELD, in_cube, on_simplex, relaxed
-from bayeslab.programs.program import precision
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, pack
+from bayeslab.mixed_membership.genotypes.ancestry_proposals import AncestryExpansion, expand_ancestry
+from bayeslab.mixed_membership.genotypes.frequency_proposals import FrequencyExpansion, expand_frequencies
+from bayeslab.mixed_membership.genotypes.joint_moves import (
+    JointMoves,
+    exchange_shares,
+    expand_joint_moves,
+    joint_metropolis_step,
+)
+from bayeslab.mixed_membership.genotypes.transport import proposal_curvatures, transport_points
+from bayeslab.mixed_membership.genotypes.truncated_normal import MIN_FREE_DISTANCE, in_cube, on_simplex, overrelaxed
+from bayeslab.programs.program import precision_scope
 from proposals import in_the_middle, proposals, proposals_in_a_cube
 
 Array = np.ndarray[Any, Any]
@@ -25,7 +30,7 @@ def halves(size: int, scale: float = 0.05) -> tuple[Array, Array]:
     shares = np.random.default_rng(5).normal(size=(size, size)) * scale
     np.fill_diagonal(shares, 0.0)
     shares -= np.diag(shares.sum(0))
-    with precision():
+    with precision_scope():
         return tuple(np.asarray(jax.scipy.linalg.expm(sign * jnp.asarray(shares))) for sign in (-1, 1))  # type: ignore[return-value]
 
 
@@ -33,14 +38,14 @@ def halves(size: int, scale: float = 0.05) -> tuple[Array, Array]:
 @pytest.mark.parametrize("held", [False, True])
 def test_points_are_carried_back_and_volumes_are_known(kind: Any, held: bool) -> None:
     """By automatic differentiation of what is free."""
-    with precision():
+    with precision_scope():
         proposal = kind()
-        at, *_ = relaxed(jax.random.key(0), proposal, in_the_middle(proposal), jnp.zeros(()))
+        at, *_ = overrelaxed(jax.random.key(0), proposal, in_the_middle(proposal), jnp.zeros(()))
         if held:
-            at = at.at[0].set(HELD / 3)
+            at = at.at[0].set(MIN_FREE_DISTANCE / 3)
             at = at.at[-1].add(1 - at.sum(0)) if proposal.simplex else at
         first, second = map(jnp.asarray, halves(len(proposal.order)))
-        run = jax.jit(carried)
+        run = jax.jit(transport_points)
         new, shrunk, returns = run(proposal, (first, second), at)
         again, grown, _ = run(proposal, (second, first), new)
         assert returns.sum() >= 4  # one may come near to a side
@@ -53,7 +58,7 @@ def test_points_are_carried_back_and_volumes_are_known(kind: Any, held: bool) ->
         def along(x: Any) -> Any:
             whole = at.at[free].set(x)
             whole = whole.at[-1].set(1 - whole[:-1].sum(0)) if proposal.simplex else whole
-            return carried(proposal, (first, second), whole)[0][free]
+            return transport_points(proposal, (first, second), whole)[0][free]
 
         moved = jnp.einsum("injn->nij", jax.jit(jax.jacfwd(along))(at[free]))
         volume = jnp.linalg.slogdet(moved)[1]
@@ -67,39 +72,41 @@ def test_points_inside_follow_the_matrix() -> None:
     curvature = 1e5 * (np.eye(3) + 0.3)[:, :, None] * np.ones(2)
     first, second = halves(3, 0.002)
     points = at + np.array([[0.003, 0.001, -0.004], [-0.001, -0.002, 0.003]]).T
-    with precision():
+    with precision_scope():
         for proposal, there in (
             (on_simplex(jnp.asarray(at), jnp.asarray(curvature)), points),
             (in_cube(jnp.asarray(at), jnp.asarray(curvature)), points + 0.001),
         ):
             matrices = (first, second) if proposal.simplex else (second, first)
-            new, shrunk, _ = jax.jit(carried)(proposal, matrices, jnp.asarray(there))
+            new, shrunk, _ = jax.jit(transport_points)(proposal, matrices, jnp.asarray(there))
             np.testing.assert_allclose(new, np.linalg.solve(matrices[0], matrices[1] @ there), atol=1e-6)
             determinant = np.linalg.slogdet(matrices[1])[1] - np.linalg.slogdet(matrices[0])[1]
             np.testing.assert_allclose(shrunk, -determinant, atol=1e-6)
-            whole, left = jax.jit(curvatures)(proposal, jnp.asarray(there))
+            whole, left = jax.jit(proposal_curvatures)(proposal, jnp.asarray(there))
             np.testing.assert_allclose(left, whole, atol=1e-4 * np.abs(whole).max())
 
 
-def known_about(q: Any, p: Any, data: Any, shape: Shape, prior: Priors) -> tuple[Reference, LociReference, Exchange]:
-    def found(q: Any, p: Any, data: Any, prior: Priors) -> tuple[Reference, LociReference, Exchange]:
-        about = reference(q, p, data, shape, prior.weights)
-        loci = loci_reference(p, q, data, shape, prior.components)
-        return about, loci, exchange_about(q, p, about, loci, prior.real)
+def known_about(
+    q: Any, p: Any, data: Any, shape: GenotypeShape, prior: Priors
+) -> tuple[AncestryExpansion, FrequencyExpansion, JointMoves]:
+    def found(q: Any, p: Any, data: Any, prior: Priors) -> tuple[AncestryExpansion, FrequencyExpansion, JointMoves]:
+        about = expand_ancestry(q, p, data, shape, prior.weights)
+        loci = expand_frequencies(p, q, data, shape, prior.components)
+        return about, loci, expand_joint_moves(q, p, about, loci, prior.is_allele)
 
     return jax.jit(found)(q, p, data, prior)
 
 
-def moves(y: Array, q: Array, p: Array, keys: range) -> tuple[Exchange, list[tuple[Any, ...]]]:
+def moves(y: Array, q: Array, p: Array, keys: range) -> tuple[JointMoves, list[tuple[Any, ...]]]:
     """From one place with these keys, which learn, about that place."""
-    shape = Shape(*y.shape, alleles=2, populations=q.shape[1])
-    with precision():
-        data = packed(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
+    shape = GenotypeShape(*y.shape, alleles=2, populations=q.shape[1])
+    with precision_scope():
+        data = pack(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
         ancestry, frequencies = jnp.asarray(q, jnp.float32), jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
         prior = Priors(jnp.ones_like(ancestry), jnp.ones_like(frequencies), jnp.ones((y.shape[1], 2), bool))
         about, loci, exchange = known_about(ancestry, frequencies, data, shape, prior)
         of = (about.proposal, loci.proposal), data, shape, prior, jnp.array(True)
-        step = jax.jit(lambda key, exchange: exchanged(key, ancestry, frequencies, exchange, *of))
+        step = jax.jit(lambda key, exchange: joint_metropolis_step(key, ancestry, frequencies, exchange, *of))
         found = []
         for key in keys:
             q_new, p_new, exchange, gained, taken = step(jax.random.key(key), exchange)
@@ -126,7 +133,7 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
         assert np.abs(new_q - q).max() > 1e-4
         assert log_likelihood(new_q, new_p[..., 1].astype(float)) - before == pytest.approx(gained, abs=0.02)
     variance = (np.diag(exchange.covariance) + np.diag(other.covariance))[exchange.slow]
-    assert (np.abs(exchange.top - other.top)[exchange.slow] < 4.5 * np.sqrt(variance)).all()
+    assert (np.abs(exchange.mode - other.mode)[exchange.slow] < 4.5 * np.sqrt(variance)).all()
     known = np.sqrt(np.diag(exchange.covariance))[exchange.slow]
     assert len(known) > 0
     assert (known < 1).all()  # of sqrt(10) before
@@ -134,9 +141,9 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
 
 def few(y: Array, there: Array, weights: float, components: tuple[float, float]) -> tuple[Any, ...]:
     """Data of few genotypes with two populations, Dirichlet parameters, and proposals as of all of them."""
-    shape, rng = Shape(*y.shape, alleles=2, populations=2), np.random.default_rng(1)
+    shape, rng = GenotypeShape(*y.shape, alleles=2, populations=2), np.random.default_rng(1)
     q, p = rng.dirichlet([2, 2], len(y)), rng.uniform(0.2, 0.8, (2, y.shape[1]))
-    seen, some = (packed(jnp.asarray(y), jnp.asarray(one), shape) for one in (np.ones(y.shape, bool), there))
+    seen, some = (pack(jnp.asarray(y), jnp.asarray(one), shape) for one in (np.ones(y.shape, bool), there))
     alpha, beta = jnp.full(q.shape, weights, jnp.float32), jnp.full((*p.shape, 2), jnp.array(components, jnp.float32))
     prior = Priors(alpha, beta, jnp.ones((y.shape[1], 2), bool))
     middle = jnp.asarray(q, jnp.float32), jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
@@ -146,13 +153,15 @@ def few(y: Array, there: Array, weights: float, components: tuple[float, float])
 def test_what_a_move_finds_is_the_log_posterior_and_the_volume() -> None:
     """The second by automatic differentiation."""
     y = np.random.default_rng(1).integers(0, 2, (4, 6, 2)).astype(np.uint8)
-    with precision():
+    with precision_scope():
         (q, p), about, loci, _, data, shape, prior = few(y, np.ones(y.shape, bool), 2.0, (2.0, 1.5))
         of = jnp.array([0.2, -0.1]), (about.proposal, loci.proposal), data, shape, prior
 
         def free(both: Any) -> Any:
             one, of_loci = both[:4, None], both[4:].reshape(2, 6)
-            q, p, *rest = displaced(jnp.concatenate([one, 1 - one], 1), jnp.stack([1 - of_loci, of_loci], -1), *of)
+            q, p, *rest = exchange_shares(
+                jnp.concatenate([one, 1 - one], 1), jnp.stack([1 - of_loci, of_loci], -1), *of
+            )
             return jnp.concatenate([q[:, 0], p[..., 1].ravel()]), (q, p, *rest)
 
         at = jnp.concatenate([q[:, 0], p[..., 1].ravel()])
@@ -175,13 +184,13 @@ def test_moves_leave_the_prior_alone() -> None:
     number, rng = 40_000, np.random.default_rng(1)
     y = rng.integers(0, 2, (4, 6, 2)).astype(np.uint8)
     q, p = rng.dirichlet([2, 2], (number, 4)), rng.beta(1.5, 2, (number, 2, 6))
-    with precision():
+    with precision_scope():
         _, about, loci, exchange, *of = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
-        exchange = exchange._replace(slow=jnp.ones(2, bool), top=jnp.array([0.3, -0.4]), angle=jnp.array(0.3))
+        exchange = exchange._replace(slow=jnp.ones(2, bool), mode=jnp.array([0.3, -0.4]), angle=jnp.array(0.3))
         given = exchange, (about.proposal, loci.proposal), *of, jnp.array(False)
         tables = jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
         each = jax.random.split(jax.random.key(2), number), jnp.asarray(q, jnp.float32), tables
-        run = jax.jit(lambda each: jax.lax.map(lambda one: exchanged(*one, *given), each))
+        run = jax.jit(lambda each: jax.lax.map(lambda one: joint_metropolis_step(*one, *given), each))
         new_q, new_p, _, _, taken = run(each)
     assert 0.2 < np.asarray(taken).mean() < 0.9
     old, new = (

@@ -20,10 +20,10 @@ from scipy.stats import chi2, kstest
 import bayeslab as bl
 from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.distributions.threefry import threefry, uniforms
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, drawn_counts, expected_counts, packed
-from bayeslab.mixed_membership.recognition import membership
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, draw_counts, expected_counts, pack
+from bayeslab.mixed_membership.recognition import find_membership
 from bayeslab.models import structure, structure_admixture, structure_correlated
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from memberships import SHAPES, Array, log_dirichlet_multinomial, log_joint_of_origins, shared_ancestry, simulated
 
 EXAMPLE = structure_admixture.example()
@@ -50,13 +50,13 @@ def of_alleles(values: Array, y: Array, alleles: int) -> Array:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_counts_are_expected_and_drawn(shape: Shape) -> None:
+def test_counts_are_expected_and_drawn(shape: GenotypeShape) -> None:
     y, present, q, p = simulated(shape)
     r, log_likelihood = responsibilities(y, present, q, p)
-    with precision():
-        data = packed(jnp.asarray(y), jnp.asarray(present), shape)
+    with precision_scope():
+        data = pack(jnp.asarray(y), jnp.asarray(present), shape)
         expected, found = expected_counts(q, p, data, shape)
-        drawn = drawn_counts(jnp.array([1, 2], jnp.uint32), q, p, data, shape)
+        drawn = draw_counts(jnp.array([1, 2], jnp.uint32), q, p, data, shape)
     np.testing.assert_allclose(found, log_likelihood, atol=1e-6 * present.sum() + 1e-4)
     means = r.sum((2, 3)).T, of_alleles(r, y, shape.alleles)
     variances = (r * (1 - r)).sum((2, 3)).T, of_alleles(r * (1 - r), y, shape.alleles)
@@ -72,12 +72,12 @@ def test_counts_are_expected_and_drawn(shape: Shape) -> None:
 
 def test_a_million_origins_have_their_probabilities() -> None:
     """Chi-square of origins by individual and allele, against q_ik p_kj over its sum."""
-    shape = Shape(individuals=5, loci=100_000, copies=2, alleles=2, populations=4)
+    shape = GenotypeShape(individuals=5, loci=100_000, copies=2, alleles=2, populations=4)
     rng = np.random.default_rng(1)
     q, table = rng.dirichlet(np.ones(4), 5), rng.dirichlet(np.ones(2), 4)
     y = np.broadcast_to(rng.integers(0, 2, (5, 1, 2)), shape[:3])
     p = np.broadcast_to(table[:, None], (4, 100_000, 2))
-    counted = drawn_counts(jnp.array([5, 6], jnp.uint32), q, p, packed(jnp.asarray(y), None, shape), shape).individuals
+    counted = draw_counts(jnp.array([5, 6], jnp.uint32), q, p, pack(jnp.asarray(y), None, shape), shape).individuals
     expected = (q[:, :, None] * table)[np.arange(5)[:, None], :, y[:, 0]]  # (individual, copy, population)
     expected = 100_000 * (expected / expected.sum(-1, keepdims=True)).sum(1)
     statistic = ((np.asarray(counted) - expected) ** 2 / expected).sum()
@@ -224,7 +224,7 @@ def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) ->
     """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
     method = bl.mixed_membership.Gibbs(num_samples=200, num_chains=2)
     whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
-    monkeypatch.setattr("bayeslab.mixed_membership.samplers.point.KEPT", 0)
+    monkeypatch.setattr("bayeslab.mixed_membership.samplers.point.MAX_COMPONENTS_KEPT", 0)
     tree = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     assert "frequencies" not in tree["posterior"]
     draws = whole["posterior"]["frequencies"]
@@ -345,8 +345,8 @@ def test_other_programs_are_refused(case: str) -> None:
 
 
 def test_the_names_of_sites_do_not_matter() -> None:
-    with precision():
-        found = membership(bl.bind(structure_correlated.model, structure_correlated.example() | {"alpha": None}))
+    with precision_scope():
+        found = find_membership(bl.bind(structure_correlated.model, structure_correlated.example() | {"alpha": None}))
     assert found[:4] == ("ancestry", "frequencies", "z", "y")
     assert set(found.others) == {"alpha", "ancestral", "drift"}
 

@@ -15,7 +15,7 @@ from xarray import Dataset, DataTree
 import bayeslab as bl
 from bayeslab.datasets import scaled_prior
 from bayeslab.models import gaussian_mixture, multivariate_gaussian_mixture
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 
 Array = np.ndarray[Any, Any]
 METHOD = bl.Gibbs(num_samples=2000, num_chains=2)
@@ -189,7 +189,7 @@ def test_a_scaled_prior_is_the_default_of_standardised_data() -> None:
     y = 1e8 + 5 * np.append(three_groups(), np.nan)
     place, scale = np.nanmean(y), np.nanstd(y)
     size = {"num_rows": len(y), "num_components": 2}
-    with precision():
+    with precision_scope():
         raw = bl.bind(gaussian_mixture.model, {"y": y} | size | scaled_prior(y))
         standard = bl.bind(gaussian_mixture.model, {"y": (y - place) / scale} | size)
         rng, gaps = np.random.default_rng(0), []

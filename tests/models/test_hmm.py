@@ -29,11 +29,11 @@ from bayeslab.models import (
     poisson_hmm,
     tied_gaussian_hmm,
 )
-from bayeslab.programs.data import read
-from bayeslab.programs.program import precision
+from bayeslab.programs.data import read_entries
+from bayeslab.programs.program import precision_scope
 from bayeslab.results.datatree import to_datatree
 from bayeslab.transforms.collapse import marginal
-from bayeslab.verification.findings import find_all
+from bayeslab.verification.findings import find_conditionals
 from ranks import LEVEL, smallest_p
 
 Array = np.ndarray[Any, Any]
@@ -145,7 +145,7 @@ def test_states_and_evidence_are_those_of_all_paths(case: str) -> None:
         assert (draws[:, row, length:] == draws[:, row, length - 1 : length]).all()
     np.testing.assert_allclose(tree.attrs["log_evidence"], evidence, rtol=1e-12)
     np.testing.assert_allclose(tree["sample_stats"]["log_q"].values[0], log_q, rtol=1e-9, atol=1e-10)
-    with precision():
+    with precision_scope():
         left = bl.bind(bl.collapse(hidden, "z"), data)
         np.testing.assert_allclose(left.log_joint({}), evidence, rtol=1e-12)
 
@@ -154,7 +154,7 @@ def test_states_and_evidence_are_those_of_all_paths(case: str) -> None:
 def test_a_missing_entry_leaves_the_density_of_the_others(lecture: ModuleType) -> None:
     data = lecture.example()
     there = ~np.ma.getmaskarray(np.ma.masked_invalid(data["y"]))
-    with precision():
+    with precision_scope():
         bound = bl.bind(lecture.model, data)
         drawn = {name: site["value"] for name, site in bound.prior_draw(jax.random.PRNGKey(0)).items()}
         sites = trace(seed(substitute(lecture.model, drawn), 0)).get_trace(**bound.inputs)
@@ -173,8 +173,8 @@ def test_a_missing_entry_leaves_the_density_of_the_others(lecture: ModuleType) -
 def test_states_are_found_in_any_unit(unit: float) -> None:
     """Far from the data, where the law is checked as well, all but a few paths have a probability of zero."""
     data = gaussian_hmm.data()
-    with precision():
-        [found] = find_all(bl.bind(gaussian_hmm.model, data | {"y": unit * data["y"]}), ["z"])
+    with precision_scope():
+        [found] = find_conditionals(bl.bind(gaussian_hmm.model, data | {"y": unit * data["y"]}), ["z"])
     assert found.rule is not None, found.reason
 
 
@@ -206,7 +206,7 @@ def test_padding_adds_nothing() -> None:
     z = rng.integers(0, 2, (2, 7))
     z[1, 3:] = z[1, 2]
     states = {f"z{place}": z[place, : len(y)] for place, y in enumerate(SERIES)}
-    with precision():
+    with precision_scope():
         values = {name: jnp.asarray(value) for name, value in (rates | {"mu": rng.normal(size=2)}).items()}
         padded, apart = bl.bind(gaussian_hmm.model, PADDED), bl.bind(one_by_one, APART)
         np.testing.assert_allclose(padded.log_joint(values | {"z": z}), apart.log_joint(values | states), rtol=1e-12)
@@ -361,7 +361,7 @@ def test_the_end_of_a_path_may_be_missing() -> None:
     masked = seen | {"y": np.where(np.arange(7) < seen["lengths"][:, None], seen["y"], NAN)}
     tree = bl.fit(7, markov_chain.model, masked, bl.Exact(5), progress=False)
     inputs = {name: seen[name] for name in ("num_states", "lengths", "concentration", "stickiness")}
-    with precision():
+    with precision_scope():
         evidence = markov_chain.evidence(jnp.asarray(seen["y"]), **inputs)
         np.testing.assert_allclose(tree.attrs["log_evidence"], evidence, rtol=1e-12)
         bounds = [bl.bind(markov_chain.model, data) for data in (seen, masked, masked | {"lengths": None})]
@@ -373,5 +373,5 @@ def test_the_end_of_a_path_may_be_missing() -> None:
 def test_steps_of_an_optimiser_are_not_those_of_the_series() -> None:
     data = gaussian_hmm.data()
     bound = bl.bind(gaussian_hmm.model, data)
-    tree = to_datatree({"history": {"elbo": np.zeros((1, 7))}}, bound, read(data))
+    tree = to_datatree({"history": {"elbo": np.zeros((1, 7))}}, bound, read_entries(data))
     assert tree["history"].sizes == {"chain": 1, "step": 7}

@@ -17,24 +17,29 @@ from scipy.stats import chi2, kstest
 
 import bayeslab as bl
 from bayeslab.datasets import documents, genotypes, simulated_documents, simulated_genotypes
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, expected_counts, packed
-from bayeslab.mixed_membership.recognition import individuals_of, membership
-from bayeslab.mixed_membership.tokens.topic_counts import Tokens, drawn_of_tokens, expected_of_tokens, packed_tokens
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, expected_counts, pack
+from bayeslab.mixed_membership.recognition import find_membership, individuals_of_tokens
+from bayeslab.mixed_membership.tokens.topic_counts import (
+    TokenShape,
+    draw_token_counts,
+    expected_token_counts,
+    pack_tokens,
+)
 from bayeslab.models import lda, lda_asymmetric, structure_admixture
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from memberships import log_dirichlet_multinomial
 
 Array = np.ndarray[Any, Any]
 EXAMPLE = lda.example()
 SHAPES = [
-    Tokens(individuals=3, tokens=9, alleles=4, populations=2),
-    Tokens(individuals=40, tokens=3000, alleles=30, populations=7),
-    Tokens(individuals=11, tokens=70_000, alleles=8, populations=3),
-    Tokens(individuals=20, tokens=2000, alleles=50, populations=45),
+    TokenShape(individuals=3, tokens=9, alleles=4, populations=2),
+    TokenShape(individuals=40, tokens=3000, alleles=30, populations=7),
+    TokenShape(individuals=11, tokens=70_000, alleles=8, populations=3),
+    TokenShape(individuals=20, tokens=2000, alleles=50, populations=45),
 ]
 
 
-def simulated(shape: Tokens) -> tuple[Array, Array, Array, Array, Array]:
+def simulated(shape: TokenShape) -> tuple[Array, Array, Array, Array, Array]:
     """Tokens in any order, some of them missing."""
     rng = np.random.default_rng(0)
     document, word = (rng.integers(0, size, shape.tokens) for size in (shape.individuals, shape.alleles))
@@ -49,14 +54,14 @@ def counted(values: Array, of: Array, size: int) -> Array:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_counts_are_expected_and_drawn(shape: Tokens) -> None:
+def test_counts_are_expected_and_drawn(shape: TokenShape) -> None:
     document, word, present, q, p = simulated(shape)
     each = q[document] * p[:, word].T
     r = np.where(present[:, None], each / each.sum(1, keepdims=True), 0.0)
-    with precision():
-        data = packed_tokens(jnp.asarray(word), jnp.asarray(present), jnp.asarray(document), shape)
-        expected, log_likelihood = expected_of_tokens(q, p[:, None], data, shape)
-        drawn = drawn_of_tokens(jnp.array([1, 2], jnp.uint32), q, p[:, None], data, shape)
+    with precision_scope():
+        data = pack_tokens(jnp.asarray(word), jnp.asarray(present), jnp.asarray(document), shape)
+        expected, log_likelihood = expected_token_counts(q, p[:, None], data, shape)
+        drawn = draw_token_counts(jnp.array([1, 2], jnp.uint32), q, p[:, None], data, shape)
     np.testing.assert_allclose(log_likelihood, np.log(each.sum(1)[present]).sum(), atol=1e-6 * present.sum() + 1e-4)
     for values, found in ((r, expected), (r * (1 - r), None)):
         of_documents, of_words = counted(values, document, shape.individuals).T, counted(values, word, shape.alleles)
@@ -77,12 +82,12 @@ def test_counts_are_expected_and_drawn(shape: Tokens) -> None:
 @pytest.mark.parametrize("topics", [4, 60])
 def test_a_million_origins_have_their_probabilities(topics: int) -> None:
     """Chi-square of origins by document and word, against q_ik p_kj over its sum; few topics, and blocks of many."""
-    shape = Tokens(individuals=2, tokens=1_000_000, alleles=3, populations=topics)
+    shape = TokenShape(individuals=2, tokens=1_000_000, alleles=3, populations=topics)
     rng = np.random.default_rng(topics)
     q, p = rng.dirichlet(np.ones(topics), 2), rng.dirichlet(np.ones(3), topics)
     document, word = (rng.integers(0, size, shape.tokens) for size in (2, 3))
-    data = packed_tokens(jnp.asarray(word), None, jnp.asarray(document), shape)
-    drawn = drawn_of_tokens(jnp.array([5, 6], jnp.uint32), q, p[:, None], data, shape)
+    data = pack_tokens(jnp.asarray(word), None, jnp.asarray(document), shape)
+    drawn = draw_token_counts(jnp.array([5, 6], jnp.uint32), q, p[:, None], data, shape)
     each = q[:, None] * p.T
     each /= each.sum(-1, keepdims=True)  # (document, word, topic)
     number = np.zeros((2, 3))
@@ -104,11 +109,11 @@ def test_documents_are_individuals_with_one_locus() -> None:
     y = np.full((shape.individuals, 1, lengths.max()), -1)
     for individual in range(shape.individuals):
         y[individual, 0, : lengths[individual]] = word[document == individual]
-    genotypes = Shape(shape.individuals, 1, int(lengths.max()), shape.alleles, shape.populations)
-    with precision():
-        tokens = packed_tokens(jnp.asarray(word), None, jnp.asarray(document), shape)
-        copies = packed(jnp.asarray(np.maximum(y, 0)), jnp.asarray(y >= 0), genotypes)
-        mine, bound = expected_of_tokens(q, p[:, None], tokens, shape)
+    genotypes = GenotypeShape(shape.individuals, 1, int(lengths.max()), shape.alleles, shape.populations)
+    with precision_scope():
+        tokens = pack_tokens(jnp.asarray(word), None, jnp.asarray(document), shape)
+        copies = pack(jnp.asarray(np.maximum(y, 0)), jnp.asarray(y >= 0), genotypes)
+        mine, bound = expected_token_counts(q, p[:, None], tokens, shape)
         other, same_bound = expected_counts(q, p[:, None], copies, genotypes)
     np.testing.assert_allclose(bound, same_bound, rtol=1e-6)
     jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4), mine, other)
@@ -165,16 +170,18 @@ def test_the_document_of_a_token_is_found() -> None:
     rng = np.random.default_rng(1)
     document = rng.integers(0, 1000, 5000)
     data = {"document": document, "num_documents": 1000, "num_words": 4, "num_topics": 3}
-    with precision():
+    with precision_scope():
         bound = bl.bind(lda.model, data | {"word": rng.integers(0, 4, 5000)})
-        found = membership(bound)
-        np.testing.assert_array_equal(individuals_of(found, bound), document)
+        found = find_membership(bound)
+        np.testing.assert_array_equal(individuals_of_tokens(found, bound), document)
     assert found[:4] == ("shares", "topics", "z", "word")
 
 
 def test_what_priors_depend_on_may_be_data() -> None:
-    with precision():
-        found = membership(bl.bind(lda_asymmetric.model, lda_asymmetric.example() | {"alpha": np.array([0.2, 0.3])}))
+    with precision_scope():
+        found = find_membership(
+            bl.bind(lda_asymmetric.model, lda_asymmetric.example() | {"alpha": np.array([0.2, 0.3])})
+        )
     assert found.others == ()
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 import bayeslab as bl
 from bayeslab.models import linear_dynamical_system, local_level
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.collapse import marginal
 from ranks import LEVEL, smallest_p
 from zoo import CASES
@@ -73,7 +73,7 @@ def log_joint(pull: float, moves: float, noise: float) -> float:
 def test_a_collapsed_program_has_the_evidence_of_one_normal() -> None:
     """So a missing measurement is one that is integrated out."""
     numbers = np.array([[0.7, 3.0, 2.0], [-0.4, 0.1, 30.0], [1.1, 50.0, 0.05]])
-    with precision():
+    with precision_scope():
         left = marginal(bl.bind(LEARNED.program, LEARNED.data), ("z",))
         found = jax.jit(jax.vmap(left.log_joint))(
             dict(zip(("pull", "moves", "noise"), jnp.asarray(numbers.T), strict=True))
@@ -101,13 +101,13 @@ def test_em_ends_where_the_gradient_is_zero() -> None:
     tree = bl.fit(2, model, data, bl.EM(num_starts=1, collapse=("z",)), progress=False)
     assert tree.attrs["converged"] == 1
     assert np.nanmin(np.diff(tree["history"]["log_joint"].values[0], axis=0)) >= 0
-    with precision():
+    with precision_scope():
         left = marginal(bl.bind(model, data), ("z",))
         values = {name: jnp.asarray(tree["posterior"][name].values[0, 0]) for name in left.latent}
-        flat, back = ravel_pytree(unconstrained.position(left, values))
+        flat, back = ravel_pytree(unconstrained.unconstrain(left, values))
 
         def density(position: Any) -> Any:
-            return left.log_joint(unconstrained.constrained(left, back(position)))
+            return left.log_joint(unconstrained.constrain(left, back(position)))
 
         value, gradient = jax.jit(jax.value_and_grad(density))(flat)
     assert np.abs(gradient).max() < 1e-5 * max(1.0, abs(float(value)))
@@ -122,5 +122,8 @@ def test_gibbs_is_calibrated() -> None:
 
 
 def test_mean_field_keeps_no_more_than_a_chain() -> None:
-    with pytest.raises(ValueError, match="joint names site 'z', whose factor is a LinearGaussianChain"), precision():
+    with (
+        pytest.raises(ValueError, match="joint names site 'z', whose factor is a LinearGaussianChain"),
+        precision_scope(),
+    ):
         bl.fit(0, LEARNED.program, LEARNED.data, bl.MeanField(joint=(("moves", "z"),)), progress=False)

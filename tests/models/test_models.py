@@ -31,7 +31,7 @@ from bayeslab.models import (
     normal_known_variance,
     normal_wishart,
 )
-from bayeslab.programs.data import read
+from bayeslab.programs.data import read_entries
 from evidences import ORACLES
 
 Values = dict[str, Any]
@@ -70,7 +70,7 @@ def test_posterior_draws_the_latent_sites_only(lecture: ModuleType, extra: Value
 @every_lecture
 def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     """Names are arguments or sites, shapes agree, and labels name the dimensions that the program has."""
-    entries = read(lecture.data())
+    entries = read_entries(lecture.data())
     arguments = {name: entry.value for name, entry in entries.items() if name in settings(lecture)}
     drawn = shapes(fill(lecture.model, arguments))
     observed = {name: entry for name, entry in entries.items() if name not in arguments}

@@ -12,7 +12,14 @@ import bayeslab as bl
 from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import linear_regression, structure_admixture
 from bayeslab.populations import choice as populations
-from bayeslab.populations.choice import Means, hide_genotypes, log_densities, means, score_populations, split
+from bayeslab.populations.choice import (
+    Means,
+    hide_genotypes,
+    log_densities,
+    means_of_chain,
+    score_populations,
+    split_population,
+)
 from bayeslab.transforms.masked import Masked
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +73,7 @@ def some_genotypes(seed: int = 0, shape: tuple[int, ...] = (5, 4, 2)) -> Array:
 @pytest.mark.parametrize("block", [1, 2**24])
 def test_densities_are_sums_over_copies(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where few fit into memory."""
-    monkeypatch.setattr(populations, "BLOCK", block)
+    monkeypatch.setattr(populations, "PROBABILITIES_PER_BLOCK", block)
     y, draws = some_genotypes(), [some(seed) for seed in range(3)]
     np.testing.assert_allclose(log_densities(y, draws), log_density(y, draws), rtol=1e-12)
     y[2] = -1
@@ -113,7 +120,7 @@ def test_a_split_finds_the_population_that_is_not_explained(before: int) -> None
     y = (rng.random((60, 120, 2, 1)) > below).sum(-1)
     y[rng.random(y.shape) < 0.1] = -1
     known = np.eye(before)[np.minimum(origin, before - 1)]
-    found = split(Means(known, frequencies[:before]), y)
+    found = split_population(Means(known, frequencies[:before]), y)
     np.testing.assert_allclose(found.ancestry.sum(1), 1)
     np.testing.assert_allclose(found.frequencies.sum(-1), 1)
     assert min(found.ancestry.min(), found.frequencies.min()) >= 0
@@ -157,7 +164,7 @@ def test_a_method_without_bound_has_none(apart: dict[str, Any]) -> None:
     assert np.isnan(row["evidence_bound"])
     assert row.attrs["method"] == "MAP"
     y = np.where(hidden[:, :, None], apart["y"].values, -1)
-    np.testing.assert_allclose(row["log_density"], log_density(y, [means(tree)]), rtol=1e-6)
+    np.testing.assert_allclose(row["log_density"], log_density(y, [means_of_chain(tree)]), rtol=1e-6)
 
 
 WRONG_CHOICES = {
@@ -259,11 +266,11 @@ def field(apart: dict[str, Any]) -> xr.DataTree:
 @pytest.mark.parametrize("name", METHODS)
 def test_a_fit_begins_where_it_is_told(name: str, apart: dict[str, Any], field: xr.DataTree) -> None:
     """The populations of a start keep their places, in all chains; what is climbed does not fall."""
-    best, order = means(field), [2, 0, 1]
+    best, order = means_of_chain(field), [2, 0, 1]
     start = Means(best.ancestry[:, order], best.frequencies[order])
     tree = bl.fit(3, MODEL, apart, METHODS[name], start=start._asdict(), progress=False)
     for chain in range(tree["posterior"].sizes["chain"]):
-        found = means(tree, chain)
+        found = means_of_chain(tree, chain)
         for site in (0, 1):
             assert np.abs(found[site] - start[site]).mean() < 0.1 < np.abs(found[site] - best[site]).mean()
     if name == "MeanField":
@@ -274,17 +281,17 @@ def test_a_fit_begins_where_it_is_told(name: str, apart: dict[str, Any], field: 
         assert tree.attrs["elbo"] > field.attrs["elbo"] - 0.5
     if name == "MAP":
         y = apart["y"].values
-        assert log_densities(y, [means(tree)]).sum() > log_densities(y, [start]).sum()
+        assert log_densities(y, [means_of_chain(tree)]).sum() > log_densities(y, [start]).sum()
 
 
 def test_a_split_is_a_start(apart: dict[str, Any], field: xr.DataTree) -> None:
     """From two of three populations, merged by hand, the split leads to the bound of the fit of three."""
-    best = means(field)
+    best = means_of_chain(field)
     merged = Means(
         np.stack([best.ancestry[:, 0] + best.ancestry[:, 1], best.ancestry[:, 2]], 1),
         np.stack([(best.frequencies[0] + best.frequencies[1]) / 2, best.frequencies[2]]),
     )
-    start = split(merged, apart["y"].values)
+    start = split_population(merged, apart["y"].values)
     tree = bl.fit(1, MODEL, apart, FIELD, start=start._asdict(), progress=False)
     assert tree.attrs["elbo"] > field.attrs["elbo"] - 1
 
@@ -321,4 +328,4 @@ def test_wrong_starts(name: str) -> None:
 
 def test_a_result_goes_on_from_where_it_stopped(field: xr.DataTree, apart: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="previous goes on from where it stopped; give that or start, not both"):
-        bl.fit(0, MODEL, apart, FIELD, previous=field, start=means(field)._asdict())
+        bl.fit(0, MODEL, apart, FIELD, previous=field, start=means_of_chain(field)._asdict())

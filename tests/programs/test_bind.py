@@ -17,7 +17,7 @@ from numpyro.handlers import mask, scale, scope
 
 from bayeslab import MarkovChain, bind, explain, fit
 from bayeslab.models import linear_regression, markov_chain, normal_gamma, normal_wishart
-from bayeslab.programs.program import Bound, precision
+from bayeslab.programs.program import Bound, precision_scope
 
 
 def poisson(n: int, rate: float = 1.0) -> None:
@@ -175,7 +175,7 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_bad_input_gets_one_sentence(case: str) -> None:
     program, data, words = WRONG[case]
-    with precision(), pytest.raises(ValueError, match=words) as error:
+    with precision_scope(), pytest.raises(ValueError, match=words) as error:
         bind(program, data)
     assert "\n" not in str(error.value)
 
@@ -187,7 +187,7 @@ def test_data_must_be_a_mapping(data: Any) -> None:
 
 
 def bound(program: Callable[..., Any], data: Any) -> Bound:
-    with precision():
+    with precision_scope():
         return bind(program, data)
 
 
@@ -219,7 +219,7 @@ def test_partials_are_unwrapped_and_data_win() -> None:
 
 def test_lambdas_and_handlers_are_programs() -> None:
     assert bound(lambda n: poisson(n, 2.0), {"n": 3, "y": ONES}).latent == ("mu",)
-    with precision():
+    with precision_scope():
         whole, half = bind(poisson, {"n": 3, "y": ONES}), bind(scale(poisson, scale=0.5), {"n": 3, "y": ONES})
         at = {"mu": jnp.array(1.3)}
         np.testing.assert_allclose(2 * half.log_joint(at), whole.log_joint(at))
@@ -282,7 +282,7 @@ def test_a_row_that_is_masked_bounds_nothing() -> None:
             numpyro.sample("y", dist.Uniform(0.0, top), obs=y)
 
     data = {"y": np.array([1.0, 2.0, 3.5]), "used": np.array([True, True, False])}
-    with precision():
+    with precision_scope():
         log_joint = jax.jit(bind(uniform, data).log_joint)
         np.testing.assert_allclose(log_joint({"top": 2.5}), -np.log(10.0) - 2 * np.log(2.5))
         assert log_joint({"top": 1.5}) == -np.inf
@@ -297,7 +297,7 @@ def test_arrays_whose_values_shape_the_program_become_structure() -> None:
 
 def test_a_program_with_obs_has_the_same_density_as_one_without() -> None:
     x, y = np.array([1.0, 2.0]), np.array([0.5, 1.5])
-    with precision():
+    with precision_scope():
         at = {"w": jnp.array(0.3)}
         expected = bind(lambda x: written(x), {"x": x, "y": y}).log_joint(at)
         np.testing.assert_allclose(bind(written, {"x": x, "y": y}).log_joint(at), expected)
@@ -305,7 +305,7 @@ def test_a_program_with_obs_has_the_same_density_as_one_without() -> None:
 
 def test_missing_entries_of_obs_are_masked() -> None:
     x, y = np.array([1.0, 2.0, 3.0]), np.array([0.5, np.nan, 1.5])
-    with precision():
+    with precision_scope():
         at = {"w": jnp.array(0.3)}
         expected = bind(written, {"x": x[[0, 2]], "y": y[[0, 2]]}).log_joint(at)
         np.testing.assert_allclose(bind(written, {"x": x, "y": y}).log_joint(at), expected)
@@ -315,7 +315,7 @@ def test_missing_entries_of_obs_are_masked() -> None:
 def test_nothing_depends_on_the_last_steps_of_a_scan(first: float) -> None:
     """So these may be missing."""
     y = np.array([1.0, 0.0, 1.0, np.nan, np.nan])
-    with precision():
+    with precision_scope():
         at = {"slope": jnp.array(0.7) if first else jnp.array([[0.3, 0.7], [0.6, 0.4]])}
         found, known = (bind(lagged, {"n": n, "first": first, "y": y[:n]}) for n in (5, 3))
         np.testing.assert_allclose(found.log_joint(at), known.log_joint(at))
@@ -331,7 +331,7 @@ MISSING_COUNTS = {
 
 @pytest.mark.parametrize("kind", MISSING_COUNTS)
 def test_missing_integers_are_masked(kind: str) -> None:
-    with precision():
+    with precision_scope():
         found = bind(poisson, {"n": 3, "y": MISSING_COUNTS[kind]})
         at = {"mu": jnp.array(1.3)}
         np.testing.assert_array_equal(found.present["y"], [True, False, True])
@@ -347,7 +347,7 @@ def test_a_partly_missing_normal_event_is_integrated_out() -> None:
         with numpyro.plate("row", 3):
             numpyro.sample("y", dist.MultivariateNormal(mean, covariance))
 
-    with precision():
+    with precision_scope():
         found = bind(model, {"mean": mean, "covariance": root @ root.T, "y": y}).log_joint({})
         parts = np.ix_([0, 2], [0, 2])
         first = dist.MultivariateNormal(mean[[0, 2]], (root @ root.T)[parts]).log_prob(y[0, [0, 2]])
@@ -357,7 +357,7 @@ def test_a_partly_missing_normal_event_is_integrated_out() -> None:
 
 def test_support_that_moves_with_a_latent_site_is_checked_at_every_point() -> None:
     """Without NumPyro's validation, Uniform(0, top) has density 1 / top above top as well."""
-    with precision():
+    with precision_scope():
         found = bind(scaled, {"x": ONES, "y": np.array([0.1, 0.9, 0.4])})
         assert found.guarded == ("y",)
         log_joint = jax.jit(found.log_joint)
@@ -387,6 +387,6 @@ def test_global_settings_change_nothing() -> None:
     with jax.enable_x64(True):
         inside = bind(poisson, data).log_joint({"mu": jnp.array(0.7)})
         assert jax.config.jax_enable_x64
-    with precision():
+    with precision_scope():
         np.testing.assert_array_equal(outside({"mu": jnp.array(0.7)}), inside)
     assert not jax.config.jax_enable_x64

@@ -10,9 +10,9 @@ import numpyro.distributions as dist
 from jax import Array
 
 import bayeslab as bl
-from bayeslab.programs.program import precision
-from bayeslab.programs.tracing.compilation import evaluated
-from bayeslab.verification.findings import find_all
+from bayeslab.programs.program import precision_scope
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.findings import find_conditionals
 from compilations import counted_compilations
 
 NAMES = [f"row_{place}" for place in range(6)]
@@ -30,12 +30,12 @@ def times(constant: np.ndarray) -> Callable[[dict[str, Array]], Array]:
 def test_like_functions_of_other_entries_are_compiled_once() -> None:
     functions = [of_row(name) for name in NAMES]
     with counted_compilations() as seen:
-        found = evaluated(functions, TABLE)
+        found = evaluate_all(functions, TABLE)
     assert len(seen) == 1
     np.testing.assert_allclose(found, [(np.sin(row) ** 2).sum() for row in TABLE.values()], rtol=1e-6)
     other = {name: row + 1.0 for name, row in TABLE.items()}
     with counted_compilations() as seen:
-        found = evaluated(functions, other)
+        found = evaluate_all(functions, other)
     assert seen == []
     np.testing.assert_allclose(found, [(np.sin(row) ** 2).sum() for row in other.values()], rtol=1e-6)
 
@@ -43,9 +43,9 @@ def test_like_functions_of_other_entries_are_compiled_once() -> None:
 def test_functions_that_differ_in_a_constant_or_a_shape_are_told_apart() -> None:
     constants = [np.ones(4), np.full(4, 2.0), np.arange(4.0), np.arange(1.0, 5.0)]
     functions = [times(constant) for constant in constants]
-    np.testing.assert_allclose(evaluated(functions, TABLE), [c @ TABLE["row_1"] for c in constants], rtol=1e-6)
+    np.testing.assert_allclose(evaluate_all(functions, TABLE), [c @ TABLE["row_1"] for c in constants], rtol=1e-6)
     short = {"row_1": np.ones(1)}
-    np.testing.assert_allclose(evaluated(functions, short), [c.sum() for c in constants], rtol=1e-6)
+    np.testing.assert_allclose(evaluate_all(functions, short), [c.sum() for c in constants], rtol=1e-6)
 
 
 def groups(num_groups: int) -> None:
@@ -61,8 +61,8 @@ def groups(num_groups: int) -> None:
 def test_more_sites_of_the_same_kinds_compile_no_more_proofs() -> None:
     def compiled(num_groups: int) -> int:
         data = {f"y_{group}": np.arange(5.0) for group in range(num_groups)}
-        with precision(), counted_compilations() as seen:
-            found = find_all(bl.bind(groups, {"num_groups": num_groups} | data))
+        with precision_scope(), counted_compilations() as seen:
+            found = find_conditionals(bl.bind(groups, {"num_groups": num_groups} | data))
         assert len(found) == 2 * num_groups
         assert all(one.rule is not None for one in found)
         return len(seen)

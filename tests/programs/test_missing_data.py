@@ -11,8 +11,8 @@ from numpyro.handlers import mask
 from scipy.stats import norm
 
 import bayeslab as bl
-from bayeslab.programs.missing_data import guarded, masked
-from bayeslab.programs.program import precision
+from bayeslab.programs.missing_data import marginalise_missing, with_support_check
+from bayeslab.programs.program import precision_scope
 
 PRESENT = np.array([[True, False, False], [True, True, False], [True, True, True]])
 VALID = np.array([True, False, True])
@@ -21,7 +21,7 @@ EVENTS: dict[str, Any] = {
     "independent": lambda: dist.Normal(jnp.arange(3.0), 1.0).to_event(1),
     "normal": lambda: dist.MultivariateNormal(jnp.arange(3.0), jnp.eye(3)),
     "chain": lambda: bl.MarkovChain(np.array([0.5, 0.5]), MOVES, 3),
-    "guarded": lambda: guarded(dist.Uniform(0.0, jnp.full(3, 2.0)).to_event(1)),
+    "guarded": lambda: with_support_check(dist.Uniform(0.0, jnp.full(3, 2.0)).to_event(1)),
 }
 FORMS: dict[str, Any] = {
     "rows": lambda one: one.expand([3]).mask(VALID),
@@ -37,8 +37,8 @@ LEFT = {"rows": VALID, "before the plate": VALID, "twice": [True, False, False],
 @pytest.mark.parametrize("event", EVENTS)
 def test_masked_rows_say_nothing_where_others_miss_entries(event: str, form: str) -> None:
     value = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 0]])
-    with precision():
-        found = masked(FORMS[form](EVENTS[event]()), PRESENT).log_prob(value)
+    with precision_scope():
+        found = marginalise_missing(FORMS[form](EVENTS[event]()), PRESENT).log_prob(value)
     if event == "chain":
         expected = np.log([0.5, 0.5 * 0.1, 0.5 * 0.7 * 0.3])
     elif event == "guarded":
@@ -49,8 +49,10 @@ def test_masked_rows_say_nothing_where_others_miss_entries(event: str, form: str
 
 
 def test_a_missing_entry_leaves_the_bound_of_the_others() -> None:
-    with precision(), numpyro.validation_enabled(False):
-        found = masked(guarded(dist.Uniform(0.0, jnp.full((2, 2), 2.0)).to_event(1)), np.array([[True, False]] * 2))
+    with precision_scope(), numpyro.validation_enabled(False):
+        found = marginalise_missing(
+            with_support_check(dist.Uniform(0.0, jnp.full((2, 2), 2.0)).to_event(1)), np.array([[True, False]] * 2)
+        )
         np.testing.assert_allclose(found.log_prob(np.array([[1.0, 9.0], [9.0, 1.0]])), [-np.log(2), -np.inf])
 
 

@@ -9,8 +9,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
-from bayeslab.programs.program import precision
-from bayeslab.programs.pytrees import Ordered, ordered, plain
+from bayeslab.programs.program import precision_scope
+from bayeslab.programs.pytrees import Ordered, unwrap_distributions, wrap_distributions
 from bayeslab.transforms.analysis import Analysis
 from zoo import CASES
 
@@ -21,16 +21,16 @@ def test_leaves_come_by_name(backwards: bool, monkeypatch: pytest.MonkeyPatch) -
     names = dist.Gamma.gather_pytree_data_fields()
     order = tuple(sorted(names, reverse=backwards))
     monkeypatch.setattr(dist.Gamma, "gather_pytree_data_fields", classmethod(lambda cls: order))
-    tree = ordered({"q": dist.Gamma(2.0, 3.0)})
+    tree = wrap_distributions({"q": dist.Gamma(2.0, 3.0)})
     leaves, structure = jax.tree.flatten(tree)
     assert leaves == [2.0, 3.0]
-    back = plain(jax.tree.unflatten(structure, [4.0, 5.0]))["q"]
+    back = unwrap_distributions(jax.tree.unflatten(structure, [4.0, 5.0]))["q"]
     assert (back.concentration, back.rate) == (4.0, 5.0)
 
 
 def test_nested_distributions_come_back_whole() -> None:
     q = dist.Independent(dist.MultivariateNormal(jnp.ones((3, 2)), precision_matrix=2 * jnp.eye(2)), 1)
-    back = plain(jax.tree.map(lambda leaf: leaf, Ordered(q)))
+    back = unwrap_distributions(jax.tree.map(lambda leaf: leaf, Ordered(q)))
     np.testing.assert_allclose(back.log_prob(jnp.zeros((3, 2))), q.log_prob(jnp.zeros((3, 2))))
 
 
@@ -39,7 +39,7 @@ METHODS: list[Any] = [bl.Exact(5), bl.Gibbs(num_samples=5), bl.MeanField(num_sta
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_no_state_holds_a_distribution_as_it_is(method: Any) -> None:
-    with precision():
+    with precision_scope():
         bound = bl.bind(CASES["normal_precision"].program, CASES["normal_precision"].data)
         sampler = method.plan(Analysis(bound))
         data = jax.eval_shape(sampler.prepare, bound)

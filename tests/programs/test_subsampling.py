@@ -10,8 +10,8 @@ import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
-from bayeslab.methods.stochastic_mean_field import Subsample, batch_of, subsamples
-from bayeslab.programs.program import precision
+from bayeslab.methods.stochastic_mean_field import SubsampledPlate, batch_bound, subsampled_plates
+from bayeslab.programs.program import precision_scope
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(300, 2))
@@ -76,7 +76,7 @@ def test_the_plate_is_drawn_whole() -> None:
     """The Bound, hence every method, has the log joint of all rows."""
     gaps = np.where(np.arange(300) % 7 == 0, np.nan, Y)
     data = {"x": X, "batch": 20, "y": gaps}
-    with precision():
+    with precision_scope():
         whole = bl.bind(regression, {"x": X, "y": gaps})
         at = {"tau": jnp.array(1.3), "w": jnp.array([0.8, -1.9])}
         for model in (regression, written):
@@ -92,9 +92,9 @@ def test_the_log_joint_is_the_sum_of_those_of_batches() -> None:
     """Law: disjoint batches that cover the plates add up to the whole, without counting anything twice."""
     y = RNG.normal(size=(6, 4))
     y[2, 1] = np.nan
-    with precision():
+    with precision_scope():
         bound = bl.bind(crossed, {"n": 6, "batch": 2, "y": y})
-        assert subsamples(bound) == (Subsample("column", 4, 2), Subsample("row", 6, 2))
+        assert subsampled_plates(bound) == (SubsampledPlate("column", 4, 2), SubsampledPlate("row", 6, 2))
 
         def prior(mu: Any, effect: Any) -> Any:
             return dist.Normal(0.0, 1.0).log_prob(mu) + dist.Normal(mu, 1.0).log_prob(effect).sum()
@@ -103,7 +103,7 @@ def test_the_log_joint_is_the_sum_of_those_of_batches() -> None:
         parts = 0.0
         for rows in ([0, 5], [3, 1], [2, 4]):
             for columns in ([0, 2], [1, 3]):
-                small = batch_of(bound, {"row": jnp.array(rows), "column": jnp.array(columns)})
+                small = batch_bound(bound, {"row": jnp.array(rows), "column": jnp.array(columns)})
                 mine = effect[jnp.array(rows)]
                 parts += small.log_joint({"mu": mu, "effect": mine}) - prior(mu, mine)
         np.testing.assert_allclose(parts + prior(mu, effect), bound.log_joint({"mu": mu, "effect": effect}), rtol=1e-12)
@@ -187,5 +187,5 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refusals_say_why(case: str) -> None:
     call, words = REFUSED[case]
-    with pytest.raises(ValueError, match=words), precision():
+    with pytest.raises(ValueError, match=words), precision_scope():
         call()

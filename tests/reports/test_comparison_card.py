@@ -6,7 +6,7 @@ from arviz_base import from_dict
 from xarray import DataArray, DataTree
 
 import bayeslab as bl
-from bayeslab.diagnostics.peaks import peaks
+from bayeslab.diagnostics.peaks import find_peaks
 from bayeslab.models import linear_regression
 
 RNG = np.random.default_rng
@@ -69,14 +69,14 @@ def test_skewed_and_heavy_tailed_draws_have_one_peak(size: int) -> None:
     rng = RNG(4)
     families = (rng.standard_normal, rng.standard_cauchy, rng.random, lambda n: rng.gamma(0.3, size=n))
     for family in families:
-        assert all(len(peaks(family(size), size)) == 1 for _ in range(50))
+        assert all(len(find_peaks(family(size), size)) == 1 for _ in range(50))
 
 
 def test_peaks_are_where_they_are() -> None:
     rng = RNG(5)
     draws = np.where(rng.uniform(size=4000) < 0.3, 6.0, 0.0) + rng.normal(size=4000)
-    np.testing.assert_allclose(peaks(draws, 4000), [0.0, 6.0], atol=0.3)
-    assert peaks(np.full(10, 3.0), 10) == [3.0]
+    np.testing.assert_allclose(find_peaks(draws, 4000), [0.0, 6.0], atol=0.3)
+    assert find_peaks(np.full(10, 3.0), 10) == [3.0]
 
 
 def test_a_card_of_a_regression() -> None:

@@ -18,7 +18,7 @@ import bayeslab as bl
 from bayeslab import kernels
 from bayeslab.models import gaussian_mixture, normal_gamma
 from bayeslab.programs.binding import bind
-from bayeslab.results.datatree import SETTINGS, same_data
+from bayeslab.results.datatree import SETTINGS_ATTRIBUTE, has_same_data
 from bayeslab.results.saving import save
 from bayeslab.sampling import checkpoints
 
@@ -34,8 +34,8 @@ def same(a: xr.DataTree, b: xr.DataTree) -> None:
 
 @pytest.fixture(autouse=True)
 def _every_portion_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SECONDS", 0.0)
-    monkeypatch.setattr(checkpoints, "FIRST", 0.1)
+    monkeypatch.setattr(checkpoints, "MIN_SECONDS_BETWEEN_WRITES", 0.0)
+    monkeypatch.setattr(checkpoints, "FIRST_PORTION_SHARE", 0.1)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
@@ -168,7 +168,7 @@ def test_other_settings_are_refused(other: dict[str, Any], tmp_path: Path) -> No
     """Where every array is as it was."""
     path, method = tmp_path / "fit.nc", bl.NUTS(num_warmup=20, num_samples=20, num_chains=1)
     tree = bl.fit(0, _set, SET, method, checkpoint=path, progress=False)
-    assert same_data(tree, bind(_set, SET))
+    assert has_same_data(tree, bind(_set, SET))
     with pytest.raises(ValueError, match="previous is of other data or settings, so it cannot be continued on these"):
         bl.fit(0, _set, SET | other, method, checkpoint=path, progress=False)
     assert "predictions" in bl.predict(0, _set, SET | other, tree).children
@@ -178,7 +178,7 @@ def test_other_settings_are_refused(other: dict[str, Any], tmp_path: Path) -> No
 def test_a_result_that_does_not_say_its_settings_is_continued() -> None:
     method = bl.NUTS(num_warmup=20, num_samples=20, num_chains=1)
     tree = bl.fit(0, _set, SET, method, progress=False)
-    del tree["constant_data"].attrs[SETTINGS]
+    del tree["constant_data"].attrs[SETTINGS_ATTRIBUTE]
     assert bl.fit(0, _set, SET, method, previous=tree, progress=False)["posterior"].sizes["draw"] == 40
 
 

@@ -16,9 +16,9 @@ from bayeslab import bind, fit
 from bayeslab.methods.mcmc import MCMC
 from bayeslab.methods.stated import Stated
 from bayeslab.models import linear_regression, normal_gamma
-from bayeslab.programs.program import precision, raw_key
-from bayeslab.sampling.continuation import saved_state
-from bayeslab.sampling.executables import Compiled
+from bayeslab.programs.program import precision_scope, raw_key
+from bayeslab.sampling.continuation import state_arrays
+from bayeslab.sampling.executables import SamplerExecutables
 from bayeslab.sampling.runner import Run, drive, whole_chain
 from bayeslab.transforms.analysis import Analysis
 from compilations import counted_compilations
@@ -55,13 +55,13 @@ def test_numbers_of_draws_and_chains_compile_nothing() -> None:
 
 
 def run(method: Any = SHORT, **more: Any) -> Run:
-    with precision():
+    with precision_scope():
         bound = bind(linear_regression.model, linear_regression.example())
         return drive(raw_key(6), method, method.plan(Analysis(bound)), bound, **more)
 
 
 def test_the_runner_and_one_compiled_chain_make_the_same_draws() -> None:
-    with precision():
+    with precision_scope():
         bound = bind(linear_regression.model, linear_regression.example())
         method = bl.NUTS(num_warmup=20, num_samples=10, num_chains=1, thinning=2)
         sampler, key = method.plan(Analysis(bound)), raw_key(6)
@@ -200,7 +200,7 @@ def test_only_the_same_fit_is_continued() -> None:
 
 
 def test_a_state_holds_arrays_only() -> None:
-    for leaf in saved_state(run().state).values():
+    for leaf in state_arrays(run().state).values():
         assert leaf.dtype.kind in "fiub"
 
 
@@ -215,14 +215,14 @@ def test_progress_is_shown_and_silenced(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_seconds_of_sampling_are_without_those_of_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = Compiled.make_ready
+    whole = SamplerExecutables.make_ready
 
-    def slow(self: Compiled, *more: str) -> None:
+    def slow(self: SamplerExecutables, *more: str) -> None:
         time.sleep(1.0)
         self.seconds += 1.0
         whole(self, *more)
 
-    monkeypatch.setattr(Compiled, "make_ready", slow)
+    monkeypatch.setattr(SamplerExecutables, "make_ready", slow)
     lecture = normal_gamma
     tree = bl.fit(0, lecture.model, lecture.example(), bl.Exact(num_samples=10), progress=False)
     assert tree.attrs["sampling_seconds"] < 1.0 <= tree.attrs["compile_seconds"]

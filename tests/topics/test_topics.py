@@ -65,7 +65,7 @@ def averaged(given: xr.DataTree) -> xr.DataTree:
 @pytest.mark.parametrize("few", [50_000, 0])
 def test_top_words_are_those_of_aligned_draws(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether shares help to align topics, or are too many."""
-    monkeypatch.setattr(topics, "FEW", few)
+    monkeypatch.setattr(topics, "MAX_SHARES_FOR_ALIGNMENT", few)
     plain, shares = drawn(0, switched=False)
     found = top_words(tree(*drawn(0)), 3)
     draws = plain.reshape(-1, *TOPICS.shape)

@@ -17,10 +17,10 @@ from scipy.integrate import quad
 import bayeslab as bl
 from bayeslab.diagnostics.compare import compare_parameters
 from bayeslab.elimination.conditional import conditional
-from bayeslab.elimination.sweep import somewhere
+from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import terms
 from bayeslab.models import gaussian_mixture, linear_regression, normal_gamma
-from bayeslab.programs.program import Bound, precision
+from bayeslab.programs.program import Bound, precision_scope
 from bayeslab.transforms.collapse import marginal
 from zoo import CASES
 
@@ -54,12 +54,12 @@ def labelled_effects(n: int) -> None:
 
 
 def bound(model: Any, data: Any) -> Bound:
-    with precision():
+    with precision_scope():
         return bl.bind(model, data)
 
 
 def log_joint(of: Bound, values: dict[str, Any]) -> float:
-    with precision():
+    with precision_scope():
         return float(of.log_joint({name: jnp.asarray(value) for name, value in values.items()}))
 
 
@@ -101,7 +101,7 @@ LAWS = ["regression", "wishart", "rows_of_probabilities", "nested_plates", "trun
 @pytest.mark.parametrize("name", LAWS)
 def test_log_joint_is_that_of_the_rest_and_of_the_conditional(name: str) -> None:
     """Law: log joint - log joint of the collapsed program is the log density of the conditional, for every value."""
-    with precision():
+    with precision_scope():
         plain = bl.bind(CASES[name].program, CASES[name].data)
         site = plain.latent[-1]
         left = marginal(plain, (site,))
@@ -113,7 +113,7 @@ def test_log_joint_is_that_of_the_rest_and_of_the_conditional(name: str) -> None
 def _gaps(plain: Bound, left: Bound) -> list[tuple[Any, Any]]:
     """Both sides, for three values of the site."""
     [rule] = left.transform.rules  # type: ignore[union-attr]
-    values = somewhere(jax.random.PRNGKey(1), plain)
+    values = feasible_point(jax.random.PRNGKey(1), plain)
     others = {name: value for name, value in values.items() if name != rule.site}
     q = conditional(rule, terms(plain).terms, plain, values).distribution
     drawn = [x.reshape(values[rule.site].shape) for x in q.sample(jax.random.PRNGKey(1), (3,))]
@@ -133,7 +133,7 @@ def test_it_is_a_numpyro_program() -> None:
     """Called with its arguments, under NumPyro's own handlers; with arguments that are not concrete it says why not."""
     program = bl.collapse(schools, "theta")
     values = {"mu": 3.0, "tau": 2.0}
-    with precision():
+    with precision_scope():
         given = numpyro.handlers.condition(program, {"y": jnp.asarray(SCHOOLS["y"])})
         direct = log_density(given, (SCHOOLS["sigma"],), {}, values)[0]
         np.testing.assert_allclose(direct, log_joint(bound(program, SCHOOLS), values), rtol=1e-12)

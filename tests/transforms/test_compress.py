@@ -13,16 +13,16 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
-from bayeslab.elimination.sweep import settled, somewhere
+from bayeslab.elimination.sweep import feasible_point, gibbs_start
 from bayeslab.elimination.terms import terms
-from bayeslab.methods.wrappers.compressed import Summarising
+from bayeslab.methods.wrappers.compressed import CompressedSampler
 from bayeslab.models import linear_regression, normal_gamma, normal_wishart
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.compress import compressible
-from bayeslab.transforms.tables import compressed, tabulated
-from bayeslab.verification.findings import find_all
+from bayeslab.transforms.tables import build_tables, compressed_terms
+from bayeslab.verification.findings import find_conditionals
 
 SAMPLE = ["chain", "draw"]
 RNG = np.random.default_rng(0)
@@ -82,21 +82,21 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_conditionals_from_tables_are_those_from_all_rows(name: str) -> None:
     case = CASES[name]
-    with precision():
+    with precision_scope():
         bound = bind(case.program, case.data)
-        found = find_all(bound)
+        found = find_conditionals(bound)
         groups = compressible(bound, found)
         assert [{rule.site for rule in group.rules} for group in groups] == case.groups
         rules = tuple(one.rule for one in found if one.rule is not None)
 
         @jax.jit
         def differences(key: jax.Array) -> list[jax.Array]:
-            values = settled(key, rules, bound, somewhere(key, bound))
-            known = values | tabulated(groups, bound, values)
+            values = gibbs_start(key, rules, bound, feasible_point(key, bound))
+            known = values | build_tables(groups, bound, values)
             gaps = []
             for rule in rules:
-                raw = conditional(rule, terms(bound).terms, bound, known, near=known[rule.site]).distribution
-                ours = conditional(rule, compressed(groups, bound), bound, known).distribution
+                raw = conditional(rule, terms(bound).terms, bound, known, initial=known[rule.site]).distribution
+                ours = conditional(rule, compressed_terms(groups, bound), bound, known).distribution
                 draws = raw.sample(key, (5,))
                 known = known | {rule.site: draws[0]}
                 gaps.append(jax.vmap(lambda x, q=raw, r=ours: q.log_prob(x).sum() - r.log_prob(x).sum())(draws))  # type: ignore[misc]
@@ -136,16 +136,16 @@ def mixture(n: int) -> None:
     ids=lambda x: getattr(x, "__name__", ""),
 )
 def test_what_is_not_multilinear_keeps_its_rows(program: Callable[..., None], more: dict[str, Any]) -> None:
-    with precision():
+    with precision_scope():
         bound = bind(program, {"n": ROWS, "y": Y} | more)
-        assert compressible(bound, find_all(bound)) == ()
+        assert compressible(bound, find_conditionals(bound)) == ()
 
 
 def test_a_table_is_proven_on_the_data_of_the_fit() -> None:
     """The same program and shapes, so the same code: statistics at c = 0, none at c = 1."""
-    with precision():
+    with precision_scope():
         data = {"n": ROWS, "y": Y, "u": Y}
-        assert len(compressible(bind(curved, data), find_all(bind(curved, data)))) == 1
+        assert len(compressible(bind(curved, data), find_conditionals(bind(curved, data)))) == 1
 
 
 @pytest.mark.filterwarnings("error")
@@ -159,9 +159,9 @@ def test_a_bound_in_single_precision_gives_one() -> None:
 
 
 def test_few_rows_are_not_worth_a_table() -> None:
-    with precision():
+    with precision_scope():
         bound = bind(linear_regression.model, linear_regression.example())
-        assert compressible(bound, find_all(bound)) == ()
+        assert compressible(bound, find_conditionals(bound)) == ()
 
 
 def test_missing_rows_are_missing_in_the_table() -> None:
@@ -175,7 +175,7 @@ def test_missing_rows_are_missing_in_the_table() -> None:
 def test_nuts_with_statistics_is_nuts_with_rows() -> None:
     """The same log joint, so the same draws but for rounding, for as long as a trajectory lasts."""
     case = CASES["regression"]
-    with precision():
+    with precision_scope():
         bound = bind(case.program, case.data)
         sampler = bl.NUTS(statistics=True).plan(Analysis(bound))
         small = sampler.prepare(bound)
@@ -200,9 +200,9 @@ def test_modes_are_the_same_with_statistics(method: Any, monkeypatch: pytest.Mon
     """As if finding statistics took no time, so that few rows pay for it."""
     case = CASES["regression"]
     rows = bl.fit(0, case.program, case.data, method, progress=False)
-    monkeypatch.setattr(sys.modules["bayeslab.transforms.compress"], "SECONDS", 0.0)
-    with precision():
-        assert isinstance(method.plan(Analysis(bind(case.program, case.data))), Summarising)
+    monkeypatch.setattr(sys.modules["bayeslab.transforms.compress"], "SEARCH_SECONDS", 0.0)
+    with precision_scope():
+        assert isinstance(method.plan(Analysis(bind(case.program, case.data))), CompressedSampler)
     tables = bl.fit(0, case.program, case.data, method, progress=False)
     for name in ("tau", "w"):
         np.testing.assert_allclose(tables["posterior"][name].mean(SAMPLE), rows["posterior"][name].mean(SAMPLE), 1e-6)

@@ -10,14 +10,14 @@ import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
-from bayeslab.elimination.sweep import somewhere
-from bayeslab.methods.wrappers.compressed import Summarising
+from bayeslab.elimination.sweep import feasible_point
+from bayeslab.methods.wrappers.compressed import CompressedSampler
 from bayeslab.models import gaussian_mixture, linear_regression, multivariate_gaussian_mixture
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import Bound, precision
+from bayeslab.programs.program import Bound, precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
-from bayeslab.transforms.row_statistics import Labelled
+from bayeslab.transforms.row_statistics import LabelledTerm
 
 RNG = np.random.default_rng(0)
 ROWS = 240
@@ -32,7 +32,7 @@ def log_joints(one: Bound, other: Bound) -> tuple[Any, Any]:
     """At three points."""
 
     def at(key: Any) -> tuple[Any, Any]:
-        values = somewhere(key, one)
+        values = feasible_point(key, one)
         return one.log_joint(values), other.log_joint(values)
 
     return jax.lax.map(at, jax.random.split(jax.random.PRNGKey(0), 3))
@@ -48,11 +48,11 @@ MIXTURES = {
 def test_rows_at_every_label_are_a_few_numbers(name: str) -> None:
     """The same log joint, with labels summed over, hence at every choice of them."""
     model, data, size = MIXTURES[name]
-    with precision():
+    with precision_scope():
         bound = bl.bind(model, data)
         short = bl.compress(bound)
         [group] = short.transform.statistics.groups  # type: ignore[union-attr]
-        assert isinstance(group, Labelled)
+        assert isinstance(group, LabelledTerm)
         assert len(group.columns) == size  # type: ignore[arg-type]
         np.testing.assert_allclose(*log_joints(marginal(bound, ("z",)), marginal(short, ("z",))), rtol=1e-10)
 
@@ -85,7 +85,7 @@ def heavy(n: int) -> None:
 
 @pytest.mark.parametrize("model", [unlike, neighbours, heavy], ids=lambda model: model.__name__)
 def test_what_is_not_the_same_at_every_label_is_left_as_it_is(model: Any) -> None:
-    with precision():
+    with precision_scope():
         bound = bl.bind(model, {"n": ROWS, "y": SCALAR["y"]})
         with pytest.raises(ValueError, match="no statistics replace the rows"):
             bl.compress(bound)
@@ -95,10 +95,10 @@ def test_no_row_is_left_in_a_gradient() -> None:
     """Its code is the same for any number of rows."""
     rows = 12_347
     x = RNG.normal(size=(rows, 3))
-    with precision():
+    with precision_scope():
         bound = bl.bind(linear_regression.model, {"x": x, "y": x[:, 0] + RNG.normal(size=rows)})
         short = bl.compress(bound)
-        position = unconstrained.start(jax.random.key(0), short)
+        position = unconstrained.random_position(jax.random.key(0), short)
         code = [
             jax.jit(lambda at, of: jax.grad(lambda p: unconstrained.log_posterior(of, p))(at)).lower(position, of)
             for of in (bound, short)
@@ -110,7 +110,7 @@ def test_bad_designs_lose_nothing() -> None:
     """A column twice, columns of very different scales, fewer rows than columns would need."""
     x = RNG.normal(size=(400, 4)) * np.array([1e5, 1.0, 1e-4, 1.0])
     x[:, 3] = x[:, 1]
-    with precision():
+    with precision_scope():
         bound = bl.bind(linear_regression.model, {"x": x, "y": x[:, 1] + RNG.normal(size=400)})
         short = bl.compress(bound)
         np.testing.assert_allclose(*log_joints(bound, short), rtol=1e-10)
@@ -118,8 +118,8 @@ def test_bad_designs_lose_nothing() -> None:
 
 def test_nuts_takes_statistics_where_that_pays() -> None:
     """Many rows and many draws do, few do not; the posterior is the same."""
-    with precision():
+    with precision_scope():
         bound = bl.bind(gaussian_mixture.model, SCALAR)
         long, short = bl.NUTS(num_samples=100_000).plan(Analysis(bound)), bl.NUTS(num_samples=10).plan(Analysis(bound))
-    assert isinstance(long.inner, Summarising)  # type: ignore[attr-defined]
-    assert not isinstance(short.inner, Summarising)  # type: ignore[attr-defined]
+    assert isinstance(long.inner, CompressedSampler)  # type: ignore[attr-defined]
+    assert not isinstance(short.inner, CompressedSampler)  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import pytest
 import bayeslab as bl
 from bayeslab.elimination.around import pairs_of_choices
 from bayeslab.programs.binding import bind
-from bayeslab.verification.findings import find
+from bayeslab.verification.findings import find_conditional
 
 
 def labels(rows: int, choices: int, first: int, second: int) -> None:
@@ -34,14 +34,16 @@ def path(steps: int, states: int, state: int) -> None:
 @pytest.mark.parametrize(("choices", "first", "second"), [(6, 2, 2), (8, 3, 3), (8, 5, 2), (3, 1, 0)])
 def test_labels_that_meet_in_one_pair_of_choices(choices: int, first: int, second: int) -> None:
     data = {"rows": 3, "choices": choices, "first": first, "second": second, "y": np.full(3, float(first))}
-    found = find(bind(labels, data), "z")
+    found = find_conditional(bind(labels, data), "z")
     assert found.rule is None
     assert "'exclusion'" in found.reason
 
 
 @pytest.mark.parametrize(("states", "steps", "state"), [(8, 3, 0), (6, 4, 1), (5, 7, 2)])
 def test_paths_that_may_not_stay_in_one_state(states: int, steps: int, state: int) -> None:
-    found = find(bind(path, {"steps": steps, "states": states, "state": state, "y": np.full(steps, 1.0)}), "z")
+    found = find_conditional(
+        bind(path, {"steps": steps, "states": states, "state": state, "y": np.full(steps, 1.0)}), "z"
+    )
     assert found.rule is None
     assert "'exclusion'" in found.reason
 
@@ -63,6 +65,6 @@ def test_a_chain_of_sequences_of_different_length_is_accepted() -> None:
             numpyro.sample("y", dist.Normal(z.astype(float), 1.0).mask(there).to_event(1))
 
     y = np.arange(8.0).reshape(2, 4)
-    found = find(bind(model, {"lengths": np.array([4, 2]), "y": y}), "z")
+    found = find_conditional(bind(model, {"lengths": np.array([4, 2]), "y": y}), "z")
     assert found.rule is not None
     assert found.residual < 1e-10

@@ -21,9 +21,9 @@ from bayeslab.elimination.families import families_of
 from bayeslab.elimination.terms import terms
 from bayeslab.models import normal_wishart
 from bayeslab.programs.binding import bind
-from bayeslab.programs.program import precision
+from bayeslab.programs.program import precision_scope
 from bayeslab.verification import findings as proof
-from bayeslab.verification.findings import find, find_all
+from bayeslab.verification.findings import find_conditional, find_conditionals
 from false_rules import MANY, RIGHT, TIES, WRONG, Wrong
 from random_programs import Program, checked, programs
 
@@ -32,9 +32,9 @@ POINTS = 6001
 
 @pytest.mark.parametrize("case", WRONG)
 def test_what_holds_at_some_points_only_is_refused_by_name(case: str) -> None:
-    with precision():
+    with precision_scope():
         bound = bind(WRONG[case].program, WRONG[case].data)
-        found = {one.site: one for one in find_all(bound)}[WRONG[case].site]
+        found = {one.site: one for one in find_conditionals(bound)}[WRONG[case].site]
     assert found.rule is None
     assert WRONG[case].reason in found.reason
     assert distance(WRONG[case]) > 1e-4, "the rule would be right after all"
@@ -42,7 +42,7 @@ def test_what_holds_at_some_points_only_is_refused_by_name(case: str) -> None:
 
 def distance(case: Wrong) -> float:
     """In total variation, between the conditional that a rule would give and the right one, by quadrature."""
-    with precision():
+    with precision_scope():
         bound = bind(case.program, case.data)
         prior, known = terms(bound).priors[case.site], terms(bound)
         [family] = families_of(prior)
@@ -77,21 +77,21 @@ def normal_grid(q: dist.Distribution, bound: Any, case: Wrong) -> Any:
 
 @pytest.mark.parametrize("case", TIES)
 def test_labels_of_which_two_are_tied_are_not_enumerated_one_by_one(case: str) -> None:
-    with precision():
-        assert find(bind(*TIES[case]), "z").reason.startswith("its elements meet in")
+    with precision_scope():
+        assert find_conditional(bind(*TIES[case]), "z").reason.startswith("its elements meet in")
 
 
 @pytest.mark.parametrize("case", MANY)
 def test_one_element_of_a_large_plate_is_seen(case: str) -> None:
-    with precision():
-        assert find(bind(*MANY[case]), "mu").rule is None
+    with precision_scope():
+        assert find_conditional(bind(*MANY[case]), "mu").rule is None
 
 
 @pytest.mark.parametrize("case", RIGHT)
 def test_guards_that_never_act_and_all_scales_are_accepted(case: str) -> None:
     program, data, families = RIGHT[case]
-    with precision():
-        found = find_all(bind(program, data))
+    with precision_scope():
+        found = find_conditionals(bind(program, data))
     assert {one.site: one.rule and one.rule.family.name for one in found} == families
 
 
@@ -99,8 +99,10 @@ def test_guards_that_never_act_and_all_scales_are_accepted(case: str) -> None:
 @pytest.mark.parametrize("kappa", [1.0, 1e-3])
 def test_a_precision_is_proven_for_priors_of_any_width(factor: float, kappa: float) -> None:
     data = normal_wishart.data()
-    with precision():
-        found = find(bind(normal_wishart.model, data | {"scale": factor * data["scale"], "kappa0": kappa}), "precision")
+    with precision_scope():
+        found = find_conditional(
+            bind(normal_wishart.model, data | {"scale": factor * data["scale"], "kappa0": kappa}), "precision"
+        )
     assert found.rule is not None
     assert found.residual < 1e-10
 
@@ -123,8 +125,8 @@ def heavy_rows(n: int) -> None:
 @pytest.mark.parametrize("program", [noise_added, heavy_rows])
 def test_a_precision_that_is_not_conjugate_is_refused(program: Any) -> None:
     y = np.random.default_rng(5).normal(size=(20, 3))
-    with precision():
-        assert find(bind(program, {"n": 20, "y": y}), "precision").reason == "not Wishart given 'y'"
+    with precision_scope():
+        assert find_conditional(bind(program, {"n": 20, "y": y}), "precision").reason == "not Wishart given 'y'"
 
 
 MORE = [pytest.param(part, marks=pytest.mark.slow) for part in range(3, 200)]
@@ -161,10 +163,10 @@ def believed(monkeypatch: pytest.MonkeyPatch) -> None:
         wide, found = bound, []
         for name, prior in terms(wide).priors.items():
             children = tuple(t.name for t in terms(wide).terms if name in t.depends and t.name != name)
-            found.append(proof.Found(name, children, Rule(name, families_of(prior)[0], (), children), 0.0, ""))
+            found.append(proof.Finding(name, children, Rule(name, families_of(prior)[0], (), children), 0.0, ""))
         return found
 
-    monkeypatch.setattr("bayeslab.transforms.analysis.find_all", trusting)
+    monkeypatch.setattr("bayeslab.transforms.analysis.find_conditionals", trusting)
 
 
 @pytest.mark.parametrize("method", [bl.Exact(50), bl.Gibbs(num_warmup=10, num_samples=50, num_chains=1)])

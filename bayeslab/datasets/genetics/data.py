@@ -7,10 +7,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayeslab.datasets.arguments import LARGEST, number, positive, sizes, whole
-from bayeslab.programs.data import FILL, MISSING, array_of, numbers
+from bayeslab.datasets.arguments import MAX_MAGNITUDE, as_integer, as_number, as_positive, axis_lengths
+from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY, as_numpy_array, values_and_presence
 
-TINY = 1e-300
+MIN_GAMMA_SUM = 1e-300
 """The smallest sum of Gamma draws that is normalised: below it their shape is so small that floats do not hold them."""
 
 
@@ -28,7 +28,7 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     if isinstance(y, xr.Dataset) and "y" not in y:
         raise ValueError(f"the Dataset has no variable y, only {sorted(map(str, y.data_vars))}.")
     source = y["y"] if isinstance(y, xr.Dataset) else y
-    codes, is_read = _codes(source)
+    codes, is_read = _allele_codes(source)
     array = source if isinstance(source, xr.DataArray) else xr.DataArray(codes)
     names = dict(zip(array.dims, ("individual", "locus", "copy"), strict=True))
     for dim, wanted in names.items():
@@ -39,7 +39,7 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
         name = array[array.dims[0]].values[empty[0]]
         raise ValueError(f"individual {name.item()!r} has no data: all of its copies are missing.")
     largest = codes.max((0, 2))
-    alleles = largest.astype(int) + 1 if num_alleles is None else array_of(num_alleles, "num_alleles")
+    alleles = largest.astype(int) + 1 if num_alleles is None else as_numpy_array(num_alleles, "num_alleles")
     if alleles.shape != largest.shape:
         raise ValueError(f"num_alleles has shape {alleles.shape}, but y has {len(largest)} loci.")
     if alleles.dtype.kind not in "iu":
@@ -56,7 +56,7 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     labelled = labelled.assign_coords(
         {dim: labelled[dim] for dim in labelled.dims}
     )  # numbers, where there are no names
-    labelled.attrs[FILL] = MISSING
+    labelled.attrs[FILL_ATTRIBUTE] = MISSING_COPY
     return {"num_individuals": labelled.shape[0], "num_alleles": alleles, "ploidy": labelled.shape[2], "y": labelled}
 
 
@@ -82,20 +82,22 @@ def simulated_genotypes(
     Raises ValueError for numbers below 1, a single allele, shares outside of their range and seeds below 0, TypeError
     for what is no number.
     """
-    num_alleles = whole("num_alleles", num_alleles, 2)
-    num_individuals, num_loci, num_populations, ploidy, _ = sizes(
+    num_alleles = as_integer("num_alleles", num_alleles, 2)
+    num_individuals, num_loci, num_populations, ploidy, _ = axis_lengths(
         num_individuals=num_individuals, num_loci=num_loci, num_populations=num_populations, ploidy=ploidy,
         num_alleles=num_alleles,
     )  # fmt: skip
-    fst = number("fst", fst, "a number above 0 and below 1", lambda share: 0 < share < 1)
-    missing = number("missing", missing, "a number from 0, below 1", lambda share: 0 <= share < 1)
-    admixture = None if admixture is None else positive("admixture", admixture)
-    rng = np.random.default_rng(whole("seed", seed, 0))
+    fst = as_number("fst", fst, "a number above 0 and below 1", lambda share: 0 < share < 1)
+    missing = as_number("missing", missing, "a number from 0, below 1", lambda share: 0 <= share < 1)
+    admixture = None if admixture is None else as_positive("admixture", admixture)
+    rng = np.random.default_rng(as_integer("seed", seed, 0))
     origin = rng.uniform(0.05, 0.95, (num_loci, num_alleles))
     origin /= origin.sum(-1, keepdims=True)
-    concentration = np.tile(origin * min((1 - fst) / fst, LARGEST), (num_populations, 1, 1))
+    concentration = np.tile(origin * min((1 - fst) / fst, MAX_MAGNITUDE), (num_populations, 1, 1))
     drifted = rng.gamma(concentration)
-    is_fixed = drifted.sum(-1) < TINY  # with fst near 1 one allele is left, as likely as it is frequent in the origin
+    is_fixed = (
+        drifted.sum(-1) < MIN_GAMMA_SUM
+    )  # with fst near 1 one allele is left, as likely as it is frequent in the origin
     race = rng.exponential(1 / concentration[is_fixed])
     drifted[is_fixed] = race == race.min(-1, keepdims=True)
     frequencies = drifted / drifted.sum(-1, keepdims=True)
@@ -115,9 +117,9 @@ def simulated_genotypes(
     )
 
 
-def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
+def _allele_codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The alleles as small integers, MISSING where none was read, and a mask of those that were."""
-    values, is_read = numbers(y)
+    values, is_read = values_and_presence(y)
     if values.ndim != 3 or not values.size:
         raise ValueError(f"y has shape {values.shape}; expected (individual, locus, copy), none of them empty.")
     if values.dtype.kind not in "iufb":
@@ -126,7 +128,7 @@ def _codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     wrong = (filled < 0) | (filled != np.floor(filled)) | (filled >= 2**53)
     _refuse(wrong, filled, "which is no allele; they count from 0")
     codes = filled.astype(np.min_scalar_type(-1 - int(filled.max())))
-    codes[~is_read] = MISSING
+    codes[~is_read] = MISSING_COPY
     return codes, is_read
 
 

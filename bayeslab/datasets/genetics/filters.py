@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import share, whole
+from bayeslab.datasets.arguments import as_integer, as_share
 from bayeslab.datasets.genetics.form import check_form
-from bayeslab.programs.data import MISSING
+from bayeslab.programs.data import MISSING_COPY
 
-BLOCK = 2**21
+COPIES_PER_BLOCK = 2**21
 """The number of copies whose alleles are counted together."""
 
 
@@ -55,11 +55,11 @@ def filter_genotypes(
     Raises ValueError for thresholds outside of 0 to 1, a Dataset of another form, thinning without positions, and where
     nothing is left, with the number that each filter removed; TypeError for what is no Dataset or number.
     """
-    max_missing_individual = share("max_missing_individual", max_missing_individual)
-    max_missing_locus = share("max_missing_locus", max_missing_locus)
-    min_minor_allele_frequency = share("min_minor_allele_frequency", min_minor_allele_frequency)
-    max_r2 = None if max_r2 is None else share("max_r2", max_r2)
-    thin_distance, window = whole("thin_distance", thin_distance), whole("window", window)
+    max_missing_individual = as_share("max_missing_individual", max_missing_individual)
+    max_missing_locus = as_share("max_missing_locus", max_missing_locus)
+    min_minor_allele_frequency = as_share("min_minor_allele_frequency", min_minor_allele_frequency)
+    max_r2 = None if max_r2 is None else as_share("max_r2", max_r2)
+    thin_distance, window = as_integer("thin_distance", thin_distance), as_integer("window", window)
     if thin_distance < 0 or window < 2:
         raise ValueError(f"thin_distance is {thin_distance} and window {window}; expected at least 0 and 2.")
     check_form(dataset, "the dataset")
@@ -67,7 +67,7 @@ def filter_genotypes(
         raise ValueError("the dataset has no coordinate position, so thin_distance means nothing.")
 
     y = dataset["y"].values
-    unread = np.array([np.count_nonzero(genotypes == MISSING) for genotypes in y]) / y[0].size
+    unread = np.array([np.count_nonzero(genotypes == MISSING_COPY) for genotypes in y]) / y[0].size
     individuals = np.flatnonzero(unread <= max_missing_individual)
     removed = {"individuals_missing": len(y) - len(individuals)}
     if not len(individuals):
@@ -78,7 +78,7 @@ def filter_genotypes(
         "loci_missing": lambda: tally.missing[loci] <= max_missing_locus,
         "loci_one_allele": lambda: tally.several[loci],
         "loci_rare": lambda: tally.minor[loci] >= min_minor_allele_frequency,
-        "loci_near": lambda: _far(dataset, loci, thin_distance),
+        "loci_near": lambda: _far_enough(dataset, loci, thin_distance),
         "loci_linked": lambda: _unlinked(dataset, individuals, loci, tally, max_r2, window),
     }
     for name, passing in filters.items():
@@ -90,23 +90,23 @@ def filter_genotypes(
             raise ValueError(f"no locus is left of {y.shape[1]}: {by_filter}.")
     filtered = dataset.isel(individual=individuals, locus=loci)
     counts = {f"removed_{name}": count for name, count in removed.items()}
-    before = {name: whole(f"attribute {name} of the dataset", dataset.attrs.get(name, 0), 0) for name in counts}
+    before = {name: as_integer(f"attribute {name} of the dataset", dataset.attrs.get(name, 0), 0) for name in counts}
     return filtered.assign_attrs({name: before[name] + count for name, count in counts.items()})
 
 
 def _tally(y: np.ndarray, individuals: np.ndarray) -> Tally:
     """The tally of all loci over some individuals."""
     size = int(y.max()) + 2  # alleles from 1, behind those that were not read
-    step = max(1, BLOCK // (len(individuals) * y.shape[2]))
+    step = max(1, COPIES_PER_BLOCK // (len(individuals) * y.shape[2]))
     counts = []
     for start in range(0, y.shape[1], step):
         block = y[individuals, start : start + step]
         codes = block + np.arange(1, size * block.shape[1], size)[:, None]
-        counts.append(_summary(np.bincount(codes.ravel(), minlength=size * block.shape[1]).reshape(-1, size)))
+        counts.append(_tally_of_counts(np.bincount(codes.ravel(), minlength=size * block.shape[1]).reshape(-1, size)))
     return Tally(*map(np.concatenate, zip(*counts, strict=True)))
 
 
-def _summary(counts: np.ndarray) -> Tally:
+def _tally_of_counts(counts: np.ndarray) -> Tally:
     """The tally of some loci. counts: (locus, allele), the first one of copies that were not read."""
     alleles = counts[:, 1:]
     total = alleles.sum(1)
@@ -128,7 +128,7 @@ def _chromosomes(dataset: xr.Dataset, loci: np.ndarray) -> list[np.ndarray]:
     return np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
 
 
-def _far(dataset: xr.Dataset, loci: np.ndarray, distance: int) -> np.ndarray:
+def _far_enough(dataset: xr.Dataset, loci: np.ndarray, distance: int) -> np.ndarray:
     """Whether each locus stays, as it is at least that distance from the last one before it that stays."""
     passes = np.ones(len(loci), bool)
     if not distance:
@@ -156,9 +156,9 @@ def _unlinked(
             neighbours = indices[start : start + step + window - 1]
             y = dataset["y"].values[np.ix_(individuals, loci[neighbours])]
             copies = np.ascontiguousarray(np.moveaxis(y, -1, 0))
-            is_read = (copies != MISSING).all(0)
+            is_read = (copies != MISSING_COPY).all(0)
             count = (copies == tally.common[loci[neighbours]]).sum(0) * is_read
-            first, second = np.nonzero(_exceeds(count, is_read, step, max_r2))
+            first, second = np.nonzero(_exceeds_r2(count, is_read, step, max_r2))
             in_window = (first < second) & (second - first < window)
             for i, j in zip(neighbours[first[in_window]].tolist(), neighbours[second[in_window]].tolist(), strict=True):
                 if passes[i] and passes[j]:
@@ -166,7 +166,7 @@ def _unlinked(
     return passes
 
 
-def _exceeds(count: np.ndarray, read: np.ndarray, step: int, max_r2: float) -> np.ndarray:
+def _exceeds_r2(count: np.ndarray, read: np.ndarray, step: int, max_r2: float) -> np.ndarray:
     """Whether r2 exceeds max_r2, (first, locus), for each of the first `step` loci with every one of them.
 
     count: copies of the common allele, 0 where not read.

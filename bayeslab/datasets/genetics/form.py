@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 from pandas.api.types import infer_dtype
 
-from bayeslab.datasets.arguments import labels, shown
-from bayeslab.programs.data import FILL, MISSING
+from bayeslab.datasets.arguments import checked_labels, short_repr
+from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY
 
-MANY = 127
+MAX_ALLELES_IN_ONE_BYTE = 127
 """The most alleles of a locus whose codes fit into one byte; more need integers of two."""
 
 
@@ -31,16 +31,19 @@ def genotype_dataset(
     names = np.full((len(alleles), max(map(len, alleles), default=0)), "", object)
     for locus, known in enumerate(alleles):
         names[locus, : len(known)] = known
-    partly = [(read.any(1) & ~read.all(1)).sum() for read in (y[i] != MISSING for i in range(len(y)))]
+    partly = [(read.any(1) & ~read.all(1)).sum() for read in (y[i] != MISSING_COPY for i in range(len(y)))]
     return xr.Dataset(
-        {"y": (("individual", "locus", "copy"), y, {FILL: MISSING}), "alleles": (("locus", "allele"), names)},
-        {name: (dim, _column(values)) for name, (dim, values) in coords.items()},
+        {
+            "y": (("individual", "locus", "copy"), y, {FILL_ATTRIBUTE: MISSING_COPY}),
+            "alleles": (("locus", "allele"), names),
+        },
+        {name: (dim, _column_values(values)) for name, (dim, values) in coords.items()},
         {
             "source": path.name,
             "individuals_read": y.shape[0],
             "loci_read": y.shape[1],
             "loci_not_biallelic": sum(len(known) != 2 for known in alleles),
-            "copies_missing": int(sum(np.count_nonzero(genotypes == MISSING) for genotypes in y)),
+            "copies_missing": int(sum(np.count_nonzero(genotypes == MISSING_COPY) for genotypes in y)),
             "genotypes_partly_missing": int(sum(partly)),
             **(counts or {}),
         },
@@ -50,7 +53,7 @@ def genotype_dataset(
 def check_form(dataset: xr.Dataset, source: str) -> None:
     """Raise ValueError where a Dataset has not the form that the readers return; source says which one it is."""
     if not isinstance(dataset, xr.Dataset):
-        raise TypeError(f"{source} is {shown(dataset)}; expected a Dataset of xarray, as read_genotypes gives it.")
+        raise TypeError(f"{source} is {short_repr(dataset)}; expected a Dataset of xarray, as read_genotypes gives it.")
     wanted = {"y": ("individual", "locus", "copy"), "alleles": ("locus", "allele")}
     wanted |= {"individual": ("individual",), "locus": ("locus",)}
     wanted |= {name: ("locus",) for name in ("chromosome", "position") if name in dataset.variables}
@@ -60,32 +63,32 @@ def check_form(dataset: xr.Dataset, source: str) -> None:
             what = "no variable" if found_dims is None else f"dimensions ({', '.join(map(str, found_dims))}) of"
             raise ValueError(f"{source} has {what} {name}; expected {name} ({', '.join(dims)}).")
     y = dataset["y"]
-    fill = y.attrs.get(FILL)
-    if y.dtype.kind != "i" or not isinstance(fill, int | float | np.number) or fill != MISSING:
+    fill = y.attrs.get(FILL_ATTRIBUTE)
+    if y.dtype.kind != "i" or not isinstance(fill, int | float | np.number) or fill != MISSING_COPY:
         raise ValueError(
-            f"{source} has y of {y.dtype}; expected integers with the attribute {FILL} = {MISSING}, as read_genotypes "
-            "gives them, or xarray with mask_and_scale=False."
+            f"{source} has y of {y.dtype}; expected integers with the attribute {FILL_ATTRIBUTE} = "
+            f"{MISSING_COPY}, as read_genotypes gives them, or xarray with mask_and_scale=False."
         )
     if not y.size:
         raise ValueError(f"{source} has y of shape {y.shape}; expected individuals, loci and copies.")
     for dim in ("individual", "locus"):
-        names = labels(f"an element of {dim} of {source}", dataset[dim].values.tolist())
+        names = checked_labels(f"an element of {dim} of {source}", dataset[dim].values.tolist())
         refuse_repeated(names, f"{source} has {dim}", lambda position: f"position {position}")
     if infer_dtype(dataset["alleles"].values.ravel(), skipna=False) not in ("string", "empty"):
         raise ValueError(f"{source} has alleles of {dataset['alleles'].dtype}; expected their names as text.")
     if "position" in dataset.variables and dataset["position"].dtype.kind not in "iu":
         raise ValueError(f"{source} has position of {dataset['position'].dtype}; expected integers.")
     named = (dataset["alleles"].values != "").sum(1)
-    wrong = np.flatnonzero((y.values.max((0, 2)) >= named) | (y.values.min((0, 2)) < MISSING))
+    wrong = np.flatnonzero((y.values.max((0, 2)) >= named) | (y.values.min((0, 2)) < MISSING_COPY))
     if wrong.size:
         locus = wrong[0]
         raise ValueError(
             f"{source} has a number at locus {dataset['locus'].values[locus]!s} that stands for no allele; expected "
-            f"{MISSING} to {named[locus] - 1}, as {named[locus]} alleles are named."
+            f"{MISSING_COPY} to {named[locus] - 1}, as {named[locus]} alleles are named."
         )
 
 
-def existing(path: Path, why: str = "") -> Path:
+def existing_file(path: Path, why: str = "") -> Path:
     """The path of a file that is there; raises FileNotFoundError otherwise."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}{why}.")
@@ -140,7 +143,7 @@ def refuse_repeated(names: Sequence[str], what: str, place: Callable[[int], str]
             raise ValueError(f"{what} {name!r} twice, at {place(first[name])} and {place(position)}; expected it once.")
 
 
-def _column(values: Any) -> np.ndarray:
+def _column_values(values: Any) -> np.ndarray:
     """The values as an array, text as objects: in an array of one width each would take that of the longest name."""
     array = np.asarray(values)
     return array.astype(object) if array.dtype.kind in "US" else array

@@ -12,21 +12,21 @@ from bayeslab.datasets.arguments import as_path
 from bayeslab.datasets.genetics.form import (
     columns_of_lines,
     counted,
-    existing,
+    existing_file,
     genotype_dataset,
     locus_names,
     refuse_repeated,
 )
-from bayeslab.programs.data import MISSING
+from bayeslab.programs.data import MISSING_COPY
 
-MAGIC = bytes([0x6C, 0x1B])
+BED_MAGIC = bytes([0x6C, 0x1B])
 """The two bytes that a .bed begins with."""
-BLOCK = 2**21
+GENOTYPES_PER_BLOCK = 2**21
 """The number of genotypes that are decoded together."""
 
-POSITION = re.compile(r"-?[0-9]{1,18}")
+POSITION_PATTERN = re.compile(r"-?[0-9]{1,18}")
 """A position in base pairs that fits into 64 bits."""
-COLUMNS = {
+COLUMN_NAMES = {
     ".bim": "chromosome, name, centimorgans, position, allele 1, allele 2",
     ".fam": "family, individual, father, mother, sex, phenotype",
 }
@@ -47,9 +47,9 @@ def read_plink(path: str | PathLike[str]) -> xr.Dataset:
     that are damaged or do not belong together, and for individuals and loci that cannot be told apart.
     """
     path = as_path(path)
-    bed = existing(path if path.suffix.lower() == ".bed" else Path(f"{path}.bed"))
-    loci, locus_lines = _table(bed.with_suffix(".bim"))
-    people, people_lines = _table(bed.with_suffix(".fam"))
+    bed = existing_file(path if path.suffix.lower() == ".bed" else Path(f"{path}.bed"))
+    loci, locus_lines = _read_table(bed.with_suffix(".bim"))
+    people, people_lines = _read_table(bed.with_suffix(".fam"))
     positions = _positions(bed.with_suffix(".bim"), [row[3] for row in loci], locus_lines)
     alleles = [(row[5], row[4]) for row in loci]
     for number, (first, second) in zip(locus_lines, alleles, strict=True):
@@ -71,32 +71,32 @@ def read_plink(path: str | PathLike[str]) -> xr.Dataset:
     populations = ["" if row[0] in ("0", row[1]) else row[0] for row in people]
     if any(populations):
         coords["population"] = ("individual", populations)
-    return genotype_dataset(bed, _matrix(bed, len(people), len(loci)), alleles, coords)
+    return genotype_dataset(bed, _read_alleles(bed, len(people), len(loci)), alleles, coords)
 
 
-def _table(path: Path) -> tuple[list[list[str]], list[int]]:
+def _read_table(path: Path) -> tuple[list[list[str]], list[int]]:
     """The rows of a .bim or .fam, and the lines that they are on."""
     rows, lines = [], []
-    for number, columns in columns_of_lines(existing(path, "; PLINK keeps .bed, .bim and .fam side by side")):
+    for number, columns in columns_of_lines(existing_file(path, "; PLINK keeps .bed, .bim and .fam side by side")):
         if len(columns) != 6:
             width = counted(len(columns), "column")
-            raise ValueError(f"line {number} of {path} has {width}; expected 6 ({COLUMNS[path.suffix]}).")
+            raise ValueError(f"line {number} of {path} has {width}; expected 6 ({COLUMN_NAMES[path.suffix]}).")
         rows.append(columns)
         lines.append(number)
     if not rows:
-        raise ValueError(f"{path} is empty; expected a line with 6 columns ({COLUMNS[path.suffix]}) for each.")
+        raise ValueError(f"{path} is empty; expected a line with 6 columns ({COLUMN_NAMES[path.suffix]}) for each.")
     return rows, lines
 
 
 def _positions(path: Path, column: list[str], lines: list[int]) -> list[int]:
     """The positions as integers; raises ValueError that names the line of one that is none."""
     for position, number in zip(column, lines, strict=True):
-        if not POSITION.fullmatch(position):
+        if not POSITION_PATTERN.fullmatch(position):
             raise ValueError(f"line {number} of {path} has position {position!r}; expected an integer in column 4.")
     return list(map(int, column))
 
 
-def _matrix(bed: Path, individuals: int, loci: int) -> np.ndarray:
+def _read_alleles(bed: Path, individuals: int, loci: int) -> np.ndarray:
     """The alleles (individual, locus, copy) of a .bed."""
     try:
         from bed_reader import open_bed
@@ -105,14 +105,14 @@ def _matrix(bed: Path, individuals: int, loci: int) -> np.ndarray:
     width = -(-individuals // 4)
     _check_size(bed, individuals, loci, 3 + loci * width)
     y = np.empty((individuals, loci, 2), np.int8)
-    step = max(1, BLOCK // individuals)
+    step = max(1, GENOTYPES_PER_BLOCK // individuals)
     with open_bed(bed, iid_count=individuals, sid_count=loci) as file:
         for start in range(0, loci, step):
             block = slice(start, min(start + step, loci))
             _check_padding(bed, individuals, block, width)
             count = file.read(np.s_[:, block], dtype="int8")  # of A1; negative where none was read
             for copy, least_count in enumerate((2, 1)):
-                y[:, block, copy] = np.where(count < 0, MISSING, count >= least_count)
+                y[:, block, copy] = np.where(count < 0, MISSING_COPY, count >= least_count)
     return y
 
 
@@ -120,9 +120,9 @@ def _check_size(bed: Path, individuals: int, loci: int, expected: int) -> None:
     """Raise ValueError where a .bed does not begin as it must, or has not the expected number of bytes."""
     with bed.open("rb") as file:
         start = file.read(3)
-    if start[:2] != MAGIC:
+    if start[:2] != BED_MAGIC:
         problem = f"starts with the bytes {start[:2].hex(' ')}" if start else "is empty"
-        raise ValueError(f"{bed} {problem}; expected {MAGIC.hex(' ')}, as every .bed of PLINK 1 has.")
+        raise ValueError(f"{bed} {problem}; expected {BED_MAGIC.hex(' ')}, as every .bed of PLINK 1 has.")
     if start[2:] != b"\x01":
         if start[2:] == b"\0":
             raise ValueError(f"{bed} has individual after individual (byte 3 is 0); convert it with plink --make-bed.")

@@ -9,12 +9,12 @@ from typing import Any
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_path
-from bayeslab.datasets.genetics.form import check_form, existing
+from bayeslab.datasets.genetics.form import check_form, existing_file
 from bayeslab.datasets.genetics.plink import read_plink
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
 
-HDF5 = b"\x89HDF\r\n\x1a\n"
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 """The bytes that a file of HDF5 begins with."""
 
 
@@ -32,10 +32,10 @@ def read_genotypes(path: str | PathLike[str], **options: Any) -> xr.Dataset:
     path = as_path(path)
     for suffix, reader in READERS.items():
         if path.name.lower().endswith(suffix):
-            return _read(reader, existing(path), options)
+            return _read(reader, existing_file(path), options)
     if Path(f"{path}.bed").is_file():
         return _read(read_plink, path, options)
-    existing(path)
+    existing_file(path)
     raise ValueError(f"{path} has none of the suffixes {', '.join(READERS)} that tell how to read it.")
 
 
@@ -50,8 +50,8 @@ def _read(reader: Callable[..., xr.Dataset], path: Path, options: Mapping[str, A
 
 def _read_netcdf(path: Path) -> xr.Dataset:
     with path.open("rb") as file:
-        start = file.read(len(HDF5))
-    if start != HDF5:
+        start = file.read(len(HDF5_MAGIC))
+    if start != HDF5_MAGIC:
         raise ValueError(f"{path} is no netCDF file: it begins with {start.hex(' ') or 'nothing'}, not as HDF5 does.")
     try:
         dataset = xr.load_dataset(path, engine="h5netcdf", mask_and_scale=False)

@@ -10,25 +10,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import as_path, require_flags, whole
+from bayeslab.datasets.arguments import as_integer, as_path, require_flags
 from bayeslab.datasets.genetics.form import (
-    MANY,
+    MAX_ALLELES_IN_ONE_BYTE,
     columns_of_lines,
     counted,
-    existing,
+    existing_file,
     genotype_dataset,
     refuse_repeated,
 )
-from bayeslab.programs.data import MISSING
+from bayeslab.programs.data import MISSING_COPY
 
 Line = tuple[int, list[str]]
 """The number of a line in its file, from 1, and its columns."""
 
-INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
+INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
 """An integer that fits into 32 bits."""
-LENGTH = 10
+MIN_ALLELE_LENGTH = 10
 """The smallest allele that is a length in base pairs: where all others are at least this, 0 is no allele."""
-WIDEST = 2**20
+MAX_COPIES_OR_COLUMNS = 2**20
 """The largest number of copies or of columns that an option may ask for."""
 
 
@@ -80,20 +80,23 @@ def read_structure(
     Raises FileNotFoundError, and ValueError that names the line where the file is not as these options say, or where
     they leave open what it says: a wrong reading would look like genotypes; TypeError for an option of another type.
     """
-    ploidy, extra_columns = whole("ploidy", ploidy, most=WIDEST), whole("extra_columns", extra_columns, most=WIDEST)
-    num_loci = None if num_loci is None else whole("num_loci", num_loci, most=2**31)
+    ploidy, extra_columns = (
+        as_integer("ploidy", ploidy, maximum=MAX_COPIES_OR_COLUMNS),
+        as_integer("extra_columns", extra_columns, maximum=MAX_COPIES_OR_COLUMNS),
+    )
+    num_loci = None if num_loci is None else as_integer("num_loci", num_loci, maximum=2**31)
     if ploidy < 1 or extra_columns < 0 or (num_loci is not None and num_loci < 1):
         raise ValueError(
             "ploidy and num_loci are at least 1, and extra_columns at least 0, but they are "
             f"{ploidy}, {num_loci} and {extra_columns}."
         )
-    missing = whole("missing", missing)
+    missing = as_integer("missing", missing)
     require_flags(
         one_row=one_row, recessive_alleles=recessive_alleles, map_distances=map_distances, phase_rows=phase_rows,
         labels=labels, populations=populations, population_flags=population_flags, locations=locations,
         phenotypes=phenotypes, marker_names=marker_names is not None and marker_names,
     )  # fmt: skip
-    path = existing(as_path(path))
+    path = existing_file(as_path(path))
     has_column = {
         "individual": labels,
         "population": populations,
@@ -115,15 +118,15 @@ def read_structure(
         num_loci = _num_loci(path, head, num_extra_headings, layout, marker_names)
     headings = {"locus": marker_names, "recessive_allele": recessive_alleles, "map_distance": map_distances}
     kinds = [kind for kind in headings if headings[kind]]
-    loci = _headings(path, dict(zip(kinds, head, strict=False)), num_loci)
+    loci = _locus_coords(path, dict(zip(kinds, head, strict=False)), num_loci)
 
     body = chain(head[len(kinds) :], lines)
-    rows = list(_individuals(path, body, layout, num_loci, missing, phase_rows))
+    rows = list(_read_individuals(path, body, layout, num_loci, missing, phase_rows))
     if not rows:
         raise ValueError(f"{path} has no individual below its {counted(len(kinds), 'heading')}.")
     firsts, leaders, alleles = zip(*rows, strict=True)
-    individuals = _leading_coords(path, layout.leading, leaders, firsts)
-    y, names = _recoded(path, np.stack(alleles), missing, loci["locus"])
+    individuals = _individual_coords(path, layout.leading, leaders, firsts)
+    y, names = _recode_alleles(path, np.stack(alleles), missing, loci["locus"])
     coords = {name: ("individual", values) for name, values in individuals.items()}
     coords |= {name: ("locus", values) for name, values in loci.items()}
     return genotype_dataset(path, y, names, coords)
@@ -140,7 +143,7 @@ def _names_markers(path: Path, head: list[Line], above: int, layout: Layout, pha
         return False
     number, first = head[0]
     beyond = first[len(layout.leading) :] or first
-    if any(not INTEGER.fullmatch(name) for name in beyond):
+    if any(not INTEGER_PATTERN.fullmatch(name) for name in beyond):
         return True
     raise ValueError(
         f"line {number} of {path} may name the loci or may be of an individual; pass marker_names=True or "
@@ -162,7 +165,7 @@ def _num_loci(path: Path, head: list[Line], above: int, layout: Layout, named: b
     )
 
 
-def _headings(path: Path, lines: dict[str, Line], num_loci: int) -> dict[str, Sequence[Any]]:
+def _locus_coords(path: Path, lines: dict[str, Line], num_loci: int) -> dict[str, Sequence[Any]]:
     """The coordinates of loci, from the lines above the individuals."""
     for number, columns in lines.values():
         if len(columns) != num_loci:
@@ -180,7 +183,7 @@ def _headings(path: Path, lines: dict[str, Line], num_loci: int) -> dict[str, Se
     return coords
 
 
-def _individuals(
+def _read_individuals(
     path: Path, body: Iterable[Line], layout: Layout, num_loci: int, missing: int, phase_rows: bool
 ) -> Iterator[tuple[int, list[str], np.ndarray]]:
     """Each individual: its first line, its columns before the alleles, and its alleles (locus, copy) as in the file."""
@@ -206,19 +209,19 @@ def _individuals(
         yield first, columns[:kept], alleles.reshape(-1, num_loci, layout.copies).swapaxes(0, 1).reshape(num_loci, -1)
 
 
-def _wrong_width(path: Path, number: int, found: int, layout: Layout, num_loci: int) -> str:
+def _wrong_width(path: Path, number: int, num_columns: int, layout: Layout, num_loci: int) -> str:
     """The sentence for a line with another number of columns, with the option that it fits if there is one."""
     before, expected = len(layout.leading), layout.width(num_loci)
     ploidy = layout.lines * layout.copies
-    if found == before + num_loci * (ploidy if layout.copies == 1 else 1):
+    if num_columns == before + num_loci * (ploidy if layout.copies == 1 else 1):
         way_out = f"one_row={layout.copies == 1} fits"
-    elif found > expected:
+    elif num_columns > expected:
         way_out = "populations, population_flags, locations, phenotypes and extra_columns say what precedes the alleles"
     else:
         way_out = "the line is cut off, or labels=False or another ploidy fits"
     return (
-        f"line {number} of {path} has {counted(found, 'column')}; expected {expected}, {before} before the alleles and "
-        f"{layout.copies} for each of the {num_loci} loci; {way_out}."
+        f"line {number} of {path} has {counted(num_columns, 'column')}; expected {expected}, "
+        f"{before} before the alleles and {layout.copies} for each of the {num_loci} loci; {way_out}."
     )
 
 
@@ -233,7 +236,7 @@ def _alleles(path: Path, number: int, row: list[str], start: int, missing: int) 
         return alleles
     for column, text in enumerate(row[start:], start + 1):
         where = f"line {number} of {path} has {text!r} in column {column}"
-        if not INTEGER.fullmatch(text):
+        if not INTEGER_PATTERN.fullmatch(text):
             raise ValueError(f"{where}; expected an integer of at most 9 digits as allele.")
         if int(text) < 0 and int(text) != missing:
             raise ValueError(f"{where}, and no allele is negative; pass missing={text} if it was not read.")
@@ -251,7 +254,7 @@ def _check_phases(path: Path, line: Line, num_loci: int) -> None:
         raise ValueError(f"line {number} of {path} has no phases; expected {num_loci} numbers from 0 to 1.")
 
 
-def _leading_coords(
+def _individual_coords(
     path: Path, leading: Sequence[str], leaders: Sequence[Sequence[str]], firsts: Sequence[int]
 ) -> dict[str, Sequence[Any]]:
     """The coordinates of individuals, from the columns before their alleles."""
@@ -259,7 +262,7 @@ def _leading_coords(
     columns |= dict(zip(leading, zip(*leaders, strict=True), strict=False))
     for name in columns.keys() - {"individual"}:
         for text, first in zip(columns[name], firsts, strict=True):
-            if not INTEGER.fullmatch(text) or (name == "population_flag" and text not in ("0", "1")):
+            if not INTEGER_PATTERN.fullmatch(text) or (name == "population_flag" and text not in ("0", "1")):
                 expected = "0 or 1" if name == "population_flag" else "an integer"
                 raise ValueError(f"line {first} of {path} has {text!r} as {name}; expected {expected}.")
     for name in columns.keys() & {"population_flag", "phenotype"}:
@@ -268,17 +271,19 @@ def _leading_coords(
     return columns
 
 
-def _recoded(path: Path, raw: np.ndarray, missing: int, loci: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
+def _recode_alleles(
+    path: Path, raw: np.ndarray, missing: int, loci: Sequence[str]
+) -> tuple[np.ndarray, list[list[str]]]:
     """The alleles counted from 0 at each locus, (individual, locus, copy), and their names by locus."""
     present = [np.unique(raw[:, locus]) for locus in range(len(loci))]
     present = [values[values != missing] for values in present]
-    y = np.empty(raw.shape, np.int16 if max(map(len, present)) > MANY else np.int8)
+    y = np.empty(raw.shape, np.int16 if max(map(len, present)) > MAX_ALLELES_IN_ONE_BYTE else np.int8)
     for locus, values in enumerate(present):
-        if len(values) > 1 and values[0] == 0 and values[1] >= LENGTH:
+        if len(values) > 1 and values[0] == 0 and values[1] >= MIN_ALLELE_LENGTH:
             raise ValueError(
                 f"locus {loci[locus]!r} of {path} has the allele 0 beside {values[1]}; pass missing=0 if it was not "
                 "read, else number its alleles from 1."
             )
         alleles = raw[:, locus]
-        y[:, locus] = np.where(alleles == missing, MISSING, np.searchsorted(values, alleles))
+        y[:, locus] = np.where(alleles == missing, MISSING_COPY, np.searchsorted(values, alleles))
     return y, [list(map(str, values.tolist())) for values in present]

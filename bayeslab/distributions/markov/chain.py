@@ -19,8 +19,14 @@ from numpyro.distributions.kl import kl_divergence
 from numpyro.distributions.util import validate_sample
 
 import bayeslab.distributions.markov.inference as inference
-from bayeslab.distributions.markov.log_likelihoods import COLUMNS, Evidence, ProductEvidence, Rows, lay_out
-from bayeslab.distributions.markov.sequential import Moving, log
+from bayeslab.distributions.markov.log_likelihoods import (
+    MAX_FACTORED_COLUMNS,
+    FactoredLogLikelihood,
+    LogLikelihood,
+    Rows,
+    lay_out,
+)
+from bayeslab.distributions.markov.sequential import Active, log
 
 
 class MarkovChain(Distribution):
@@ -79,14 +85,14 @@ class MarkovChain(Distribution):
         return constraints.independent(constraints.integer_interval(0, self.num_states - 1), 1)
 
     @property
-    def _moving(self) -> Moving:
+    def _active(self) -> Active:
         """Whether the chain moves after each step but the last, (*batch, num_steps - 1); None if it always does."""
         return None if self.lengths is None else jnp.arange(1, self.num_steps) < self.lengths[..., None]
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         shape = (self.num_steps, *sample_shape, *self.batch_shape)
         uniform = jax.random.uniform(key, shape, self.initial_probs.dtype)
-        return inference.draw(self.initial_probs, self.transition_probs, self._moving, uniform)
+        return inference.draw(self.initial_probs, self.transition_probs, self._active, uniform)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -99,17 +105,17 @@ class MarkovChain(Distribution):
             log_probs = _entries(table, *steps)
         else:
             log_probs = log(_entries(self.transition_probs, *steps))
-        if self._moving is not None:
-            log_probs = jnp.where(self._moving, log_probs, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
+        if self._active is not None:
+            log_probs = jnp.where(self._active, log_probs, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
         return log(_entries(self.initial_probs, path[..., 0])) + log_probs.sum(-1)
 
     def marginals(self) -> Array:
         """The probability of every state at every step, ``(*batch, num_steps, K)``."""
-        return self.predicted(self._nothing)
+        return self.predicted(self._no_observations)
 
     def mode(self) -> Array:
         """The most probable path, ``(*batch, num_steps)``."""
-        return self.most_probable_path(self._nothing)
+        return self.most_probable_path(self._no_observations)
 
     def entropy(self) -> Array:
         """The entropy in nats, ``(*batch,)``."""
@@ -124,19 +130,19 @@ class MarkovChain(Distribution):
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         """p(z_1), and expected transitions (*batch, num_steps - 1, K, K), or their sum over steps (*batch, 1, K, K)."""
         states = self.marginals()
-        transitions = inference.expected_moves(states, self.transition_probs, self._moving)
+        transitions = inference.expected_transitions(states, self.transition_probs, self._active)
         return states[..., 0, :], transitions.sum(-3, keepdims=True) if shared else transitions
 
-    def condition(self, log_likelihood: ArrayLike | ProductEvidence) -> "MarkovChain":
+    def condition(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> "MarkovChain":
         """The chain given observations, p(z) exp(sum_t log_likelihood[t, z_t]) normalised: a chain that varies in time.
 
         log_likelihood: ``(*batch, num_steps, K)``, -inf where a state is impossible; its batch may extend the chain's.
-            Factored ones (`ProductEvidence`) are never written out.
+            Factored ones (`FactoredLogLikelihood`) are never written out.
         What the observations leave without any mass, a row or the whole chain, stays as it was.
         """
         return _ConditionedMarkovChain(self, log_likelihood)
 
-    def log_marginal(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
+    def log_marginal(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> Array:
         """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``.
 
         It is the log evidence, -inf if the observations are impossible.
@@ -145,28 +151,28 @@ class MarkovChain(Distribution):
         """
         return inference.log_marginal(*self._arguments(log_likelihood))
 
-    def predicted(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
+    def predicted(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> Array:
         """p(z_t | observations before step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.predicted(*self._arguments(log_likelihood))
 
-    def filtered(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
+    def filtered(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> Array:
         """p(z_t | observations up to step t), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.filtered(*self._arguments(log_likelihood))
 
-    def smoothed(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
+    def smoothed(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> Array:
         """p(z_t | all observations), ``(*batch, num_steps, K)``. log_likelihood: as for `condition`."""
         return inference.smoothed(*self._arguments(log_likelihood))
 
-    def most_probable_path(self, log_likelihood: ArrayLike | ProductEvidence) -> Array:
+    def most_probable_path(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> Array:
         """The mode of `condition`, ``(*batch, num_steps)`` (Viterbi 1967, doi:10.1109/TIT.1967.1054010)."""
-        return inference.best_path(*self._arguments(log_likelihood))
+        return inference.viterbi_path(*self._arguments(log_likelihood))
 
     def laid(self, rows: Array) -> Rows | None:
-        """Rows (*batch, num_steps, column) laid out for a `ProductEvidence`, or None where an array is faster."""
+        """Rows (*batch, num_steps, column) laid out for a `FactoredLogLikelihood`, or None where an array is faster."""
         fast = inference.in_lanes(self.transition_probs, (*rows.shape[:-1], self.num_states))
-        return lay_out(rows) if fast and rows.shape[-1] <= COLUMNS else None
+        return lay_out(rows) if fast and rows.shape[-1] <= MAX_FACTORED_COLUMNS else None
 
-    def remembered(self) -> "MarkovChain":
+    def with_cached_expectations(self) -> "MarkovChain":
         """The chain, which remembers what several expectations over it have in common, computed at once."""
         return self
 
@@ -175,24 +181,28 @@ class MarkovChain(Distribution):
         return None
 
     @property
-    def _nothing(self) -> Array:
+    def _no_observations(self) -> Array:
         """The log likelihoods of no observation at all, zeros."""
         return jnp.zeros((*self.batch_shape, self.num_steps, self.num_states), self.initial_probs.dtype)
 
-    def _arguments(self, log_likelihood: ArrayLike | ProductEvidence) -> tuple[Array, Array, Evidence, Moving]:
+    def _arguments(
+        self, log_likelihood: ArrayLike | FactoredLogLikelihood
+    ) -> tuple[Array, Array, LogLikelihood, Active]:
         """The arguments of the recursions in one type; raises ValueError if shapes do not fit."""
-        likelihood = log_likelihood if isinstance(log_likelihood, ProductEvidence) else jnp.asarray(log_likelihood)
+        likelihood = (
+            log_likelihood if isinstance(log_likelihood, FactoredLogLikelihood) else jnp.asarray(log_likelihood)
+        )
         event = (self.num_steps, self.num_states)
         if likelihood.shape[-2:] != event:
             expected = ", ".join(map(str, (*self.batch_shape, *event)))
             raise ValueError(f"log_likelihood has shape {likelihood.shape}; expected ({expected})")
         batch = _broadcast(self.batch_shape, likelihood.shape[:-2], "the chain and log_likelihood")
         dtype = jnp.result_type(self.initial_probs, likelihood.dtype)
-        if isinstance(likelihood, ProductEvidence):
+        if isinstance(likelihood, FactoredLogLikelihood):
             likelihood = likelihood.spread(batch, dtype)
         else:
             likelihood = jnp.broadcast_to(likelihood, (*batch, *event)).astype(dtype)
-        return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), likelihood, self._moving
+        return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), likelihood, self._active
 
 
 class _ConditionedMarkovChain(MarkovChain):
@@ -200,7 +210,7 @@ class _ConditionedMarkovChain(MarkovChain):
 
     pytree_data_fields = ("_given", "_found")
 
-    def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike | ProductEvidence):
+    def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike | FactoredLogLikelihood):
         initial, transition, likelihood, active = prior._arguments(log_likelihood)
         batch = likelihood.shape[:-2]
         initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
@@ -217,18 +227,18 @@ class _ConditionedMarkovChain(MarkovChain):
 
         It is `num_steps` unless the observations are impossible.
         """
-        return (inference.filtered(*self._given, self._moving).sum(-1) > 0).sum(-1)
+        return (inference.filtered(*self._given, self._active).sum(-1) > 0).sum(-1)
 
     def marginals(self) -> Array:
-        if isinstance(self._given[2], ProductEvidence):
-            return inference.smoothed(*self._given, self._moving)
-        return self._averages().visits
+        if isinstance(self._given[2], FactoredLogLikelihood):
+            return inference.smoothed(*self._given, self._active)
+        return self._expectations().visits
 
     def expected_rows(self) -> Array | None:
-        return self._averages().visits if isinstance(self._given[2], ProductEvidence) else None
+        return self._expectations().visits if isinstance(self._given[2], FactoredLogLikelihood) else None
 
     def entropy(self) -> Array:
-        return self._averages().entropy
+        return self._expectations().entropy
 
     def expected_log_prob(self, other: MarkovChain) -> Array:
         return -self.entropy() if other is self else super().expected_log_prob(other)
@@ -236,24 +246,24 @@ class _ConditionedMarkovChain(MarkovChain):
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         if not shared:
             return super()._expected(shared)
-        averages = self._averages()
+        averages = self._expectations()
         return averages.first, averages.moves.sum(-3, keepdims=True)
 
-    def remembered(self) -> "_ConditionedMarkovChain":
+    def with_cached_expectations(self) -> "_ConditionedMarkovChain":
         new = copy(self)
-        new._found = self._averages()
+        new._found = self._expectations()
         return new
 
-    def _averages(self) -> inference.Expected:
+    def _expectations(self) -> inference.Expected:
         """The expectations given all observations, computed now unless they are remembered."""
-        return inference.expected(*self._given, self._moving) if self._found is None else self._found
+        return inference.expected(*self._given, self._active) if self._found is None else self._found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         _, transition, likelihood = self._given
         if sample_shape or not inference.in_lanes(transition, likelihood.shape):
             return super().sample(key, sample_shape)
         uniform = jax.random.uniform(key, (*self.batch_shape, self.num_steps), self.initial_probs.dtype)
-        return inference.conditioned_draw(*self._given, self._moving, uniform)
+        return inference.conditioned_draw(*self._given, self._active, uniform)
 
 
 @kl_divergence.register(MarkovChain, MarkovChain)

@@ -22,16 +22,16 @@ import bayeslab.distributions.markov.backward_sampling as draws
 import bayeslab.distributions.markov.blocked as lanes
 import bayeslab.distributions.markov.sequential as stepwise
 import bayeslab.distributions.markov.viterbi as paths
-from bayeslab.distributions.markov.lanes import Lanes, lanes_of, pays
-from bayeslab.distributions.markov.log_likelihoods import Evidence, ProductEvidence, array_of
-from bayeslab.distributions.markov.sequential import Moving, Scaled, log, power_of_two, weighed
+from bayeslab.distributions.markov.lanes import Lanes, lanes_are_worthwhile, make_lanes
+from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood, dense
+from bayeslab.distributions.markov.sequential import Active, Scaled, log, power_of_two, weigh_rows
 
-Counts = tuple[Array, Array, Array]
+Derivatives = tuple[Array, Array, Array]
 """Derivatives of the log evidence with respect to initial probabilities, matrices, and log likelihoods (or parameters
 of factored ones)."""
 
 
-def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_batched_vmap(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, compiled, where `jax.vmap` adds an axis to the batch, so that it decides from numbers once for all;
     it has no derivatives."""
 
@@ -45,7 +45,7 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
             jax.tree.map(lambda x, own: x if own else x[None], *pair) for pair in zip(arguments, is_mapped, strict=True)
         ]
         log_likelihood = lifted[2]
-        if isinstance(log_likelihood, ProductEvidence):
+        if isinstance(log_likelihood, FactoredLogLikelihood):
             lifted[2] = log_likelihood.spread((size, *log_likelihood.batch[1:]), log_likelihood.dtype)
         else:
             lifted[2] = jnp.broadcast_to(log_likelihood, (size, *log_likelihood.shape[1:]))
@@ -54,7 +54,7 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     @jax.jit
-    def call(initial: Array, transition: Array, log_likelihood: Evidence, active: Moving, *rows: Array) -> Any:
+    def call(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active, *rows: Array) -> Any:
         batch = log_likelihood.ndim - 2
 
         def with_batch(x: Array, event: int) -> Array:
@@ -67,11 +67,11 @@ def _batched(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _differentiated(fast: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+def _with_derivatives_of(fast: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     """The fast function with the derivatives of the plain one, which has the same values."""
 
     @jax.custom_jvp
-    def call(initial: Array, transition: Array, log_likelihood: Evidence, active: Moving) -> Any:
+    def call(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Any:
         return fast(initial, transition, log_likelihood, active)
 
     @call.defjvp
@@ -82,48 +82,54 @@ def _differentiated(fast: Callable[..., Any], plain: Callable[..., Any]) -> Call
     return call
 
 
-@_batched
-def _evidence(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+@_with_batched_vmap
+def _log_evidence(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The log evidence, without derivatives."""
 
     def by_steps(log_likelihood: Array) -> Array:
-        return _recursions().forward(initial, transition, log_likelihood, moving)[2]
+        return _recursions().forward(initial, transition, log_likelihood, active)[2]
 
-    if not in_lanes(transition, evidence.shape):
-        return by_steps(array_of(evidence))
-    layout = lanes_of(initial, transition, evidence, moving)
+    if not in_lanes(transition, log_likelihood.shape):
+        return by_steps(dense(log_likelihood))
+    layout = make_lanes(initial, transition, log_likelihood, active)
     value, in_range = lanes.log_marginal(layout)
-    return lax.cond(in_range, lambda: value, lambda: by_steps(array_of(_given(evidence, layout))))
+    return lax.cond(in_range, lambda: value, lambda: by_steps(dense(_from_lanes(log_likelihood, layout))))
 
 
-@_batched
-def _fast_counts(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Counts]:
-    if not in_lanes(transition, evidence.shape):
-        return _stepwise_counts(initial, transition, evidence, moving)
-    layout = lanes_of(initial, transition, evidence, moving)
-    counts = lanes.counts(layout, lanes.EXPECTED_ROWS if isinstance(evidence, ProductEvidence) else lanes.EVERY_STATE)
+@_with_batched_vmap
+def _fast_counts(
+    initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
+) -> tuple[Array, Derivatives]:
+    if not in_lanes(transition, log_likelihood.shape):
+        return _stepwise_counts(initial, transition, log_likelihood, active)
+    layout = make_lanes(initial, transition, log_likelihood, active)
+    counts = lanes.expected_counts(
+        layout, lanes.EXPECTED_ROWS if isinstance(log_likelihood, FactoredLogLikelihood) else lanes.STATE_PROBABILITIES
+    )
     return lax.cond(
-        counts.kept,
+        counts.in_range,
         lambda: (counts.log_marginal, (counts.first, counts.moves, counts.visits)),
-        lambda: _stepwise_counts(initial, transition, _given(evidence, layout), moving),
+        lambda: _stepwise_counts(initial, transition, _from_lanes(log_likelihood, layout), active),
     )
 
 
 @jax.jit
-def _stepwise_counts(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Counts]:
-    predicted, filtered, value = _recursions().forward(initial, transition, array_of(evidence), moving)
-    later = _recursions().backward(transition, array_of(evidence), moving)
+def _stepwise_counts(
+    initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
+) -> tuple[Array, Derivatives]:
+    predicted, filtered, value = _recursions().forward(initial, transition, dense(log_likelihood), active)
+    later = _recursions().backward(transition, dense(log_likelihood), active)
     posterior = predicted.times(later)
     total = posterior.total()
     first = later.at(np.s_[..., 0, :]).divided(total.at(np.s_[..., 0, None]))
     before, after = filtered.at(np.s_[..., :-1, :]), later.at(np.s_[..., 1:, :])
-    if moving is not None:
-        before = Scaled(jnp.where(moving[..., None], before.digits, 0.0), before.exponent)
-    transitions = _moves(before, after, total.at(np.s_[..., 1:]), transition.shape[-3] == 1)
-    return value, (first, transitions, _visits(evidence, posterior.probabilities()))
+    if active is not None:
+        before = Scaled(jnp.where(active[..., None], before.digits, 0.0), before.exponent)
+    transitions = _expected_transitions(before, after, total.at(np.s_[..., 1:]), transition.shape[-3] == 1)
+    return value, (first, transitions, _log_likelihood_derivatives(log_likelihood, posterior.probabilities()))
 
 
-def _moves(before: Scaled, after: Scaled, total: Scaled, shared: bool) -> Array:
+def _expected_transitions(before: Scaled, after: Scaled, total: Scaled, shared: bool) -> Array:
     """The ratios before[t, i] after[t, j] / total[t], added up over the steps if they share one matrix."""
 
     def in_common_range() -> Array:
@@ -143,21 +149,21 @@ def _moves(before: Scaled, after: Scaled, total: Scaled, shared: bool) -> Array:
     return lax.cond((ratio > max_ratio).any(), with_exponents, in_common_range)
 
 
-def _visits(evidence: Evidence, states: Array) -> Array:
+def _log_likelihood_derivatives(log_likelihood: LogLikelihood, states: Array) -> Array:
     """The derivatives of the log evidence with respect to log likelihoods, from p(z_t | all observations)."""
-    if not isinstance(evidence, ProductEvidence):
+    if not isinstance(log_likelihood, FactoredLogLikelihood):
         return states
-    return jnp.einsum("...tk,...tc->...kc", states, evidence.rows.array(), precision="highest")
+    return jnp.einsum("...tk,...tc->...kc", states, log_likelihood.rows.array(), precision="highest")
 
 
-_counts = _differentiated(_fast_counts, _stepwise_counts)
-"""The log evidence with its derivatives, `Counts`."""
+_value_and_derivatives = _with_derivatives_of(_fast_counts, _stepwise_counts)
+"""The log evidence with its derivatives, `Derivatives`."""
 
 
 @jax.custom_jvp
-def log_marginal(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+def log_marginal(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The log evidence: the log of the sum over paths of the probability of the path times its likelihood."""
-    return _evidence(initial, transition, evidence, moving)
+    return _log_evidence(initial, transition, log_likelihood, active)
 
 
 @partial(log_marginal.defjvp, symbolic_zeros=True)
@@ -165,16 +171,16 @@ def _log_marginal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tu
     """The derivative by Fisher's identity: of expected counts, cheaper than through the recursion, finite at zeros."""
     *chain, log_likelihood, active = primals
     *changes, change, _ = tangents
-    if isinstance(log_likelihood, ProductEvidence):
+    if isinstance(log_likelihood, FactoredLogLikelihood):
         if not _is_zero(change.rows.laid):
-            all_changes = jax.tree.map(_full, (*changes, change), is_leaf=_is_zero)
+            all_changes = jax.tree.map(_dense_tangent, (*changes, change), is_leaf=_is_zero)
             return jax.jvp(
                 lambda *x: log_marginal(*x[:2], x[2].array(), active),
                 (*chain, log_likelihood),
                 all_changes,
             )
         change = change.parameters
-    value, (first, transitions, visits) = _counts(*primals)
+    value, (first, transitions, visits) = _value_and_derivatives(*primals)
     terms = (first, changes[0], -1), (transitions, changes[1], (-3, -2, -1)), (visits, change, (-2, -1))
     slopes = ((count * change).sum(axes) for count, change, axes in terms if not _is_zero(change))
     return value, sum(slopes, jnp.zeros_like(value))
@@ -184,28 +190,28 @@ def _is_zero(tangent: Any) -> bool:
     return isinstance(tangent, SymbolicZero)
 
 
-def _full(tangent: Any) -> Array:
+def _dense_tangent(tangent: Any) -> Array:
     return jnp.zeros(tangent.shape, tangent.dtype) if _is_zero(tangent) else tangent
 
 
-@_batched
-def _fast_states(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
-    if not in_lanes(transition, evidence.shape):
-        return _stepwise_states(initial, transition, evidence, moving)
-    layout = lanes_of(initial, transition, evidence, moving)
-    counts = lanes.counts(layout, lanes.EVERY_STATE)
+@_with_batched_vmap
+def _fast_states(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
+    if not in_lanes(transition, log_likelihood.shape):
+        return _stepwise_states(initial, transition, log_likelihood, active)
+    layout = make_lanes(initial, transition, log_likelihood, active)
+    counts = lanes.expected_counts(layout, lanes.STATE_PROBABILITIES)
     return lax.cond(
-        counts.kept,
+        counts.in_range,
         lambda: counts.visits,
-        lambda: _stepwise_states(initial, transition, _given(evidence, layout), moving),
+        lambda: _stepwise_states(initial, transition, _from_lanes(log_likelihood, layout), active),
     )
 
 
-def _stepwise_states(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
-    return _stepwise_counts(initial, transition, array_of(evidence), moving)[1][2]
+def _stepwise_states(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
+    return _stepwise_counts(initial, transition, dense(log_likelihood), active)[1][2]
 
 
-smoothed = _differentiated(_fast_states, _stepwise_states)
+smoothed = _with_derivatives_of(_fast_states, _stepwise_states)
 """Returns p(z_t | all observations), (*batch, T, K)."""
 
 
@@ -222,32 +228,36 @@ class Expected(NamedTuple):
     entropy: Array
 
 
-@_batched
-def _fast_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Expected:
-    value, (first, transitions, visits) = _fast_counts(initial, transition, evidence, moving)
+@_with_batched_vmap
+def _fast_expected(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Expected:
+    value, (first, transitions, visits) = _fast_counts(initial, transition, log_likelihood, active)
 
     def fast() -> Expected:
-        factors = evidence.parameters if isinstance(evidence, ProductEvidence) else evidence
+        factors = log_likelihood.parameters if isinstance(log_likelihood, FactoredLogLikelihood) else log_likelihood
         states, pairs = first * initial, transitions * transition
-        likelihood_terms = jnp.where(visits > 0, visits * factors, 0.0) if factors is evidence else visits * factors
+        likelihood_terms = (
+            jnp.where(visits > 0, visits * factors, 0.0) if factors is log_likelihood else visits * factors
+        )
         prior_terms = weighted_log(states, initial).sum(-1) + weighted_log(pairs, transition).sum((-3, -2, -1))
         return Expected(states, pairs, visits, value - likelihood_terms.sum((-2, -1)) - prior_terms)
 
-    return lax.cond(jnp.isfinite(value).all(), fast, lambda: _stepwise_expected(initial, transition, evidence, moving))
+    return lax.cond(
+        jnp.isfinite(value).all(), fast, lambda: _stepwise_expected(initial, transition, log_likelihood, active)
+    )
 
 
 @jax.jit
-def _stepwise_expected(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Expected:
-    first, matrices = conditioned(initial, transition, evidence, moving)
-    no_likelihood = jnp.zeros((*first.shape[:-1], *evidence.shape[-2:]), first.dtype)
-    states = predicted(first, matrices, no_likelihood, moving)
-    pairs = expected_moves(states, matrices, moving)
+def _stepwise_expected(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Expected:
+    first, matrices = conditioned(initial, transition, log_likelihood, active)
+    no_likelihood = jnp.zeros((*first.shape[:-1], *log_likelihood.shape[-2:]), first.dtype)
+    states = predicted(first, matrices, no_likelihood, active)
+    pairs = expected_transitions(states, matrices, active)
     entropy = -weighted_log(first, first).sum(-1) - weighted_log(pairs, matrices).sum((-3, -2, -1))
     transitions = pairs.sum(-3, keepdims=True) if transition.shape[-3] == 1 else pairs
-    return Expected(states[..., 0, :], transitions, _visits(evidence, states), entropy)
+    return Expected(states[..., 0, :], transitions, _log_likelihood_derivatives(log_likelihood, states), entropy)
 
 
-expected = _differentiated(_fast_expected, _stepwise_expected)
+expected = _with_derivatives_of(_fast_expected, _stepwise_expected)
 """Returns `Expected` of the chain given all observations."""
 
 
@@ -256,61 +266,65 @@ def weighted_log(weight: Array, probs: Array) -> Array:
     return jnp.where(weight > 0, weight * log(probs), 0.0)
 
 
-def expected_moves(states: Array, transition: Array, moving: Moving) -> Array:
+def expected_transitions(states: Array, transition: Array, active: Active) -> Array:
     """The expected transitions (*batch, T - 1, K, K) of a chain with these marginals (*batch, T, K)."""
     pairs = states[..., :-1, :, None] * transition
-    return pairs if moving is None else jnp.where(moving[..., None, None], pairs, 0.0)
+    return pairs if active is None else jnp.where(active[..., None, None], pairs, 0.0)
 
 
 @jax.jit
-def predicted(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+def predicted(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The predicted probabilities p(z_t | observations before t)."""
-    return _recursions().forward(initial, transition, array_of(evidence), moving)[0].probabilities()
+    return _recursions().forward(initial, transition, dense(log_likelihood), active)[0].probabilities()
 
 
 @jax.jit
-def filtered(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+def filtered(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The filtered probabilities p(z_t | observations up to t)."""
-    return _recursions().forward(initial, transition, array_of(evidence), moving)[1].probabilities()
+    return _recursions().forward(initial, transition, dense(log_likelihood), active)[1].probabilities()
 
 
 @jax.jit
-def conditioned(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> tuple[Array, Array]:
+def conditioned(
+    initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
+) -> tuple[Array, Array]:
     """The initial probabilities and the matrices, one for each transition, of the chain given all observations."""
-    later = _recursions().backward(transition, array_of(evidence), moving)
-    first = _tilt(initial[..., None, :], later.at(np.s_[..., 0, :]))
-    return first[..., 0, :], _tilt(transition, later.at(np.s_[..., 1:, :]))
+    later = _recursions().backward(transition, dense(log_likelihood), active)
+    first = _reweighted(initial[..., None, :], later.at(np.s_[..., 0, :]))
+    return first[..., 0, :], _reweighted(transition, later.at(np.s_[..., 1:, :]))
 
 
 @jax.jit
-def best_path(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Array:
+def viterbi_path(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The most probable path (*batch, T) given all observations, by the Viterbi algorithm."""
-    if not in_lanes(transition, evidence.shape):
-        return stepwise.best_path(initial, transition, array_of(evidence), moving)
-    return paths.best_path(lanes_of(log(initial), log(transition), evidence, moving))
+    if not in_lanes(transition, log_likelihood.shape):
+        return stepwise.viterbi_path(initial, transition, dense(log_likelihood), active)
+    return paths.viterbi_path(make_lanes(log(initial), log(transition), log_likelihood, active))
 
 
 draw = jax.jit(stepwise.draw)
 """Draws paths of a chain, see `bayeslab.distributions.markov.sequential`."""
 
 
-@_batched
-def conditioned_draw(initial: Array, transition: Array, evidence: Evidence, moving: Moving, uniform: Array) -> Array:
+@_with_batched_vmap
+def conditioned_draw(
+    initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active, uniform: Array
+) -> Array:
     """A path (*batch, T) given all observations, by inverse cumulative distributions at uniform (*batch, T)."""
-    layout = lanes_of(initial, transition, evidence, moving)
+    layout = make_lanes(initial, transition, log_likelihood, active)
 
     def by_steps() -> Array:
         uniform_by_step = jnp.moveaxis(jnp.broadcast_to(uniform, layout.shape), -1, 0)
-        initial_probs, matrices = conditioned(initial, transition, _given(evidence, layout), moving)
-        return stepwise.draw(initial_probs, matrices, moving, uniform_by_step)
+        initial_probs, matrices = conditioned(initial, transition, _from_lanes(log_likelihood, layout), active)
+        return stepwise.draw(initial_probs, matrices, active, uniform_by_step)
 
-    path, in_range = draws.draw(layout, uniform)
+    path, in_range = draws.sample_path(layout, uniform)
     return lax.cond(in_range, lambda: path, by_steps)
 
 
-def _given(evidence: Evidence, laid: Lanes) -> Evidence:
+def _from_lanes(log_likelihood: LogLikelihood, layout: Lanes) -> LogLikelihood:
     """The log likelihoods, if they are an array from its lanes, so that it is in memory once."""
-    return evidence if isinstance(evidence, ProductEvidence) else laid.array()
+    return log_likelihood if isinstance(log_likelihood, FactoredLogLikelihood) else layout.array()
 
 
 def _recursions() -> Any:
@@ -318,13 +332,13 @@ def _recursions() -> Any:
     return stepwise if jax.default_backend() == "cpu" else parallel
 
 
-def in_lanes(transition: Array, evidence: tuple[int, ...]) -> bool:
-    """Whether recursions in lanes are worthwhile. evidence: the shape of the log likelihoods."""
-    return jax.default_backend() == "cpu" and pays(evidence, transition.shape)
+def in_lanes(transition: Array, shape: tuple[int, ...]) -> bool:
+    """Whether recursions in lanes are worthwhile. shape: the shape of the log likelihoods."""
+    return jax.default_backend() == "cpu" and lanes_are_worthwhile(shape, transition.shape)
 
 
-def _tilt(matrix: Array, message: Scaled) -> Array:
+def _reweighted(matrix: Array, message: Scaled) -> Array:
     """Rows of matrix[i, j] message[j], normalised; those of the matrix where all of a row is 0."""
-    weight = weighed(matrix, message)
+    weight = weigh_rows(matrix, message)
     total = weight.sum(-1, keepdims=True)
     return jnp.where(total == 0, matrix, weight / jnp.where(total == 0, 1, total))

@@ -8,21 +8,21 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.markov.log_likelihoods import (
-    UNROLLED,
-    Evidence,
-    ProductEvidence,
-    cut,
-    in_blocks,
-    unpadded,
-    width_of,
+    STEPS_PER_CHUNK,
+    FactoredLogLikelihood,
+    LogLikelihood,
+    block_layout,
+    lanes_per_tile,
+    pad_to_blocks,
+    unpad,
 )
-from bayeslab.distributions.markov.sequential import Moving
+from bayeslab.distributions.markov.sequential import Active
 
-STATES = 12
+MAX_STATES_IN_LANES = 12
 """The largest number of states for which the work of the first pass, K times that of the others, is worthwhile."""
-STEPS = 64
+MIN_STEPS_IN_LANES = 64
 """The smallest number of steps for which lanes are worthwhile."""
-FARTHEST = 2**28
+MAX_ABS_EXPONENT = 2**28
 """Bound on the size of an exponent of two, so that the sum of some of them fits into an integer."""
 
 barrier = lax.optimization_barrier
@@ -54,7 +54,7 @@ class Lanes(NamedTuple):
     def tile(self) -> tuple[int, int]:
         """The number of chunks of a lane, and of lanes that advance together."""
         lanes, chunks, *_, last = self.evidence.shape
-        return chunks, width_of(lanes) if self.parameters is None else last
+        return chunks, lanes_per_tile(lanes) if self.parameters is None else last
 
     def array(self) -> Array:
         """The log likelihoods, if they are not factored, (*batch, T, K)."""
@@ -63,26 +63,26 @@ class Lanes(NamedTuple):
 
     def unpadded(self, values: Array) -> Array:
         """Values (lane, step, ...) without padding, as (*batch, T, ...)."""
-        return unpadded(values, self.shape)
+        return unpad(values, self.shape)
 
 
-def pays(evidence: tuple[int, ...], transition: tuple[int, ...]) -> bool:
+def lanes_are_worthwhile(shape: tuple[int, ...], transition: tuple[int, ...]) -> bool:
     """Whether lanes are worthwhile: one matrix for all steps, many steps, and few states.
 
-    evidence, transition: the shapes (*batch, T, K) of log likelihoods and (*batch, 1 or T - 1, K, K) of matrices.
+    shape, transition: the shapes (*batch, T, K) of log likelihoods and (*batch, 1 or T - 1, K, K) of matrices.
     """
-    return transition[-3] == 1 and evidence[-1] <= STATES and evidence[-2] >= STEPS
+    return transition[-3] == 1 and shape[-1] <= MAX_STATES_IN_LANES and shape[-2] >= MIN_STEPS_IN_LANES
 
 
-def lanes_of(initial: Array, transition: Array, evidence: Evidence, moving: Moving) -> Lanes:
+def make_lanes(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Lanes:
     """The lanes of a batch of sequences, for arguments as in `bayeslab.distributions.markov.inference`."""
-    *batch, steps, states = evidence.shape
+    *batch, steps, states = log_likelihood.shape
     number = prod(batch)
-    if isinstance(evidence, ProductEvidence):
-        rows = evidence.rows.repeated(evidence.batch)
+    if isinstance(log_likelihood, FactoredLogLikelihood):
+        rows = log_likelihood.rows.broadcast_to(log_likelihood.batch)
         blocks, size = rows.blocks, rows.size
     else:
-        blocks, size = cut(number, steps)
+        blocks, size = block_layout(number, steps)
 
     def by_lane(values: Array) -> Array:
         """Values (*batch, K, ...) as (K, ..., lane), with one lane if they are the same for all."""
@@ -92,15 +92,18 @@ def lanes_of(initial: Array, transition: Array, evidence: Evidence, moving: Movi
         values = jnp.broadcast_to(values, (*batch, *inner)).reshape(number, *inner)
         return jnp.repeat(values, blocks, 0).transpose(1, 2, 0)
 
-    if isinstance(evidence, ProductEvidence):
-        values, parameters = rows.laid.reshape(-1, *rows.laid.shape[-4:]), by_lane(evidence.parameters)
+    if isinstance(log_likelihood, FactoredLogLikelihood):
+        values, parameters = rows.laid.reshape(-1, *rows.laid.shape[-4:]), by_lane(log_likelihood.parameters)
     else:
-        values, parameters = in_blocks(evidence, blocks, size).reshape(number * blocks, -1, UNROLLED, states), None
+        values, parameters = (
+            pad_to_blocks(log_likelihood, blocks, size).reshape(number * blocks, -1, STEPS_PER_CHUNK, states),
+            None,
+        )
         values = barrier(values)  # so that it is in memory once, however many passes need it
-    num_active = jnp.array(steps) if moving is None else 1 + moving.sum(-1)
+    num_active = jnp.array(steps) if active is None else 1 + active.sum(-1)
     num_active = jnp.broadcast_to(num_active, batch).reshape(number, 1)
     steps_before = size * jnp.arange(blocks)
-    moving = jnp.stack([jnp.broadcast_to(1 - steps_before, (number, blocks)), num_active - steps_before])
+    active = jnp.stack([jnp.broadcast_to(1 - steps_before, (number, blocks)), num_active - steps_before])
     return Lanes(
         jnp.broadcast_to(initial, (*batch, states)).reshape(number, states),
         (*batch, steps),
@@ -108,7 +111,7 @@ def lanes_of(initial: Array, transition: Array, evidence: Evidence, moving: Movi
         blocks,
         values,
         parameters,
-        moving.reshape(2, -1).astype(jnp.int32),
+        active.reshape(2, -1).astype(jnp.int32),
     )
 
 
@@ -119,7 +122,7 @@ class Tile(NamedTuple):
     rows: chunk -> rows of factored log likelihoods, (step, column, lane).
     at: chunk -> log likelihoods (step, K, lane).
     moves: chunk -> whether the chain moves into a step, (step, lane).
-    weights: chunk -> scaled likelihoods and exponents, as of `_weights`.
+    weights: chunk -> scaled likelihoods and exponents, as of `_scaled_likelihoods`.
     """
 
     transition: Array
@@ -131,16 +134,16 @@ class Tile(NamedTuple):
     weights: Callable[[Array], tuple[Array, Array]]
 
 
-def tiled(function: Callable[..., Any], lanes: Lanes, *more: Array) -> Any:
+def map_tiles(function: Callable[..., Any], lanes: Lanes, *arrays: Array) -> Any:
     """The results of function(tile, *arrays) of all tiles, (tile, ...). Lanes are the last axis of arrays."""
 
     def apply(so_far: None, index: Array, *arguments: Any) -> tuple[None, Any]:
         return None, function(*arguments)
 
-    return gathered(apply, None, lanes, *more)[1]
+    return scan_tiles(apply, None, lanes, *arrays)[1]
 
 
-def gathered(function: Callable[..., tuple[Any, Any]], so_far: Any, lanes: Lanes, *more: Array) -> tuple[Any, Any]:
+def scan_tiles(function: Callable[..., tuple[Any, Any]], initial: Any, lanes: Lanes, *arrays: Array) -> tuple[Any, Any]:
     """The last carry and the outputs (tile, ...) of a scan over tiles, from the last to the first.
 
     function: (carry so far, index of the tile, tile, *arrays) -> (carry, output). Lanes are the last axis of arrays.
@@ -160,25 +163,25 @@ def gathered(function: Callable[..., tuple[Any, Any]], so_far: Any, lanes: Lanes
                 first, *others = (row[:, j, None] * parameters[:, j] for j in range(row.shape[1]))
                 return sum(others, first)
             states = lanes.evidence.shape[-1]
-            block = lax.dynamic_slice(lanes.evidence, (index * width, chunk, 0, 0), (width, 1, UNROLLED, states))
-            return block.reshape(width, -1).T.reshape(UNROLLED, states, width)
+            block = lax.dynamic_slice(lanes.evidence, (index * width, chunk, 0, 0), (width, 1, STEPS_PER_CHUNK, states))
+            return block.reshape(width, -1).T.reshape(STEPS_PER_CHUNK, states, width)
 
         def moves(chunk: Array) -> Array:
-            steps = chunk * UNROLLED + jnp.arange(UNROLLED, dtype=jnp.int32)[:, None]
+            steps = chunk * STEPS_PER_CHUNK + jnp.arange(STEPS_PER_CHUNK, dtype=jnp.int32)[:, None]
             first, end = part(lanes.moving)
             return (steps >= first) & (steps < end)
 
         def weights(chunk: Array) -> tuple[Array, Array]:
             if lanes.weights is None:
-                return _weights(at(chunk))
+                return _scaled_likelihoods(at(chunk))
             weight, exponent = lanes.weights
             return weight[index, chunk], exponent[index, chunk]
 
         parameters = None if lanes.parameters is None else part(lanes.parameters)
         tile = Tile(part(lanes.transition), width, chunks, rows, at, moves, weights)
-        return function(so_far, index, tile, *map(part, more))
+        return function(so_far, index, tile, *map(part, arrays))
 
-    return lax.scan(step, so_far, jnp.arange(number // width), reverse=True)
+    return lax.scan(step, initial, jnp.arange(number // width), reverse=True)
 
 
 def with_weights(lanes: Lanes) -> Lanes:
@@ -186,29 +189,29 @@ def with_weights(lanes: Lanes) -> Lanes:
 
     Factored ones are rather computed again: those of a whole series lie farther away in memory than those of a tile.
     """
-    return lanes._replace(weights=tiled(_every_weight, lanes))
+    return lanes._replace(weights=map_tiles(_weights_of_chunks, lanes))
 
 
-def remembering(tile: Tile) -> Tile:
+def with_cached_weights(tile: Tile) -> Tile:
     """A tile whose scaled likelihoods are computed once, for both directions."""
-    weight, exponent = _every_weight(tile)
+    weight, exponent = _weights_of_chunks(tile)
     return tile._replace(weights=lambda chunk: (weight[chunk], exponent[chunk]))
 
 
-def _every_weight(tile: Tile) -> tuple[Array, Array]:
+def _weights_of_chunks(tile: Tile) -> tuple[Array, Array]:
     """The scaled likelihoods of all chunks of a tile."""
     return lax.map(tile.weights, jnp.arange(tile.number))
 
 
-def joined(x: Array) -> Array:
+def join_tiles(x: Array) -> Array:
     """An array (tile, ..., lane) with the lanes of all tiles on one axis, the last."""
     return jnp.moveaxis(x, 0, -2).reshape(*x.shape[1:-1], -1)
 
 
-def _weights(evidence: Array) -> tuple[Array, Array]:
+def _scaled_likelihoods(log_likelihood: Array) -> tuple[Array, Array]:
     """Likelihoods over the power of two next to the largest of a step, and its exponents, added up over the steps."""
-    peak = evidence.max(1)
+    peak = log_likelihood.max(1)
     exponent = jnp.round(peak / log(2))
     exponent = jnp.where(jnp.isfinite(exponent), exponent, 0.0)
-    weight = jnp.exp(evidence - (exponent * log(2))[:, None])
-    return barrier(weight), jnp.clip(exponent.sum(0), -FARTHEST, FARTHEST).astype(jnp.int32)
+    weight = jnp.exp(log_likelihood - (exponent * log(2))[:, None])
+    return barrier(weight), jnp.clip(exponent.sum(0), -MAX_ABS_EXPONENT, MAX_ABS_EXPONENT).astype(jnp.int32)

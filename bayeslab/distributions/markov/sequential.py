@@ -21,10 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-Moving = Array | None
+Active = Array | None
 """Whether the chain moves after each step but the last, (*batch, T - 1); None if it always does."""
 
-LOG_2 = (0.693147180369123816490, 1.90821492927058770002e-10)
+LOG_2_PARTS = (0.693147180369123816490, 1.90821492927058770002e-10)
 """log 2 as a number of 32 digits, whose multiples are exact, and the rest (the reduction of Cody and Waite)."""
 
 
@@ -48,17 +48,17 @@ class Scaled(NamedTuple):
 
     def divided(self, other: "Scaled") -> Array:
         """The ratios to other numbers as floats, held below the largest float."""
-        exponent = self.exponent - finite(other.exponent)
+        exponent = self.exponent - zero_if_infinite(other.exponent)
         return self.digits / jnp.where(other.digits == 0, 1, other.digits) * power_of_two(exponent, exponent.dtype)
 
     def total(self) -> "Scaled":
         """The sums over the last axis."""
-        top = finite(self.exponent.max(-1))
+        top = zero_if_infinite(self.exponent.max(-1))
         return scaled((self.digits * power_of_two(self.exponent - top[..., None], top.dtype)).sum(-1)).shifted(top)
 
     def log(self) -> Array:
         """The logarithms as floats, -inf for zero."""
-        return log(self.digits) + finite(self.exponent) * math.log(2)
+        return log(self.digits) + zero_if_infinite(self.exponent) * math.log(2)
 
     def probabilities(self) -> Array:
         """The numbers over their sum along the last axis; zeros if all are zero."""
@@ -67,21 +67,21 @@ class Scaled(NamedTuple):
 
 def scaled(x: Array) -> Scaled:
     """Floats that are not negative as `Scaled`."""
-    down, exponent = power(lax.stop_gradient(x))
+    down, exponent = split_exponent(lax.stop_gradient(x))
     return Scaled(x * down, jnp.where(x == 0, -jnp.inf, exponent.astype(x.dtype)))
 
 
 def exponential(x: Array) -> Scaled:
     """The exponentials of numbers of any size as `Scaled`."""
     x = jnp.asarray(x)
-    exponent = lax.stop_gradient(finite(jnp.round(x / math.log(2))))
-    high, low = (jnp.asarray(part, x.dtype) for part in LOG_2)
+    exponent = lax.stop_gradient(zero_if_infinite(jnp.round(x / math.log(2))))
+    high, low = (jnp.asarray(part, x.dtype) for part in LOG_2_PARTS)
     return Scaled(jnp.exp((x - exponent * high) - exponent * low), jnp.where(jnp.isneginf(x), -jnp.inf, exponent))
 
 
-def power(x: Array) -> tuple[Array, Array]:
+def split_exponent(x: Array) -> tuple[Array, Array]:
     """2^-e and e, where e is the exponent of x > 0 in its bits."""
-    integer, digits, bias = _bits(x.dtype)
+    integer, digits, bias = _float_format(x.dtype)
     e = jnp.clip((lax.bitcast_convert_type(x, integer) >> digits) - bias, 1 - bias, bias - 1)
     return lax.bitcast_convert_type((bias - e) << digits, x.dtype), e.astype(jnp.int32)
 
@@ -91,17 +91,17 @@ def power_of_two(exponent: Array, dtype: Any) -> Array:
 
     It is 0 below the range of floats, and held below its end, so that a million of them can be added.
     """
-    integer, digits, bias = _bits(dtype)
+    integer, digits, bias = _float_format(dtype)
     e = jnp.clip(exponent, -bias, bias - 20).astype(integer)
     return lax.bitcast_convert_type((e + bias) << digits, dtype)
 
 
-def _bits(dtype: Any) -> tuple[Any, int, int]:
+def _float_format(dtype: Any) -> tuple[Any, int, int]:
     """The format of a float: the integer type of its size, the number of its digits, and the bias of its exponent."""
     return (jnp.int32, 23, 127) if dtype == jnp.float32 else (jnp.int64, 52, 1023)
 
 
-def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) -> tuple[Scaled, Scaled, Array]:
+def forward(initial: Array, transition: Array, log_likelihood: Array, active: Active) -> tuple[Scaled, Scaled, Array]:
     """The forward recursion: a and a f of the module's formulas (*batch, T, K), and the log evidence (*batch,).
 
     Both are divided by one number a step, so that the second has a largest exponent of zero.
@@ -109,62 +109,62 @@ def forward(initial: Array, transition: Array, evidence: Array, moving: Moving) 
 
     def step(carry: tuple[Scaled, Array], matrix: Array, likelihood: Scaled) -> tuple[Any, Any]:
         filtered, exponent = carry
-        predicted, top = _moved(jnp.matrix_transpose(matrix), filtered)
+        predicted, top = _propagate(jnp.matrix_transpose(matrix), filtered)
         filtered = predicted.times(likelihood)
         return (filtered, exponent + top), (predicted, filtered)
 
-    likelihood = exponential(jnp.moveaxis(evidence, -2, 0))
-    predicted = scaled(jnp.broadcast_to(initial, evidence.shape[:-2] + initial.shape[-1:]))
+    likelihood = exponential(jnp.moveaxis(log_likelihood, -2, 0))
+    predicted = scaled(jnp.broadcast_to(initial, log_likelihood.shape[:-2] + initial.shape[-1:]))
     filtered = predicted.times(likelihood.at(0))
     start = filtered, jnp.zeros(filtered.exponent.shape[:-1], filtered.exponent.dtype)
     (last, exponent), (predicted_later, filtered_later) = _scan(
-        step, start, transition, moving, likelihood.at(np.s_[1:])
+        step, start, transition, active, likelihood.at(np.s_[1:])
     )
-    filtered_later = _joined(filtered, filtered_later)
+    filtered_later = _prepend(filtered, filtered_later)
     return (
-        _joined(predicted, predicted_later),
-        filtered_later.shifted(-_common(filtered_later)[..., None]),
+        _prepend(predicted, predicted_later),
+        filtered_later.shifted(-_max_exponent(filtered_later)[..., None]),
         last.total().log() + exponent * math.log(2),
     )
 
 
-def backward(transition: Array, evidence: Array, moving: Moving) -> Scaled:
+def backward(transition: Array, log_likelihood: Array, active: Active) -> Scaled:
     """The backward recursion: b of the module's formulas (*batch, T, K), divided by one number a step."""
 
     def step(after: Scaled, matrix: Array, likelihood: Scaled) -> tuple[Scaled, Scaled]:
-        message = _moved(matrix, after)[0].times(likelihood)
+        message = _propagate(matrix, after)[0].times(likelihood)
         return message, message
 
-    likelihood = exponential(jnp.moveaxis(evidence, -2, 0))
+    likelihood = exponential(jnp.moveaxis(log_likelihood, -2, 0))
     last = likelihood.at(-1)
-    _, messages = _scan(step, last, transition, moving, likelihood.at(np.s_[:-1]), reverse=True)
+    _, messages = _scan(step, last, transition, active, likelihood.at(np.s_[:-1]), reverse=True)
     return Scaled(*(jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, -2) for x, y in zip(messages, last, strict=True)))
 
 
-def weighed(matrix: Array, message: Scaled) -> Array:
+def weigh_rows(matrix: Array, message: Scaled) -> Array:
     """Rows matrix[i, j] message[j], each divided by a number of its own."""
-    return _weighed(matrix, message, False)[0]
+    return _weigh(matrix, message, False)[0]
 
 
-def moved(matrix: Array, message: Scaled) -> Scaled:
+def propagate(matrix: Array, message: Scaled) -> Scaled:
     """The product sum_j matrix[i, j] message[j]."""
-    product, top = _moved(matrix, message)
+    product, top = _propagate(matrix, message)
     return product.shifted(top[..., None])
 
 
-def _moved(matrix: Array, message: Scaled) -> tuple[Scaled, Array]:
+def _propagate(matrix: Array, message: Scaled) -> tuple[Scaled, Array]:
     """The product sum_j matrix[i, j] message[j] over 2^e, and e, the largest exponent of the message."""
-    total, row_exponent = _weighed(matrix, message, True)
-    return scaled(total).shifted(row_exponent), _common(message)
+    total, row_exponent = _weigh(matrix, message, True)
+    return scaled(total).shifted(row_exponent), _max_exponent(message)
 
 
-def _weighed(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
+def _weigh(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
     """Rows matrix[i, j] message[j] over 2^e and 2^exponents of the rows, and these exponents.
 
     e is the largest exponent of the message. summed: whether rows are added up.
     """
     digits, exponent = message
-    common = _common(message)
+    common = _max_exponent(message)
     exponent -= common[..., None]
 
     def in_range() -> tuple[Array, Array]:
@@ -172,7 +172,7 @@ def _weighed(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array
         return product.sum(-1) if summed else product, jnp.zeros(product.shape[:-1], exponent.dtype)
 
     def with_row_exponents() -> tuple[Array, Array]:
-        top = finite(jnp.where(matrix > 0, exponent[..., None, :], -jnp.inf).max(-1))
+        top = zero_if_infinite(jnp.where(matrix > 0, exponent[..., None, :], -jnp.inf).max(-1))
         product = matrix * digits[..., None, :] * power_of_two(exponent[..., None, :] - top[..., None], top.dtype)
         return product.sum(-1) if summed else product, top
 
@@ -182,30 +182,30 @@ def _weighed(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array
     return lax.cond((total < 2.0 ** (0.9 * info.minexp)).any(), with_row_exponents, lambda: (plain, top))
 
 
-def lifted(x: Scaled) -> tuple[Scaled, Array]:
+def normalise_exponent(x: Scaled) -> tuple[Scaled, Array]:
     """Numbers over a power of two, so that their largest exponent along the last axis is zero, and its exponent."""
     digits = scaled(x.digits)
     exponent = digits.exponent + x.exponent
-    top = finite(exponent.max(-1))
+    top = zero_if_infinite(exponent.max(-1))
     return Scaled(digits.digits, exponent - top[..., None]), top
 
 
-def _common(message: Scaled) -> Array:
+def _max_exponent(message: Scaled) -> Array:
     """The largest exponent of a message, 0 if all of it is zero."""
-    return finite(message.exponent.max(-1))
+    return zero_if_infinite(message.exponent.max(-1))
 
 
-def finite(exponent: Array) -> Array:
+def zero_if_infinite(exponent: Array) -> Array:
     """Exponents with 0 in place of those that are infinite."""
     return jnp.where(jnp.isfinite(exponent), exponent, 0.0)
 
 
-def _joined(first: Scaled, rest: Scaled) -> Scaled:
+def _prepend(first: Scaled, later: Scaled) -> Scaled:
     """The first step before the others, with the steps moved from the first axis to the one before the last."""
-    return Scaled(*(jnp.moveaxis(jnp.concatenate([x[None], y]), 0, -2) for x, y in zip(first, rest, strict=True)))
+    return Scaled(*(jnp.moveaxis(jnp.concatenate([x[None], y]), 0, -2) for x, y in zip(first, later, strict=True)))
 
 
-def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving) -> Array:
+def viterbi_path(initial: Array, transition: Array, log_likelihood: Array, active: Active) -> Array:
     """The most probable path (*batch, T), by the Viterbi algorithm from the last step to the first.
 
     Backwards it finds the log probability of the best continuation from every state, forwards it follows the path.
@@ -220,15 +220,15 @@ def best_path(initial: Array, transition: Array, evidence: Array, moving: Moving
         state = jnp.take_along_axis(pointers, state[..., None], -1)[..., 0]
         return state, state
 
-    steps = jnp.moveaxis(evidence, -2, 0)
-    best_later, pointers = _scan(back, steps[-1], transition, moving, steps[:-1], reverse=True)[1]
+    steps = jnp.moveaxis(log_likelihood, -2, 0)
+    best_later, pointers = _scan(back, steps[-1], transition, active, steps[:-1], reverse=True)[1]
     later = best_later[0] if len(steps) > 1 else steps[-1]
     first = jnp.argmax(log(initial) + later, -1)
     path = jnp.concatenate([first[None], lax.scan(forth, first, pointers)[1]])
     return jnp.moveaxis(path, 0, -1)
 
 
-def draw(initial: Array, transition: Array, moving: Moving, uniform: Array) -> Array:
+def draw(initial: Array, transition: Array, active: Active, uniform: Array) -> Array:
     """Paths (*sample, *batch, T) of the chain, by inverse cumulative distributions at uniform (T, *sample, *batch)."""
 
     def invert(cumulative: Array, uniform: Array) -> Array:
@@ -239,17 +239,17 @@ def draw(initial: Array, transition: Array, moving: Moving, uniform: Array) -> A
         state = invert(rows, uniform)
         return state, state
 
-    first = invert(_cumulative(initial), uniform[0])
-    transition = at_rest(transition, moving)
-    _, later = _scan(step, first, _cumulative(transition), None, uniform[1:])
+    first = invert(_cdf(initial), uniform[0])
+    transition = identity_where_inactive(transition, active)
+    _, later = _scan(step, first, _cdf(transition), None, uniform[1:])
     return jnp.moveaxis(jnp.concatenate([first[None], later]), 0, -1)
 
 
-def at_rest(transition: Array, moving: Moving) -> Array:
+def identity_where_inactive(transition: Array, active: Active) -> Array:
     """Transition matrices with the identity at steps after which the chain stays where it is."""
-    if moving is None:
+    if active is None:
         return transition
-    return jnp.where(moving[..., None, None], transition, jnp.eye(transition.shape[-1], dtype=transition.dtype))
+    return jnp.where(active[..., None, None], transition, jnp.eye(transition.shape[-1], dtype=transition.dtype))
 
 
 def log(x: Array) -> Array:
@@ -258,22 +258,22 @@ def log(x: Array) -> Array:
 
 
 def _scan(
-    step: Callable, start: Any, transition: Array, moving: Moving, inputs: Any, reverse: bool = False
+    step: Callable, start: Any, transition: Array, active: Active, inputs: Any, reverse: bool = False
 ) -> tuple[Any, Any]:
     """The last carry and the outputs of step(carry, matrix, input), steps on the first axis of inputs and outputs."""
     matrices = None if transition.shape[-3] == 1 else jnp.moveaxis(transition, -3, 0)
-    active_steps = None if moving is None else jnp.moveaxis(moving, -1, 0)
+    active_steps = None if active is None else jnp.moveaxis(active, -1, 0)
 
-    def at_step(carry: Any, item: tuple[Array | None, Moving, Any]) -> Any:
+    def at_step(carry: Any, item: tuple[Array | None, Active, Any]) -> Any:
         matrix, is_active, input_ = item
         if matrix is None:
             matrix = transition[..., 0, :, :]
-        return step(carry, at_rest(matrix, is_active), input_)
+        return step(carry, identity_where_inactive(matrix, is_active), input_)
 
     return lax.scan(at_step, start, (matrices, active_steps, inputs), reverse=reverse)
 
 
-def _cumulative(probs: Array) -> Array:
+def _cdf(probs: Array) -> Array:
     """The cumulative distribution, without the rounding that would let a state of probability 0 be drawn."""
     cumulative = lax.cummax(jnp.where(probs > 0, jnp.cumsum(probs, -1), 0), axis=probs.ndim - 1)
     return cumulative / cumulative[..., -1:]

@@ -38,21 +38,21 @@ class Stretched(Quasisep):
 def state_space_kernel(kernel: Any) -> Quasisep | None:
     """The equivalent kernel of `tinygp.kernels.quasisep`, or None where the kernel has no state space."""
     try:
-        return found_state_space(kernel)
+        return require_state_space(kernel)
     except ValueError:
         return None
 
 
-def found_state_space(kernel: Any) -> Quasisep:
+def require_state_space(kernel: Any) -> Quasisep:
     """The equivalent kernel of `tinygp.kernels.quasisep`; raises ValueError where the kernel has no state space."""
-    if type(kernel) in _EQUIVALENT:
-        return _EQUIVALENT[type(kernel)](kernel)
+    if type(kernel) in _EQUIVALENTS:
+        return _EQUIVALENTS[type(kernel)](kernel)
     if isinstance(kernel, Quasisep):
         return kernel
-    raise _none(type(kernel).__name__)
+    raise _no_state_space(type(kernel).__name__)
 
 
-def _none(part: str) -> ValueError:
+def _no_state_space(part: str) -> ValueError:
     """The error for a part of a kernel without a state space."""
     return ValueError(
         f"{part}, a part of the kernel, has no state space; use another solver such as Dense(), or kernels of one "
@@ -62,16 +62,16 @@ def _none(part: str) -> ValueError:
 
 def _scalar(value: Any, part: str) -> Array:
     if jnp.size(value) != 1:
-        raise _none(f"{part} with {jnp.size(value)} scales")
+        raise _no_state_space(f"{part} with {jnp.size(value)} scales")
     return jnp.reshape(value, ())
 
 
-def _stationary(to: Callable[[Array], Quasisep]) -> Callable[[stationary.Stationary], Quasisep]:
+def _stationary(constructor: Callable[[Array], Quasisep]) -> Callable[[stationary.Stationary], Quasisep]:
     def equivalent(kernel: stationary.Stationary) -> Quasisep:
         name = type(kernel).__name__
         if type(kernel.distance) not in (L1Distance, L2Distance, Euclidean):
-            raise _none(f"{name} with {type(kernel.distance).__name__}")
-        return to(_scalar(kernel.scale, name))
+            raise _no_state_space(f"{name} with {type(kernel.distance).__name__}")
+        return constructor(_scalar(kernel.scale, name))
 
     return equivalent
 
@@ -83,25 +83,25 @@ def _constant(kernel: base.Constant) -> Quasisep:
 
 
 def _sum(kernel: base.Sum) -> Quasisep:
-    return quasisep.Sum(found_state_space(kernel.kernel1), found_state_space(kernel.kernel2))
+    return quasisep.Sum(require_state_space(kernel.kernel1), require_state_space(kernel.kernel2))
 
 
 def _product(kernel: base.Product) -> Quasisep:
     for factor, other in ((kernel.kernel1, kernel.kernel2), (kernel.kernel2, kernel.kernel1)):
         if type(factor) is base.Constant:
-            return quasisep.Scale(kernel=found_state_space(other), scale=_scalar(factor.value, "Constant"))
-    return quasisep.Product(found_state_space(kernel.kernel1), found_state_space(kernel.kernel2))
+            return quasisep.Scale(kernel=require_state_space(other), scale=_scalar(factor.value, "Constant"))
+    return quasisep.Product(require_state_space(kernel.kernel1), require_state_space(kernel.kernel2))
 
 
 def _linear(kernel: transforms.Linear) -> Quasisep:
-    return Stretched(found_state_space(kernel.kernel), jnp.abs(_scalar(kernel.scale, "Linear")))
+    return Stretched(require_state_space(kernel.kernel), jnp.abs(_scalar(kernel.scale, "Linear")))
 
 
 def _cholesky(kernel: transforms.Cholesky) -> Quasisep:
-    return Stretched(found_state_space(kernel.kernel), 1 / jnp.abs(_scalar(kernel.factor, "Cholesky")))
+    return Stretched(require_state_space(kernel.kernel), 1 / jnp.abs(_scalar(kernel.factor, "Cholesky")))
 
 
-_EQUIVALENT: dict[type, Callable[[Any], Quasisep]] = {
+_EQUIVALENTS: dict[type, Callable[[Any], Quasisep]] = {
     stationary.Exp: _stationary(quasisep.Exp),
     stationary.Matern32: _stationary(quasisep.Matern32),
     stationary.Matern52: _stationary(quasisep.Matern52),

@@ -16,59 +16,59 @@ Vector = tuple[Entry, ...]
 Matrix = tuple[Vector, ...]
 
 
-def plus(one: Entry, other: Entry) -> Entry:
+def add_entries(left: Entry, right: Entry) -> Entry:
     """The sum of two entries."""
-    return other if one is None else one if other is None else one + other
+    return right if left is None else left if right is None else left + right
 
 
-def times(one: Entry, other: Entry) -> Entry:
+def multiply_entries(left: Entry, right: Entry) -> Entry:
     """The product of two entries."""
-    if one is None or other is None:
+    if left is None or right is None:
         return None
-    is_unit = [isinstance(entry, float) and entry == 1.0 for entry in (one, other)]
-    return other if is_unit[0] else one if is_unit[1] else one * other
+    is_unit = [isinstance(entry, float) and entry == 1.0 for entry in (left, right)]
+    return right if is_unit[0] else left if is_unit[1] else left * right
 
 
-def dot(one: Iterable[Entry], other: Iterable[Entry]) -> Entry:
-    return reduce(plus, map(times, one, other))
+def dot(left: Iterable[Entry], right: Iterable[Entry]) -> Entry:
+    return reduce(add_entries, map(multiply_entries, left, right))
 
 
 def scaled(vector: Iterable[Entry], factor: Entry) -> Vector:
-    return tuple(times(entry, factor) for entry in vector)
+    return tuple(multiply_entries(entry, factor) for entry in vector)
 
 
-def added(one: Iterable[Entry], other: Iterable[Entry]) -> Vector:
-    return tuple(map(plus, one, other))
+def added(left: Iterable[Entry], right: Iterable[Entry]) -> Vector:
+    return tuple(map(add_entries, left, right))
 
 
 def scaled_matrix(matrix: Matrix, factor: Entry) -> Matrix:
     return tuple(scaled(row, factor) for row in matrix)
 
 
-def added_matrix(one: Matrix, other: Matrix) -> Matrix:
-    return tuple(map(added, one, other))
+def added_matrix(left: Matrix, right: Matrix) -> Matrix:
+    return tuple(map(added, left, right))
 
 
 def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def applied(matrix: Matrix, vector: Vector) -> Vector:
+def matvec(matrix: Matrix, vector: Vector) -> Vector:
     return tuple(dot(row, vector) for row in matrix)
 
 
-def product(one: Matrix, other: Matrix) -> Matrix:
-    columns = transposed(other)
-    return tuple(tuple(dot(row, column) for column in columns) for row in one)
+def matmul(left: Matrix, right: Matrix) -> Matrix:
+    columns = transposed(right)
+    return tuple(tuple(dot(row, column) for column in columns) for row in left)
 
 
-def outer(one: Vector, other: Vector) -> Matrix:
-    return tuple(tuple(times(entry, factor) for factor in other) for entry in one)
+def outer(left: Vector, right: Vector) -> Matrix:
+    return tuple(tuple(multiply_entries(entry, factor) for factor in right) for entry in left)
 
 
 def sandwich(matrix: Matrix, symmetric: Matrix) -> Matrix:
     """The rows up to the diagonal of M S M', for S given by its rows up to the diagonal."""
-    left = product(matrix, full(symmetric))
+    left = matmul(matrix, full(symmetric))
     return tuple(tuple(dot(left[row], matrix[column]) for column in range(row + 1)) for row in range(len(matrix)))
 
 
@@ -83,18 +83,22 @@ def lower(matrix: Matrix) -> Matrix:
     return tuple(row[: index + 1] for index, row in enumerate(matrix))
 
 
-def block_diagonal(one: Matrix, other: Matrix) -> Matrix:
+def block_diagonal(first: Matrix, second: Matrix) -> Matrix:
     """The block-diagonal matrix of two square ones, with all entries of each."""
-    before, after = (None,) * len(one), (None,) * len(other)
-    return tuple((*row, *after) for row in one) + tuple((*before, *row) for row in other)
+    before, after = (None,) * len(first), (None,) * len(second)
+    return tuple((*row, *after) for row in first) + tuple((*before, *row) for row in second)
 
 
-def kronecker(one: Matrix, other: Matrix) -> Matrix:
+def kronecker(left: Matrix, right: Matrix) -> Matrix:
     """The Kronecker product of two matrices, with all entries of each."""
-    return tuple(tuple(times(entry, factor) for entry in row for factor in factors) for row in one for factors in other)
+    return tuple(
+        tuple(multiply_entries(entry, factor) for entry in row for factor in factors)
+        for row in left
+        for factors in right
+    )
 
 
-def filled(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Matrix:
+def broadcast_entries(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Matrix:
     """The matrix with every entry as an array of one shape, zeros included."""
     return tuple(
         tuple(jnp.broadcast_to(jnp.asarray(0.0 if entry is None else entry, dtype), shape) for entry in row)
@@ -102,6 +106,6 @@ def filled(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Matrix:
     )
 
 
-def stacked(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Array:
+def as_array(matrix: Matrix, shape: tuple[int, ...], dtype: Any) -> Array:
     """The matrix as one array (*shape, row, column)."""
-    return jnp.stack([jnp.stack(row, -1) for row in filled(matrix, shape, dtype)], -2)
+    return jnp.stack([jnp.stack(row, -1) for row in broadcast_entries(matrix, shape, dtype)], -2)

@@ -11,19 +11,19 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
-from bayeslab.gaussian_processes.moments import Moments, scaled
-from bayeslab.gaussian_processes.state_space.kalman import Motion, log_density
-from bayeslab.gaussian_processes.state_space.kernels import found_state_space, state_space_kernel
-from bayeslab.gaussian_processes.state_space.small_matrices import dot, filled, full, stacked
-from bayeslab.gaussian_processes.state_space.transitions import motion
+from bayeslab.gaussian_processes.moments import Moments, whitened_observations
+from bayeslab.gaussian_processes.state_space.kalman import StateTransition, log_density
+from bayeslab.gaussian_processes.state_space.kernels import require_state_space, state_space_kernel
+from bayeslab.gaussian_processes.state_space.small_matrices import as_array, broadcast_entries, dot, full
+from bayeslab.gaussian_processes.state_space.transitions import state_transition
 
 __all__ = ["StateSpace", "StateSpaceProcess", "state_space_kernel"]
 
-MOST = 6
+MAX_STATE_SIZE_UNROLLED = 6
 """The largest size of a state for which loops over its entries are written out: compiling takes time of its cube."""
-JITTER = 1e-10
+JITTER_PER_VARIANCE = 1e-10
 """The share of the prior variance that `log_density` adds to it: without it values at equal inputs have no density."""
-TOGETHER = 32
+COLUMNS_PER_BATCH = 32
 """The number of columns of a covariance matrix that are computed together."""
 
 
@@ -36,7 +36,7 @@ class StateSpace:
 
         Raises ValueError where the kernel has no state space.
         """
-        return StateSpaceProcess(jax.tree.map(jnp.asarray, found_state_space(kernel)), _single(jnp.asarray(x)))
+        return StateSpaceProcess(jax.tree.map(jnp.asarray, require_state_space(kernel)), _single_input(jnp.asarray(x)))
 
 
 class StateSpaceProcess(NamedTuple):
@@ -50,73 +50,81 @@ class StateSpaceProcess(NamedTuple):
 
     def draw(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         transition, chain, ranks = self._states()
-        return _seen(transition, chain.sample(key, shape))[..., ranks]
+        return _values_of_states(transition, chain.sample(key, shape))[..., ranks]
 
     def log_density(self, value: Array) -> Array:
         """The log density of the values with noise of 1e-10 times their variance."""
-        x, value = _in_order(self.x, value)
-        transition = motion(self.kernel, (x, x))
+        x, value = _sort_by_inputs(self.x, value)
+        transition = state_transition(self.kernel, (x, x))
         variance = dot(transition.observed, [dot(row, transition.observed) for row in full(transition.start)])
-        root = lax.rsqrt(jnp.maximum(JITTER, jnp.finfo(x.dtype).eps) * jnp.broadcast_to(variance, x.shape))
+        root = lax.rsqrt(jnp.maximum(JITTER_PER_VARIANCE, jnp.finfo(x.dtype).eps) * jnp.broadcast_to(variance, x.shape))
         return self._log_density(x, root, root * value) + (jnp.log(root) - jnp.log(2 * jnp.pi) / 2).sum()
 
     def log_mass(self, precision: Array, linear: Array) -> Array:
-        x, precision, linear = _in_order(self.x, precision, linear)
-        return self._log_density(x, *scaled(precision, linear))
+        x, precision, linear = _sort_by_inputs(self.x, precision, linear)
+        return self._log_density(x, *whitened_observations(precision, linear))
 
     def moments(self, precision: Array, linear: Array) -> Moments:
         transition, chain, ranks = self._states_given(precision, linear)
         mean, covariance = chain.marginals()
-        return Moments(_seen(transition, mean)[ranks], jnp.maximum(_squares(transition, covariance), 0.0)[ranks])
+        return Moments(
+            _values_of_states(transition, mean)[ranks],
+            jnp.maximum(_value_variances(transition, covariance), 0.0)[ranks],
+        )
 
     def given(self, key: Array, precision: Array, linear: Array, shape: tuple[int, ...] = ()) -> Array:
         transition, chain, ranks = self._states_given(precision, linear)
-        return _seen(transition, chain.sample(key, shape))[..., ranks]
+        return _values_of_states(transition, chain.sample(key, shape))[..., ranks]
 
     def moments_at(self, precision: Array, linear: Array, new: Array) -> Moments:
-        mean, variance = self._with(new).moments(*_longer(new, precision, linear))
+        mean, variance = self._extended_by(new).moments(*_pad_with_zeros(new, precision, linear))
         return Moments(mean[len(self.x) :], variance[len(self.x) :])
 
     def draws_at(self, key: Array, precision: Array, linear: Array, new: Array, shape: tuple[int, ...] = ()) -> Array:
-        return self._with(new).given(key, *_longer(new, precision, linear), shape)[..., len(self.x) :]
+        return self._extended_by(new).given(key, *_pad_with_zeros(new, precision, linear), shape)[..., len(self.x) :]
 
     def covariance_at(self, precision: Array, linear: Array, new: Array) -> Array:
         """The posterior covariance at new inputs: the derivative of means by the linear parts of information pairs."""
-        joint, (all_precision, all_linear) = self._with(new), _longer(new, precision, linear)
+        joint, (all_precision, all_linear) = self._extended_by(new), _pad_with_zeros(new, precision, linear)
 
         def mean(change: Array) -> Array:
             return joint.moments(all_precision, all_linear.at[len(self.x) :].add(change)).mean[len(self.x) :]
 
         derivative = jax.linearize(mean, jnp.zeros(len(new), all_linear.dtype))[1]
-        columns = lax.map(derivative, jnp.eye(len(new), dtype=all_linear.dtype), batch_size=TOGETHER)
+        columns = lax.map(derivative, jnp.eye(len(new), dtype=all_linear.dtype), batch_size=COLUMNS_PER_BATCH)
         return (columns + columns.T) / 2
 
     def _log_density(self, x: Array, root: Array, target: Array) -> Array:
         """The log density of target ~ N(root g, 1) at sorted inputs, but for a constant of -log(2 pi) / 2 a row."""
-        transition = motion(self.kernel, _steps(x))
-        if len(transition.start) <= MOST:
-            return log_density(motion, self.kernel, _steps(x), root, target)
-        mean, covariance = _chain(transition, x).predicted(*_evidence(transition, root**2, root * target))
-        variance, innovation = 1 + root**2 * _squares(transition, covariance), target - root * _seen(transition, mean)
+        transition = state_transition(self.kernel, _steps(x))
+        if len(transition.start) <= MAX_STATE_SIZE_UNROLLED:
+            return log_density(state_transition, self.kernel, _steps(x), root, target)
+        mean, covariance = _state_chain(transition, x).predicted(
+            *_state_information(transition, root**2, root * target)
+        )
+        variance, innovation = (
+            1 + root**2 * _value_variances(transition, covariance),
+            target - root * _values_of_states(transition, mean),
+        )
         return -(innovation**2 / variance + jnp.log(variance)).sum() / 2
 
-    def _states(self) -> tuple[Motion, LinearGaussianChain, Array]:
+    def _states(self) -> tuple[StateTransition, LinearGaussianChain, Array]:
         """The transitions and the chain of states at sorted inputs, and the rank of each input of x among them."""
         order = jnp.argsort(self.x)
-        transition = motion(self.kernel, _steps(self.x[order]))
-        return transition, _chain(transition, self.x), jnp.argsort(order)
+        transition = state_transition(self.kernel, _steps(self.x[order]))
+        return transition, _state_chain(transition, self.x), jnp.argsort(order)
 
-    def _states_given(self, precision: Array, linear: Array) -> tuple[Motion, LinearGaussianChain, Array]:
+    def _states_given(self, precision: Array, linear: Array) -> tuple[StateTransition, LinearGaussianChain, Array]:
         transition, chain, ranks = self._states()
         order = jnp.argsort(ranks)
-        pair = _evidence(transition, jnp.asarray(precision)[order], jnp.asarray(linear)[order])
+        pair = _state_information(transition, jnp.asarray(precision)[order], jnp.asarray(linear)[order])
         return transition, chain.condition(*pair), ranks
 
-    def _with(self, new: Array) -> "StateSpaceProcess":
-        return self._replace(x=jnp.concatenate([self.x, _single(new)]))
+    def _extended_by(self, new: Array) -> "StateSpaceProcess":
+        return self._replace(x=jnp.concatenate([self.x, _single_input(new)]))
 
 
-def _single(x: Array) -> Array:
+def _single_input(x: Array) -> Array:
     """The inputs as (row,); raises ValueError where there are several columns."""
     if x.ndim > 2 or (x.ndim == 2 and x.shape[1] != 1):
         raise ValueError(
@@ -130,12 +138,12 @@ def _steps(x: Array) -> tuple[Array, Array]:
     return x, jnp.append(x[1:], x[-1:])
 
 
-def _longer(new: Array, precision: Array, linear: Array) -> tuple[Array, Array]:
+def _pad_with_zeros(new: Array, precision: Array, linear: Array) -> tuple[Array, Array]:
     """The information pairs, extended by zeros for the new inputs, of which nothing is known."""
     return jnp.pad(precision, (0, len(new))), jnp.pad(linear, (0, len(new)))
 
 
-def _in_order(*arrays: Array) -> tuple[Array, ...]:
+def _sort_by_inputs(*arrays: Array) -> tuple[Array, ...]:
     """The arrays in ascending order of the first of them, the inputs.
 
     Sorting takes longer than a filter, so sorted inputs are left as they are.
@@ -150,32 +158,34 @@ def _in_order(*arrays: Array) -> tuple[Array, ...]:
     return lax.cond(jnp.all(x[1:] >= x[:-1]), lambda arrays: arrays, ordered, (x, *values))
 
 
-def _chain(found: Motion, x: Array) -> LinearGaussianChain:
+def _state_chain(transition: StateTransition, x: Array) -> LinearGaussianChain:
     """The prior of the states as a linear Gaussian chain."""
-    initial = stacked(full(found.start), (), x.dtype)
-    matrix, noise = (stacked(entries, x.shape, x.dtype)[:-1] for entries in (found.matrix, full(found.noise)))
+    initial = as_array(full(transition.start), (), x.dtype)
+    matrix, noise = (
+        as_array(entries, x.shape, x.dtype)[:-1] for entries in (transition.matrix, full(transition.noise))
+    )
     mean = jnp.zeros(len(initial), x.dtype)
     return LinearGaussianChain(mean, initial, matrix, noise, time_varying=True, validate_args=False)
 
 
-def _evidence(found: Motion, precision: Array, linear: Array) -> tuple[Array, Array]:
+def _state_information(transition: StateTransition, precision: Array, linear: Array) -> tuple[Array, Array]:
     """The information pairs about the states, from those about the values."""
-    observed = _observed(found, precision)
+    observed = _observation_vectors(transition, precision)
     state_precision = precision[:, None, None] * observed[:, :, None] * observed[:, None, :]
     return state_precision, linear[:, None] * observed
 
 
-def _observed(found: Motion, x: Array) -> Array:
+def _observation_vectors(transition: StateTransition, x: Array) -> Array:
     """The vectors H that make values of states, (row, d)."""
-    return jnp.stack(filled((found.observed,), x.shape, x.dtype)[0], -1)
+    return jnp.stack(broadcast_entries((transition.observed,), x.shape, x.dtype)[0], -1)
 
 
-def _seen(found: Motion, states: Array) -> Array:
+def _values_of_states(transition: StateTransition, states: Array) -> Array:
     """The values, (..., row), of states (..., row, d)."""
-    return (states * _observed(found, states[..., 0])).sum(-1)
+    return (states * _observation_vectors(transition, states[..., 0])).sum(-1)
 
 
-def _squares(found: Motion, covariance: Array) -> Array:
+def _value_variances(transition: StateTransition, covariance: Array) -> Array:
     """The variances of the values, (row,), from covariances of states (row, d, d)."""
-    observed = _observed(found, covariance[:, 0, 0])
+    observed = _observation_vectors(transition, covariance[:, 0, 0])
     return jnp.einsum("ti,tij,tj->t", observed, covariance, observed)

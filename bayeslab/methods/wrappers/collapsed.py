@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from bayeslab.elimination.sweep import computed
+from bayeslab.elimination.sweep import deterministic_values
 from bayeslab.programs.program import Bound, Values
-from bayeslab.sampling.protocols import Draws, Sampler, State, Wrapper
+from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.collapse import Marginal, marginal, recovered
-from bayeslab.transforms.draw_checks import Conditionals, conditionals
+from bayeslab.transforms.collapse import Marginal, draw_eliminated, marginal
+from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 
-Pick = Callable[[Array, Bound, Values], Values]
+EliminatedSitesRule = Callable[[Array, Bound, Values], Values]
 """(key, a program with sites integrated out, values of its other sites) -> values of all."""
 
 
-def continuous(analysis: Analysis, method: Any) -> Bound:
+def without_discrete_sites(analysis: Analysis, method: Any) -> Bound:
     """The program with its discrete sites integrated out, and those that `method.collapse` names.
 
     Raises ValueError where that cannot be done, and where no latent site is left.
@@ -39,15 +39,17 @@ def continuous(analysis: Analysis, method: Any) -> Bound:
     return collapsed
 
 
-def recovering(sampler: Sampler, left: Bound, bound: Bound, pick: Pick = recovered) -> Sampler:
-    """A sampler of `left`, which `continuous` made of `bound`, as a sampler of all sites of `bound`."""
+def collapsed_sampler(
+    sampler: Sampler, left: Bound, bound: Bound, pick: EliminatedSitesRule = draw_eliminated
+) -> Sampler:
+    """A sampler of `left`, which `without_discrete_sites` made of `bound`, as a sampler of all sites of `bound`."""
     if left.transform == bound.transform:
         return sampler
     assert isinstance(left.transform, Marginal)
-    return Recovering(sampler, left.transform, tuple(bound.sites), pick)
+    return CollapsedSampler(sampler, left.transform, tuple(bound.sites), pick)
 
 
-class Both(NamedTuple):
+class CollapsedData(NamedTuple):
     """What a collapsed sampler is given. bound: the program with sites integrated out. inner: what its sampler is
     given."""
 
@@ -55,7 +57,7 @@ class Both(NamedTuple):
     inner: Any
 
 
-class Kept(NamedTuple):
+class CollapsedState(NamedTuple):
     """The state of a collapsed sampler. inner: that of the sampler of the collapsed program."""
 
     inner: State
@@ -63,7 +65,7 @@ class Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Recovering(Wrapper):
+class CollapsedSampler(SamplerWrapper):
     """A sampler of a collapsed program that draws the eliminated sites after every draw of the others.
 
     sites: those that a draw has in the end. pick: gives the eliminated sites their values.
@@ -71,37 +73,41 @@ class Recovering(Wrapper):
 
     transform: Marginal
     sites: tuple[str, ...]
-    pick: Pick
+    recover_values: EliminatedSitesRule
 
     prepares = True
 
     def conditionals(self, bound: Bound) -> Conditionals:
         inner = self.inner.conditionals(bound)
-        return tuple(dict.fromkeys((*conditionals(bound, [self.transform.rules]), *inner)))
+        return tuple(dict.fromkeys((*conditionals_of_blocks(bound, [self.transform.rules]), *inner)))
 
-    def prepare(self, bound: Bound) -> Both:
+    def prepare(self, bound: Bound) -> CollapsedData:
         collapsed = replace(bound.plain, transform=self.transform)
         inner = self.inner.prepare(collapsed)
-        return Both(inner if isinstance(inner, Bound) else collapsed, inner)
+        return CollapsedData(inner if isinstance(inner, Bound) else collapsed, inner)
 
-    def ended(self, state: Kept, data: Both, samples: dict[str, Any]) -> tuple[Kept | None, str] | None:
-        ending = self.inner.ended(state.inner, data.inner, samples)
+    def convergence_verdict(
+        self, state: CollapsedState, data: CollapsedData, samples: dict[str, Any]
+    ) -> tuple[CollapsedState | None, str] | None:
+        ending = self.inner.convergence_verdict(state.inner, data.inner, samples)
         return ending if ending is None or ending[0] is None else (state._replace(inner=ending[0]), ending[1])
 
-    def moments(self, state: Kept, bound: Bound) -> dict[str, tuple[Any, Any]]:
+    def moments(self, state: CollapsedState, bound: Bound) -> dict[str, tuple[Any, Any]]:
         return self.inner.moments(state.inner, bound)
 
-    def start(self, key: Array, data: Both) -> Kept:
+    def start(self, key: Array, data: CollapsedData) -> CollapsedState:
         key, start_key = jax.random.split(key)
-        return Kept(self.inner.start(start_key, data.inner), key)
+        return CollapsedState(self.inner.start(start_key, data.inner), key)
 
-    def advance(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+    def advance(self, state: CollapsedState, data: CollapsedData) -> tuple[CollapsedState, Draws]:
         key, pick_key = jax.random.split(state.key)
         inner, draws = self.inner.advance(state.inner, data.inner)
-        latent = self.pick(pick_key, data.bound, {name: draws.samples[name] for name in data.bound.latent})
-        samples = latent | computed(data.bound.plain, latent)
-        return Kept(inner, key), draws._replace(samples={name: samples[name] for name in self.sites if name in samples})
+        latent = self.recover_values(pick_key, data.bound, {name: draws.samples[name] for name in data.bound.latent})
+        samples = latent | deterministic_values(data.bound.plain, latent)
+        return CollapsedState(inner, key), draws._replace(
+            samples={name: samples[name] for name in self.sites if name in samples}
+        )
 
-    def adapt(self, state: Kept, data: Both) -> tuple[Kept, Draws]:
+    def adapt(self, state: CollapsedState, data: CollapsedData) -> tuple[CollapsedState, Draws]:
         inner, draws = self.inner.adapt(state.inner, data.inner)
         return state._replace(inner=inner), draws

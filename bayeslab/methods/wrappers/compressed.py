@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import jax
 
 from bayeslab.elimination.conditional import Rule
-from bayeslab.programs.program import Bound, structure
-from bayeslab.sampling.protocols import Sampler, Wrapper
+from bayeslab.programs.program import Bound, compilation_signature
+from bayeslab.sampling.protocols import Sampler, SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.compress import pays, why_not
-from bayeslab.transforms.tables import Groups, summarised
+from bayeslab.transforms.compress import is_worthwhile, reasons_against_compression
+from bayeslab.transforms.tables import Groups, replace_rows
 
-EVALUATIONS = 5000
+EVALUATIONS_PER_START = 5000
 """The number of evaluations of the log joint that EM or mean field makes from one start, roughly."""
 
 
-class Summary(NamedTuple):
+class RowReplacement(NamedTuple):
     """What replaces the rows of a program.
 
     groups: of terms that tables of sufficient statistics replace; none where rows stay. rules: of every site given all
@@ -29,14 +29,14 @@ class Summary(NamedTuple):
 
     def structure(self, bound: Bound) -> Any:
         """The structure of what the sampler will be given."""
-        return structure(jax.eval_shape(partial(summarised, *self), bound) if self.groups else bound)
+        return compilation_signature(jax.eval_shape(partial(replace_rows, *self), bound) if self.groups else bound)
 
     def around(self, sampler: Sampler) -> Sampler:
         """A sampler of the program with tables, as one of the program with rows."""
-        return Summarising(sampler, self) if self.groups else sampler
+        return CompressedSampler(sampler, self) if self.groups else sampler
 
 
-def summary_of(bound: Bound, analysis: Analysis, evaluations: int, wanted: bool | None = None) -> Summary:
+def row_replacement(bound: Bound, analysis: Analysis, evaluations: int, wanted: bool | None = None) -> RowReplacement:
     """What replaces the rows of a program.
 
     wanted: whether rows are replaced; by default where so many evaluations of the log joint are worth the search.
@@ -44,25 +44,25 @@ def summary_of(bound: Bound, analysis: Analysis, evaluations: int, wanted: bool 
     bound: of the program of the analysis, with sites integrated out.
     Raises ValueError with the reasons where it is wanted and there is nothing.
     """
-    if wanted is False or (wanted is None and not pays(bound, evaluations)):
-        return Summary()
+    if wanted is False or (wanted is None and not is_worthwhile(bound, evaluations)):
+        return RowReplacement()
     plain = analysis.plain
     if wanted and not plain.groups:
-        reasons = why_not(plain.findings)
+        reasons = reasons_against_compression(plain.findings)
         raise ValueError(f"no statistics replace the rows of this program{reasons}; leave statistics out")
-    return Summary(plain.groups, plain.rules)
+    return RowReplacement(plain.groups, plain.rules)
 
 
-def groups_for_starts(analysis: Analysis, num_starts: int) -> Groups:
+def groups_for_multistart(analysis: Analysis, num_starts: int) -> Groups:
     """The groups of terms that tables replace, where optimisations from so many starts are worth the search."""
-    return analysis.groups if pays(analysis.bound, EVALUATIONS * num_starts) else ()
+    return analysis.groups if is_worthwhile(analysis.bound, EVALUATIONS_PER_START * num_starts) else ()
 
 
 @dataclass(frozen=True)
-class Summarising(Wrapper):
+class CompressedSampler(SamplerWrapper):
     """A sampler of the program with tables, as one of the program with rows."""
 
-    summary: Summary
+    summary: RowReplacement
 
     prepares = True
 
@@ -71,4 +71,4 @@ class Summarising(Wrapper):
         return self.summary.groups
 
     def prepare(self, bound: Bound) -> Any:
-        return self.inner.prepare(summarised(*self.summary, bound))
+        return self.inner.prepare(replace_rows(*self.summary, bound))

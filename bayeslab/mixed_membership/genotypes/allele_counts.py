@@ -15,24 +15,24 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.threefry import uniforms
-from bayeslab.mixed_membership.counts import LANES, Counts
-from bayeslab.mixed_membership.devices import Devices, Here
+from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts
+from bayeslab.mixed_membership.devices import DeviceContext, Devices
 
-MISSING = 255
+MISSING_ALLELE = 255
 """Byte of a copy that is missing or only pads."""
-STEP = 20
+ROWS_PER_STEP = 20
 """Rows in one step of expected counts; the number of rows is padded to a multiple of it."""
-FLUSH = 120
+MAX_ROWS_PER_FLUSH = 120
 """Most rows, of two copies each, whose counts a byte holds."""
-AT_ONCE = 16384
+MAX_CELLS_PER_STEP = 16384
 """Rows times loci in one step of drawn counts, at most, unless one row of a tile has more."""
-FREQUENCIES = 2**17
+MAX_FREQUENCIES_PER_TILE = 2**17
 """Frequencies of a tile of loci, at most, about: they stay in the cache of a processor."""
-APART = 64
+MAX_ALLELES_PER_LOOP = 64
 """Alleles times populations up to which one loop has all populations: a longer loop is not vectorised."""
 
 
-class Shape(NamedTuple):
+class GenotypeShape(NamedTuple):
     """The sizes of genotypes (individual, locus, copy), and how they are split into tiles, flushes and steps."""
 
     individuals: int
@@ -43,7 +43,7 @@ class Shape(NamedTuple):
     devices: Devices = Devices()
 
     @property
-    def part(self) -> "Shape":
+    def part(self) -> "GenotypeShape":
         """The shape of the genotypes of one device."""
         return self._replace(individuals=self.devices.share(self.individuals), devices=Devices())
 
@@ -53,80 +53,86 @@ class Shape(NamedTuple):
         return self.populations, self.loci, self.alleles
 
     @property
-    def most(self) -> int:
+    def max_count(self) -> int:
         """The largest count that there can be."""
-        return 2 * self.pairs * max(self.loci, self.individuals)
+        return 2 * self.pairs_per_individual * max(self.loci, self.individuals)
 
     @property
-    def pairs(self) -> int:
+    def pairs_per_individual(self) -> int:
         """Rows of an individual, each of a pair of copies."""
         return ceil(self.copies / 2)
 
     @property
     def tiles(self) -> int:
         """Number of tiles that loci are split into."""
-        return ceil(self.loci * self.alleles * self.populations / FREQUENCIES)
+        return ceil(self.loci * self.alleles * self.populations / MAX_FREQUENCIES_PER_TILE)
 
     @property
     def parts(self) -> int:
         """Number of parts of a tile, in each of which a byte per lane holds the counts of a row."""
-        return ceil(self.loci / self.tiles / (LANES * FLUSH))
+        return ceil(self.loci / self.tiles / (NUM_VECTOR_LANES * MAX_ROWS_PER_FLUSH))
 
     @property
     def width(self) -> int:
         """Loci of a tile."""
-        unit = LANES * self.parts
+        unit = NUM_VECTOR_LANES * self.parts
         return ceil(self.loci / self.tiles / unit) * unit
 
     @property
     def flushes(self) -> int:
         """Number of times that byte counters are added to the counts."""
-        return ceil(self.individuals * self.pairs / FLUSH)
+        return ceil(self.individuals * self.pairs_per_individual / MAX_ROWS_PER_FLUSH)
 
     @property
     def steps(self) -> int:
         """Number of steps of STEP rows between two flushes."""
-        return ceil(self.individuals * self.pairs / STEP / self.flushes)
+        return ceil(self.individuals * self.pairs_per_individual / ROWS_PER_STEP / self.flushes)
 
 
-def packed(y: Array, present: Array | None, shape: Shape) -> Array:
+def pack(y: Array, present: Array | None, shape: GenotypeShape) -> Array:
     """Genotypes (individual, locus, copy) as bytes (device, tile, flush, row, 2, locus).
 
     Two copies of an individual are a row. Missing copies, and those that pad, are MISSING.
     """
     bytes_ = y.astype(jnp.uint8)
     if present is not None:
-        bytes_ = jnp.where(present, bytes_, jnp.uint8(MISSING))
+        bytes_ = jnp.where(present, bytes_, jnp.uint8(MISSING_ALLELE))
     num_padding = shape.part.individuals * shape.devices.number - shape.individuals
-    bytes_ = jnp.pad(bytes_, ((0, num_padding), (0, 0), (0, 0)), constant_values=MISSING)
+    bytes_ = jnp.pad(bytes_, ((0, num_padding), (0, 0), (0, 0)), constant_values=MISSING_ALLELE)
     device_bytes = bytes_.reshape(shape.devices.number, shape.part.individuals, *shape[1:3])
-    return shape.devices.spread(jax.vmap(partial(_packed, shape=shape.part))(device_bytes))
+    return shape.devices.spread(jax.vmap(partial(_pack_on_device, shape=shape.part))(device_bytes))
 
 
-def _packed(bytes_: Array, shape: Shape) -> Array:
+def _pack_on_device(bytes_: Array, shape: GenotypeShape) -> Array:
     """Genotypes (individual, locus, copy) of one device as bytes (tile, flush, row, 2, locus)."""
-    pad = ((0, 0), (0, 2 * shape.pairs - shape.copies), (0, shape.tiles * shape.width - shape.loci))
-    rows = jnp.pad(bytes_.transpose(0, 2, 1), pad, constant_values=MISSING).reshape(-1, 2, shape.tiles, shape.width)
-    missing = shape.flushes * shape.steps * STEP - len(rows)
-    rows = jnp.pad(rows, ((0, missing), (0, 0), (0, 0), (0, 0)), constant_values=MISSING)
+    pad = ((0, 0), (0, 2 * shape.pairs_per_individual - shape.copies), (0, shape.tiles * shape.width - shape.loci))
+    rows = jnp.pad(bytes_.transpose(0, 2, 1), pad, constant_values=MISSING_ALLELE).reshape(
+        -1, 2, shape.tiles, shape.width
+    )
+    missing = shape.flushes * shape.steps * ROWS_PER_STEP - len(rows)
+    rows = jnp.pad(rows, ((0, missing), (0, 0), (0, 0), (0, 0)), constant_values=MISSING_ALLELE)
     return rows.transpose(2, 0, 1, 3).reshape(shape.tiles, shape.flushes, -1, 2, shape.width)
 
 
-def drawn_counts(key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> Counts:
+def draw_counts(key: Array, ancestry: Array, frequencies: Array, alleles: Array, shape: GenotypeShape) -> Counts:
     """Counts of origins that are drawn from their full conditional.
 
-    key: (2,). ancestry: (individual, population). frequencies: (population, locus, allele). alleles: see `packed`.
+    key: (2,). ancestry: (individual, population). frequencies: (population, locus, allele). alleles: see `pack`.
     """
-    return Counts(*shape.devices.run(partial(_drawn, shape=shape.part), ancestry, alleles, key, frequencies))
+    return Counts(
+        *shape.devices.run(partial(_draw_counts_on_device, shape=shape.part), ancestry, alleles, key, frequencies)
+    )
 
 
-def _drawn(
-    here: Here, ancestry: Array, alleles: Array, key: Array, frequencies: Array, shape: Shape
+def _draw_counts_on_device(
+    device: DeviceContext, ancestry: Array, alleles: Array, key: Array, frequencies: Array, shape: GenotypeShape
 ) -> tuple[Array, Array]:
     """Counts of drawn origins: in the individuals of this device, and with alleles over all devices."""
-    rows_per_step = divisor(STEP, AT_ONCE // shape.width)
-    ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
-    numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(here.first) * jnp.uint32(shape.pairs)
+    rows_per_step = largest_divisor(ROWS_PER_STEP, MAX_CELLS_PER_STEP // shape.width)
+    ancestry, tiles = to_rows(ancestry, shape), to_tiles(frequencies, shape)
+    numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(device.first) * jnp.uint32(
+        shape.pairs_per_individual
+    )
     populations = jnp.arange(shape.populations, dtype=jnp.uint8)
     symbols = jnp.arange(shape.alleles, dtype=jnp.uint8)
 
@@ -135,11 +141,11 @@ def _drawn(
 
         def step(counted: Array, given: tuple[Array, ...]) -> tuple[Array, Array]:
             q, observed_allele, row = given
-            both_origins = lax.optimization_barrier(_origins(key, q, frequencies, observed_allele, row, column))
+            both_origins = lax.optimization_barrier(_draw_origins(key, q, frequencies, observed_allele, row, column))
             origins = (both_origins & 255).astype(jnp.uint8), (both_origins >> 8).astype(jnp.uint8)
             indicators = [(origin == populations[:, None, None]).astype(jnp.uint8) for origin in origins]
             lane_parts = (indicators[0] + indicators[1]).reshape(
-                shape.populations, rows_per_step, -1, LANES * shape.parts
+                shape.populations, rows_per_step, -1, NUM_VECTOR_LANES * shape.parts
             )
             row_counts = lane_parts.sum(2, dtype=jnp.uint8).astype(jnp.int32).sum(-1)
             for index in range(rows_per_step):
@@ -158,11 +164,11 @@ def _drawn(
         nothing = jnp.zeros((shape.populations, shape.alleles, shape.width), jnp.int32)
         return lax.scan(flush, nothing, (ancestry, alleles, numbers.reshape(ancestry.shape[:2])))
 
-    counted, row_counts = lax.map(tile, (tiles, alleles, _columns(shape)))
-    return individual_sums(row_counts.sum(0), shape), here.total(loci_of(counted, shape))
+    counted, row_counts = lax.map(tile, (tiles, alleles, _column_numbers(shape)))
+    return sum_to_individuals(row_counts.sum(0), shape), device.total(from_tiles(counted, shape))
 
 
-def _origins(key: Array, q: Array, frequencies: Array, shown: Array, row: Array, column: Array) -> Array:
+def _draw_origins(key: Array, q: Array, frequencies: Array, observed_allele: Array, row: Array, column: Array) -> Array:
     """Drawn origins (row, locus) of both copies, a byte each, with MISSING where a copy is missing.
 
     They are drawn by inversion: an origin is where cumulative probabilities pass a uniform number times their sum.
@@ -171,41 +177,41 @@ def _origins(key: Array, q: Array, frequencies: Array, shown: Array, row: Array,
     counters = jnp.broadcast_to(row[:, None], size), jnp.broadcast_to(column[None], size)
     both_origins = jnp.zeros(size, jnp.int32)
     for copy, uniform in enumerate(uniforms(key, *counters)):
-        allele = shown[:, copy].astype(jnp.int32)
-        sums = _cumulative(q, frequencies, allele)
+        allele = observed_allele[:, copy].astype(jnp.int32)
+        sums = _cumulative_probabilities(q, frequencies, allele)
         threshold = uniform * sums[-1]
         origin = sum(((below <= threshold).astype(jnp.int32) for below in sums[:-1]), jnp.zeros(size, jnp.int32))
-        both_origins += jnp.where(allele == MISSING, MISSING, origin) << (8 * copy)
+        both_origins += jnp.where(allele == MISSING_ALLELE, MISSING_ALLELE, origin) << (8 * copy)
     return both_origins.astype(jnp.uint16)
 
 
-def _cumulative(q: Array, frequencies: Array, allele: Array) -> list[Array]:
+def _cumulative_probabilities(q: Array, frequencies: Array, allele: Array) -> list[Array]:
     """Cumulative sums (row, locus) of q_ik p_kjl over populations, for the observed allele j."""
     sums: list[Array] = []
     for population, table in enumerate(frequencies):
-        frequency = of_shown(table, allele)
-        if frequencies.shape[0] * len(table) > APART:
+        frequency = observed_frequencies(table, allele)
+        if frequencies.shape[0] * len(table) > MAX_ALLELES_PER_LOOP:
             frequency = lax.optimization_barrier(frequency)
         term = q[:, population : population + 1] * frequency
         sums.append(sums[-1] + term if sums else term)
     return sums
 
 
-def expected_counts(ancestry: Array, frequencies: Array, alleles: Array, shape: Shape) -> tuple[Counts, Array]:
+def expected_counts(ancestry: Array, frequencies: Array, alleles: Array, shape: GenotypeShape) -> tuple[Counts, Array]:
     """Expected counts of origins given everything else, and the log of the sums of q_ik p_kjl of all copies, added up.
 
     That log is the log likelihood where q and p are probabilities.
     """
-    run = partial(_expected, shape=shape.part)
+    run = partial(_expected_counts_on_device, shape=shape.part)
     individuals, (counted, log_sums) = shape.devices.run(run, ancestry, alleles, frequencies)
     return Counts(individuals, counted), log_sums
 
 
-def _expected(
-    here: Here, ancestry: Array, alleles: Array, frequencies: Array, shape: Shape
+def _expected_counts_on_device(
+    device: DeviceContext, ancestry: Array, alleles: Array, frequencies: Array, shape: GenotypeShape
 ) -> tuple[Array, tuple[Array, Array]]:
     """Expected counts in the individuals of this device; expected counts with alleles and log sums over all devices."""
-    ancestry, tiles = rows_of(ancestry, shape), tiles_of(frequencies, shape)
+    ancestry, tiles = to_rows(ancestry, shape), to_tiles(frequencies, shape)
     dtype = jnp.result_type(float)
 
     def tile(given: tuple[Array, Array]) -> tuple[Any, Array]:
@@ -224,59 +230,59 @@ def _expected(
                 row_counts += share @ table.T
             return (counted + jnp.stack(sums, 1), log_sums + log_sum), row_counts * q
 
-        steps = together(STEP, ancestry, alleles)
+        steps = group_rows(ROWS_PER_STEP, ancestry, alleles)
         nothing = jnp.zeros((shape.populations, shape.alleles, shape.width), jnp.float32)
         (counted, log_sums), row_counts = lax.scan(step, (nothing, jnp.zeros((), dtype)), steps)
         return (counted * frequencies, log_sums), row_counts
 
     (counted, log_sums), row_counts = lax.map(tile, (tiles, alleles))
-    return individual_sums(row_counts.sum(0), shape), here.total((loci_of(counted, shape), log_sums.sum()))
+    return sum_to_individuals(row_counts.sum(0), shape), device.total((from_tiles(counted, shape), log_sums.sum()))
 
 
-def rows_of(ancestry: Array, shape: Shape) -> Array:
+def to_rows(ancestry: Array, shape: GenotypeShape) -> Array:
     """Values of individuals as rows (flush, row, ...): an individual has one row for every pair of copies."""
-    rows = jnp.repeat(ancestry.astype(jnp.float32), shape.pairs, 0)
-    pad = (0, shape.flushes * shape.steps * STEP - len(rows)), *((0, 0),) * (rows.ndim - 1)
+    rows = jnp.repeat(ancestry.astype(jnp.float32), shape.pairs_per_individual, 0)
+    pad = (0, shape.flushes * shape.steps * ROWS_PER_STEP - len(rows)), *((0, 0),) * (rows.ndim - 1)
     return jnp.pad(rows, pad, mode="edge").reshape(shape.flushes, -1, *rows.shape[1:])
 
 
-def together(number: int, *rows: Array) -> Any:
+def group_rows(num_rows: int, *rows: Array) -> Any:
     """Arrays (flush, row, ...) as (step, row, ...), with this number of rows in a step."""
-    return tuple(array.reshape(-1, number, *array.shape[2:]) for array in rows)
+    return tuple(array.reshape(-1, num_rows, *array.shape[2:]) for array in rows)
 
 
-def of_shown(table: Array, shown: Array) -> Array:
+def observed_frequencies(table: Array, observed_allele: Array) -> Array:
     """Frequencies (row, locus) of observed alleles in one population, whose table is (allele, locus)."""
     frequency = table[0][None]
     for j in range(1, len(table)):
-        frequency = jnp.where(shown == j, table[j][None], frequency)
+        frequency = jnp.where(observed_allele == j, table[j][None], frequency)
     return frequency
 
 
-def tiles_of(frequencies: Array, shape: Shape) -> Array:
+def to_tiles(frequencies: Array, shape: GenotypeShape) -> Array:
     """Frequencies (population, locus, allele) as tiles (tile, population, allele, locus)."""
     lanes = frequencies.astype(jnp.float32).transpose(0, 2, 1)
     lanes = jnp.pad(lanes, ((0, 0), (0, 0), (0, shape.tiles * shape.width - shape.loci)))
     return lanes.reshape(*lanes.shape[:2], shape.tiles, shape.width).transpose(2, 0, 1, 3)
 
 
-def _columns(shape: Shape) -> Array:
+def _column_numbers(shape: GenotypeShape) -> Array:
     """Numbers of loci (tile, locus), as counters of random bits."""
     return jnp.arange(shape.tiles * shape.width, dtype=jnp.uint32).reshape(shape.tiles, shape.width)
 
 
-def individual_sums(rows: Array, shape: Shape) -> Array:
+def sum_to_individuals(rows: Array, shape: GenotypeShape) -> Array:
     """Sums (individual, ...) over the rows of every individual."""
-    row_sums = rows.reshape(-1, rows.shape[-1])[: shape.individuals * shape.pairs]
-    return row_sums.reshape(shape.individuals, shape.pairs, -1).sum(1)
+    row_sums = rows.reshape(-1, rows.shape[-1])[: shape.individuals * shape.pairs_per_individual]
+    return row_sums.reshape(shape.individuals, shape.pairs_per_individual, -1).sum(1)
 
 
-def loci_of(tiles: Array, shape: Shape) -> Array:
+def from_tiles(tiles: Array, shape: GenotypeShape) -> Array:
     """Tiles (tile, population, allele, locus) as (population, locus, allele)."""
     lanes = jnp.moveaxis(tiles, 0, 2).reshape(*tiles.shape[1:3], -1)
     return lanes[..., : shape.loci].transpose(0, 2, 1)
 
 
-def divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is not above `most`; at least 1."""
-    return max(d for d in range(1, number + 1) if number % d == 0 and (d <= most or d == 1))
+def largest_divisor(number: int, max_divisor: int) -> int:
+    """The largest divisor of a number that is not above `max_divisor`; at least 1."""
+    return max(d for d in range(1, number + 1) if number % d == 0 and (d <= max_divisor or d == 1))

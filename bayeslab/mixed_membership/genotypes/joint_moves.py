@@ -18,37 +18,37 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 
-from bayeslab.mixed_membership.dirichlet import Priors, powers_gained
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape
-from bayeslab.mixed_membership.genotypes.ancestry_proposals import Reference
-from bayeslab.mixed_membership.genotypes.biallelic import gains_of_loci
-from bayeslab.mixed_membership.genotypes.frequency_proposals import LociReference, both_alleles
-from bayeslab.mixed_membership.genotypes.transport import carried, curvatures
-from bayeslab.mixed_membership.genotypes.truncated_normal import Cut
+from bayeslab.mixed_membership.dirichlet import Priors, log_prior_ratio
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
+from bayeslab.mixed_membership.genotypes.ancestry_proposals import AncestryExpansion
+from bayeslab.mixed_membership.genotypes.biallelic import locus_log_likelihood_ratio
+from bayeslab.mixed_membership.genotypes.frequency_proposals import FrequencyExpansion, with_both_alleles
+from bayeslab.mixed_membership.genotypes.transport import proposal_curvatures, transport_points
+from bayeslab.mixed_membership.genotypes.truncated_normal import TruncatedNormal
 
-SLOW = 0.12
+MAX_SLOW_CURVATURE_RATIO = 0.12
 """Curvature of the density of shares, over that of the likelihood of ancestry, below which directions are moved in: in
 others, draws of ancestry and frequencies given each other are as good."""
-LEAST = 1e-3
+MIN_CURVATURE_RATIO = 1e-3
 """Smallest curvature that a direction is given, over that of the likelihood of ancestry."""
-FARTHEST = float(np.arccos(-0.95))
+MAX_ANGLE_RADIANS = float(np.arccos(-0.95))
 """Largest angle of a move about the mode, in radians: half a turn would lead to the opposite point."""
-NEAREST = 0.1
+MIN_ANGLE_RADIANS = 0.1
 """Angle in radians up to which moves are not worth their time."""
-ACCEPTED = 0.3
+TARGET_ACCEPTANCE = 0.3
 """Acceptance probability that the angle is adapted to in the warm-up."""
-SHORTER = 0.1
+SHORT_MOVE_SHARE = 0.1
 """Share of moves that go by a random part of the angle: far from the mode, or where the mode is not what it is taken
 for, they are accepted sooner."""
-GAIN = 0.2
+LOG_ANGLE_STEP = 0.2
 """Step of the log of the angle, per unit of acceptance probability above the target."""
-UNKNOWN = 10.0
+INITIAL_MODE_VARIANCE = 10.0
 """Variance of the mode before a move is made."""
-DOUBT = 0.2
+RELATIVE_ERROR_SD = 0.2
 """Standard deviation of the log ratio of a move about that of the quadratic, over half the squared distance from 0."""
 
 
-class Exchange(NamedTuple):
+class JointMoves(NamedTuple):
     """What joint moves are made of.
 
     at: ancestry (population, individual) from which shares are measured.
@@ -63,69 +63,83 @@ class Exchange(NamedTuple):
     measure: Array
     root: Array
     slow: Array
-    top: Array
+    mode: Array
     covariance: Array
     angle: Array
 
     @property
     def moves(self) -> Array:
         """Whether joint moves are worth their time."""
-        return self.slow.any() & (self.angle > NEAREST)
+        return self.slow.any() & (self.angle > MIN_ANGLE_RADIANS)
 
 
-def exchange_about(ancestry: Array, frequencies: Array, about: Reference, loci: LociReference, real: Array) -> Exchange:
+def expand_joint_moves(
+    ancestry: Array, frequencies: Array, expansion: AncestryExpansion, loci: FrequencyExpansion, is_allele: Array
+) -> JointMoves:
     """Joint moves about an expansion.
 
     ancestry (individual, population), frequencies (population, locus, allele): draws, whose scores show how points
-    follow at the sides. real: which alleles a locus has (locus, allele).
+    follow at the sides. is_allele: which alleles a locus has (locus, allele).
     """
-    centre, p = about.at.astype(jnp.result_type(float)), loci.at
-    whole, remainder = curvatures(about.proposal, ancestry.T)
+    centre, p = expansion.at.astype(jnp.result_type(float)), loci.at
+    whole, remainder = proposal_curvatures(expansion.proposal, ancestry.T)
     pairs = centre[:, None] * centre
-    inner = _by_shares(jnp.einsum("abn,kln->abkl", pairs, remainder))
-    taken = _by_shares(jnp.einsum("abn,kln->abkl", pairs, whole - remainder))
-    whole_of_loci, remainder_of_loci = curvatures(loci.proposal, frequencies[..., 1])
-    lost = jnp.where(real.all(1), whole_of_loci - remainder_of_loci, 0.0)
-    taken += _by_shares(jnp.einsum("abl,kml->abkm", lost, p[:, None] * p))
+    inner = _second_derivatives_by_shares(jnp.einsum("abn,kln->abkl", pairs, remainder))
+    taken = _second_derivatives_by_shares(jnp.einsum("abn,kln->abkl", pairs, whole - remainder))
+    whole_of_loci, remainder_of_loci = proposal_curvatures(loci.proposal, frequencies[..., 1])
+    lost = jnp.where(is_allele.all(1), whole_of_loci - remainder_of_loci, 0.0)
+    taken += _second_derivatives_by_shares(jnp.einsum("abl,kml->abkm", lost, p[:, None] * p))
     lower = jnp.linalg.cholesky(inner)
     values, vectors = jnp.linalg.eigh(solve_triangular(lower, solve_triangular(lower, taken, lower=True).T, lower=True))
-    sizes, axes = jnp.sqrt(jnp.maximum(values, LEAST)), solve_triangular(lower, vectors, lower=True, trans=1)
-    mode, covariance = jnp.zeros_like(sizes), UNKNOWN * jnp.eye(len(sizes))
-    return Exchange(centre, whole, (axes * sizes).T, axes / sizes, values < SLOW, mode, covariance, jnp.array(FARTHEST))
+    sizes, axes = (
+        jnp.sqrt(jnp.maximum(values, MIN_CURVATURE_RATIO)),
+        solve_triangular(lower, vectors, lower=True, trans=1),
+    )
+    mode, covariance = jnp.zeros_like(sizes), INITIAL_MODE_VARIANCE * jnp.eye(len(sizes))
+    return JointMoves(
+        centre,
+        whole,
+        (axes * sizes).T,
+        axes / sizes,
+        values < MAX_SLOW_CURVATURE_RATIO,
+        mode,
+        covariance,
+        jnp.array(MAX_ANGLE_RADIANS),
+    )
 
 
-def exchanged(
+def joint_metropolis_step(
     key: Array,
     ancestry: Array,
     frequencies: Array,
-    exchange: Exchange,
-    proposals: tuple[Cut, Cut],
+    exchange: JointMoves,
+    proposals: tuple[TruncatedNormal, TruncatedNormal],
     alleles: Array,
-    shape: Shape,
+    shape: GenotypeShape,
     prior: Priors,
     learn: Array,
-) -> tuple[Array, Array, Exchange, Array, Array]:
+) -> tuple[Array, Array, JointMoves, Array, Array]:
     """Ancestry and frequencies after a Metropolis-Hastings step, the joint moves, the log likelihood ratio, and whether
     the move was accepted.
 
     proposals: of individuals and of loci. learn: whether the mode and the angle are adapted by this move.
     """
     noise_key, acceptance_key, choice_key, part_key = jax.random.split(key, 4)
-    part = jnp.where(jax.random.uniform(choice_key) < SHORTER, jax.random.uniform(part_key, minval=0.01), 1.0)
+    part = jnp.where(jax.random.uniform(choice_key) < SHORT_MOVE_SHARE, jax.random.uniform(part_key, minval=0.01), 1.0)
     angle = part * exchange.angle
-    before = _coordinates(exchange, ancestry)
+    before = _move_coordinates(exchange, ancestry)
     noise = jnp.where(exchange.slow, jnp.sin(angle) * jax.random.normal(noise_key, before.shape), 0.0)
-    target = _turned(exchange, before, angle) + noise
+    target = _rotate_about_mode(exchange, before, angle) + noise
     shares = exchange.root @ (target - before)
-    new_ancestry, new_frequencies, gain, log_ratio = displaced(
+    new_ancestry, new_frequencies, gain, log_ratio = exchange_shares(
         ancestry, frequencies, shares, proposals, alleles, shape, prior
     )
-    after = _coordinates(exchange, new_ancestry)
-    noise_back = jnp.where(exchange.slow, after - (target - before) - _turned(exchange, after, angle), 0.0)
+    after = _move_coordinates(exchange, new_ancestry)
+    noise_back = jnp.where(exchange.slow, after - (target - before) - _rotate_about_mode(exchange, after, angle), 0.0)
     ratio = log_ratio + ((noise**2).sum() - (noise_back**2).sum()) / (2 * jnp.sin(angle) ** 2)
     chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(jnp.exp(ratio), 1.0), 0.0)
     taken = jax.random.uniform(acceptance_key) < chance
-    updated = _learned(exchange, before, target, log_ratio, chance)
+    updated = _update_mode(exchange, before, target, log_ratio, chance)
     return (
         jnp.where(taken, new_ancestry, ancestry),
         jnp.where(taken, new_frequencies, frequencies),
@@ -135,77 +149,83 @@ def exchanged(
     )
 
 
-def displaced(
+def exchange_shares(
     ancestry: Array,
     frequencies: Array,
     shares: Array,
-    proposals: tuple[Cut, Cut],
+    proposals: tuple[TruncatedNormal, TruncatedNormal],
     alleles: Array,
-    shape: Shape,
+    shape: GenotypeShape,
     prior: Priors,
 ) -> tuple[Array, Array, Array, Array]:
     """Ancestry and frequencies with these shares exchanged, the log likelihood ratio, and the log posterior ratio with
     the change of volume, NaN where the opposite shares do not lead back."""
-    forward, backward = (_matrix(sign * shares / 2, shape.populations) for sign in (1, -1))
-    q, shrunk, returns = carried(proposals[0], (backward.T, forward.T), ancestry.T)
-    p, shrunk_loci, loci_return = carried(proposals[1], (forward, backward), frequencies[..., 1])
-    is_biallelic = prior.real.all(1)
+    forward, backward = (_cayley_transform(sign * shares / 2, shape.populations) for sign in (1, -1))
+    q, shrunk, returns = transport_points(proposals[0], (backward.T, forward.T), ancestry.T)
+    p, shrunk_loci, loci_return = transport_points(proposals[1], (forward, backward), frequencies[..., 1])
+    is_biallelic = prior.is_allele.all(1)
     new_ancestry = q.T.astype(ancestry.dtype)
-    new_frequencies = both_alleles(jnp.where(is_biallelic, p, frequencies[..., 1]), frequencies)
-    gain = gains_of_loci((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
+    new_frequencies = with_both_alleles(jnp.where(is_biallelic, p, frequencies[..., 1]), frequencies)
+    gain = locus_log_likelihood_ratio((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
     log_ratio = (
         gain - shrunk.astype(gain.dtype).sum() - jnp.where(is_biallelic, shrunk_loci, 0.0).astype(gain.dtype).sum()
     )
-    log_ratio += powers_gained(prior.weights, ancestry, new_ancestry).sum()
-    log_ratio += powers_gained(prior.components, frequencies, new_frequencies).sum()
+    log_ratio += log_prior_ratio(prior.weights, ancestry, new_ancestry).sum()
+    log_ratio += log_prior_ratio(prior.components, frequencies, new_frequencies).sum()
     possible = returns.all() & (loci_return | ~is_biallelic).all()
     return new_ancestry, new_frequencies, gain, jnp.where(possible, log_ratio, jnp.nan)
 
 
-def _turned(exchange: Exchange, coordinates: Array, angle: Array) -> Array:
+def _rotate_about_mode(exchange: JointMoves, coordinates: Array, angle: Array) -> Array:
     """Coordinates turned about the mode by an angle, as far as they are moved."""
-    turned = exchange.top + jnp.cos(angle) * (coordinates - exchange.top)
+    turned = exchange.mode + jnp.cos(angle) * (coordinates - exchange.mode)
     return jnp.where(exchange.slow, turned, coordinates)
 
 
-def _learned(exchange: Exchange, before: Array, to: Array, found: Array, chance: Array) -> Exchange:
+def _update_mode(exchange: JointMoves, before: Array, target: Array, log_ratio: Array, chance: Array) -> JointMoves:
     """Joint moves whose mode and angle are adapted to one move: a Kalman update of the mode.
 
     The measurement is found = |before - top|^2 / 2 - |to - top|^2 / 2 and an error, whose standard deviation has a part
     that DOUBT gives. A value that is not finite tells nothing. chance: the acceptance probability.
     """
-    displacement = to - before
-    half_square_distance = jnp.where(exchange.slow, before**2 + to**2, 0.0).sum() / 2
+    displacement = target - before
+    half_square_distance = jnp.where(exchange.slow, before**2 + target**2, 0.0).sum() / 2
     follows = exchange.covariance @ displacement
-    is_informative = jnp.isfinite(found)
+    is_informative = jnp.isfinite(log_ratio)
     weight = jnp.where(
-        is_informative, follows / (displacement @ follows + 1 + (DOUBT * half_square_distance) ** 2), 0.0
+        is_informative, follows / (displacement @ follows + 1 + (RELATIVE_ERROR_SD * half_square_distance) ** 2), 0.0
     )
-    residual = jnp.where(is_informative, found - (before**2 - to**2).sum() / 2 - displacement @ exchange.top, 0.0)
-    angle = jnp.clip(exchange.angle * jnp.exp(GAIN * (chance - ACCEPTED)), NEAREST / 2, FARTHEST)
+    residual = jnp.where(
+        is_informative, log_ratio - (before**2 - target**2).sum() / 2 - displacement @ exchange.mode, 0.0
+    )
+    angle = jnp.clip(
+        exchange.angle * jnp.exp(LOG_ANGLE_STEP * (chance - TARGET_ACCEPTANCE)),
+        MIN_ANGLE_RADIANS / 2,
+        MAX_ANGLE_RADIANS,
+    )
     covariance = exchange.covariance - jnp.outer(weight, follows)
-    return exchange._replace(top=exchange.top + weight * residual, covariance=covariance, angle=angle)
+    return exchange._replace(mode=exchange.mode + weight * residual, covariance=covariance, angle=angle)
 
 
-def _coordinates(exchange: Exchange, ancestry: Array) -> Array:
+def _move_coordinates(exchange: JointMoves, ancestry: Array) -> Array:
     """The coordinates of the shares that lead to an ancestry (individual, population)."""
     slopes = jnp.einsum("kln,ln->kn", exchange.curvature, ancestry.T - exchange.at)
     of_pairs = exchange.at @ slopes.T
-    source, target = _shares(len(of_pairs))
+    source, target = _share_indices(len(of_pairs))
     return exchange.measure @ (of_pairs[source, target] - of_pairs[source, source])
 
 
-def _matrix(shares: Array, populations: int) -> Array:
+def _cayley_transform(shares: Array, populations: int) -> Array:
     """The matrix of shares, by a Cayley transform: its rows sum to 1, and its inverse has the opposite shares."""
-    source, target = _shares(populations)
+    source, target = _share_indices(populations)
     matrix = jnp.zeros((populations, populations), shares.dtype).at[source, target].set(shares / 2)
     matrix -= jnp.diag(matrix.sum(1))
     return jnp.linalg.solve(jnp.eye(populations) - matrix, jnp.eye(populations) + matrix)
 
 
-def _by_shares(sums: Array) -> Array:
+def _second_derivatives_by_shares(sums: Array) -> Array:
     """Second derivatives (share, share) of sums (from, from, category, category)."""
-    source, target = _shares(len(sums))
+    source, target = _share_indices(len(sums))
 
     def entries(left: np.ndarray, right: np.ndarray) -> Array:
         return sums[source[:, None], source[None], left[:, None], right[None]]
@@ -213,6 +233,6 @@ def _by_shares(sums: Array) -> Array:
     return entries(target, target) - entries(target, source) - entries(source, target) + entries(source, source)
 
 
-def _shares(populations: int) -> tuple[np.ndarray, np.ndarray]:
+def _share_indices(populations: int) -> tuple[np.ndarray, np.ndarray]:
     """The population that every share comes from, and the one it goes to."""
     return np.nonzero(~np.eye(populations, dtype=bool))

@@ -7,39 +7,45 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.mixed_membership.ascent import Climb, climb, climbed, joined, split
-from bayeslab.mixed_membership.dirichlet import Priors, dirichlet
-from bayeslab.mixed_membership.likelihood import Likeliest
-from bayeslab.mixed_membership.packed_data import Counted, counted, priors
+from bayeslab.mixed_membership.ascent import (
+    AscentState,
+    accelerated_step,
+    from_coordinates,
+    initial_ascent,
+    to_coordinates,
+)
+from bayeslab.mixed_membership.dirichlet import Priors, draw_dirichlet
+from bayeslab.mixed_membership.likelihood import Likelihood
+from bayeslab.mixed_membership.packed_data import PackedData, pack_data, priors
 from bayeslab.mixed_membership.recognition import Membership
-from bayeslab.mixed_membership.samplers.point import WIDE, keeps_components
-from bayeslab.mixed_membership.variational_bound import Closest
-from bayeslab.programs.program import Bound, Values, structure
+from bayeslab.mixed_membership.samplers.point import WIDE_VECTOR_OPTIONS, keeps_components
+from bayeslab.mixed_membership.variational_bound import VariationalBound
+from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.sampling.protocols import Draws, Sampler
 
 
-class Settled(NamedTuple):
+class MeanFieldState(NamedTuple):
     """The ascent to the factors, and the key of draws."""
 
-    climb: Climb
+    climb: AscentState
     key: Array
 
 
-def membership_mean_field(found: Membership, bound: Bound, tolerance: float) -> "MembershipMeanField":
+def membership_mean_field(roles: Membership, bound: Bound, tolerance: float) -> "MembershipMeanField":
     """The sampler of mean field; raises ValueError where other sites are latent: they have no factor in closed form."""
-    require_no_others(found)
-    return MembershipMeanField(found, structure(bound), tolerance, keeps_components(found))
+    require_no_others(roles)
+    return MembershipMeanField(roles, compilation_signature(bound), tolerance, keeps_components(roles))
 
 
-def require_no_others(found: Membership) -> None:
+def require_no_others(roles: Membership) -> None:
     """Raises ValueError where other sites are latent."""
-    if found.others:
-        raise ValueError(f"sites {list(found.others)} have no factor in closed form; give them values, or use Gibbs()")
+    if roles.others:
+        raise ValueError(f"sites {list(roles.others)} have no factor in closed form; give them values, or use Gibbs()")
 
 
-def dirichlet_moments(concentration: Array, real: Array, table: tuple[int, ...]) -> tuple[Array, Array]:
+def dirichlet_moments(concentration: Array, is_category: Array, table: tuple[int, ...]) -> tuple[Array, Array]:
     """Means and standard deviations (chain, *table) of Dirichlet probabilities (chain, population, locus, allele)."""
-    concentration = jnp.where(real, concentration, 0.0)
+    concentration = jnp.where(is_category, concentration, 0.0)
     total = concentration.sum(-1, keepdims=True)
     mean = concentration / total
     sd = jnp.sqrt(mean * (1 - mean) / (total + 1))
@@ -53,70 +59,70 @@ class MembershipMeanField(Sampler):
     found: the roles of sites. structure: of the Bound. keeps: whether every draw has the components.
     """
 
-    found: Membership
+    roles: Membership
     structure: Any
     tolerance: float
     keeps: bool
 
-    compiler_options = WIDE
+    compiler_options = WIDE_VECTOR_OPTIONS
     prepares = True
 
     @property
     def num_devices(self) -> int:
-        return self.found.shape.devices.number
+        return self.roles.shape.devices.number
 
-    def prepare(self, bound: Bound) -> Counted:
-        return counted(self.found, bound)
+    def prepare(self, bound: Bound) -> PackedData:
+        return pack_data(self.roles, bound)
 
-    def start(self, key: Array, data: Counted) -> Settled:
+    def start(self, key: Array, data: PackedData) -> MeanFieldState:
         """The state with the factors that follow from a mode of the likelihood."""
         key, now = jax.random.split(key)
-        near_mode = Likeliest(data.packed, self.found.shape, self._prior(data)).near_top(now)
+        near_mode = Likelihood(data.packed, self.roles.shape, self._prior(data)).near_mode(now)
         return self._around(*near_mode, key, data)
 
     @property
     def start_sites(self) -> tuple[str, ...]:
-        return self.found.probabilities
+        return self.roles.probabilities
 
-    def start_at(self, key: Array, data: Counted, values: Values) -> Settled:
+    def start_at(self, key: Array, data: PackedData, values: Values) -> MeanFieldState:
         """The state with the factors that follow from these values."""
-        likelihood = Likeliest(data.packed, self.found.shape, self._prior(data))
-        coordinates = likelihood.inside(joined(*self.found.values(values)))
-        return self._around(*split(coordinates, self.found.shape), key, data)
+        likelihood = Likelihood(data.packed, self.roles.shape, self._prior(data))
+        coordinates = likelihood.clip_coordinates(to_coordinates(*self.roles.values(values)))
+        return self._around(*from_coordinates(coordinates, self.roles.shape), key, data)
 
-    def adapt(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
-        objective = Closest(data.packed, self.found.shape, self._prior(data))
+    def adapt(self, state: MeanFieldState, data: PackedData) -> tuple[MeanFieldState, Draws]:
+        objective = VariationalBound(data.packed, self.roles.shape, self._prior(data))
 
-        def step(state: Climb) -> Climb:
-            return climbed(state, objective.step, objective.inside, self.tolerance)
+        def step(state: AscentState) -> AscentState:
+            return accelerated_step(state, objective.step, objective.clip_coordinates, self.tolerance)
 
         new = jax.lax.cond(state.climb.converged, lambda state: state, step, state.climb)
         elbo = jnp.where(state.climb.converged, jnp.nan, new.objective)
-        return Settled(new, state.key), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
+        return MeanFieldState(new, state.key), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
 
-    def advance(self, state: Settled, data: Counted) -> tuple[Settled, Draws]:
+    def advance(self, state: MeanFieldState, data: PackedData) -> tuple[MeanFieldState, Draws]:
         key, *now = jax.random.split(state.key, 3)
         prior = self._prior(data)
-        weights, components = Closest(data.packed, self.found.shape, prior).concentrations(state.climb.at)
-        samples = self.found.named(
-            dirichlet(now[0], weights, jnp.array(True)), dirichlet(now[1], components, prior.real)
+        weights, components = VariationalBound(data.packed, self.roles.shape, prior).concentrations(state.climb.at)
+        samples = self.roles.named(
+            draw_dirichlet(now[0], weights, jnp.array(True)), draw_dirichlet(now[1], components, prior.is_allele)
         )
         if not self.keeps:
-            del samples[self.found.components]
+            del samples[self.roles.components]
         return state._replace(key=key), Draws(samples, {"evidence_bound": state.climb.objective})
 
-    def moments(self, state: Settled, bound: Bound) -> dict[str, tuple[Array, Array]]:
+    def moments(self, state: MeanFieldState, bound: Bound) -> dict[str, tuple[Array, Array]]:
         """Means and standard deviations (chain, *site) of components where their draws are not kept."""
         if self.keeps:
             return {}
 
-        components = jax.vmap(lambda at: split(at, self.found.shape)[1])(state.climb.at)
-        is_allele = self._prior(Counted(bound, jnp.zeros(0))).real
-        return {self.found.components: dirichlet_moments(jnp.exp(components), is_allele, self.found.shape.table)}
+        components = jax.vmap(lambda at: from_coordinates(at, self.roles.shape)[1])(state.climb.at)
+        is_allele = self._prior(PackedData(bound, jnp.zeros(0))).is_allele
+        return {self.roles.components: dirichlet_moments(jnp.exp(components), is_allele, self.roles.shape.table)}
 
-    def _around(self, weights: Array, components: Array, key: Array, data: Counted) -> Settled:
-        closest = Closest(data.packed, self.found.shape, self._prior(data))
-        return Settled(climb(closest.around(weights, components)), key)
+    def _around(self, weights: Array, components: Array, key: Array, data: PackedData) -> MeanFieldState:
+        closest = VariationalBound(data.packed, self.roles.shape, self._prior(data))
+        return MeanFieldState(initial_ascent(closest.around(weights, components)), key)
 
-    def _prior(self, data: Counted) -> Priors:
-        return priors(self.found, self.structure, data, {})
+    def _prior(self, data: PackedData) -> Priors:
+        return priors(self.roles, self.structure, data, {})

@@ -7,32 +7,38 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.mixed_membership.ascent import Climb, climb, climbed, joined, split
+from bayeslab.mixed_membership.ascent import (
+    AscentState,
+    accelerated_step,
+    from_coordinates,
+    initial_ascent,
+    to_coordinates,
+)
 from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.layouts import layout
-from bayeslab.mixed_membership.likelihood import Likeliest
-from bayeslab.mixed_membership.packed_data import Counted, counted, log_prior, priors
+from bayeslab.mixed_membership.likelihood import Likelihood
+from bayeslab.mixed_membership.packed_data import PackedData, log_prior, pack_data, priors
 from bayeslab.mixed_membership.recognition import Membership
-from bayeslab.programs.program import Bound, Values, structure
+from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.sampling.protocols import Draws, Sampler
 
-KEPT = 50_000
+MAX_COMPONENTS_KEPT = 50_000
 """Most components that every draw keeps; of more, means and standard deviations over all draws are kept."""
-LAST = 1e-3
+GAIN_TOLERANCE_NATS = 1e-3
 """Gain in nats below which a step is the last; what is left to gain is many times as much, where steps are short."""
-WIDE = (("xla_cpu_prefer_vector_width", 512),)
+WIDE_VECTOR_OPTIONS = (("xla_cpu_prefer_vector_width", 512),)
 """Compiler options for loops over loci and tokens: vectors of 512 bits."""
 
 
-def membership_point(found: Membership, bound: Bound, basis: str) -> "MembershipPoint":
+def membership_point(roles: Membership, bound: Bound, basis: str) -> "MembershipPoint":
     """The sampler that finds the maximum; raises ValueError where the density has none: with a latent concentration, or
     one below 1, unless the basis is "softmax"."""
-    if found.others:
-        raise ValueError(f"with {list(found.others)} latent the density has no maximum; give them values")
-    sampler = MembershipPoint(found, structure(bound), basis)
-    prior = jax.jit(sampler.prior)(Counted(bound, jnp.zeros(0)))
-    components = jnp.where(prior.real, prior.components, jnp.inf)
-    for name, smallest in ((found.weights, prior.weights.min()), (found.components, components.min())):
+    if roles.others:
+        raise ValueError(f"with {list(roles.others)} latent the density has no maximum; give them values")
+    sampler = MembershipPoint(roles, compilation_signature(bound), basis)
+    prior = jax.jit(sampler.prior)(PackedData(bound, jnp.zeros(0)))
+    components = jnp.where(prior.is_allele, prior.components, jnp.inf)
+    for name, smallest in ((roles.weights, prior.weights.min()), (roles.components, components.min())):
         if smallest < 1:
             raise ValueError(
                 f"site '{name}' has a concentration of {smallest:.3g}: below 1 its density has no maximum; "
@@ -41,9 +47,9 @@ def membership_point(found: Membership, bound: Bound, basis: str) -> "Membership
     return sampler
 
 
-def keeps_components(found: Membership) -> bool:
+def keeps_components(roles: Membership) -> bool:
     """Whether components are few enough to be kept in every draw."""
-    return found.shape.populations * found.shape.loci * found.shape.alleles <= KEPT
+    return roles.shape.populations * roles.shape.loci * roles.shape.alleles <= MAX_COMPONENTS_KEPT
 
 
 @dataclass(frozen=True)
@@ -53,49 +59,49 @@ class MembershipPoint(Sampler):
     found: the roles of sites. structure: of the Bound. basis: see `MAP`.
     """
 
-    found: Membership
+    roles: Membership
     structure: Any
     basis: str
 
-    compiler_options = WIDE
+    compiler_options = WIDE_VECTOR_OPTIONS
     prepares = True
 
     @property
     def num_devices(self) -> int:
-        return self.found.shape.devices.number
+        return self.roles.shape.devices.number
 
-    def prepare(self, bound: Bound) -> Counted:
-        return counted(self.found, bound)
+    def prepare(self, bound: Bound) -> PackedData:
+        return pack_data(self.roles, bound)
 
-    def prior(self, data: Counted) -> Priors:
+    def prior(self, data: PackedData) -> Priors:
         """The priors; in the softmax basis with what the Jacobian, the product of all probabilities, adds to them."""
-        prior, added = priors(self.found, self.structure, data, {}), float(self.basis == "softmax")
+        prior, added = priors(self.roles, self.structure, data, {}), float(self.basis == "softmax")
         return prior._replace(weights=prior.weights + added, components=prior.components + added)
 
-    def start(self, key: Array, data: Counted) -> Climb:
-        return climb(self._density(data).start(key))
+    def start(self, key: Array, data: PackedData) -> AscentState:
+        return initial_ascent(self._density(data).start(key))
 
     @property
     def start_sites(self) -> tuple[str, ...]:
-        return self.found.probabilities
+        return self.roles.probabilities
 
-    def start_at(self, key: Array, data: Counted, values: Values) -> Climb:
-        return climb(self._density(data).inside(joined(*self.found.values(values))))
+    def start_at(self, key: Array, data: PackedData, values: Values) -> AscentState:
+        return initial_ascent(self._density(data).clip_coordinates(to_coordinates(*self.roles.values(values))))
 
-    def adapt(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
-        def step(state: Climb) -> Climb:
+    def adapt(self, state: AscentState, data: PackedData) -> tuple[AscentState, Draws]:
+        def step(state: AscentState) -> AscentState:
             density = self._density(data)
-            return climbed(state, density.step, density.inside, LAST)
+            return accelerated_step(state, density.step, density.clip_coordinates, GAIN_TOLERANCE_NATS)
 
         new = jax.lax.cond(state.converged, lambda state: state, step, state)
         log_joint = jnp.where(state.converged, jnp.nan, new.objective)
         return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
 
-    def advance(self, state: Climb, data: Counted) -> tuple[Climb, Draws]:
-        weights, components = split(state.at, self.found.shape)
-        _, log_sums = layout(self.found.shape).expected(weights, components, data.packed, self.found.shape)
-        samples = self.found.named(weights, components)
-        return state, Draws(samples, {"lp": log_sums + log_prior(self.found, self.structure, data, samples)})
+    def advance(self, state: AscentState, data: PackedData) -> tuple[AscentState, Draws]:
+        weights, components = from_coordinates(state.at, self.roles.shape)
+        _, log_sums = layout(self.roles.shape).expected(weights, components, data.packed, self.roles.shape)
+        samples = self.roles.named(weights, components)
+        return state, Draws(samples, {"lp": log_sums + log_prior(self.roles, self.structure, data, samples)})
 
-    def _density(self, data: Counted) -> Likeliest:
-        return Likeliest(data.packed, self.found.shape, self.prior(data))
+    def _density(self, data: PackedData) -> Likelihood:
+        return Likelihood(data.packed, self.roles.shape, self.prior(data))

@@ -20,114 +20,135 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.threefry import uniforms
-from bayeslab.mixed_membership.devices import Here
-from bayeslab.mixed_membership.tokens.document_word_pairs import LANES, expected, pairs_of
-from bayeslab.mixed_membership.tokens.topic_counts import Tokens
+from bayeslab.mixed_membership.devices import DeviceContext
+from bayeslab.mixed_membership.tokens.document_word_pairs import NUM_PAIR_LANES, expected_topic_counts, find_pairs
+from bayeslab.mixed_membership.tokens.topic_counts import TokenShape
 
-MORE = 1.5
+INITIAL_TOPICS_PER_TOPIC = 1.5
 """Topics to begin with, for every topic that is wanted; they are rounded up so that vectors are full."""
-SOFT = 15
+NUM_SOFT_TURNS = 15
 """Number of turns in which the concentration of shares falls."""
-JOINED, BETWEEN = 3, 5
+NUM_MERGE_ROUNDS, TURNS_PER_MERGE_ROUND = 3, 5
 """Number of rounds in which topics are merged, and turns after each round."""
-MOST, SETTLED = 30, 0.005
+MAX_FINAL_TURNS, MOVED_SHARE_TOLERANCE = 30, 0.005
 """Most turns with the topics that are wanted, and the share of all tokens that the last of them moves at most."""
-FURTHER, LEAST = 1.8, 0.1
+OVERRELAXATION_FACTOR, MIN_SHARE_OF_EXPECTED = 1.8, 0.1
 """Step of counts over the distance to what is expected, and the smallest counts after it over what is expected."""
-SHARE, TOPIC = 0.1, 0.1
+SHARE_CONCENTRATION, TOPIC_CONCENTRATION = 0.1, 0.1
 """Concentrations of shares and of topics in the start, whatever the prior is."""
-FIRST_SHARE = 4.0
+INITIAL_SHARE_CONCENTRATION = 4.0
 """Concentration of shares in the first turn."""
 
 
-class Counts(NamedTuple):
+class SoftCounts(NamedTuple):
     """Expected counts of topics.
 
     mine: in documents (document, topic). shown: with words (word, topic). there: 0 for topics that were merged into
     others, 1 for those that are left, (topic,).
     """
 
-    mine: Array
-    shown: Array
-    there: Array
+    document_counts: Array
+    word_counts: Array
+    is_topic: Array
 
 
-def alternating_start(key: Array, tokens: Array, shape: Tokens, real: Array | None = None) -> tuple[Array, Array]:
+def alternating_start(
+    key: Array, tokens: Array, shape: TokenShape, is_allele: Array | None = None
+) -> tuple[Array, Array]:
     """Shares (document, topic) and topics (topic, 1, word) near a maximum.
 
-    real: which alleles there are, as for genotypes; it is not used, since there are all words.
+    is_allele: which alleles there are, as for genotypes; it is not used, since there are all words.
     """
-    del real
-    shares, topics = shape.devices.run(partial(_run, shape=shape.part), jnp.zeros(shape.individuals), tokens, key)
+    del is_allele
+    shares, topics = shape.devices.run(
+        partial(_start_on_device, shape=shape.part), jnp.zeros(shape.individuals), tokens, key
+    )
     return shares, topics[:, None]
 
 
-def _run(here: Here, _: Any, tokens: Array, key: Array, shape: Tokens) -> tuple[Array, Array]:
+def _start_on_device(
+    device: DeviceContext, _: Any, tokens: Array, key: Array, shape: TokenShape
+) -> tuple[Array, Array]:
     """Shares (document, topic) of the documents of this device, and topics (topic, word)."""
     num_topics = (
-        min(ceil(MORE * shape.populations / LANES) * LANES, 2 * shape.populations) if shape.populations > 1 else 1
+        min(ceil(INITIAL_TOPICS_PER_TOPIC * shape.populations / NUM_PAIR_LANES) * NUM_PAIR_LANES, 2 * shape.populations)
+        if shape.populations > 1
+        else 1
     )
     document, word = (tokens[:, row].ravel() for row in range(2))
-    of_documents, of_words = pairs_of(document, word, shape.individuals, shape.alleles)
+    of_documents, of_words = find_pairs(document, word, shape.individuals, shape.alleles)
 
-    def turn(counts: Counts, share: Array | float) -> Counts:
+    def turn(counts: SoftCounts, share: Array | float) -> SoftCounts:
         document_counts, word_counts, is_topic = counts
-        topics = (word_counts + TOPIC) / (word_counts.sum(0) + TOPIC * shape.alleles) * is_topic
-        document_counts = _further(document_counts, expected(document_counts + share, topics, of_documents))
-        return Counts(
+        topics = (
+            (word_counts + TOPIC_CONCENTRATION) / (word_counts.sum(0) + TOPIC_CONCENTRATION * shape.alleles) * is_topic
+        )
+        document_counts = _overrelax(
+            document_counts, expected_topic_counts(document_counts + share, topics, of_documents)
+        )
+        return SoftCounts(
             document_counts,
-            _further(word_counts, here.total(expected(topics, document_counts + share, of_words))),
+            _overrelax(word_counts, device.total(expected_topic_counts(topics, document_counts + share, of_words))),
             is_topic,
         )
 
-    def soft_turn(step: Array, counts: Counts) -> Counts:
-        return turn(counts, SHARE + (FIRST_SHARE - SHARE) * (1 - step / SOFT))
+    def soft_turn(step: Array, counts: SoftCounts) -> SoftCounts:
+        return turn(
+            counts,
+            SHARE_CONCENTRATION + (INITIAL_SHARE_CONCENTRATION - SHARE_CONCENTRATION) * (1 - step / NUM_SOFT_TURNS),
+        )
 
-    def merge_round(step: Array, counts: Counts) -> Counts:
+    def merge_round(step: Array, counts: SoftCounts) -> SoftCounts:
         extra = num_topics - shape.populations
-        counts = _joined(here, counts, extra * (step + 1) // JOINED - extra * step // JOINED)
-        return lax.fori_loop(0, BETWEEN, lambda _, counts: turn(counts, SHARE), counts)
+        counts = _merge_topics(
+            device, counts, extra * (step + 1) // NUM_MERGE_ROUNDS - extra * step // NUM_MERGE_ROUNDS
+        )
+        return lax.fori_loop(0, TURNS_PER_MERGE_ROUND, lambda _, counts: turn(counts, SHARE_CONCENTRATION), counts)
 
-    def is_moving(state: tuple[Array, Array, Counts]) -> Array:
+    def is_moving(state: tuple[Array, Array, SoftCounts]) -> Array:
         step, moved, (_, word_counts, _) = state
-        return (step < MOST) & (moved > SETTLED * word_counts.sum())
+        return (step < MAX_FINAL_TURNS) & (moved > MOVED_SHARE_TOLERANCE * word_counts.sum())
 
-    def final_turn(state: tuple[Array, Array, Counts]) -> tuple[Array, Array, Counts]:
+    def final_turn(state: tuple[Array, Array, SoftCounts]) -> tuple[Array, Array, SoftCounts]:
         step, _, before = state
-        after = turn(before, SHARE)
-        return step + 1, jnp.abs(after.shown - before.shown).sum(), after
+        after = turn(before, SHARE_CONCENTRATION)
+        return step + 1, jnp.abs(after.word_counts - before.word_counts).sum(), after
 
     random, _ = uniforms(
-        jax.random.bits(key, (2,), jnp.uint32), (document + here.first).astype(jnp.uint32), word.astype(jnp.uint32)
+        jax.random.bits(key, (2,), jnp.uint32), (document + device.first).astype(jnp.uint32), word.astype(jnp.uint32)
     )
     origin = jnp.floor(random * num_topics).astype(jnp.int32)
     document_counts, word_counts = (
         jnp.zeros((size + 1, num_topics), jnp.float32).at[index, origin].add(1.0)[:-1]
         for size, index in ((shape.individuals, document), (shape.alleles, word))
     )
-    counts = Counts(document_counts, here.total(word_counts), jnp.ones(num_topics, jnp.float32))
-    counts = lax.fori_loop(0, JOINED, merge_round, lax.fori_loop(0, SOFT, soft_turn, counts))
-    largest = jnp.argsort(-counts.there)[: shape.populations]
-    counts = Counts(*(table[..., largest] for table in counts))
+    counts = SoftCounts(document_counts, device.total(word_counts), jnp.ones(num_topics, jnp.float32))
+    counts = lax.fori_loop(0, NUM_MERGE_ROUNDS, merge_round, lax.fori_loop(0, NUM_SOFT_TURNS, soft_turn, counts))
+    largest = jnp.argsort(-counts.is_topic)[: shape.populations]
+    counts = SoftCounts(*(table[..., largest] for table in counts))
     *_, (document_counts, word_counts, _) = lax.while_loop(
         is_moving, final_turn, (jnp.array(0), jnp.array(jnp.inf, jnp.float32), counts)
     )
-    shares, topics = document_counts + SHARE, word_counts.T + TOPIC
+    shares, topics = document_counts + SHARE_CONCENTRATION, word_counts.T + TOPIC_CONCENTRATION
     return shares / shares.sum(1, keepdims=True), topics / topics.sum(1, keepdims=True)
 
 
-def _further(counts: Array, expected: Array) -> Array:
+def _overrelax(counts: Array, expected_counts: Array) -> Array:
     """Counts after an over-relaxed step to what is expected."""
-    return jnp.maximum(counts + FURTHER * (expected - counts), LEAST * expected)
+    return jnp.maximum(
+        counts + OVERRELAXATION_FACTOR * (expected_counts - counts), MIN_SHARE_OF_EXPECTED * expected_counts
+    )
 
 
-def _joined(here: Here, counts: Counts, times: Array) -> Counts:
-    """Counts after merging, as often as `times` says, the two topics whose union costs the joint density least."""
+def _merge_topics(device: DeviceContext, counts: SoftCounts, num_merges: Array) -> SoftCounts:
+    """Counts after merging, as often as `num_merges` says, the two topics whose union costs the joint density least."""
 
     def log_density(mine: Array, shown: Array) -> Array:
         """Log joint densities of topics, up to a constant that does not depend on the number of topics."""
-        of_words = _log_gamma(shown + TOPIC).sum(-1) - _log_gamma(shown.sum(-1) + TOPIC * shown.shape[-1])
-        return here.total(_log_gamma(mine + SHARE).sum(-1)) + of_words
+        of_words = _log_gamma(shown + TOPIC_CONCENTRATION).sum(-1) - _log_gamma(
+            shown.sum(-1) + TOPIC_CONCENTRATION * shown.shape[-1]
+        )
+        return device.total(_log_gamma(mine + SHARE_CONCENTRATION).sum(-1)) + of_words
 
     def union_gains(topic: Array, mine: Array, shown: Array, single: Array) -> Array:
         """Gains in log joint density of the unions of a topic with every other one."""
@@ -151,15 +172,15 @@ def _joined(here: Here, counts: Counts, times: Array) -> Counts:
             gain.at[kept].set(new).at[:, kept].set(new),
         )
 
-    document_counts, word_counts = counts.mine.T, counts.shown.T
+    document_counts, word_counts = counts.document_counts.T, counts.word_counts.T
     single = log_density(document_counts, word_counts)
     gain = lax.map(
         lambda topic: union_gains(topic, document_counts, word_counts, single), jnp.arange(len(document_counts))
     )
     document_counts, word_counts, is_topic, *_ = lax.fori_loop(
-        0, times, join, (document_counts, word_counts, counts.there, single, gain)
+        0, num_merges, join, (document_counts, word_counts, counts.is_topic, single, gain)
     )
-    return Counts(document_counts.T, word_counts.T, is_topic)
+    return SoftCounts(document_counts.T, word_counts.T, is_topic)
 
 
 def _log_gamma(x: Array) -> Array:

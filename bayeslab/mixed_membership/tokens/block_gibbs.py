@@ -26,33 +26,33 @@ from jax import Array, lax
 
 from bayeslab.distributions.threefry import uniforms
 from bayeslab.mixed_membership.counts import Counts
-from bayeslab.mixed_membership.dirichlet import dirichlet
+from bayeslab.mixed_membership.dirichlet import draw_dirichlet
 from bayeslab.mixed_membership.tokens.topic_counts import (
-    FEW,
-    INSIDE,
-    Tokens,
-    chosen,
-    place,
-    stored,
-    table_of,
-    with_one_more,
+    INDEX_MODE,
+    MAX_TOPICS_UNROLLED,
+    TokenShape,
+    append_row_of_ones,
+    draw_by_cumulative_sums,
+    restore_table,
+    store_table,
+    stored_index,
 )
 
-ENOUGH = 2**16
+MIN_TOKENS_FOR_BLOCKS = 2**16
 """Number of tokens from which on origins are drawn in blocks."""
-UNROLLED = 4
+NUM_STEPS_UNROLLED = 4
 """Steps of all lanes that one iteration of a loop takes."""
-FEWEST, MOST = 16, 128
+MIN_LANES, MAX_LANES = 16, 128
 """Smallest and largest number of lanes."""
-LARGE = 8
+LANE_PARTS_PER_LONE_WORD = 8
 """A word with more than one in so many tokens of a lane is alone in its block, if it is one of the most frequent."""
-ALONE = 4
+MAX_LONE_WORDS_PER_LANE = 4
 """Most words that are alone in their block, for every lane."""
-PARTS = 4
+PARTS_PER_SWEEP = 4
 """Parts of a sweep, before each of which shares of documents are drawn."""
 
 
-class Blocks(NamedTuple):
+class WordBlocks(NamedTuple):
     """Tokens in lanes: rows of words, one a lane, the tokens of each under each other.
 
     documents: of tokens (step, lane), the index behind the last where there is no token.
@@ -69,14 +69,14 @@ class Blocks(NamedTuple):
     piece: Array
 
 
-class Origins(NamedTuple):
+class TokenOrigins(NamedTuple):
     """Origins of tokens. each: of every token (step, lane). counts: those of all tokens together."""
 
     each: Array
     counts: Counts
 
 
-class Given(NamedTuple):
+class SweepConstants(NamedTuple):
     """What stays the same in a sweep.
 
     masses: shares that topics have of blocks, (row, topic, lane). concentration: of words, (row, topic, lane).
@@ -88,21 +88,21 @@ class Given(NamedTuple):
     alone: int
 
 
-class Part(NamedTuple):
+class SweepState(NamedTuple):
     """What changes in a sweep.
 
-    shares: of documents, for the next words. each: see `Origins`. mine: counts in documents, a flat stored table.
+    shares: of documents, for the next words. each: see `TokenOrigins`. mine: counts in documents, a flat stored table.
     counted: counts with words (row, topic, lane). number: counts in blocks, with concentrations, (topic, lane).
     """
 
     shares: Array
     each: Array
-    mine: Array
-    counted: Array
+    document_counts: Array
+    word_counts: Array
     number: Array
 
 
-class Sizes(NamedTuple):
+class BlockSizes(NamedTuple):
     """Sizes of the arrays of blocks.
 
     longest: most tokens in a lane of a word that is alone. alone: most words that are alone.
@@ -116,26 +116,26 @@ class Sizes(NamedTuple):
     steps: int
 
 
-def pays(shape: Tokens) -> bool:
+def blocks_are_worthwhile(shape: TokenShape) -> bool:
     """Whether blocks are worth their time, since sweeps are slower and mix better: with many tokens and few topics, on
     a CPU, where tokens follow each other."""
     on_one_processor = shape.devices.number == 1 and jax.default_backend() == "cpu"
-    return on_one_processor and shape.tokens >= ENOUGH and shape.populations <= FEW
+    return on_one_processor and shape.tokens >= MIN_TOKENS_FOR_BLOCKS and shape.populations <= MAX_TOPICS_UNROLLED
 
 
-def sizes(shape: Tokens) -> Sizes:
+def block_sizes(shape: TokenShape) -> BlockSizes:
     """Sizes that have room for any tokens of this shape."""
-    lanes = int(np.clip(2 ** round(log2(sqrt(shape.tokens))), FEWEST, MOST))
-    longest = max(UNROLLED, ceil(shape.tokens / lanes / LARGE))
-    alone = ALONE * lanes
+    lanes = int(np.clip(2 ** round(log2(sqrt(shape.tokens))), MIN_LANES, MAX_LANES))
+    longest = max(NUM_STEPS_UNROLLED, ceil(shape.tokens / lanes / LANE_PARTS_PER_LONE_WORD))
+    alone = MAX_LONE_WORDS_PER_LANE * lanes
     rows = ceil((alone + shape.tokens // longest) / lanes), ceil(shape.alleles / lanes)
-    steps = ceil(shape.tokens / lanes) + longest + max(longest, shape.tokens // alone) + UNROLLED * sum(rows)
-    return Sizes(lanes, longest, alone, rows, ceil(steps / UNROLLED) * UNROLLED)
+    steps = ceil(shape.tokens / lanes) + longest + max(longest, shape.tokens // alone) + NUM_STEPS_UNROLLED * sum(rows)
+    return BlockSizes(lanes, longest, alone, rows, ceil(steps / NUM_STEPS_UNROLLED) * NUM_STEPS_UNROLLED)
 
 
-def in_blocks(word: Array, present: Array | None, document: Array, shape: Tokens) -> Blocks:
+def lay_out_blocks(word: Array, present: Array | None, document: Array, shape: TokenShape) -> WordBlocks:
     """Tokens laid out in lanes, with words in the order of their frequency."""
-    lanes, longest, room, (lone_rows, all_rows), steps = sizes(shape)
+    lanes, longest, room, (lone_rows, all_rows), steps = block_sizes(shape)
     word = word if present is None else jnp.where(present, word, shape.alleles)
     number = jnp.zeros(shape.alleles + 1, jnp.int32).at[word].add(1)[:-1]
     by_rank = jnp.argsort(-number)
@@ -163,13 +163,15 @@ def in_blocks(word: Array, present: Array | None, document: Array, shape: Tokens
     shared_ranks = num_alone + jnp.arange(all_rows * lanes)  # ranks of words that are not alone
     longest_shared = number[by_rank].at[shared_ranks[::lanes]].get(mode="fill", fill_value=0)
     longest_in_row = jnp.concatenate([-jnp.sort(-length)[::lanes], longest_shared])
-    first = jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(-(-longest_in_row // UNROLLED), dtype=jnp.int32)])
-    step = first[row] * UNROLLED + jnp.where(alone[real_word], inside, before)
+    first = jnp.concatenate(
+        [jnp.zeros(1, jnp.int32), jnp.cumsum(-(-longest_in_row // NUM_STEPS_UNROLLED), dtype=jnp.int32)]
+    )
+    step = first[row] * NUM_STEPS_UNROLLED + jnp.where(alone[real_word], inside, before)
     row, step = (jnp.where(word < shape.alleles, index, sum((lone_rows, all_rows, steps))) for index in (row, step))
     blank = jnp.full((steps, lanes), shape.individuals, jnp.int32)
     piece_words = jnp.full((lone_rows, lanes), shape.alleles).at[row, lane].set(word, mode="drop")
     shared_words = by_rank.at[shared_ranks].get(mode="fill", fill_value=shape.alleles).reshape(all_rows, lanes)
-    return Blocks(
+    return WordBlocks(
         blank.at[step, lane].set(document.astype(jnp.int32), mode="drop"),
         first,
         jnp.concatenate([piece_words, shared_words]).astype(jnp.int32),
@@ -178,21 +180,29 @@ def in_blocks(word: Array, present: Array | None, document: Array, shape: Tokens
     )
 
 
-def drawn_given(key: Array, shares: Array, topics: Array, blocks: Blocks, shape: Tokens) -> Origins:
+def initial_origins(key: Array, shares: Array, topics: Array, blocks: WordBlocks, shape: TokenShape) -> TokenOrigins:
     """Origins drawn from their full conditional. shares: (document, topic). topics: (topic, 1, word)."""
     rows, lanes = blocks.words.shape
-    masses = _at_words(topics[:, 0], blocks.words, 1.0)
+    masses = _columns_of_words(topics[:, 0], blocks.words, 1.0)
     nothing = jnp.zeros((shape.populations, lanes), jnp.float32)
     each = jnp.zeros(blocks.documents.shape, jnp.int8)
     none = jnp.zeros((shape.individuals + 1) * shape.populations, jnp.int32)
-    document_counts = _more(none, each, 1, blocks.documents, shape.populations)
-    begin = Part(shares, each, document_counts, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing)
-    return _origins(_rows(key, 0, rows, begin, Given(masses, masses, rows), blocks, shape), blocks, shape)
+    document_counts = _add_to_counts(none, each, 1, blocks.documents, shape.populations)
+    begin = SweepState(shares, each, document_counts, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing)
+    return _collect_origins(
+        _sweep_rows(key, 0, rows, begin, SweepConstants(masses, masses, rows), blocks, shape), blocks, shape
+    )
 
 
-def drawn_in_blocks(
-    key: Array, shares: Array, prior: Array, concentration: Array, blocks: Blocks, origins: Origins, shape: Tokens
-) -> Origins:
+def sweep_blocks(
+    key: Array,
+    shares: Array,
+    prior: Array,
+    concentration: Array,
+    blocks: WordBlocks,
+    origins: TokenOrigins,
+    shape: TokenShape,
+) -> TokenOrigins:
     """Origins after a collapsed sweep: each is drawn given all others, the probabilities of words integrated out.
 
     key: (2,). shares: (document, topic). prior: concentrations of shares. concentration: of topics, (topic, 1, word).
@@ -200,60 +210,68 @@ def drawn_in_blocks(
     lone_rows = len(blocks.piece)
     mass_key, share_key, origin_key = jax.random.split(key, 3)
     tables = concentration[:, 0], origins.counts.alleles[:, 0]
-    row_concentration, number = (_at_words(table, blocks.words, 0.0) for table in tables)
-    lone_tables = tuple(_at_words(table, blocks.alone[None], 0.0)[0] for table in tables)
+    row_concentration, number = (_columns_of_words(table, blocks.words, 0.0) for table in tables)
+    lone_tables = tuple(_columns_of_words(table, blocks.alone[None], 0.0)[0] for table in tables)
     of_lanes = row_concentration[lone_rows:].sum(0) + number[lone_rows:].sum(0)
     total = jnp.concatenate([lone_tables[0] + lone_tables[1], of_lanes], 1)
-    masses = dirichlet(mass_key, total, total > 0)
+    masses = draw_dirichlet(mass_key, total, total > 0)
     of_alone = masses[:, blocks.piece].swapaxes(0, 1)
     of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], row_concentration[lone_rows:].shape)
     counted = number.at[:lone_rows].set(0.0)  # pieces of a word are counted anew
-    constants = Given(jnp.concatenate([of_alone, of_shared]), row_concentration, lone_rows)
-    steps = blocks.first[-1] * jnp.arange(PARTS + 1) // PARTS
+    constants = SweepConstants(jnp.concatenate([of_alone, of_shared]), row_concentration, lone_rows)
+    steps = blocks.first[-1] * jnp.arange(PARTS_PER_SWEEP + 1) // PARTS_PER_SWEEP
     ends = jnp.searchsorted(blocks.first, steps).astype(jnp.int32)
 
-    def sweep_part(at: Array, state: Part) -> Part:
-        document_counts = table_of(state.mine, shape.populations)[:-1]
-        draw_shares = partial(dirichlet, jax.random.fold_in(share_key, at), prior + document_counts, jnp.array(True))
+    def sweep_part(at: Array, state: SweepState) -> SweepState:
+        document_counts = restore_table(state.document_counts, shape.populations)[:-1]
+        draw_shares = partial(
+            draw_dirichlet, jax.random.fold_in(share_key, at), prior + document_counts, jnp.array(True)
+        )
         state = state._replace(shares=lax.cond(at > 0, draw_shares, lambda: state.shares))
-        return _rows(origin_key, ends[at], ends[at + 1], state, constants, blocks, shape)
+        return _sweep_rows(origin_key, ends[at], ends[at + 1], state, constants, blocks, shape)
 
-    document_counts = stored(jnp.pad(origins.counts.individuals, ((0, 1), (0, 0)))).ravel()
-    begin = Part(shares, origins.each, document_counts, counted, of_lanes)
-    return _origins(lax.fori_loop(0, PARTS, sweep_part, begin), blocks, shape)
+    document_counts = store_table(jnp.pad(origins.counts.individuals, ((0, 1), (0, 0)))).ravel()
+    begin = SweepState(shares, origins.each, document_counts, counted, of_lanes)
+    return _collect_origins(lax.fori_loop(0, PARTS_PER_SWEEP, sweep_part, begin), blocks, shape)
 
 
-def _at_words(table: Array, words: Array, elsewhere: float) -> Array:
+def _columns_of_words(table: Array, words: Array, elsewhere: float) -> Array:
     """Columns (row, topic, lane) of a table (topic, word) for words (row, lane)."""
     padded = jnp.pad(table.astype(jnp.float32), ((0, 0), (0, 1)), constant_values=elsewhere)
     return padded[:, words].swapaxes(0, 1)
 
 
-def _rows(
-    key: Array, begin: Array | int, end: Array | int, state: Part, given: Given, blocks: Blocks, shape: Tokens
-) -> Part:
+def _sweep_rows(
+    key: Array,
+    begin: Array | int,
+    end: Array | int,
+    state: SweepState,
+    constants: SweepConstants,
+    blocks: WordBlocks,
+    shape: TokenShape,
+) -> SweepState:
     """The state after the origins of the words of rows from `begin` to `end` were drawn."""
     topics = shape.populations
-    table = lax.optimization_barrier(stored(with_one_more(state.shares)))
+    table = lax.optimization_barrier(store_table(append_row_of_ones(state.shares)))
     lane, topic = jnp.arange(blocks.words.shape[1], dtype=jnp.uint32), jnp.arange(topics)[:, None]
 
     def row(at: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         each, counted, number = carry
-        mass, concentration, single = given.masses[at], given.concentration[at], at < given.alone
+        mass, concentration, single = constants.masses[at], constants.concentration[at], at < constants.alone
 
         def chunk(step: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
             each, number, counts = carry
-            first = step * UNROLLED
-            documents = lax.dynamic_slice_in_dim(blocks.documents, first, UNROLLED)
-            old, new = lax.dynamic_slice_in_dim(each, first, UNROLLED).astype(jnp.int32), []
-            for u in range(UNROLLED):
+            first = step * NUM_STEPS_UNROLLED
+            documents = lax.dynamic_slice_in_dim(blocks.documents, first, NUM_STEPS_UNROLLED)
+            old, new = lax.dynamic_slice_in_dim(each, first, NUM_STEPS_UNROLLED).astype(jnp.int32), []
+            for u in range(NUM_STEPS_UNROLLED):
                 real = documents[u] < shape.individuals
                 removed = ((old[u] == topic) & real & ~single).astype(jnp.float32)
                 counts, number = (lax.optimization_barrier(table - removed) for table in (counts, number))
                 factor = mass * jnp.where(single, 1.0, counts / number)
                 uniform, _ = uniforms(key, jnp.broadcast_to((first + u).astype(jnp.uint32), lane.shape), lane)
-                share = (column.at[documents[u]].get(mode=INSIDE) for column in table)
-                origin = chosen(
+                share = (column.at[documents[u]].get(mode=INDEX_MODE) for column in table)
+                origin = draw_by_cumulative_sums(
                     uniform, [table * topic_factor for table, topic_factor in zip(share, factor, strict=True)]
                 )
                 added = ((origin == topic) & real).astype(jnp.float32)
@@ -268,26 +286,27 @@ def _rows(
 
     def recount(step: Array, mine: Array) -> Array:
         documents, old, new = (
-            lax.dynamic_slice_in_dim(table, step * UNROLLED, UNROLLED) for table in (blocks.documents, state.each, each)
+            lax.dynamic_slice_in_dim(table, step * NUM_STEPS_UNROLLED, NUM_STEPS_UNROLLED)
+            for table in (blocks.documents, state.each, each)
         )
-        return _more(_more(mine, old, -1, documents, topics), new, 1, documents, topics)
+        return _add_to_counts(_add_to_counts(mine, old, -1, documents, topics), new, 1, documents, topics)
 
-    each, counted, number = lax.fori_loop(begin, end, row, (state.each, state.counted, state.number))
+    each, counted, number = lax.fori_loop(begin, end, row, (state.each, state.word_counts, state.number))
     each = lax.optimization_barrier(each)
-    document_counts = lax.fori_loop(blocks.first[begin], blocks.first[end], recount, state.mine)
-    return Part(state.shares, each, document_counts, counted, number)
+    document_counts = lax.fori_loop(blocks.first[begin], blocks.first[end], recount, state.document_counts)
+    return SweepState(state.shares, each, document_counts, counted, number)
 
 
-def _more(mine: Array, origins: Array, number: int, documents: Array, topics: int) -> Array:
-    """Counts of documents, see `Part`, with a number added for every origin."""
-    places = place(origins.astype(jnp.int32), documents, mine.size, topics)
-    return mine.at[places.ravel()].add(number, mode=INSIDE)
+def _add_to_counts(document_counts: Array, origins: Array, number: int, documents: Array, topics: int) -> Array:
+    """Counts of documents, see `SweepState`, with a number added for every origin."""
+    places = stored_index(origins.astype(jnp.int32), documents, document_counts.size, topics)
+    return document_counts.at[places.ravel()].add(number, mode=INDEX_MODE)
 
 
-def _origins(state: Part, blocks: Blocks, shape: Tokens) -> Origins:
+def _collect_origins(state: SweepState, blocks: WordBlocks, shape: TokenShape) -> TokenOrigins:
     """Origins, and their counts, of a state."""
     topics = shape.populations
     word_counts = jnp.zeros((shape.alleles + 1, topics), jnp.float32)
-    word_counts = word_counts.at[blocks.words.ravel()].add(state.counted.swapaxes(1, 2).reshape(-1, topics))[:-1]
-    counts = Counts(table_of(state.mine, topics)[:-1], word_counts.T[:, None].astype(jnp.int32))
-    return Origins(state.each, counts)
+    word_counts = word_counts.at[blocks.words.ravel()].add(state.word_counts.swapaxes(1, 2).reshape(-1, topics))[:-1]
+    counts = Counts(restore_table(state.document_counts, topics)[:-1], word_counts.T[:, None].astype(jnp.int32))
+    return TokenOrigins(state.each, counts)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.mixed_membership.tokens.topic_counts import INSIDE, TINY, with_one_more
+from bayeslab.mixed_membership.tokens.topic_counts import INDEX_MODE, MIN_DIVISOR, append_row_of_ones
 
-LANES = 8
+NUM_PAIR_LANES = 8
 """Documents, or words, whose pairs are treated as one vector."""
-UNROLLED = 4
+NUM_PAIRS_UNROLLED = 4
 """Pairs of a document, or of a word, in one step of a loop."""
 
 
@@ -30,10 +30,10 @@ class Pairs(NamedTuple):
     number: Array
     entry: Array
     first: Array
-    many: Array
+    num_pairs: Array
 
 
-def pairs_of(document: Array, word: Array, documents: int, words: int) -> tuple[Pairs, Pairs]:
+def find_pairs(document: Array, word: Array, documents: int, words: int) -> tuple[Pairs, Pairs]:
     """Pairs in the order of documents, and in that of words.
 
     document, word: of tokens (token,), the indices behind the last for those that pad.
@@ -50,44 +50,44 @@ def pairs_of(document: Array, word: Array, documents: int, words: int) -> tuple[
         for column, behind in ((document, documents), (word, words))
     )
     order = jnp.argsort(document)
-    of_documents = _pairs(document[order], word[order], number[order], documents)
-    return of_documents, _pairs(word, document, number, words)
+    of_documents = _lay_out_pairs(document[order], word[order], number[order], documents)
+    return of_documents, _lay_out_pairs(word, document, number, words)
 
 
-def _pairs(mine: Array, other: Array, number: Array, entries: int) -> Pairs:
+def _lay_out_pairs(mine: Array, other: Array, number: Array, entries: int) -> Pairs:
     """Pairs laid out in lanes. mine: the entry of every pair, in ascending order."""
     num_pairs = jnp.zeros(entries + 1, jnp.int32).at[mine].add(1)
     first = jnp.cumsum(num_pairs, dtype=jnp.int32) - num_pairs
     longest = jnp.argsort(-num_pairs[:-1])
-    entry = jnp.pad(longest, (0, -entries % LANES), constant_values=entries).reshape(-1, LANES)
+    entry = jnp.pad(longest, (0, -entries % NUM_PAIR_LANES), constant_values=entries).reshape(-1, NUM_PAIR_LANES)
     return Pairs(other, number, entry, first[entry], jnp.where(entry < entries, num_pairs[entry], 0))
 
 
-def expected(mine: Array, others: Array, pairs: Pairs) -> Array:
+def expected_topic_counts(shares: Array, other_shares: Array, pairs: Pairs) -> Array:
     """Expected counts of topics (entry, topic) of one side.
 
-    mine: shares of its entries (entry, topic). others: those of the other side.
+    shares: shares of its entries (entry, topic). other_shares: those of the other side.
     """
-    own = lax.optimization_barrier(with_one_more(mine)[pairs.entry])
-    table = with_one_more(others)
+    own = lax.optimization_barrier(append_row_of_ones(shares)[pairs.entry])
+    table = append_row_of_ones(other_shares)
 
     def row(at: Array, counts: Array) -> Array:
-        share, first, num_pairs = own[at], pairs.first[at], pairs.many[at]
+        share, first, num_pairs = own[at], pairs.first[at], pairs.num_pairs[at]
 
         def chunk(step: Array, sums: Array) -> Array:
-            inside = step * UNROLLED + jnp.arange(UNROLLED, dtype=jnp.int32)[:, None]
+            inside = step * NUM_PAIRS_UNROLLED + jnp.arange(NUM_PAIRS_UNROLLED, dtype=jnp.int32)[:, None]
             index = jnp.minimum(first + inside, len(pairs.other) - 1)
-            other = pairs.other.at[index].get(mode=INSIDE)
-            number = jnp.where(inside < num_pairs, pairs.number.at[index].get(mode=INSIDE), 0.0)
+            other = pairs.other.at[index].get(mode=INDEX_MODE)
+            number = jnp.where(inside < num_pairs, pairs.number.at[index].get(mode=INDEX_MODE), 0.0)
             other, number = lax.optimization_barrier((other, number))
-            other_share = lax.optimization_barrier(table.at[other].get(mode=INSIDE))
-            ratio = lax.optimization_barrier(number / jnp.maximum((other_share * share).sum(-1), TINY))
-            for which in range(UNROLLED):
+            other_share = lax.optimization_barrier(table.at[other].get(mode=INDEX_MODE))
+            ratio = lax.optimization_barrier(number / jnp.maximum((other_share * share).sum(-1), MIN_DIVISOR))
+            for which in range(NUM_PAIRS_UNROLLED):
                 sums = sums + ratio[which][:, None] * other_share[which]
             return sums
 
-        sums = lax.fori_loop(0, -(-num_pairs.max() // UNROLLED), chunk, jnp.zeros_like(share))
+        sums = lax.fori_loop(0, -(-num_pairs.max() // NUM_PAIRS_UNROLLED), chunk, jnp.zeros_like(share))
         return counts.at[at].set(sums * share)
 
     counts = lax.fori_loop(0, len(pairs.entry), row, jnp.zeros_like(own))
-    return jnp.zeros((len(mine) + 1, mine.shape[1]), counts.dtype).at[pairs.entry].set(counts)[:-1]
+    return jnp.zeros((len(shares) + 1, shares.shape[1]), counts.dtype).at[pairs.entry].set(counts)[:-1]

@@ -16,28 +16,28 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.distributions.threefry import uniforms
-from bayeslab.mixed_membership.counts import LANES, Counts
-from bayeslab.mixed_membership.devices import Devices, Here
+from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts
+from bayeslab.mixed_membership.devices import DeviceContext, Devices
 
-CHUNK = 2**10
+TOKENS_PER_CHUNK = 2**10
 """Tokens of a chunk, about, unless there are few tokens."""
-CHUNKS = 16
+MIN_CHUNKS = 16
 """Smallest number of chunks, unless there are fewer tokens."""
-TOGETHER = 32
+MAX_CHUNKS_PER_STEP = 32
 """Most chunks in one step: what is computed of them stays in the cache."""
-FEW = 40
+MAX_TOPICS_UNROLLED = 40
 """Most topics for which one loop over tokens has all of them, and looks them up one by one."""
-BLOCK = 16
+TOPICS_PER_BLOCK = 16
 """Topics whose probabilities are summed together, where topics are many."""
-TABLE = 2**16
+MAX_PRODUCTS_PER_STEP = 2**16
 """Tokens times topics in one step, about, where all products are written down."""
-INSIDE = "promise_in_bounds"
+INDEX_MODE = "promise_in_bounds"
 """Mode of look-ups whose indices are never out of bounds."""
-TINY = 1e-30
+MIN_DIVISOR = 1e-30
 """Smallest sum of counts that is divided by."""
 
 
-class Tokens(NamedTuple):
+class TokenShape(NamedTuple):
     """The sizes of tokens of documents, and how tokens are split into chunks.
 
     individuals: documents. alleles: words. populations: topics. held: tokens on one device, at most; 0 for all.
@@ -47,7 +47,7 @@ class Tokens(NamedTuple):
     tokens: int
     alleles: int
     populations: int
-    held: int = 0
+    max_tokens_per_device: int = 0
     devices: Devices = Devices()
 
     @property
@@ -56,7 +56,7 @@ class Tokens(NamedTuple):
         return 1
 
     @property
-    def part(self) -> "Tokens":
+    def part(self) -> "TokenShape":
         """The shape of the tokens of one device."""
         return self._replace(individuals=self.devices.share(self.individuals), devices=Devices())
 
@@ -66,37 +66,37 @@ class Tokens(NamedTuple):
         return self.populations, self.alleles
 
     @property
-    def most(self) -> int:
+    def max_count(self) -> int:
         """The largest count that there can be."""
         return self.tokens
 
     @property
-    def together(self) -> int:
+    def chunks_per_step(self) -> int:
         """Chunks in one step."""
-        return min(self._needed, TOGETHER)
+        return min(self._needed, MAX_CHUNKS_PER_STEP)
 
     @property
     def chunks(self) -> int:
         """Number of chunks, a multiple of those in one step."""
-        return ceil(self._needed / self.together) * self.together
+        return ceil(self._needed / self.chunks_per_step) * self.chunks_per_step
 
     @property
     def width(self) -> int:
         """Tokens of a chunk on one device."""
-        return ceil((self.held or self.tokens) / self.chunks / LANES) * LANES
+        return ceil((self.max_tokens_per_device or self.tokens) / self.chunks / NUM_VECTOR_LANES) * NUM_VECTOR_LANES
 
     @property
-    def at_once(self) -> int:
+    def product_chunks_per_step(self) -> int:
         """Chunks in one step where all products are written down."""
-        return gcd(self.together, max(TABLE // self.populations // CHUNK, 1))
+        return gcd(self.chunks_per_step, max(MAX_PRODUCTS_PER_STEP // self.populations // TOKENS_PER_CHUNK, 1))
 
     @property
     def _needed(self) -> int:
         """Number of chunks before it is made a multiple."""
-        return max(ceil(self.tokens / CHUNK), min(self.tokens, CHUNKS))
+        return max(ceil(self.tokens / TOKENS_PER_CHUNK), min(self.tokens, MIN_CHUNKS))
 
 
-def packed_tokens(word: Array, present: Array | None, document: Array, shape: Tokens) -> Array:
+def pack_tokens(word: Array, present: Array | None, document: Array, shape: TokenShape) -> Array:
     """Tokens as integers (device, chunk, 3, token): document of the device, word, and number among all tokens.
 
     Neighbours, which are of one document, are in different chunks. Missing tokens, and those that pad, have the index
@@ -116,160 +116,168 @@ def packed_tokens(word: Array, present: Array | None, document: Array, shape: To
     return shape.devices.spread(jnp.stack(filled, 2))
 
 
-def drawn_of_tokens(key: Array, shares: Array, topics: Array, tokens: Array, shape: Tokens) -> Counts:
+def draw_token_counts(key: Array, shares: Array, topics: Array, tokens: Array, shape: TokenShape) -> Counts:
     """Counts of origins that are drawn from their full conditional.
 
-    key: (2,). shares: (document, topic). topics: (topic, 1, word). tokens: see `packed_tokens`.
+    key: (2,). shares: (document, topic). topics: (topic, 1, word). tokens: see `pack_tokens`.
     """
-    return Counts(*shape.devices.run(partial(_drawn, shape=shape.part), shares, tokens, key, topics))
+    return Counts(
+        *shape.devices.run(partial(_draw_token_counts_on_device, shape=shape.part), shares, tokens, key, topics)
+    )
 
 
-def _drawn(here: Here, shares: Array, tokens: Array, key: Array, topics: Array, shape: Tokens) -> tuple[Array, Array]:
+def _draw_token_counts_on_device(
+    device: DeviceContext, shares: Array, tokens: Array, key: Array, topics: Array, shape: TokenShape
+) -> tuple[Array, Array]:
     """Counts of drawn origins: in the documents of this device, and with words over all devices."""
     number = shape.populations
     of_documents, of_words = (
-        lax.optimization_barrier(stored(with_one_more(table))) for table in (shares, topics[:, 0].T)
+        lax.optimization_barrier(store_table(append_row_of_ones(table))) for table in (shares, topics[:, 0].T)
     )
 
     def chunk(counts: tuple[Array, ...], given: Array) -> tuple[tuple[Array, ...], None]:
         document, word, token = given
         token = token.astype(jnp.uint32)
         uniform, _ = uniforms(key, token, jnp.zeros_like(token))
-        origin = drawn_origins(uniform, of_documents, of_words, document, word, number)
+        origin = draw_origins(uniform, of_documents, of_words, document, word, number)
         document_counts, word_counts = (
-            table.at[place(origin, rows, table.size, number)].add(1, mode=INSIDE)
+            table.at[stored_index(origin, rows, table.size, number)].add(1, mode=INDEX_MODE)
             for table, rows in zip(counts, (document, word), strict=True)
         )
         return (document_counts, word_counts), None
 
     nothing = tuple(jnp.zeros(table.size, jnp.int32) for table in (of_documents, of_words))
-    merged_chunks = _together(tokens, shape.together if number <= FEW else shape.at_once)
-    document_counts, word_counts = (
-        table_of(table, number)[:-1] for table in lax.scan(chunk, nothing, merged_chunks)[0]
+    merged_chunks = _merge_chunks(
+        tokens, shape.chunks_per_step if number <= MAX_TOPICS_UNROLLED else shape.product_chunks_per_step
     )
-    return document_counts, here.total(word_counts.T[:, None])
+    document_counts, word_counts = (
+        restore_table(table, number)[:-1] for table in lax.scan(chunk, nothing, merged_chunks)[0]
+    )
+    return document_counts, device.total(word_counts.T[:, None])
 
 
-def stored(table: Array) -> Array:
+def store_table(table: Array) -> Array:
     """A table (row, topic) as it is stored for drawing origins.
 
     It is (topic, row) where topics are few: one of them stays in the fastest memory, and tokens look it up. It is
     (row, topic) where topics are many: all topics of a row are read at once.
     """
-    return table.T if table.shape[1] <= FEW else table
+    return table.T if table.shape[1] <= MAX_TOPICS_UNROLLED else table
 
 
-def place(topic: Array, row: Array, size: int, topics: int) -> Array:
+def stored_index(topic: Array, row: Array, size: int, topics: int) -> Array:
     """Indices of topics and rows in a flat stored table of this size."""
-    return topic * (size // topics) + row if topics <= FEW else row * topics + topic
+    return topic * (size // topics) + row if topics <= MAX_TOPICS_UNROLLED else row * topics + topic
 
 
-def table_of(flat: Array, topics: int) -> Array:
+def restore_table(flat: Array, topics: int) -> Array:
     """A flat stored table as (row, topic)."""
-    return flat.reshape(topics, -1).T if topics <= FEW else flat.reshape(-1, topics)
+    return flat.reshape(topics, -1).T if topics <= MAX_TOPICS_UNROLLED else flat.reshape(-1, topics)
 
 
-def drawn_origins(uniform: Array, shares: Array, topics: Array, document: Array, word: Array, number: int) -> Array:
+def draw_origins(uniform: Array, shares: Array, topics: Array, document: Array, word: Array, num_topics: int) -> Array:
     """Origins of tokens (token,), drawn with probabilities proportional to the products of shares and topics.
 
-    uniform: numbers (token,) that the origins are drawn by. shares, topics: stored tables. number: of topics.
+    uniform: numbers (token,) that the origins are drawn by. shares, topics: stored tables. num_topics: of topics.
     """
-    if number > FEW:
-        share, topic_share = (table.at[rows].get(mode=INSIDE) for table, rows in ((shares, document), (topics, word)))
+    if num_topics > MAX_TOPICS_UNROLLED:
+        share, topic_share = (
+            table.at[rows].get(mode=INDEX_MODE) for table, rows in ((shares, document), (topics, word))
+        )
         weights = lax.optimization_barrier(share * topic_share)
-        return lax.optimization_barrier(_of_many(uniform, lax.optimization_barrier(weights.T)))
-    return chosen(
+        return lax.optimization_barrier(_draw_by_blocks(uniform, lax.optimization_barrier(weights.T)))
+    return draw_by_cumulative_sums(
         uniform, [share[document] * topic_share[word] for share, topic_share in zip(shares, topics, strict=True)]
     )
 
 
-def chosen(uniform: Array, weights: list[Array]) -> Array:
+def draw_by_cumulative_sums(uniform: Array, weights: list[Array]) -> Array:
     """Topics (token,) drawn by inversion: where cumulative weights pass a uniform number times their sum.
 
     weights: of every topic, (token,); for few topics.
     """
     sums = list(accumulate(weights))
-    return lax.optimization_barrier(_passed(sums, uniform * sums[-1]))
+    return lax.optimization_barrier(_count_sums_passed(sums, uniform * sums[-1]))
 
 
-def _of_many(uniform: Array, weights: Array) -> Array:
+def _draw_by_blocks(uniform: Array, weights: Array) -> Array:
     """Topics (token,) drawn by inversion from weights (topic, token): first a block of topics, then a topic of it."""
     number, tokens = weights.shape
-    blocks = [reduce(add, weights[first : first + BLOCK]) for first in range(0, number, BLOCK)]
+    blocks = [reduce(add, weights[first : first + TOPICS_PER_BLOCK]) for first in range(0, number, TOPICS_PER_BLOCK)]
     sums = list(accumulate(lax.optimization_barrier(blocks)))
     threshold = uniform * sums[-1]
-    block = lax.optimization_barrier(_passed(sums, threshold))
+    block = lax.optimization_barrier(_count_sums_passed(sums, threshold))
     before = sum((jnp.where(block == after, below, 0.0) for after, below in enumerate(sums[:-1], 1)), jnp.zeros(tokens))
-    first = origin = block * BLOCK
+    first = origin = block * TOPICS_PER_BLOCK
     token = jnp.arange(tokens, dtype=jnp.int32)
-    for offset in range(BLOCK - 1):
+    for offset in range(TOPICS_PER_BLOCK - 1):
         index = jnp.minimum(first + offset, number - 1) * tokens + token
-        before = before + weights.ravel().at[index].get(mode=INSIDE)
+        before = before + weights.ravel().at[index].get(mode=INDEX_MODE)
         origin = origin + (before <= threshold).astype(jnp.int32)
     return jnp.minimum(origin, number - 1)
 
 
-def _passed(sums: list[Array], threshold: Array) -> Array:
+def _count_sums_passed(sums: list[Array], threshold: Array) -> Array:
     """Numbers (token,) of cumulative sums, but for the last, that are not above a threshold."""
     return sum(((below <= threshold).astype(jnp.int32) for below in sums[:-1]), jnp.zeros(len(threshold), jnp.int32))
 
 
-def expected_of_tokens(shares: Array, topics: Array, tokens: Array, shape: Tokens) -> tuple[Counts, Array]:
+def expected_token_counts(shares: Array, topics: Array, tokens: Array, shape: TokenShape) -> tuple[Counts, Array]:
     """Expected counts of origins given everything else, and the log of the sums of q_ik p_kj of all tokens, added up.
 
     That log is the log likelihood where q and p are probabilities.
     """
-    run = partial(_expected, shape=shape.part)
+    run = partial(_expected_token_counts_on_device, shape=shape.part)
     individuals, (counted, log_sums) = shape.devices.run(run, shares, tokens, topics)
     return Counts(individuals, counted), log_sums
 
 
-def _expected(
-    here: Here, shares: Array, tokens: Array, topics: Array, shape: Tokens
+def _expected_token_counts_on_device(
+    device: DeviceContext, shares: Array, tokens: Array, topics: Array, shape: TokenShape
 ) -> tuple[Array, tuple[Array, Array]]:
     """Expected counts in the documents of this device; expected counts with words and log sums over all devices."""
-    tables = tuple(map(with_one_more, (shares, topics[:, 0].T)))
+    tables = tuple(map(append_row_of_ones, (shares, topics[:, 0].T)))
     dtype = jnp.result_type(float)
 
     def chunk(carry: tuple[Array, ...], given: Array) -> tuple[tuple[Array, ...], None]:
         *counts, log_sums = carry
         document, word, _ = given
-        weight = tables[0].at[document].get(mode=INSIDE) * tables[1].at[word].get(mode=INSIDE)
+        weight = tables[0].at[document].get(mode=INDEX_MODE) * tables[1].at[word].get(mode=INDEX_MODE)
         total = weight.sum(1)
         log_sums += jnp.where(word < shape.alleles, jnp.log(total), 0.0).astype(dtype).sum()
         share = weight / total[:, None]
         document_counts, word_counts = (
-            table.at[index].add(share, mode=INSIDE) for table, index in zip(counts, (document, word), strict=True)
+            table.at[index].add(share, mode=INDEX_MODE) for table, index in zip(counts, (document, word), strict=True)
         )
         return (document_counts, word_counts, log_sums), None
 
     nothing = tuple(jnp.zeros_like(table) for table in tables)
-    merged_chunks = _together(tokens, shape.at_once)
+    merged_chunks = _merge_chunks(tokens, shape.product_chunks_per_step)
     document_counts, word_counts, log_sums = lax.scan(chunk, (*nothing, jnp.zeros((), dtype)), merged_chunks)[0]
-    return document_counts[:-1], here.total((word_counts[:-1].T[:, None], log_sums))
+    return document_counts[:-1], device.total((word_counts[:-1].T[:, None], log_sums))
 
 
-def stepped_tokens(
-    shares: Array, topics: Array, tokens: Array, shape: Tokens, pseudo: tuple[Array, Array, Array]
+def em_step(
+    shares: Array, topics: Array, tokens: Array, shape: TokenShape, pseudo_counts: tuple[Array, Array, Array]
 ) -> tuple[Array, Array, Array]:
     """Shares and topics after a step of EM, and the log likelihood before it.
 
-    pseudo: counts that the priors add to documents (document, topic) and to words (topic, 1, word), and which
+    pseudo_counts: counts that the priors add to documents (document, topic) and to words (topic, 1, word), and which
     words there are.
     """
-    counts, log_likelihood = expected_of_tokens(shares, topics, tokens, shape)
-    new = (counted + pseudo_count for counted, pseudo_count in zip(counts, pseudo, strict=False))
-    shares, topics = (table / jnp.maximum(table.sum(-1, keepdims=True), TINY) for table in new)
+    counts, log_likelihood = expected_token_counts(shares, topics, tokens, shape)
+    new = (counted + pseudo_count for counted, pseudo_count in zip(counts, pseudo_counts, strict=False))
+    shares, topics = (table / jnp.maximum(table.sum(-1, keepdims=True), MIN_DIVISOR) for table in new)
     return shares, topics, log_likelihood
 
 
-def _together(tokens: Array, chunks: int) -> Array:
+def _merge_chunks(tokens: Array, chunks: int) -> Array:
     """Packed tokens as (step, 3, token), with this number of chunks in a step."""
     some = tokens.reshape(-1, chunks, *tokens.shape[1:])
     return some.transpose(0, 2, 1, 3).reshape(len(some), 3, -1)
 
 
-def with_one_more(table: Array) -> Array:
+def append_row_of_ones(table: Array) -> Array:
     """A table (row, topic) in single precision with a row of ones for tokens that pad.
 
     It is computed once, and not where it is looked up.

@@ -6,18 +6,16 @@ every such operation is the same at thousands of values of the site. The operati
 the sites are followed through it, into called functions, loops and conditionals.
 """
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 from jax.extend.core import ClosedJaxpr, Literal
 
-Path = tuple[int, ...]
+from bayeslab.programs.tracing.library_files import PUBLIC_JAX_FILES, is_analytic_function, is_jax_file, is_library_file
+
+EquationPath = tuple[int, ...]
 
 
 class Kink(NamedTuple):
@@ -28,7 +26,7 @@ class Kink(NamedTuple):
     computed. of_library: whether a distribution or function of NumPyro or bayeslab calls it, not the program itself.
     """
 
-    path: Path
+    path: EquationPath
     operation: str
     sites: frozenset[str]
     known: bool
@@ -46,7 +44,7 @@ class Scope(NamedTuple):
     of_library: bool = False
 
 
-class Reached(NamedTuple):
+class Dependencies(NamedTuple):
     """What reaches a variable of a trace.
 
     sites: continuous latent sites. kinks: paths of operations that are not analytic in them.
@@ -54,16 +52,16 @@ class Reached(NamedTuple):
     """
 
     sites: frozenset[str] = frozenset()
-    kinks: frozenset[Path] = frozenset()
+    kinks: frozenset[EquationPath] = frozenset()
     test: str = ""
 
-    def __or__(self, other: "Reached") -> "Reached":
-        return Reached(self.sites | other.sites, self.kinks | other.kinks, self.test or other.test)
+    def __or__(self, other: "Dependencies") -> "Dependencies":
+        return Dependencies(self.sites | other.sites, self.kinks | other.kinks, self.test or other.test)
 
 
-NOTHING = Reached()
-COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "is_finite": "isfinite"}
-NAMES = {
+NO_DEPENDENCIES = Dependencies()
+COMPARISON_SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "is_finite": "isfinite"}
+PROGRAM_NAMES = {
     "max": "maximum",
     "min": "minimum",
     "reduce_max": "max",
@@ -74,109 +72,92 @@ NAMES = {
     "while": "while_loop",
     "convert_element_type": "astype",
 }
-_BROKEN = {"abs", "sign", "floor", "ceil", "round", "sort", "argmax", "argmin", "cummax", "cummin", "top_k"}
-_BROKEN |= {"max", "min", "reduce_max", "reduce_min", "rem", "clamp"}
-_OPAQUE = {"nextafter", "bitcast_convert_type", "reduce_precision", "reduce_window_max"}
-_OPAQUE |= {"shard_map", "pure_callback", "io_callback", "select_and_scatter_add", "reduce_window_min"}
+_PIECEWISE_PRIMITIVES = {
+    "abs",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "sort",
+    "argmax",
+    "argmin",
+    "cummax",
+    "cummin",
+    "top_k",
+}
+_PIECEWISE_PRIMITIVES |= {"max", "min", "reduce_max", "reduce_min", "rem", "clamp"}
+_OPAQUE_PRIMITIVES = {"nextafter", "bitcast_convert_type", "reduce_precision", "reduce_window_max"}
+_OPAQUE_PRIMITIVES |= {"shard_map", "pure_callback", "io_callback", "select_and_scatter_add", "reduce_window_min"}
 """Primitives that are not analytic and whose branch is not computed."""
-INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-
-_ROOTS = {
-    name: os.path.dirname(module.__file__ or "") + os.sep for name, module in (("jax", jax), ("numpyro", numpyro))
-}
-_CALLED = (_ROOTS["jax"] + "_src/numpy/lax_numpy.py", _ROOTS["jax"] + "_src/nn/functions.py")
-_SMOOTH_PROCESSES = (
-    *("distribution.py", "dense.py", "low_rank.py", "hilbert_space.py", "inducing_points.py", "periodic.py"),
-    *("cholesky.py", "moments.py", "state_space"),
-)
-"""Files of Gaussian processes that are analytic. Kernels are not among them: they are functions of programs."""
-_OWN = str(FilePath(__file__).parents[2]) + os.sep
-_LECTURES = _OWN + "models" + os.sep
-"""The folder of lectures in an installed package; lectures are programs like those of users."""
-SMOOTH_FILES = (
-    *(_ROOTS["jax"] + file for file in ("_src/scipy/special.py", "_src/ops/special.py", "_src/lax/special.py")),
-    _OWN + "distributions" + os.sep,
-    *(_OWN + os.path.join("gaussian_processes", name) for name in _SMOOTH_PROCESSES),
-)
-"""Files in which every function is analytic inside of its domain, though it is computed in pieces."""
-SMOOTH = {
-    (_ROOTS["jax"] + "_src/lax/other.py", ("logaddexp", "logaddexp2")),
-    (
-        _ROOTS["jax"] + "_src/nn/functions.py",
-        ("softplus", "log_sigmoid", "softmax", "_softmax", "log_softmax", "logmeanexp", "log1mexp", "silu", "gelu"),
-    ),
-    (_ROOTS["jax"] + "_src/numpy/ufuncs.py", ("sinc", "logaddexp", "logaddexp2")),
-    (_ROOTS["jax"] + "_src/numpy/linalg.py", ("slogdet", "det", "inv", "solve", "_slogdet_lu", "_det", "pinv")),
-    (
-        _ROOTS["numpyro"] + "distributions/util.py",
-        ("clamp_probs", "binary_cross_entropy_with_logits", "logmatmulexp", "_to_probs_bernoulli", "log1mexp"),
-    ),
-    (_ROOTS["numpyro"] + "distributions/discrete.py", ("log_prob", "_to_logits_bernoulli", "_log_probs")),
-    (_ROOTS["numpyro"] + "distributions/mixtures.py", ("log_prob",)),
-    (_ROOTS["numpyro"] + "distributions/directional.py", ("log_prob",)),
-    (_ROOTS["numpyro"] + "distributions/transforms.py", ("_clipped_expit", "log_abs_det_jacobian")),
-}
-"""Analytic functions of other files: those written with absolute values, and guards against rounding."""
+JAXPR_PARAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 
-def reached(traced: ClosedJaxpr, sources: Sequence[Sequence[str]]) -> tuple[list[Reached], dict[Path, Kink]]:
+def trace_dependencies(
+    traced: ClosedJaxpr, sources: Sequence[Sequence[str]]
+) -> tuple[list[Dependencies], dict[EquationPath, Kink]]:
     """What reaches every output of a trace, and the operations that are not analytic, by path.
 
     sources: for every input the names of the continuous sites that it holds.
     """
-    kinks: dict[Path, Kink] = {}
-    inputs = [Reached(frozenset(names)) for names in sources]
-    return _walk(traced.jaxpr, inputs, (), Scope(), kinks), kinks
+    kinks: dict[EquationPath, Kink] = {}
+    inputs = [Dependencies(frozenset(names)) for names in sources]
+    return _walk_jaxpr(traced.jaxpr, inputs, (), Scope(), kinks), kinks
 
 
-def _walk(jaxpr: Any, given: Sequence[Reached], path: Path, scope: Scope, kinks: dict[Path, Kink]) -> list[Reached]:
+def _walk_jaxpr(
+    jaxpr: Any, given: Sequence[Dependencies], path: EquationPath, scope: Scope, kinks: dict[EquationPath, Kink]
+) -> list[Dependencies]:
     known = dict(zip(jaxpr.invars, given, strict=True))
 
-    def read(variable: Any) -> Reached:
-        return NOTHING if isinstance(variable, Literal) else known.get(variable, NOTHING)
+    def read(variable: Any) -> Dependencies:
+        return NO_DEPENDENCIES if isinstance(variable, Literal) else known.get(variable, NO_DEPENDENCIES)
 
     for index, equation in enumerate(jaxpr.eqns):
         inputs = [read(variable) for variable in equation.invars]
         if any(value.sites for value in inputs):
-            outputs = _through(equation, inputs, (*path, index), scope, kinks)
+            outputs = _equation_dependencies(equation, inputs, (*path, index), scope, kinks)
             known.update(zip(equation.outvars, outputs, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def _through(
+def _equation_dependencies(
     equation: Any,
-    inputs: list[Reached],
-    path: Path,
+    inputs: list[Dependencies],
+    path: EquationPath,
     scope: Scope,
-    kinks: dict[Path, Kink],
-) -> list[Reached]:
+    kinks: dict[EquationPath, Kink],
+) -> list[Dependencies]:
     """What reaches the outputs of one equation."""
     name, params = equation.primitive.name, equation.params
     every = _union(inputs)
 
-    def kink(decides: Reached, operation: str, known: bool = True) -> Reached:
-        if not decides.sites or _is_smooth(equation, scope.body):
+    def kink(decides: Dependencies, operation: str, known: bool = True) -> Dependencies:
+        if not decides.sites or _is_within_analytic_function(equation, scope.body):
             return every._replace(test="")
         computed = known and (path not in kinks or kinks[path].known)
-        library = _is_of_library(equation, scope)
-        shown_name = scope.label or _called(equation, scope) or operation
+        library = _is_called_by_library(equation, scope)
+        shown_name = scope.label or _jax_function_name(equation, scope) or operation
         kinks[path] = Kink(path, shown_name, decides.sites, computed, library)
-        return Reached(every.sites, every.kinks | {path})
+        return Dependencies(every.sites, every.kinks | {path})
 
-    def same(value: Reached) -> list[Reached]:
+    def same(value: Dependencies) -> list[Dependencies]:
         return [value] * len(equation.outvars)
 
-    def within(closed: Any, given: Sequence[Reached], place: int = 0) -> list[Reached]:
+    def within(closed: Any, given: Sequence[Dependencies], place: int = 0) -> list[Dependencies]:
         inner = getattr(closed, "jaxpr", closed)
-        body = _function_of(inner)
+        body = _traced_function(inner)
         called = name not in ("scan", "cond", "while")
-        if (body is not None and _smooth(*body)) or (called and _is_smooth(equation, scope.body)):
+        if (body is not None and is_analytic_function(*body)) or (
+            called and _is_within_analytic_function(equation, scope.body)
+        ):
             return [every._replace(test="")] * len(inner.outvars)
-        label = scope.label or (body[1].strip("_") if body is not None and _of_jax(body[0]) else "")
-        return _walk(inner, given, (*path, place), Scope(label, body, _is_of_library(equation, scope)), kinks)
+        label = scope.label or (body[1].strip("_") if body is not None and is_jax_file(body[0]) else "")
+        return _walk_jaxpr(
+            inner, given, (*path, place), Scope(label, body, _is_called_by_library(equation, scope)), kinks
+        )
 
     if name == "scan":
-        return _of_scan(params, inputs, within)
+        return _scan_dependencies(params, inputs, within)
     if name == "cond":
         index, operands = inputs[0], inputs[1:]
         by_branch = [within(branch, operands, number) for number, branch in enumerate(params["branches"])]
@@ -186,32 +167,34 @@ def _through(
         choice = kink(index, "cond")
         return [output | choice for output in outputs]
     if name == "while":
-        return same(_of_while(equation, inputs, within, kink, kinks))
-    if (inner := inner_of(params)) is not None:
+        return same(_while_dependencies(equation, inputs, within, kink, kinks))
+    if (inner := called_jaxpr(params)) is not None:
         return within(inner, inputs)
-    if name in COMPARISONS:
-        return same(every._replace(test=COMPARISONS[name]))
+    if name in COMPARISON_SYMBOLS:
+        return same(every._replace(test=COMPARISON_SYMBOLS[name]))
     if name == "select_n":
         return same(kink(inputs[0], "where"))
     if name == "convert_element_type":
-        return same(_of_cast(equation, every, kink))
-    if name in _BROKEN:
-        return same(kink(every, NAMES.get(name, name)))
-    if name in _OPAQUE:
+        return same(_cast_dependencies(equation, every, kink))
+    if name in _PIECEWISE_PRIMITIVES:
+        return same(kink(every, PROGRAM_NAMES.get(name, name)))
+    if name in _OPAQUE_PRIMITIVES:
         return same(kink(every, name, known=False))
     kinds = [getattr(variable.aval, "dtype", None) for variable in equation.outvars]
-    if any(kind is not None and jnp.issubdtype(kind, jnp.integer) for kind in kinds) and _real(equation, inputs):
+    if any(kind is not None and jnp.issubdtype(kind, jnp.integer) for kind in kinds) and _has_real_dependence(
+        equation, inputs
+    ):
         return same(kink(every, name))  # an index into an array, for example
     return same(every if all(kind == np.bool_ for kind in kinds) else every._replace(test=""))
 
 
-def _real(equation: Any, inputs: Sequence[Reached]) -> bool:
+def _has_real_dependence(equation: Any, inputs: Sequence[Dependencies]) -> bool:
     """Whether an input that sites reach holds real numbers."""
     pairs = zip(equation.invars, inputs, strict=True)
     return any(value.sites and jnp.issubdtype(variable.aval.dtype, jnp.floating) for variable, value in pairs)
 
 
-def _of_cast(equation: Any, every: Reached, kink: Callable[..., Reached]) -> Reached:
+def _cast_dependencies(equation: Any, every: Dependencies, kink: Callable[..., Dependencies]) -> Dependencies:
     """What reaches a cast: it is not analytic where truth values or real numbers become integers."""
     before, after = equation.invars[0].aval.dtype, equation.params["new_dtype"]
     if before == np.bool_ and after != np.bool_:
@@ -221,7 +204,9 @@ def _of_cast(equation: Any, every: Reached, kink: Callable[..., Reached]) -> Rea
     return every._replace(test="!=") if after == np.bool_ and before != np.bool_ else every
 
 
-def _of_scan(params: dict[str, Any], inputs: list[Reached], within: Callable[..., list[Reached]]) -> list[Reached]:
+def _scan_dependencies(
+    params: dict[str, Any], inputs: list[Dependencies], within: Callable[..., list[Dependencies]]
+) -> list[Dependencies]:
     """What reaches the outputs of a scan: a carry is reached by what reaches it in any step."""
     fixed, carried = scan_counts(params)
     carry = inputs[fixed : fixed + carried]
@@ -241,13 +226,13 @@ def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
     return fixed, carried
 
 
-def _of_while(
+def _while_dependencies(
     equation: Any,
-    inputs: list[Reached],
-    within: Callable[..., list[Reached]],
-    kink: Callable[..., Reached],
-    kinks: dict[Path, Kink],
-) -> Reached:
+    inputs: list[Dependencies],
+    within: Callable[..., list[Dependencies]],
+    kink: Callable[..., Dependencies],
+    kinks: dict[EquationPath, Kink],
+) -> Dependencies:
     """What reaches a loop, which is not analytic where sites decide how many steps it takes.
 
     Branches within it are not computed.
@@ -264,18 +249,18 @@ def _of_while(
     for path in set(kinks) - known:
         kinks[path] = kinks[path]._replace(known=False)
     goes_on = _union(within(params["cond_jaxpr"], [*inputs[:start_body], *carry], 1))
-    decided = kink(goes_on, "while_loop", known=False) if goes_on.sites else NOTHING
+    decided = kink(goes_on, "while_loop", known=False) if goes_on.sites else NO_DEPENDENCIES
     return _union(carry) | decided
 
 
-def _union(flows: Sequence[Reached]) -> Reached:
-    union = NOTHING
+def _union(flows: Sequence[Dependencies]) -> Dependencies:
+    union = NO_DEPENDENCIES
     for flow in flows:
         union = union | flow
     return union
 
 
-def _is_smooth(equation: Any, body: tuple[str, str] | None) -> bool:
+def _is_within_analytic_function(equation: Any, body: tuple[str, str] | None) -> bool:
     """Whether an equation is of an analytic function that was called without being compiled by itself.
 
     Frames beyond the function that the equation is of are those of its first caller, not of this one.
@@ -283,58 +268,42 @@ def _is_smooth(equation: Any, body: tuple[str, str] | None) -> bool:
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         file, function = frame.file_name, frame.function_name.rpartition(".")[2]
-        if _smooth(file, function):
+        if is_analytic_function(file, function):
             return True
-        if (file, function) == body or not _of_library(file):
+        if (file, function) == body or not is_library_file(file):
             return False
     return False
 
 
-def _is_of_library(equation: Any, scope: Scope) -> bool:
+def _is_called_by_library(equation: Any, scope: Scope) -> bool:
     """Whether NumPyro or bayeslab called the functions of JAX that an equation is of."""
     traceback = equation.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         if (frame.file_name, frame.function_name.rpartition(".")[2]) == scope.body:
             return scope.of_library
-        if not _of_jax(frame.file_name):
-            return _of_library(frame.file_name)
+        if not is_jax_file(frame.file_name):
+            return is_library_file(frame.file_name)
     return scope.of_library
 
 
-def _called(equation: Any, scope: Scope) -> str:
+def _jax_function_name(equation: Any, scope: Scope) -> str:
     """The function of `jax.numpy` or `jax.nn` that an equation is of, as a program or a distribution called it."""
     traceback, name = equation.source_info.traceback, ""
     for frame in traceback.frames if traceback is not None else ():
-        if not _of_jax(frame.file_name) or (frame.file_name, frame.function_name) == scope.body:
+        if not is_jax_file(frame.file_name) or (frame.file_name, frame.function_name) == scope.body:
             return name
-        if frame.file_name.startswith(_CALLED) and not frame.function_name.startswith("_"):
+        if frame.file_name.startswith(PUBLIC_JAX_FILES) and not frame.function_name.startswith("_"):
             name = frame.function_name if "." not in frame.function_name else name
     return ""
 
 
-def _smooth(file: str, function: str) -> bool:
-    if file.startswith(SMOOTH_FILES):
-        return True
-    return any(file == smooth_file and function in functions for smooth_file, functions in SMOOTH)
-
-
-def inner_of(params: dict[str, Any]) -> Any:
+def called_jaxpr(params: dict[str, Any]) -> Any:
     """The jaxpr of the function that an equation calls, None where it calls none."""
-    return next((params[key] for key in INNER if key in params), None)
+    return next((params[key] for key in JAXPR_PARAMS if key in params), None)
 
 
-def _function_of(jaxpr: Any) -> tuple[str, str] | None:
+def _traced_function(jaxpr: Any) -> tuple[str, str] | None:
     """The file and the name of the function that was traced; None where JAX does not say."""
     source_info = getattr(jaxpr.debug_info, "func_src_info", None) or ""
     name, _, location = source_info.partition(" at ")
     return (location.rpartition(":")[0], name.rpartition(".")[2]) if location else None
-
-
-def _of_jax(file: str) -> bool:
-    return file.startswith(_ROOTS["jax"])
-
-
-def _of_library(file: str) -> bool:
-    """Whether a file is of JAX, NumPyro, tinygp or bayeslab, lectures apart."""
-    is_library = file.startswith((*_ROOTS.values(), _OWN)) and not file.startswith(_LECTURES)
-    return is_library or f"{os.sep}tinygp{os.sep}" in file

@@ -9,22 +9,27 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from bayeslab.programs.tracing.analyticity import Kink, Path, inner_of, scan_counts
+from bayeslab.programs.tracing.analyticity import EquationPath, Kink, called_jaxpr, scan_counts
 
 
-def branches(traced: ClosedJaxpr, kinks: Sequence[Kink], inputs: Sequence[Any]) -> list[Array]:
+def branch_indicators(traced: ClosedJaxpr, kinks: Sequence[Kink], inputs: Sequence[Any]) -> list[Array]:
     """For every kink an array that says which branch it takes at these inputs, to be compared with others.
 
     kinks: those whose branch can be computed.
     """
     wanted = {kink.path for kink in kinks}
-    taken: dict[Path, Array] = {}
-    _evaluated(traced.jaxpr, traced.consts, inputs, (), wanted, taken)
+    taken: dict[EquationPath, Array] = {}
+    _evaluate_jaxpr(traced.jaxpr, traced.consts, inputs, (), wanted, taken)
     return [taken[kink.path] for kink in kinks]
 
 
-def _evaluated(
-    jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
+def _evaluate_jaxpr(
+    jaxpr: Any,
+    consts: Sequence[Any],
+    args: Sequence[Any],
+    path: EquationPath,
+    wanted: set[EquationPath],
+    taken: dict[EquationPath, Array],
 ) -> list[Any]:
     """The outputs of a jaxpr. The branches of the operations whose paths are wanted are added to `taken`."""
     values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
@@ -36,16 +41,16 @@ def _evaluated(
         equation_path = (*path, index)
         inputs = [read(variable) for variable in equation.invars]
         if any(len(p) > len(equation_path) and p[: len(equation_path)] == equation_path for p in wanted):
-            outputs = _within(jaxpr, equation, inputs, equation_path, wanted, found)
+            outputs = _evaluate_calls(jaxpr, equation, inputs, equation_path, wanted, taken)
         else:
-            outputs = _alone(jaxpr, equation, inputs)
+            outputs = _evaluate_equation(jaxpr, equation, inputs)
         if equation_path in wanted:
-            found[equation_path] = _branch(equation, inputs, outputs)
+            taken[equation_path] = _branch_indicator(equation, inputs, outputs)
         values.update(zip(equation.outvars, outputs, strict=True))
     return [read(variable) for variable in jaxpr.outvars]
 
 
-def _alone(jaxpr: Any, equation: Any, inputs: Sequence[Any]) -> list[Any]:
+def _evaluate_equation(jaxpr: Any, equation: Any, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of one equation of a jaxpr."""
     arguments = {v: x for v, x in zip(equation.invars, inputs, strict=True) if not isinstance(v, Literal)}
     parts = {"constvars": [], "invars": [*arguments], "outvars": equation.outvars, "eqns": [equation]}
@@ -53,36 +58,41 @@ def _alone(jaxpr: Any, equation: Any, inputs: Sequence[Any]) -> list[Any]:
     return jaxpr_as_fun(ClosedJaxpr(single, []))(*arguments.values())
 
 
-def _within(
-    jaxpr: Any, equation: Any, inputs: list[Any], path: Path, wanted: set[Path], found: dict[Path, Array]
+def _evaluate_calls(
+    jaxpr: Any,
+    equation: Any,
+    inputs: list[Any],
+    path: EquationPath,
+    wanted: set[EquationPath],
+    taken: dict[EquationPath, Array],
 ) -> Sequence[Any]:
     """The outputs of an equation that calls functions. The wanted branches in them are added to `taken`."""
     name, params = equation.primitive.name, equation.params
 
-    def run(closed: Any, args: Sequence[Any], place: int, into: dict[Path, Array]) -> list[Any]:
+    def run(closed: Any, args: Sequence[Any], place: int, into: dict[EquationPath, Array]) -> list[Any]:
         inner, consts = getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
-        return _evaluated(inner, consts, args, (*path, place), wanted, into)
+        return _evaluate_jaxpr(inner, consts, args, (*path, place), wanted, into)
 
     if name == "scan":
         fixed, carried = scan_counts(params)
 
         def step(carry: Any, row: Any) -> Any:
-            inner: dict[Path, Array] = {}
+            inner: dict[EquationPath, Array] = {}
             outputs = run(params["jaxpr"], [*inputs[:fixed], *carry, *row], 0, inner)
             return outputs[:carried], (outputs[carried:], inner)
 
         start, rows = inputs[fixed : fixed + carried], inputs[fixed + carried :]
         last, (stacked, inner) = jax.lax.scan(step, start, rows, params["length"], params["reverse"])
-        found.update(inner)
+        taken.update(inner)
         return [*last, *stacked]
     if name == "cond":
         for number, branch in enumerate(params["branches"]):
-            run(branch, inputs[1:], number, found)
-        return _alone(jaxpr, equation, inputs)
-    return run(inner_of(params), inputs, 0, found)
+            run(branch, inputs[1:], number, taken)
+        return _evaluate_equation(jaxpr, equation, inputs)
+    return run(called_jaxpr(params), inputs, 0, taken)
 
 
-def _branch(equation: Any, inputs: list[Any], outputs: Sequence[Any]) -> Array:
+def _branch_indicator(equation: Any, inputs: list[Any], outputs: Sequence[Any]) -> Array:
     """An array that differs between the branches of an operation."""
     name, first = equation.primitive.name, jnp.asarray(inputs[0])
     if name in ("max", "min"):

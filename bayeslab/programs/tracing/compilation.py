@@ -16,17 +16,17 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.stages import Compiled, Lowered
 
-UNOPTIMISED = {"xla_backend_optimization_level": 0}
+UNOPTIMISED_OPTIONS = {"xla_backend_optimization_level": 0}
 """Options of the compiler for code that runs a few times on little data: they take a third off compilation."""
-OPTIMISED = {"xla_backend_optimization_level": 1}
+OPTIMISED_OPTIONS = {"xla_backend_optimization_level": 1}
 """Options of the compiler for code that runs on much data."""
-LARGE = 50_000
+MIN_NUMBERS_TO_OPTIMISE = 50_000
 """Numbers in the argument from which optimised code saves, in a few runs, more time than it takes to compile."""
-LARGEST = 256
+MAX_REMEMBERED_FUNCTIONS = 256
 """Largest number of functions that are remembered: each holds some of the 65,530 memory maps of a Linux process."""
 
 
-class Piece(NamedTuple):
+class CompiledFunction(NamedTuple):
     """A function that is compiled. run: the code. leaves: indices of the leaves of the argument that it takes.
 
     tree: the structure of what the function returns.
@@ -37,12 +37,12 @@ class Piece(NamedTuple):
     tree: Any
 
 
-_pieces: dict[Any, Piece] = {}
-_compiled: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
+_compiled_functions: dict[Any, CompiledFunction] = {}
+_executables: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
 """Compiled code by the SHA-256 of its text before optimisation, kept while a piece uses it."""
 
 
-def evaluated(functions: Sequence[Callable[[Any], Any]], argument: Any) -> list[Any]:
+def evaluate_all(functions: Sequence[Callable[[Any], Any]], argument: Any) -> list[Any]:
     """The values of several functions of one argument, on the host.
 
     Compiled code is remembered for the same functions, by identity, and arguments of the same structure.
@@ -50,35 +50,39 @@ def evaluated(functions: Sequence[Callable[[Any], Any]], argument: Any) -> list[
     leaves, tree = jax.tree.flatten(argument)
     types = (tree, tuple(jax.typeof(leaf) for leaf in leaves))
     keys = [(function, types) for function in functions]
-    _compile([key for key in keys if key not in _pieces], argument)
-    pieces = [_pieces[key] for key in keys]
-    for key in list(_pieces)[:-LARGEST]:
-        _pieces.pop(key, None)
+    _compile_functions([key for key in keys if key not in _compiled_functions], argument)
+    pieces = [_compiled_functions[key] for key in keys]
+    for key in list(_compiled_functions)[:-MAX_REMEMBERED_FUNCTIONS]:
+        _compiled_functions.pop(key, None)
     outputs = [piece.run(*(leaves[index] for index in piece.leaves)) for piece in pieces]
     return [
         jax.tree.unflatten(piece.tree, values) for piece, values in zip(pieces, jax.device_get(outputs), strict=True)
     ]
 
 
-def _compile(keys: Sequence[Any], argument: Any) -> None:
+def _compile_functions(keys: Sequence[Any], argument: Any) -> None:
     """Add a piece for every key, (function, types of its argument); code that is new is compiled in threads."""
-    lowered = {key: _lowered(key[0], argument) for key in keys}
+    lowered = {key: _lower(key[0], argument) for key in keys}
     names = {key: sha256(lowered[key][0].as_text().encode()).hexdigest() for key in keys}
-    compiled = {name: code for name in names.values() if (code := _compiled.get(name)) is not None}
+    compiled = {name: code for name in names.values() if (code := _executables.get(name)) is not None}
     new = {name: lowered[key][0] for key, name in names.items() if name not in compiled}
-    options = OPTIMISED if sum(map(np.size, jax.tree.leaves(argument))) >= LARGE else UNOPTIMISED
+    options = (
+        OPTIMISED_OPTIONS
+        if sum(map(np.size, jax.tree.leaves(argument))) >= MIN_NUMBERS_TO_OPTIMISE
+        else UNOPTIMISED_OPTIONS
+    )
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         built = pool.map(lambda code: code.compile(compiler_options=options), new.values())
         compiled |= zip(new, built, strict=True)
-    _compiled.update(compiled)
+    _executables.update(compiled)
     for key in keys:
-        _pieces[key] = Piece(compiled[names[key]], *lowered[key][1:])
+        _compiled_functions[key] = CompiledFunction(compiled[names[key]], *lowered[key][1:])
 
 
-def _lowered(function: Callable[[Any], Any], argument: Any) -> tuple[Lowered, tuple[int, ...], Any]:
+def _lower(function: Callable[[Any], Any], argument: Any) -> tuple[Lowered, tuple[int, ...], Any]:
     """The lowered code of a function, the indices of the leaves that it takes, and the structure of its value."""
     traced, shape = jax.make_jaxpr(function, return_shape=True)(argument)
-    part, indices = pruned(traced, range(len(traced.out_avals)))
+    part, indices = prune_trace(traced, range(len(traced.out_avals)))
     inputs = [part.jaxpr.invars[index] for index in indices]
     run = jaxpr_as_fun(ClosedJaxpr(part.jaxpr.replace(invars=inputs), part.consts))
     leaves = jax.tree.leaves(argument)
@@ -86,7 +90,7 @@ def _lowered(function: Callable[[Any], Any], argument: Any) -> tuple[Lowered, tu
     return lowered, indices, jax.tree.structure(shape)
 
 
-def pruned(traced: ClosedJaxpr, outputs: Sequence[int]) -> tuple[ClosedJaxpr, tuple[int, ...]]:
+def prune_trace(traced: ClosedJaxpr, outputs: Sequence[int]) -> tuple[ClosedJaxpr, tuple[int, ...]]:
     """A trace of some outputs with the equations that they need, and the indices of the inputs that they need.
 
     outputs: indices of the outputs.

@@ -20,12 +20,12 @@ from numpyro.primitives import Messenger
 from bayeslab.programs.program import (
     Bound,
     Values,
-    blueprint,
-    described,
+    abstract_bound,
+    compilation_signature,
+    describe_constraint,
+    elementwise_constraint,
+    innermost_distribution,
     is_random,
-    of_elements,
-    structure,
-    unwrapped,
 )
 
 
@@ -61,7 +61,7 @@ class Lookup(NamedTuple):
     sizes: tuple[int, ...]
 
 
-class Flow(NamedTuple):
+class DataFlow(NamedTuple):
     """The data flow of a program.
 
     facts: those of every site, in program order.
@@ -71,7 +71,7 @@ class Flow(NamedTuple):
 
     facts: tuple[Fact, ...]
     known: tuple[Fact, ...]
-    compute: Callable[[Bound], list[Array]]
+    known_values: Callable[[Bound], list[Array]]
     lookups: tuple[Lookup, ...]
     places: Callable[[Bound], list[Array]]
 
@@ -80,15 +80,15 @@ class Flow(NamedTuple):
         return [fact for fact in self.facts if fact.kind in kinds]
 
 
-def flow(bound: Bound, latent: Mapping[str, Array | jax.ShapeDtypeStruct]) -> Flow:
+def trace_data_flow(bound: Bound, latent: Mapping[str, Array | jax.ShapeDtypeStruct]) -> DataFlow:
     """The data flow of a program, found once for all Bounds of one structure. latent: site -> its value or shape."""
     shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in latent.items()))
-    return _flow(structure(bound), shapes)
+    return _trace_data_flow(compilation_signature(bound), shapes)
 
 
 @lru_cache(maxsize=64)
-def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
-    bound = blueprint(shapes)
+def _trace_data_flow(shapes: tuple, latent_shapes: tuple) -> DataFlow:
+    bound = abstract_bound(shapes)
     latent = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in latent_shapes}
     facts: list[Fact] = []
 
@@ -108,7 +108,7 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
     sources = [frozenset({(kind, name)}) for kind, group in groups.items() for name in sorted(group)]
     reached = track_deps_jaxpr(jaxpr.jaxpr, [*sources, frozenset({("random", "")})])
     traced = tuple(fact._replace(sources=origin) for fact, origin in zip(facts, reached, strict=True))
-    known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED and not f.reached_by("latent")}
+    known = {i: f for i, f in enumerate(traced) if f.kind in _CHECKED_KINDS and not f.reached_by("latent")}
 
     def evaluated(traced: Any, bound: Bound) -> list[Array]:
         zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), latent)
@@ -119,7 +119,7 @@ def _flow(shapes: tuple, latent_shapes: tuple) -> Flow:
         return [outputs[index] for index in known]
 
     lookups, index_jaxpr = _lookups(jaxpr, [*sources, frozenset()])
-    return Flow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, index_jaxpr)))
+    return DataFlow(traced, tuple(known.values()), jax.jit(compute), lookups, jax.jit(partial(evaluated, index_jaxpr)))
 
 
 def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tuple[Lookup, ...], Any]:
@@ -127,7 +127,7 @@ def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tup
     gathers = [equation for equation in jaxpr.jaxpr.eqns if equation.primitive.name == "gather"]
     gathers = [equation for equation in gathers if not hasattr(equation.invars[1], "val")]  # indices are no literals
     indices = [equation.invars[1] for equation in gathers]
-    reached = track_deps_jaxpr(_giving(jaxpr, indices).jaxpr, sources)
+    reached = track_deps_jaxpr(_with_outputs(jaxpr, indices).jaxpr, sources)
     lookups: dict[Any, Lookup] = {}
     for equation, index, origin in zip(gathers, indices, reached, strict=True):
         if origin and all(kind == "argument" for kind, _ in origin):
@@ -135,54 +135,54 @@ def _lookups(jaxpr: Any, sources: list[frozenset[tuple[str, str]]]) -> tuple[tup
             axes = equation.params["dimension_numbers"].start_index_map
             limits = tuple(shape[axis] - sizes[axis] + 1 for axis in axes)
             lookups[index] = Lookup(tuple(sorted(name for _, name in origin)), limits)
-    return tuple(lookups.values()), _giving(jaxpr, list(lookups))
+    return tuple(lookups.values()), _with_outputs(jaxpr, list(lookups))
 
 
-def _giving(jaxpr: Any, variables: list[Any]) -> Any:
+def _with_outputs(jaxpr: Any, variables: list[Any]) -> Any:
     """A jaxpr with the same computation and other outputs."""
     inner = jaxpr.jaxpr
     return jaxpr.replace(jaxpr=inner.replace(outvars=variables, debug_info=inner.debug_info.with_unknown_names()))
 
 
-_CHECKED = ("parameter", "valid", "support", "bound")
+_CHECKED_KINDS = ("parameter", "valid", "support", "bound")
 
 
 def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any]]:
     """Every fact of a program, with its value. The sources of the facts are still empty."""
-    recorder = Written(bound.source)
+    recorder = ObsRecorder(bound.source)
     model = substitute(condition(recorder, data=bound.observed), data=latent)
     run = trace(seed(model, key)).get_trace(**bound.inputs)
     for name, site in run.items():
         if site["type"] != "sample":
             continue
         fn = site["fn"]
-        family = type(unwrapped(fn)).__name__
+        family = type(innermost_distribution(fn)).__name__
         yield Fact(name, "density", "", "", family), jnp.sum(fn.log_prob(site["value"]))
         if not is_random(site):
             continue
         if name in recorder.values:
             yield Fact(name, "written", "", "", family), jnp.asarray(recorder.values[name])
-        for part in _parts(fn):
+        for part in _component_distributions(fn):
             for parameter, constraint in part.arg_constraints.items():
                 if parameter in vars(part) and not is_dependent(constraint):
-                    value, expected = jnp.asarray(vars(part)[parameter]), _expected(constraint)
+                    value, expected = jnp.asarray(vars(part)[parameter]), _constraint_text(constraint)
                     yield Fact(name, "parameter", parameter, expected, family), value
                     yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
         if site["is_observed"]:
-            inside = jnp.asarray(of_elements(fn.support)(site["value"]))
-            yield Fact(name, "support", "", described(fn.support), family), inside
-            for limit, value in _limits(fn.support):
+            inside = jnp.asarray(elementwise_constraint(fn.support)(site["value"]))
+            yield Fact(name, "support", "", describe_constraint(fn.support), family), inside
+            for limit, value in _support_bounds(fn.support):
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
 
 
-def _expected(constraint: Any) -> str:
+def _constraint_text(constraint: Any) -> str:
     """A constraint in words, with the bounds of a range of integers."""
     low, high = (getattr(constraint, name, None) for name in ("lower_bound", "upper_bound"))
     is_range = isinstance(low, int) and isinstance(high, int)
-    return f"an integer from {low} to {high}" if is_range else described(constraint)
+    return f"an integer from {low} to {high}" if is_range else describe_constraint(constraint)
 
 
-class Written(Messenger):
+class ObsRecorder(Messenger):
     """A handler that records the values that a program gives its sites with obs=."""
 
     def __init__(self, fn: Any):
@@ -194,18 +194,18 @@ class Written(Messenger):
             self.values[msg["name"]] = msg["value"]
 
 
-def _parts(fn: Distribution) -> Iterator[Distribution]:
+def _component_distributions(fn: Distribution) -> Iterator[Distribution]:
     """A distribution and all distributions that it is made of."""
     yield fn
     for value in vars(fn).values():
         for part in value if isinstance(value, list | tuple) else [value]:
             if isinstance(part, Distribution):
-                yield from _parts(part)
+                yield from _component_distributions(part)
 
 
-def _limits(support: Any) -> Iterator[tuple[str, Any]]:
+def _support_bounds(support: Any) -> Iterator[tuple[str, Any]]:
     """The names and values of the bounds of a support."""
-    support = of_elements(support)
+    support = elementwise_constraint(support)
     for name in ("lower_bound", "upper_bound"):
         if name in vars(support):
             yield name, vars(support)[name]
