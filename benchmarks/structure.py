@@ -71,7 +71,7 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     from bayeslab.mixed_membership.methods import Gibbs
     from bayeslab.models import structure_admixture
     from bayeslab.programs.program import compilation_signature, precision_scope
-    from bayeslab.sampling.runner import compiled
+    from bayeslab.sampling.executables import compile_sampler
     from bayeslab.transforms.analysis import Analysis
 
     rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def _one_sweep(individuals: int, loci: int, populations: int, alleles: int, swee
     data = {"num_individuals": individuals, "num_alleles": np.full(loci, alleles), "y": y}
     with precision_scope():
         bound = bl.bind(structure_admixture.model, data | {"num_populations": populations})
-        code = compiled(Gibbs(num_warmup=1).plan(Analysis(bound)), compilation_signature(bound), None)
+        code = compile_sampler(Gibbs(num_warmup=1).plan(Analysis(bound)), compilation_signature(bound), None)
         code.make_ready("start")
         given = code.prepare(bound)
         state = code.start(np.zeros(2, np.uint32), given)

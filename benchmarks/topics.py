@@ -300,13 +300,13 @@ class Chain:
         from bayeslab.mixed_membership.methods import Gibbs
         from bayeslab.models import lda
         from bayeslab.programs.program import compilation_signature, precision_scope
-        from bayeslab.sampling.runner import compiled
+        from bayeslab.sampling.executables import compile_sampler
         from bayeslab.transforms.analysis import Analysis
 
         with precision_scope():
             bound = bl.bind(lda.model, data)
             sampler = replace(Gibbs(num_warmup=0).plan(Analysis(bound)), keeps=False)  # means, however few topics
-            self.code = compiled(sampler, compilation_signature(bound), None)
+            self.code = compile_sampler(sampler, compilation_signature(bound), None)
             self.code.make_ready("start")
             self.data = self.code.prepare(bound)
             began = time.process_time()

@@ -62,7 +62,7 @@ def calibration_verdict(
     p_value = np.minimum(1, num_elements * np.array([row["p_value"] for row in rows.values()]))
     columns = {name: ("quantity", [row[name] for row in rows.values()]) for name in ("worst", "middle", "spread")}
     table = Dataset({"p_value": ("quantity", p_value), **columns}, {"quantity": list(rows)})
-    detectable = detectable_errors(simulations, int(checks.attrs["num_draws"]), level / num_elements)
+    detectable = errors_seen(simulations, int(checks.attrs["num_draws"]), level / num_elements)
     return table.assign_attrs(dict(checks.attrs) | {"passes": int(p_value.min() > level), "level": level} | detectable)
 
 
@@ -92,7 +92,7 @@ def p_value(ranks: Array) -> float:
 
 
 @lru_cache(maxsize=64)
-def detectable_errors(num_simulations: int, num_draws: int, level: float) -> dict[str, float]:
+def errors_seen(num_simulations: int, num_draws: int, level: float) -> dict[str, float]:
     """The smallest errors of a Normal posterior that leave the band of this level with probability 0.9.
 
     shift_seen: of the mean, in sd; narrow_seen, wide_seen: of the sd, as a ratio. NaN where no error is seen so often.

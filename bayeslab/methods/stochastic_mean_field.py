@@ -55,7 +55,7 @@ def _traced_subsampled_plates(shapes: tuple) -> tuple[SubsampledPlate, ...]:
         source = bound.source
         model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
         trace(model).get_trace(**bound.inputs)
-        sizes_by_plate.update(source.asked)
+        sizes_by_plate.update(source.batch_sizes)
 
     with jax.enable_x64(shapes[0]):
         jax.eval_shape(run, bound)

@@ -19,8 +19,8 @@ class Layout(NamedTuple):
     drawn: (key, weights, components, data, shape) -> counts of drawn origins.
     expected: (weights, components, data, shape) -> expected counts of origins, and the log of the sums over origins.
     start: (key, data, shape, which alleles a locus has) -> weights and components.
-    stepped: (weights, components, data, shape, pseudo counts of the priors) -> weights and components after a step to
-    the maximum of the likelihood (Newton's for genotypes, EM for tokens), and the log likelihood before it.
+    ascent_step: (weights, components, data, shape, pseudo counts of the priors) -> weights and components after a step
+    to the maximum of the likelihood (Newton's for genotypes, EM for tokens), and the log likelihood before it.
     climb: how many such steps other methods begin with, at most.
     """
 

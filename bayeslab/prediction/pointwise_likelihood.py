@@ -30,7 +30,7 @@ class PointwiseLikelihood(NamedTuple):
     """Pointwise log likelihoods.
 
     values: by observed site (draw, *batch), NaN where entries are missing or masked; several sites that share latent
-    ones have one value, by their joined names. like: by joined name, the site that it has its dimensions from.
+    ones have one value, by their joined names. dims_from: by joined name, the site that it has its dimensions from.
     integrated_out: latent sites.
     """
 

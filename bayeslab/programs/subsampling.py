@@ -16,19 +16,19 @@ class SubsamplingHandler(Messenger):
     elements share, and for sums over the plate, but not for what is inferred of an element itself.
 
     indices: plate -> the elements of the batch, for plates that have one.
-    asked: plate -> its size and the size of the batch, for every plate that the program subsamples.
+    batch_sizes: plate -> its size and the size of the batch, for every plate that the program subsamples.
     """
 
     def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
         self.indices = indices
-        self.asked: dict[str, tuple[int, int]] = {}
+        self.batch_sizes: dict[str, tuple[int, int]] = {}
         super().__init__(fn)
 
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "plate":
             size, batch = msg["args"]
             if batch is not None and batch != size:
-                self.asked[msg["name"]] = (size, batch)
+                self.batch_sizes[msg["name"]] = (size, batch)
                 elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]
                 msg["value"], msg["args"] = elements, (size, None)
         elif self.indices and msg.get("scale") is not None:
@@ -39,4 +39,4 @@ class SubsamplingHandler(Messenger):
 
     def times(self, plate: str) -> float:
         """The number of elements of a plate for which an element of its batch stands: size by size of the batch."""
-        return self.asked[plate][0] / len(self.indices[plate]) if plate in self.indices else 1.0
+        return self.batch_sizes[plate][0] / len(self.indices[plate]) if plate in self.indices else 1.0

@@ -8,7 +8,7 @@ from scipy.stats import kstest
 from xarray import DataTree
 
 import bayeslab as bl
-from bayeslab.calibration.rank_uniformity import detectable_errors, p_value, rank_distribution, simultaneous_band
+from bayeslab.calibration.rank_uniformity import errors_seen, p_value, rank_distribution, simultaneous_band
 from bayeslab.methods.stated import Stated
 from bayeslab.models import hmm, linear_regression, normal_known_variance
 from bayeslab.plots import plot_calibration
@@ -35,7 +35,7 @@ def test_two_ranks_by_hand() -> None:
 @pytest.mark.parametrize("name", ["shift_seen", "narrow_seen", "wide_seen"])
 def test_errors_that_are_seen_leave_the_band_nine_times_of_ten(name: str) -> None:
     simulations, draws, level = 200, 39, 0.01
-    size = detectable_errors(simulations, draws, level)[name]
+    size = errors_seen(simulations, draws, level)[name]
     shift, ratio = (size, 1.0) if name == "shift_seen" else (0.0, size)
     rng = np.random.default_rng(1)
     found = []

@@ -280,19 +280,19 @@ def wrong_origins(num_individuals: int, num_loci: int, num_populations: int) -> 
 
 EIGHT_DEVICES = """
 import jax, jax.numpy as jnp, numpy as np
-from bayeslab.mixed_membership.genotypes.allele_counts import Shape, drawn_counts, expected_counts, packed
-from bayeslab.mixed_membership.devices import devices_of
+from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, draw_counts, expected_counts, pack
+from bayeslab.mixed_membership.devices import devices_from_mesh
 
 assert len(jax.devices()) == 8
 jax.config.update("jax_enable_x64", True)
 rng = np.random.default_rng(0)
 y = rng.integers(0, 3, (30, 50, 3))
 q, p = rng.dirichlet(np.ones(4), 30), rng.dirichlet(np.ones(3), (4, 50))
-key, one = jnp.array([1, 2], jnp.uint32), Shape(30, 50, 3, 3, 4)
+key, one = jnp.array([1, 2], jnp.uint32), GenotypeShape(30, 50, 3, 3, 4)
 drawn, expected = [], []
-for shape in (one, one._replace(devices=devices_of(jax.make_mesh((8,), ("individual",))))):
-    data = jax.jit(packed, static_argnums=2)(jnp.asarray(y), jnp.asarray(y < 3), shape)
-    drawn.append(jax.jit(drawn_counts, static_argnums=4)(key, q, p, data, shape))
+for shape in (one, one._replace(devices=devices_from_mesh(jax.make_mesh((8,), ("individual",))))):
+    data = jax.jit(pack, static_argnums=2)(jnp.asarray(y), jnp.asarray(y < 3), shape)
+    drawn.append(jax.jit(draw_counts, static_argnums=4)(key, q, p, data, shape))
     expected.append(jax.jit(expected_counts, static_argnums=3)(q, p, data, shape))
 jax.tree.map(np.testing.assert_array_equal, *drawn)
 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), *expected)

@@ -283,9 +283,8 @@ EIGHT_DEVICES = """
 import jax
 import numpy as np
 import bayeslab as bl
-from bayeslab.mixed_membership.devices import devices_of
-from bayeslab.mixed_membership.recognition import membership, over_devices
-from bayeslab.mixed_membership.packed_data import counted
+from bayeslab.mixed_membership.recognition import find_membership, spread_over_devices
+from bayeslab.mixed_membership.packed_data import pack_data
 from bayeslab.mixed_membership.layouts import layout
 from bayeslab.models import lda
 
@@ -295,9 +294,9 @@ rng = np.random.default_rng(0)
 bound = bl.bind(lda.model, lda.data())
 q, p = rng.dirichlet(np.ones(2), 30), rng.dirichlet(np.ones(20), (2, 1))
 key, drawn, expected = np.array([1, 2], np.uint32), [], []
-one = membership(bound)
-for found in (one, over_devices(one, bound, jax.make_mesh((8,), ("individual",)))):
-    data = jax.jit(counted, static_argnums=0)(found, bound).packed
+one = find_membership(bound)
+for found in (one, spread_over_devices(one, bound, jax.make_mesh((8,), ("individual",)))):
+    data = jax.jit(pack_data, static_argnums=0)(found, bound).packed
     passes = layout(found.shape)
     drawn.append(jax.jit(passes.drawn, static_argnums=4)(key, q, p, data, found.shape))
     expected.append(jax.jit(passes.expected, static_argnums=3)(q, p, data, found.shape))

@@ -68,7 +68,7 @@ class CollapsedState(NamedTuple):
 class CollapsedSampler(SamplerWrapper):
     """A sampler of a collapsed program that draws the eliminated sites after every draw of the others.
 
-    sites: those that a draw has in the end. pick: gives the eliminated sites their values.
+    sites: those that a draw has in the end. recover_values: gives the eliminated sites their values.
     """
 
     transform: Marginal

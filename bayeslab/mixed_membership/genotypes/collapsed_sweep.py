@@ -34,9 +34,9 @@ class Schedule(NamedTuple):
     """What one sweep does, all ().
 
     expand: whether the log likelihood is expanded about means of the sweeps since the last expansion.
-    renew: whether joint moves are set up again. move: whether a joint move is proposed.
+    renew: whether joint moves are set up again. move_jointly: whether a joint move is proposed.
     learn: whether the mode and the angle of joint moves are adapted.
-    anchor: whether the log likelihood is computed, and not carried along by its ratios.
+    evaluate_likelihood: whether the log likelihood is computed, and not carried along by its ratios.
     """
 
     expand: Array

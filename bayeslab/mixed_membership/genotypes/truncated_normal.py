@@ -54,7 +54,8 @@ class TruncatedNormal(NamedTuple):
 class ProposedMove(NamedTuple):
     """What is proposed for every item, by an over-relaxed proposal.
 
-    new: points. gain: the log likelihood ratio (item,). ratio: the log of the Metropolis-Hastings ratio (item,).
+    new: points. log_likelihood_ratio: the log likelihood ratio (item,). log_acceptance_ratio: the log of the
+    Metropolis-Hastings ratio (item,).
     possible: whether the move can be taken back, and so may be accepted (item,).
     """
 

@@ -64,7 +64,7 @@ Moments = tuple[Array, Array]
 class GibbsState(NamedTuple):
     """The state of the Markov chain after a sweep.
 
-    about: the state of sweeps without origins, None where there are none.
+    collapsed: the state of sweeps without origins, None where there are none.
     origins: those of tokens, where they are drawn in blocks of words, which do not need the components.
     others: the state of the kernel of the other sites, None where there are none. number: of sweeps made.
     sums: of the means and mean squares of weights and components given the counts of each draw, where components are

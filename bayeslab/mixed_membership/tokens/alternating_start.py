@@ -43,8 +43,8 @@ INITIAL_SHARE_CONCENTRATION = 4.0
 class SoftCounts(NamedTuple):
     """Expected counts of topics.
 
-    mine: in documents (document, topic). shown: with words (word, topic). there: 0 for topics that were merged into
-    others, 1 for those that are left, (topic,).
+    document_counts: in documents (document, topic). word_counts: with words (word, topic). is_topic: 0 for topics that
+    were merged into others, 1 for those that are left, (topic,).
     """
 
     document_counts: Array

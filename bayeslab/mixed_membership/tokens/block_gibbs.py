@@ -91,8 +91,9 @@ class SweepConstants(NamedTuple):
 class SweepState(NamedTuple):
     """What changes in a sweep.
 
-    shares: of documents, for the next words. each: see `TokenOrigins`. mine: counts in documents, a flat stored table.
-    counted: counts with words (row, topic, lane). number: counts in blocks, with concentrations, (topic, lane).
+    shares: of documents, for the next words. each: see `TokenOrigins`. document_counts: counts in documents, a flat
+    stored table.
+    word_counts: counts with words (row, topic, lane). number: counts in blocks, with concentrations, (topic, lane).
     """
 
     shares: Array

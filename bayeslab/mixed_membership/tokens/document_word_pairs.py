@@ -23,7 +23,7 @@ class Pairs(NamedTuple):
 
     other: the word, or document, of the other side (pair,). number: tokens of a pair (pair,).
     entry: entries in lanes (row, lane), the index behind the last where there is none.
-    first, many: where the pairs of an entry begin, and how many there are, (row, lane).
+    first, num_pairs: where the pairs of an entry begin, and how many there are, (row, lane).
     """
 
     other: Array

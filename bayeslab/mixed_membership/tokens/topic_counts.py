@@ -40,7 +40,8 @@ MIN_DIVISOR = 1e-30
 class TokenShape(NamedTuple):
     """The sizes of tokens of documents, and how tokens are split into chunks.
 
-    individuals: documents. alleles: words. populations: topics. held: tokens on one device, at most; 0 for all.
+    individuals: documents. alleles: words. populations: topics. max_tokens_per_device: tokens on one device, at most; 0
+    for all.
     """
 
     individuals: int
