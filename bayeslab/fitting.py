@@ -58,8 +58,8 @@ def fit(
 ) -> "DataTree":
     """Draw from p(latent | observed) with `method`.
 
-    method: by default the one that `explain` names: Exact where every site can be eliminated, else Gibbs where a site
-    is discrete, else NUTS.
+    method: by default the one that `explain` names: Exact where all sites can be eliminated, else Gibbs where every one
+    has a conditional in closed form or one is discrete, else NUTS.
 
     data: arguments of `model` by name and values of observed sites by site name; NaN in those is a missing entry.
     previous: a result of the same model, data and method, also from a file, to go on from: the result has its

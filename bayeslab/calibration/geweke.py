@@ -25,7 +25,7 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.datatree import to_datatree
-from bayeslab.results.parameters import stacked_parameters
+from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
 from bayeslab.sampling.executables import strongly_typed
 from bayeslab.sampling.protocols import State
 from bayeslab.transforms.analysis import Analysis
@@ -33,8 +33,6 @@ from bayeslab.transforms.analysis import Analysis
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
 
-SAMPLE_DIMS = ["chain", "draw"]
-"""The dimensions of draws."""
 SIGNIFICANCE_LEVEL = 0.01
 """The probability that a right sampler fails the test."""
 

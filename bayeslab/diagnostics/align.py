@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.results.datatree import posterior_draws
+from bayeslab.results.parameters import SAMPLE_DIMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Permutations = NDArray[Any]
 
-SAMPLE_DIMS = ("chain", "draw")
-"""The dimensions of draws."""
 MAX_ROUNDS = 50
 """The largest number of rounds of Stephens's algorithm."""
 MEAN_GROUPS = {"posterior_mean", "posterior_sd"}

@@ -9,14 +9,12 @@ import numpy as np
 
 from bayeslab.diagnostics.compare import k_hat
 from bayeslab.results.datatree import posterior_draws
-from bayeslab.results.parameters import stacked_parameters
+from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
 from bayeslab.verification.optimum import OUT_OF_STEPS_REASON
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
-SAMPLE_DIMS = ["chain", "draw"]
-"""The dimensions of draws."""
 MAX_LINES = 5
 """The largest number of complaints that are shown."""
 MAX_R_HAT = 1.01

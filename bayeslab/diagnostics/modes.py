@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.diagnostics.align import align
+from bayeslab.results.parameters import SAMPLE_DIMS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     Dims = str | Sequence[str]
     Array = NDArray[Any]
 
-SAMPLE_DIMS = ("chain", "draw")
-"""The dimensions of draws."""
 RESERVED_NAMES = {"share", "num_chains", "log_joint", "log_joint_sd", "mode_of_chain", "distance", "mode", "chain_"}
 """Names of the columns and dimensions of the table, which sites cannot have."""
 MAX_RELATIVE_ROUNDING = 1e-6

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.diagnostics.align import align
+from bayeslab.results.parameters import SAMPLE_DIMS
 from bayeslab.results.saving import save_text
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SAMPLE_DIMS = ("chain", "draw")
-"""The dimensions of draws."""
 SUMMARY_COLUMNS = ("mean", "sd", "low", "high")
 """The variables of a summary of ancestry."""
 MAX_MOVED_ANCESTRY_SHARE = 0.1

@@ -201,7 +201,7 @@ def _page_html(
     for number in converged:
         names = [
             name
-            for name in (f"{kind}_{number}" for kind in ("intervals", "trace", "rank", "divergence"))
+            for name in (f"{kind}_{number}" for kind in FIGURE_KINDS)
             if name in figures
         ]
         shown = "".join(_image_html(figures[name], name) for name in names)

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayeslab.diagnostics.align import align
+from bayeslab.results.parameters import SAMPLE_DIMS
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset, DataTree
 
-SAMPLE_DIMS = ("chain", "draw")
-"""The dimensions of draws."""
 INTERVAL_PROBABILITIES = (0.05, 0.95)
 """The probabilities of the ends of an interval."""
 MAX_SHARES_FOR_ALIGNMENT = 50_000
