@@ -284,7 +284,7 @@ class Maximum:
             jax.block_until_ready(self.state)
 
     def predicted(self, held: dict[str, Any]) -> np.ndarray:
-        from bayeslab.mixed_membership.ascent import from_coordinates
+        from bayeslab.mixed_membership.coordinates import from_coordinates
 
         share, topics = map(np.asarray, from_coordinates(self.state.at, self.found.shape))
         return (share[held["document"]] * topics[:, 0, held["word"]].T).sum(1)

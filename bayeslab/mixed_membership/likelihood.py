@@ -5,7 +5,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.mixed_membership.ascent import from_coordinates, initial_ascent, maximize, to_coordinates
+from bayeslab.methods.acceleration import initial_lagged_ascent, maximize
+from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinates
 from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
 from bayeslab.mixed_membership.genotypes.newton import clip_to_simplex
@@ -44,7 +45,7 @@ class Likelihood(NamedTuple):
 
     def near_mode(self, key: Array) -> tuple[Array, Array]:
         """Weights and components near a mode, for other methods to start from."""
-        initial, max_steps = initial_ascent(self.start(key)), layout(self.shape).climb
+        initial, max_steps = initial_lagged_ascent(self.start(key)), layout(self.shape).climb
         return from_coordinates(maximize(initial, self.step, self.clip_coordinates, max_steps).at, self.shape)
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import digamma
 
-from bayeslab.mixed_membership.ascent import from_coordinates, to_coordinates
+from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinates
 from bayeslab.mixed_membership.dirichlet import Priors, log_beta
 from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
 from bayeslab.mixed_membership.layouts import layout

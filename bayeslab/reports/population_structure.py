@@ -199,11 +199,7 @@ def _page_html(
     headings += ["fewest effective draws", "largest gap of chains", "converged"]
     details = []
     for number in converged:
-        names = [
-            name
-            for name in (f"{kind}_{number}" for kind in FIGURE_KINDS)
-            if name in figures
-        ]
+        names = [name for name in (f"{kind}_{number}" for kind in FIGURE_KINDS) if name in figures]
         shown = "".join(_image_html(figures[name], name) for name in names)
         details.append(
             f"<details{' open' if number == smallest else ''}><summary>K = {number}</summary>{shown}</details>"

@@ -15,7 +15,7 @@ from numpyro.infer.mcmc import MCMCKernel
 from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
-from bayeslab.mixed_membership.ascent import from_coordinates, to_coordinates
+from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinates
 from bayeslab.mixed_membership.counts import Counts
 from bayeslab.mixed_membership.dirichlet import Priors, dirichlet_multinomial_log_density, draw_dirichlet
 from bayeslab.mixed_membership.draw_checks import require_likelihood, require_no_falls

@@ -7,13 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.mixed_membership.ascent import (
-    AscentState,
-    accelerated_step,
-    from_coordinates,
-    initial_ascent,
-    to_coordinates,
-)
+from bayeslab.methods.acceleration import Ascent, initial_lagged_ascent, lagged_ascent_step
+from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinates
 from bayeslab.mixed_membership.dirichlet import Priors, draw_dirichlet
 from bayeslab.mixed_membership.likelihood import Likelihood
 from bayeslab.mixed_membership.packed_data import PackedData, pack_data, priors
@@ -27,7 +22,7 @@ from bayeslab.sampling.protocols import Draws, Sampler
 class MeanFieldState(NamedTuple):
     """The ascent to the factors, and the key of draws."""
 
-    climb: AscentState
+    climb: Ascent
     key: Array
 
 
@@ -93,8 +88,8 @@ class MembershipMeanField(Sampler):
     def adapt(self, state: MeanFieldState, data: PackedData) -> tuple[MeanFieldState, Draws]:
         objective = VariationalBound(data.packed, self.roles.shape, self._prior(data))
 
-        def step(state: AscentState) -> AscentState:
-            return accelerated_step(state, objective.step, objective.clip_coordinates, self.tolerance)
+        def step(state: Ascent) -> Ascent:
+            return lagged_ascent_step(state, objective.step, objective.clip_coordinates, self.tolerance)
 
         new = jax.lax.cond(state.climb.converged, lambda state: state, step, state.climb)
         elbo = jnp.where(state.climb.converged, jnp.nan, new.objective)
@@ -122,7 +117,7 @@ class MembershipMeanField(Sampler):
 
     def _around(self, weights: Array, components: Array, key: Array, data: PackedData) -> MeanFieldState:
         closest = VariationalBound(data.packed, self.roles.shape, self._prior(data))
-        return MeanFieldState(initial_ascent(closest.around(weights, components)), key)
+        return MeanFieldState(initial_lagged_ascent(closest.around(weights, components)), key)
 
     def _prior(self, data: PackedData) -> Priors:
         return priors(self.roles, self.structure, data, {})

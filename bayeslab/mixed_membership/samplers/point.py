@@ -7,13 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.mixed_membership.ascent import (
-    AscentState,
-    accelerated_step,
-    from_coordinates,
-    initial_ascent,
-    to_coordinates,
-)
+from bayeslab.methods.acceleration import Ascent, initial_lagged_ascent, lagged_ascent_step
+from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinates
 from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.layouts import layout
 from bayeslab.mixed_membership.likelihood import Likelihood
@@ -78,26 +73,26 @@ class MembershipPoint(Sampler):
         prior, added = priors(self.roles, self.structure, data, {}), float(self.basis == "softmax")
         return prior._replace(weights=prior.weights + added, components=prior.components + added)
 
-    def start(self, key: Array, data: PackedData) -> AscentState:
-        return initial_ascent(self._density(data).start(key))
+    def start(self, key: Array, data: PackedData) -> Ascent:
+        return initial_lagged_ascent(self._density(data).start(key))
 
     @property
     def start_sites(self) -> tuple[str, ...]:
         return self.roles.probabilities
 
-    def start_at(self, key: Array, data: PackedData, values: Values) -> AscentState:
-        return initial_ascent(self._density(data).clip_coordinates(to_coordinates(*self.roles.values(values))))
+    def start_at(self, key: Array, data: PackedData, values: Values) -> Ascent:
+        return initial_lagged_ascent(self._density(data).clip_coordinates(to_coordinates(*self.roles.values(values))))
 
-    def adapt(self, state: AscentState, data: PackedData) -> tuple[AscentState, Draws]:
-        def step(state: AscentState) -> AscentState:
+    def adapt(self, state: Ascent, data: PackedData) -> tuple[Ascent, Draws]:
+        def step(state: Ascent) -> Ascent:
             density = self._density(data)
-            return accelerated_step(state, density.step, density.clip_coordinates, GAIN_TOLERANCE_NATS)
+            return lagged_ascent_step(state, density.step, density.clip_coordinates, GAIN_TOLERANCE_NATS)
 
         new = jax.lax.cond(state.converged, lambda state: state, step, state)
         log_joint = jnp.where(state.converged, jnp.nan, new.objective)
         return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
 
-    def advance(self, state: AscentState, data: PackedData) -> tuple[AscentState, Draws]:
+    def advance(self, state: Ascent, data: PackedData) -> tuple[Ascent, Draws]:
         weights, components = from_coordinates(state.at, self.roles.shape)
         _, log_sums = layout(self.roles.shape).expected(weights, components, data.packed, self.roles.shape)
         samples = self.roles.named(weights, components)
