@@ -57,7 +57,7 @@ def require_no_falls(log_likelihood: np.ndarray) -> None:
 
 def _max_fall_nats(shape: float, draws: int) -> float:
     """The fall in nats that is still believed: how far above its mean the largest of so many Gamma variables is with a
-    probability of RARE, at most, times a factor."""
+    probability of MAX_FALL_PROBABILITY, at most, times a factor."""
     log_odds = np.log(draws / MAX_FALL_PROBABILITY)
     return FALL_SAFETY_FACTOR * brentq(
         lambda x: x - shape * np.log1p(x / shape) - log_odds, 0.0, 1e3 * (log_odds + shape)

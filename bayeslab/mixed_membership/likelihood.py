@@ -17,7 +17,7 @@ from bayeslab.mixed_membership.tokens.topic_counts import TokenShape
 class Likelihood(NamedTuple):
     """The posterior density for an ascent, in which concentrations below 1 count as 1, so that it has a maximum.
 
-    packed: see `packed` and `packed_tokens`.
+    packed: see `packed` and `pack_tokens`.
     """
 
     packed: Array

@@ -19,7 +19,7 @@ MIN_EXP_MEAN_LOG = 1e-18
 class VariationalBound(NamedTuple):
     """The evidence lower bound, for an ascent in the logs of concentrations; origins have their optimal factor.
 
-    packed: see `packed` and `packed_tokens`.
+    packed: see `packed` and `pack_tokens`.
     """
 
     packed: Array

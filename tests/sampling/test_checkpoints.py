@@ -94,10 +94,10 @@ def _keyboard(*arguments: Any, **settings: Any) -> None:
 KILLED = """
 import sys
 import bayeslab as bl
-from bayeslab import checkpoints
+from bayeslab.sampling import checkpoints
 from bayeslab.models import gaussian_mixture as lecture
 
-checkpoints.SECONDS, checkpoints.FIRST = 0.0, 0.001
+checkpoints.MIN_SECONDS_BETWEEN_WRITES, checkpoints.FIRST_PORTION_SHARE = 0.0, 0.001
 print("ready", flush=True)
 method = bl.Gibbs(num_warmup=20, num_samples=int(sys.argv[2]), num_chains=2)
 bl.fit(0, lecture.model, lecture.example(), method, checkpoint=sys.argv[1], progress=False)

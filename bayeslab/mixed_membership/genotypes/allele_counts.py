@@ -85,14 +85,14 @@ class GenotypeShape(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Number of steps of STEP rows between two flushes."""
+        """Number of steps of ROWS_PER_STEP rows between two flushes."""
         return ceil(self.individuals * self.pairs_per_individual / ROWS_PER_STEP / self.flushes)
 
 
 def pack(y: Array, present: Array | None, shape: GenotypeShape) -> Array:
     """Genotypes (individual, locus, copy) as bytes (device, tile, flush, row, 2, locus).
 
-    Two copies of an individual are a row. Missing copies, and those that pad, are MISSING.
+    Two copies of an individual are a row. Missing copies, and those that pad, are MISSING_ALLELE.
     """
     bytes_ = y.astype(jnp.uint8)
     if present is not None:
@@ -169,7 +169,7 @@ def _draw_counts_on_device(
 
 
 def _draw_origins(key: Array, q: Array, frequencies: Array, observed_allele: Array, row: Array, column: Array) -> Array:
-    """Drawn origins (row, locus) of both copies, a byte each, with MISSING where a copy is missing.
+    """Drawn origins (row, locus) of both copies, a byte each, with MISSING_ALLELE where a copy is missing.
 
     They are drawn by inversion: an origin is where cumulative probabilities pass a uniform number times their sum.
     """

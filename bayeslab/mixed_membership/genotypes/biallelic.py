@@ -42,7 +42,7 @@ def biallelic_ancestry_gradient(ancestry: Array, frequencies: Array, alleles: Ar
 
 def frequency_curvature(ancestry: Array, second_frequencies: Array, alleles: Array, shape: GenotypeShape) -> Array:
     """Minus the second derivatives of the log likelihood by frequencies of the second allele (population, locus), as
-    upper triangles (pair, locus), see `square`."""
+    upper triangles (pair, locus), see `symmetric_indices`."""
     return _from_locus_tiles(
         shape.devices.run(
             partial(_frequency_curvature_on_device, shape=shape.part), ancestry, alleles, second_frequencies

@@ -186,7 +186,7 @@ def _update_mode(exchange: JointMoves, before: Array, target: Array, log_ratio: 
     """Joint moves whose mode and angle are adapted to one move: a Kalman update of the mode.
 
     The measurement is found = |before - top|^2 / 2 - |to - top|^2 / 2 and an error, whose standard deviation has a part
-    that DOUBT gives. A value that is not finite tells nothing. chance: the acceptance probability.
+    that RELATIVE_ERROR_SD gives. A value that is not finite tells nothing. chance: the acceptance probability.
     """
     displacement = target - before
     half_square_distance = jnp.where(exchange.slow, before**2 + target**2, 0.0).sum() / 2
