@@ -19,11 +19,11 @@ from bayeslab.mixed_membership.genotypes.frequency_proposals import (
 from bayeslab.mixed_membership.genotypes.joint_moves import JointMoves, expand_joint_moves, joint_metropolis_step
 
 OVERRELAXATION = 0.9
-"""Over-relaxation of proposals, see `overrelaxed`. With 0 ancestry and frequencies would follow each other slowly, along
-what one makes up for in the other: by turns to either side it is left behind sooner (Fox and Parker 2017,
+"""Over-relaxation of proposals, see `overrelaxed`. With 0 ancestry and frequencies would follow each other slowly,
+along what one makes up for in the other: by turns to either side it is left behind sooner (Fox and Parker 2017,
 doi:10.3150/16-BEJ863)."""
 RANDOM_OVERRELAXATION_SHARE = 0.1
-"""Share of individuals, drawn in every sweep, whose over-relaxation is uniform between -BACK and OVERRELAXATION: an individual
+"""Share of individuals, drawn in every sweep, whose over-relaxation is uniform on either side of 0: an individual
 whose opposite point is refused, or that is where proposals hardly lead, stays for long. (Loci are drawn with origins at
 times.)"""
 SWEEPS_PER_LIKELIHOOD_EVALUATION = 100
@@ -171,7 +171,7 @@ def _move_jointly(
 
 
 def _draw_overrelaxation(key: Array, number: int) -> Array:
-    """Over-relaxation of every individual (individual,): OVERRELAXATION, or a random part of it, see RANDOM_OVERRELAXATION_SHARE."""
+    """Over-relaxation of every individual (individual,): the usual one, or for a share of them a random part of it."""
     value_key, choice_key = jax.random.split(key)
     anywhere = jax.random.uniform(value_key, (number,), minval=-OVERRELAXATION, maxval=OVERRELAXATION)
     return jnp.where(jax.random.uniform(choice_key, (number,)) < RANDOM_OVERRELAXATION_SHARE, anywhere, OVERRELAXATION)
