@@ -16,12 +16,14 @@ from scipy.stats import norm
 
 import bayeslab as bl
 from bayeslab import datasets
+from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.draw_checks import require_likelihood, require_no_falls
 from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, pack
 from bayeslab.mixed_membership.genotypes.ancestry_proposals import expand_ancestry
 from bayeslab.mixed_membership.genotypes.ancestry_proposals import propose_ancestry as proposed_ancestry
 from bayeslab.mixed_membership.genotypes.frequency_proposals import expand_frequencies
 from bayeslab.mixed_membership.genotypes.frequency_proposals import propose_frequencies as proposed_frequencies
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.genotypes.truncated_normal import MIN_FREE_DISTANCE, TruncatedNormal
 from bayeslab.mixed_membership.recognition import find_membership
 from bayeslab.models import structure_admixture
@@ -128,10 +130,12 @@ def test_frequencies_given_ancestry() -> None:
     compared = 0
     with precision_scope():
         data = pack(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
-        real = jnp.ones((LOCI, 2), bool)
+        priors = Priors(jnp.ones_like(q), jnp.asarray(concentration), jnp.ones((LOCI, 2), bool))
         about = expand_frequencies(jnp.asarray(f), jnp.asarray(q), data, shape, jnp.asarray(concentration))
         step = jax.jit(
-            lambda key, f: proposed_frequencies(key, q, f, data, shape, concentration, real, about, jnp.asarray(BACK))
+            lambda key, f: proposed_frequencies(
+                key, Position(q, f), Genotypes(data, shape), priors, about, jnp.asarray(BACK)
+            )
         )
         for key in range(12):
             proposal, move = step(jax.random.key(key), f)
@@ -155,8 +159,9 @@ def test_ancestry_given_frequencies(alpha: float) -> None:
     prior, compared = np.full(q.shape, alpha, np.float32), 0
     with precision_scope():
         data = pack(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
-        about = expand_ancestry(jnp.asarray(q), jnp.asarray(f), data, shape, jnp.asarray(prior))
-        step = jax.jit(lambda key, q: proposed_ancestry(key, q, f, data, shape, prior, about, jnp.asarray(BACK)))
+        panel = Genotypes(data, shape)
+        about = expand_ancestry(jnp.asarray(q), jnp.asarray(f), *panel, jnp.asarray(prior))
+        step = jax.jit(lambda key, q: proposed_ancestry(key, Position(q, f), panel, prior, about, jnp.asarray(BACK)))
         for key in range(12):
             proposal, move = step(jax.random.key(key), q)
             new = np.asarray(move.new)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, pack
 from bayeslab.mixed_membership.genotypes.ancestry_proposals import (
     ancestry_gradient,
@@ -22,6 +23,7 @@ from bayeslab.mixed_membership.genotypes.biallelic import (
 )
 from bayeslab.mixed_membership.genotypes.frequency_proposals import expand_frequencies, metropolis_step_of_loci
 from bayeslab.mixed_membership.genotypes.newton import ancestry_derivatives, symmetric_indices
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.genotypes.truncated_normal import (
     overrelaxed,
 )
@@ -151,12 +153,12 @@ def test_the_posterior_given_frequencies_is_left_alone(alpha: float, back: float
     with precision_scope():
         data = pack(jnp.asarray(y), jnp.asarray(present), shape)
         prior = jnp.full((3000, 3), alpha, jnp.float32)
-        given = jnp.asarray(p, jnp.float32), data, shape, prior
+        frequencies, panel = jnp.asarray(p, jnp.float32), Genotypes(data, shape)
         first = jnp.full((3000, 3), 1 / 3, jnp.float32)
-        about = expand_ancestry(first, *given)
+        about = expand_ancestry(first, frequencies, *panel, prior)
 
         def step(q: Any, key: Any) -> Any:
-            q, _, accepted, _ = metropolis_step(key, q, *given, about, jnp.asarray(back))
+            q, _, accepted, _ = metropolis_step(key, Position(q, frequencies), panel, prior, about, jnp.asarray(back))
             return q, (q, accepted)
 
         run = jax.jit(lambda q, keys: jax.lax.scan(step, q, keys)[1])
@@ -193,18 +195,18 @@ def test_the_posterior_given_ancestry_is_left_alone(concentration: float) -> Non
         first = np.repeat([[few.mean((0, 2)) * 0.9 + 0.05]], 500, 1).reshape(1, 2000) * np.ones((2, 1))
         first = jnp.asarray(np.stack([1 - first, first], -1), jnp.float32)
         first = first.at[:, -1].set(jnp.array([1.0, 0.0], jnp.float32))
-        given = jnp.asarray(q, jnp.float32), data, shape, prior
-        about = expand_frequencies(first, given[0], data, shape, prior)
+        ancestry, panel = jnp.asarray(q, jnp.float32), Genotypes(data, shape)
+        about = expand_frequencies(first, ancestry, *panel, prior)
+        priors = Priors(jnp.ones_like(ancestry), prior, jnp.asarray(real))
 
         def step(p: Any, key: Any, about: Any) -> Any:
-            p, _, accepted = metropolis_step_of_loci(
-                key, given[0], p, data, shape, prior, jnp.asarray(real), about, jnp.asarray(0.7)
-            )
+            position = Position(ancestry, p)
+            p, _, accepted = metropolis_step_of_loci(key, position, panel, priors, about, jnp.asarray(0.7))
             return p, (p[..., 1], accepted)
 
         run = jax.jit(lambda p, keys, about: jax.lax.scan(lambda p, key: step(p, key, about), p, keys)[1])
         early = run(first, jax.random.split(jax.random.key(0), 40), about)[0][20:].mean(0)
-        about = expand_frequencies(jnp.stack([1 - early, early], -1), given[0], data, shape, prior)
+        about = expand_frequencies(jnp.stack([1 - early, early], -1), ancestry, *panel, prior)
         draws, accepted = run(first, jax.random.split(jax.random.key(1), 140), about)
     assert np.asarray(accepted).mean() > 0.5
     draws = np.asarray(draws).astype(float)

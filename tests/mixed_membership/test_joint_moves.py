@@ -17,6 +17,7 @@ from bayeslab.mixed_membership.genotypes.joint_moves import (
     expand_joint_moves,
     joint_metropolis_step,
 )
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.genotypes.transport import proposal_curvatures, transport_points
 from bayeslab.mixed_membership.genotypes.truncated_normal import MIN_FREE_DISTANCE, in_cube, on_simplex, overrelaxed
 from bayeslab.programs.program import precision_scope
@@ -105,11 +106,12 @@ def moves(y: Array, q: Array, p: Array, keys: range) -> tuple[JointMoves, list[t
         ancestry, frequencies = jnp.asarray(q, jnp.float32), jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
         prior = Priors(jnp.ones_like(ancestry), jnp.ones_like(frequencies), jnp.ones((y.shape[1], 2), bool))
         about, loci, exchange = known_about(ancestry, frequencies, data, shape, prior)
-        of = (about.proposal, loci.proposal), data, shape, prior, jnp.array(True)
-        step = jax.jit(lambda key, exchange: joint_metropolis_step(key, ancestry, frequencies, exchange, *of))
+        position, proposals = Position(ancestry, frequencies), (about.proposal, loci.proposal)
+        of = proposals, Genotypes(data, shape), prior
+        step = jax.jit(lambda key, exchange: joint_metropolis_step(key, position, exchange, *of))
         found = []
         for key in keys:
-            q_new, p_new, exchange, gained, taken = step(jax.random.key(key), exchange)
+            (q_new, p_new), exchange, gained, taken = step(jax.random.key(key), exchange)
             found.append((np.asarray(q_new), np.asarray(p_new), float(gained), bool(taken)))
     return exchange, found
 
@@ -155,13 +157,12 @@ def test_what_a_move_finds_is_the_log_posterior_and_the_volume() -> None:
     y = np.random.default_rng(1).integers(0, 2, (4, 6, 2)).astype(np.uint8)
     with precision_scope():
         (q, p), about, loci, _, data, shape, prior = few(y, np.ones(y.shape, bool), 2.0, (2.0, 1.5))
-        of = jnp.array([0.2, -0.1]), (about.proposal, loci.proposal), data, shape, prior
+        of = jnp.array([0.2, -0.1]), (about.proposal, loci.proposal), Genotypes(data, shape), prior
 
         def free(both: Any) -> Any:
             one, of_loci = both[:4, None], both[4:].reshape(2, 6)
-            q, p, *rest = exchange_shares(
-                jnp.concatenate([one, 1 - one], 1), jnp.stack([1 - of_loci, of_loci], -1), *of
-            )
+            position = Position(jnp.concatenate([one, 1 - one], 1), jnp.stack([1 - of_loci, of_loci], -1))
+            (q, p), *rest = exchange_shares(position, *of)
             return jnp.concatenate([q[:, 0], p[..., 1].ravel()]), (q, p, *rest)
 
         at = jnp.concatenate([q[:, 0], p[..., 1].ravel()])
@@ -185,13 +186,13 @@ def test_moves_leave_the_prior_alone() -> None:
     y = rng.integers(0, 2, (4, 6, 2)).astype(np.uint8)
     q, p = rng.dirichlet([2, 2], (number, 4)), rng.beta(1.5, 2, (number, 2, 6))
     with precision_scope():
-        _, about, loci, exchange, *of = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
+        _, about, loci, exchange, data, shape, prior = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
         exchange = exchange._replace(slow=jnp.ones(2, bool), mode=jnp.array([0.3, -0.4]), angle=jnp.array(0.3))
-        given = exchange, (about.proposal, loci.proposal), *of, jnp.array(False)
+        given = exchange, (about.proposal, loci.proposal), Genotypes(data, shape), prior
         tables = jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
-        each = jax.random.split(jax.random.key(2), number), jnp.asarray(q, jnp.float32), tables
+        each = jax.random.split(jax.random.key(2), number), Position(jnp.asarray(q, jnp.float32), tables)
         run = jax.jit(lambda each: jax.lax.map(lambda one: joint_metropolis_step(*one, *given), each))
-        new_q, new_p, _, _, taken = run(each)
+        (new_q, new_p), _, _, taken = run(each)
     assert 0.2 < np.asarray(taken).mean() < 0.9
     old, new = (
         np.concatenate([a[..., 0], b[:, 0, :, 1], b[:, 1, :, 1]], 1).astype(float)

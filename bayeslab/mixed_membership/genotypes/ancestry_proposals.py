@@ -29,6 +29,7 @@ from bayeslab.mixed_membership.genotypes.allele_counts import (
 )
 from bayeslab.mixed_membership.genotypes.biallelic import biallelic_ancestry_gradient
 from bayeslab.mixed_membership.genotypes.newton import ancestry_derivatives, clip_to_simplex, symmetric_indices
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.genotypes.truncated_normal import (
     ProposedMove,
     TruncatedNormal,
@@ -71,10 +72,8 @@ def expand_ancestry(
 
 def metropolis_step(
     key: Array,
-    ancestry: Array,
-    frequencies: Array,
-    alleles: Array,
-    shape: GenotypeShape,
+    position: Position,
+    genotypes: Genotypes,
     prior: Array,
     expansion: AncestryExpansion,
     overrelaxation: Array,
@@ -82,35 +81,32 @@ def metropolis_step(
     """Ancestry after a Metropolis-Hastings step of every individual, the sum of accepted log likelihood ratios, the
     share of individuals that accepted, and the mode of ancestry, which depends on the frequencies alone.
 
+    prior: concentrations (individual, population).
     expansion: see `expand_ancestry`. overrelaxation: see `overrelaxed`.
     """
     proposal_key, acceptance_key = jax.random.split(key)
-    proposal, move = propose_ancestry(
-        proposal_key, ancestry, frequencies, alleles, shape, prior, expansion, overrelaxation
-    )
+    proposal, move = propose_ancestry(proposal_key, position, genotypes, prior, expansion, overrelaxation)
     taken, gained = move.accepted(acceptance_key)
-    new = jnp.where(taken[:, None], move.new, ancestry)
-    return new, gained, taken.mean(), centre(proposal).T.astype(ancestry.dtype)
+    new = jnp.where(taken[:, None], move.new, position.ancestry)
+    return new, gained, taken.mean(), centre(proposal).T.astype(position.ancestry.dtype)
 
 
 def propose_ancestry(
     key: Array,
-    ancestry: Array,
-    frequencies: Array,
-    alleles: Array,
-    shape: GenotypeShape,
+    position: Position,
+    genotypes: Genotypes,
     prior: Array,
     expansion: AncestryExpansion,
     overrelaxation: Array,
 ) -> tuple[TruncatedNormal, ProposedMove]:
     """The proposal distribution of ancestry, and the ancestry that is proposed."""
-    gradient = (
-        ancestry_gradient(expansion.at.T, frequencies, alleles, shape).T + jnp.maximum(prior.T - 1, 0.0) / expansion.at
-    )
+    ancestry, frequencies = position
+    gradient = ancestry_gradient(expansion.at.T, frequencies, *genotypes).T
+    gradient = gradient + jnp.maximum(prior.T - 1, 0.0) / expansion.at
     proposal = recentre(expansion.proposal, gradient)
     new, log_density, possible = overrelaxed(key, proposal, ancestry.T, overrelaxation)
     new = jnp.where(possible[:, None], new.T, ancestry).astype(ancestry.dtype)
-    gain = log_likelihood_ratio(ancestry, new, frequencies, alleles, shape)
+    gain = log_likelihood_ratio(ancestry, new, frequencies, *genotypes)
     ratio = gain + log_prior_ratio(prior, ancestry, new).sum(1) - log_density
     return proposal, ProposedMove(new, gain, ratio, possible)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bayeslab.mixed_membership.dirichlet import Priors
-from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape, expected_counts
+from bayeslab.mixed_membership.genotypes.allele_counts import expected_counts
 from bayeslab.mixed_membership.genotypes.ancestry_proposals import AncestryExpansion, expand_ancestry, metropolis_step
 from bayeslab.mixed_membership.genotypes.biallelic import locus_log_likelihood_ratio
 from bayeslab.mixed_membership.genotypes.frequency_proposals import (
@@ -17,6 +17,7 @@ from bayeslab.mixed_membership.genotypes.frequency_proposals import (
     metropolis_step_of_loci,
 )
 from bayeslab.mixed_membership.genotypes.joint_moves import JointMoves, expand_joint_moves, joint_metropolis_step
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 
 OVERRELAXATION = 0.9
 """Over-relaxation of proposals, see `overrelaxed`. With 0 ancestry and frequencies would follow each other slowly,
@@ -63,109 +64,103 @@ class CollapsedState(NamedTuple):
     log_likelihood: Array
 
 
-def initial_collapsed_state(
-    ancestry: Array, frequencies: Array, alleles: Array, shape: GenotypeShape, draws_frequencies: bool
-) -> CollapsedState:
+def initial_collapsed_state(position: Position, genotypes: Genotypes, draws_frequencies: bool) -> CollapsedState:
     """The state before the first sweep, which expands the log likelihood.
 
     draws_frequencies: whether frequencies are drawn, too.
     """
-    now = ancestry, frequencies
-    flat = Priors(jnp.ones_like(ancestry), jnp.ones_like(frequencies), jnp.ones(shape.table[1:], bool))
+    ones = jnp.ones_like(position.ancestry), jnp.ones_like(position.frequencies)
+    flat = Priors(*ones, jnp.ones(genotypes.shape.table[1:], bool))
 
     def expansions() -> tuple[AncestryExpansion, FrequencyExpansion | None, JointMoves | None]:
-        about, loci = _expand(now, now, alleles, shape, flat, draws_frequencies)
-        return about, loci, expand_joint_moves(*now, about, loci, flat.is_allele) if loci else None
+        about, loci = _expand(position, position, genotypes, flat, draws_frequencies)
+        return about, loci, expand_joint_moves(*position, about, loci, flat.is_allele) if loci else None
 
     shapes = jax.eval_shape(expansions)
     about, loci, exchange = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    sums = jnp.zeros_like(ancestry), jnp.zeros_like(frequencies)
+    sums = jnp.zeros_like(position.ancestry), jnp.zeros_like(position.frequencies)
     return CollapsedState(about, loci, exchange, sums, jnp.array(0), jnp.zeros((), jnp.result_type(float)))
 
 
 def sweep_without_origins(
     key: Array,
-    ancestry: Array,
-    frequencies: Array,
-    state: CollapsedState,
-    alleles: Array,
-    shape: GenotypeShape,
+    position: Position,
+    genotypes: Genotypes,
     prior: Priors,
+    state: CollapsedState,
     schedule: Schedule,
-) -> tuple[Array, Array, CollapsedState, dict[str, Array]]:
-    """Ancestry and frequencies after a sweep, the new state, and statistics: the shares of individuals and of loci that
-    accepted their proposals, and whether the joint move was accepted."""
+) -> tuple[Position, CollapsedState, dict[str, Array]]:
+    """The position after a sweep, the new state, and statistics: the shares of individuals and of loci that accepted
+    their proposals, and whether the joint move was accepted."""
     keys, draws_frequencies = jax.random.split(key, 4), state.loci is not None
     about, loci, exchange, sums, number, log_likelihood = state
 
     def expanded() -> tuple[AncestryExpansion, FrequencyExpansion | None]:
-        now = ancestry, frequencies
         centres = (
             jnp.where(number > 0, sum_ / jnp.maximum(number, 1), current)
-            for sum_, current in zip(sums, now, strict=True)
+            for sum_, current in zip(sums, position, strict=True)
         )
-        return _expand(tuple(centres), now, alleles, shape, prior, draws_frequencies)
+        return _expand(tuple(centres), position, genotypes, prior, draws_frequencies)
 
     about, loci = lax.cond(schedule.expand, expanded, lambda: (about, loci))
     sums, number = jax.tree.map(lambda leaf: jnp.where(schedule.expand, 0, leaf), (sums, number))
-    overrelaxation = _draw_overrelaxation(keys[2], shape.individuals) if draws_frequencies else jnp.zeros(())
+    overrelaxation = _draw_overrelaxation(keys[2], genotypes.shape.individuals) if draws_frequencies else jnp.zeros(())
     ancestry, gained, accepted, mode = metropolis_step(
-        keys[0], ancestry, frequencies, alleles, shape, prior.weights, about, overrelaxation
+        keys[0], position, genotypes, prior.weights, about, overrelaxation
     )
-    stats = {"accepted": accepted}
+    position, stats = position._replace(ancestry=ancestry), {"accepted": accepted}
     if loci is not None and exchange is not None:
-        position_and_data = ancestry, frequencies, alleles, shape, prior.components, prior.is_allele
         frequencies, gained_by_loci, stats["accepted_loci"] = metropolis_step_of_loci(
-            keys[1], *position_and_data, loci, jnp.asarray(OVERRELAXATION)
+            keys[1], position, genotypes, prior, loci, jnp.asarray(OVERRELAXATION)
         )
-        now, expansions_and_data = (ancestry, frequencies), (about, loci, alleles, shape, prior)
-        ancestry, frequencies, exchange, gained_jointly, stats["moved"] = _move_jointly(
-            keys[3], now, exchange, *expansions_and_data, schedule
+        position = position._replace(frequencies=frequencies)
+        state = state._replace(ancestry=about, loci=loci)
+        position, exchange, gained_jointly, stats["moved"] = _move_jointly(
+            keys[3], position, genotypes, prior, state, schedule
         )
         carried = log_likelihood + gained + gained_by_loci + gained_jointly
-        evaluate = partial(expected_counts, ancestry, frequencies, alleles, shape)
+        evaluate = partial(expected_counts, *position, *genotypes)
         log_likelihood = lax.cond(
             schedule.evaluate_likelihood, lambda: evaluate()[1].astype(carried.dtype), lambda: carried
         )
-    sums = sums[0] + mode, sums[1] + frequencies
-    return ancestry, frequencies, CollapsedState(about, loci, exchange, sums, number + 1, log_likelihood), stats
+    sums = sums[0] + mode, sums[1] + position.frequencies
+    return position, CollapsedState(about, loci, exchange, sums, number + 1, log_likelihood), stats
 
 
-def after_jump(
-    state: CollapsedState,
-    ancestry: tuple[Array, Array],
-    frequencies: tuple[Array, Array],
-    alleles: Array,
-    shape: GenotypeShape,
-) -> CollapsedState:
-    """The state after ancestry and frequencies went from the first to the second of each pair by other moves."""
-    gained = locus_log_likelihood_ratio(ancestry, frequencies, alleles, shape).sum()
+def after_jump(state: CollapsedState, before: Position, after: Position, genotypes: Genotypes) -> CollapsedState:
+    """The state after the position changed by other moves."""
+    pairs = (before.ancestry, after.ancestry), (before.frequencies, after.frequencies)
+    gained = locus_log_likelihood_ratio(*pairs, *genotypes).sum()
     return state._replace(log_likelihood=state.log_likelihood + gained)
 
 
 def _move_jointly(
     key: Array,
-    position: tuple[Array, Array],
-    exchange: JointMoves,
-    expansion: AncestryExpansion,
-    loci: FrequencyExpansion,
-    alleles: Array,
-    shape: GenotypeShape,
+    position: Position,
+    genotypes: Genotypes,
     prior: Priors,
+    state: CollapsedState,
     schedule: Schedule,
-) -> tuple[Array, Array, JointMoves, Array, Array]:
-    """Ancestry and frequencies after a joint move, where one is due and worth its time, the state of joint moves, the
-    log likelihood ratio, and whether the move was accepted."""
+) -> tuple[Position, JointMoves, Array, Array]:
+    """The position after a joint move, where one is due and worth its time, the state of joint moves, the log
+    likelihood ratio, and whether the move was accepted.
+
+    state: with the expansions of this sweep.
+    """
+    expansion, loci, exchange, *_ = state
+    assert loci is not None
     exchange = lax.cond(
         schedule.renew, lambda: expand_joint_moves(*position, expansion, loci, prior.is_allele), lambda: exchange
     )
     proposals = expansion.proposal, loci.proposal
 
-    def move() -> tuple[Array, Array, JointMoves, Array, Array]:
-        return joint_metropolis_step(key, *position, exchange, proposals, alleles, shape, prior, schedule.learn)
+    def move() -> tuple[Position, JointMoves, Array, Array]:
+        new, updated, gained, taken = joint_metropolis_step(key, position, exchange, proposals, genotypes, prior)
+        kept = jax.tree.map(lambda now, before: jnp.where(schedule.learn, now, before), updated, exchange)
+        return new, kept, gained, taken
 
-    def stay() -> tuple[Array, Array, JointMoves, Array, Array]:
-        return *position, exchange, jnp.zeros((), jnp.result_type(float)), jnp.array(False)
+    def stay() -> tuple[Position, JointMoves, Array, Array]:
+        return position, exchange, jnp.zeros((), jnp.result_type(float)), jnp.array(False)
 
     return lax.cond(schedule.move_jointly & exchange.moves, move, stay)
 
@@ -179,13 +174,14 @@ def _draw_overrelaxation(key: Array, number: int) -> Array:
 
 def _expand(
     centres: tuple[Array, ...],
-    position: tuple[Array, Array],
-    alleles: Array,
-    shape: GenotypeShape,
+    position: Position,
+    genotypes: Genotypes,
     prior: Priors,
     draws_frequencies: bool,
 ) -> tuple[AncestryExpansion, FrequencyExpansion | None]:
     """Expansions of ancestry about `at[0]` given the frequencies now, and of frequencies about `at[1]` given the
     ancestry now; the second None where frequencies are not drawn."""
-    loci = expand_frequencies(centres[1], position[0], alleles, shape, prior.components) if draws_frequencies else None
-    return expand_ancestry(centres[0], position[1], alleles, shape, prior.weights), loci
+    loci = (
+        expand_frequencies(centres[1], position.ancestry, *genotypes, prior.components) if draws_frequencies else None
+    )
+    return expand_ancestry(centres[0], position.frequencies, *genotypes, prior.weights), loci

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.mixed_membership.dirichlet import log_prior_ratio
+from bayeslab.mixed_membership.dirichlet import Priors, log_prior_ratio
 from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
 from bayeslab.mixed_membership.genotypes.biallelic import (
     frequency_curvature,
@@ -18,6 +18,7 @@ from bayeslab.mixed_membership.genotypes.biallelic import (
     locus_log_likelihood_ratio,
 )
 from bayeslab.mixed_membership.genotypes.newton import symmetric_indices
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.genotypes.truncated_normal import (
     ProposedMove,
     TruncatedNormal,
@@ -58,52 +59,43 @@ def expand_frequencies(
 
 def metropolis_step_of_loci(
     key: Array,
-    ancestry: Array,
-    frequencies: Array,
-    alleles: Array,
-    shape: GenotypeShape,
-    prior: Array,
-    is_allele: Array,
+    position: Position,
+    genotypes: Genotypes,
+    prior: Priors,
     expansion: FrequencyExpansion,
     overrelaxation: Array,
 ) -> tuple[Array, Array, Array]:
     """Frequencies after a Metropolis-Hastings step of every locus, the sum of accepted log likelihood ratios, and the
     share of loci that accepted.
 
-    is_allele: which alleles a locus has (locus, allele); with one of them it has nothing to draw.
+    A locus with a single allele has nothing to draw.
     expansion: see `expand_frequencies`. overrelaxation: see `overrelaxed`.
     """
     proposal_key, acceptance_key = jax.random.split(key)
-    _, move = propose_frequencies(
-        proposal_key, ancestry, frequencies, alleles, shape, prior, is_allele, expansion, overrelaxation
-    )
+    _, move = propose_frequencies(proposal_key, position, genotypes, prior, expansion, overrelaxation)
     taken, gained = move.accepted(acceptance_key)
-    share = taken.sum() / jnp.maximum(is_allele.all(1).sum(), 1)
-    return jnp.where(taken[:, None], move.new, frequencies), gained, share
+    share = taken.sum() / jnp.maximum(prior.is_allele.all(1).sum(), 1)
+    return jnp.where(taken[:, None], move.new, position.frequencies), gained, share
 
 
 def propose_frequencies(
     key: Array,
-    ancestry: Array,
-    frequencies: Array,
-    alleles: Array,
-    shape: GenotypeShape,
-    prior: Array,
-    is_allele: Array,
+    position: Position,
+    genotypes: Genotypes,
+    prior: Priors,
     expansion: FrequencyExpansion,
     overrelaxation: Array,
 ) -> tuple[TruncatedNormal, ProposedMove]:
     """The proposal distribution of frequencies, and the frequencies that are proposed."""
-    centre, bend = expansion.at, jnp.maximum(prior - 1, 0.0)
-    gradient = (
-        frequency_gradient(ancestry, centre, alleles, shape) + bend[..., 1] / centre - bend[..., 0] / (1 - centre)
-    )
+    (ancestry, frequencies), centre = position, expansion.at
+    bend = jnp.maximum(prior.components - 1, 0.0)
+    gradient = frequency_gradient(ancestry, centre, *genotypes) + bend[..., 1] / centre - bend[..., 0] / (1 - centre)
     proposal = recentre(expansion.proposal, gradient)
     new, log_density, returns = overrelaxed(key, proposal, frequencies[..., 1], overrelaxation)
-    possible = is_allele.all(1) & returns
+    possible = prior.is_allele.all(1) & returns
     new = with_both_alleles(jnp.where(possible, new, frequencies[..., 1]), frequencies)
-    gain = locus_log_likelihood_ratio((ancestry, ancestry), (frequencies, new), alleles, shape)
-    ratio = gain + log_prior_ratio(prior, frequencies, new).sum((0, 2)) - log_density
+    gain = locus_log_likelihood_ratio((ancestry, ancestry), (frequencies, new), *genotypes)
+    ratio = gain + log_prior_ratio(prior.components, frequencies, new).sum((0, 2)) - log_density
     return proposal, ProposedMove(new, gain, ratio, possible)
 
 

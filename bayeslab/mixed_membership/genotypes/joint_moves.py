@@ -19,10 +19,10 @@ from jax import Array
 from jax.scipy.linalg import solve_triangular
 
 from bayeslab.mixed_membership.dirichlet import Priors, log_prior_ratio
-from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
 from bayeslab.mixed_membership.genotypes.ancestry_proposals import AncestryExpansion
 from bayeslab.mixed_membership.genotypes.biallelic import locus_log_likelihood_ratio
 from bayeslab.mixed_membership.genotypes.frequency_proposals import FrequencyExpansion, with_both_alleles
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.genotypes.transport import proposal_curvatures, transport_points
 from bayeslab.mixed_membership.genotypes.truncated_normal import TruncatedNormal
 
@@ -110,70 +110,59 @@ def expand_joint_moves(
 
 def joint_metropolis_step(
     key: Array,
-    ancestry: Array,
-    frequencies: Array,
+    position: Position,
     exchange: JointMoves,
     proposals: tuple[TruncatedNormal, TruncatedNormal],
-    alleles: Array,
-    shape: GenotypeShape,
+    genotypes: Genotypes,
     prior: Priors,
-    learn: Array,
-) -> tuple[Array, Array, JointMoves, Array, Array]:
-    """Ancestry and frequencies after a Metropolis-Hastings step, the joint moves, the log likelihood ratio, and whether
-    the move was accepted.
+) -> tuple[Position, JointMoves, Array, Array]:
+    """The position after a Metropolis-Hastings step, joint moves whose mode and angle are adapted to it, the log
+    likelihood ratio, and whether the move was accepted.
 
-    proposals: of individuals and of loci. learn: whether the mode and the angle are adapted by this move.
+    proposals: of individuals and of loci.
     """
     noise_key, acceptance_key, choice_key, part_key = jax.random.split(key, 4)
     part = jnp.where(jax.random.uniform(choice_key) < SHORT_MOVE_SHARE, jax.random.uniform(part_key, minval=0.01), 1.0)
     angle = part * exchange.angle
-    before = _move_coordinates(exchange, ancestry)
+    before = _move_coordinates(exchange, position.ancestry)
     noise = jnp.where(exchange.slow, jnp.sin(angle) * jax.random.normal(noise_key, before.shape), 0.0)
     target = _rotate_about_mode(exchange, before, angle) + noise
     shares = exchange.root @ (target - before)
-    new_ancestry, new_frequencies, gain, log_ratio = exchange_shares(
-        ancestry, frequencies, shares, proposals, alleles, shape, prior
-    )
-    after = _move_coordinates(exchange, new_ancestry)
+    new, gain, log_ratio = exchange_shares(position, shares, proposals, genotypes, prior)
+    after = _move_coordinates(exchange, new.ancestry)
     noise_back = jnp.where(exchange.slow, after - (target - before) - _rotate_about_mode(exchange, after, angle), 0.0)
     ratio = log_ratio + ((noise**2).sum() - (noise_back**2).sum()) / (2 * jnp.sin(angle) ** 2)
     chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(jnp.exp(ratio), 1.0), 0.0)
     taken = jax.random.uniform(acceptance_key) < chance
     updated = _update_mode(exchange, before, target, log_ratio, chance)
-    return (
-        jnp.where(taken, new_ancestry, ancestry),
-        jnp.where(taken, new_frequencies, frequencies),
-        jax.tree.map(lambda new, old: jnp.where(learn, new, old), updated, exchange),
-        jnp.where(taken, gain, 0.0),
-        taken,
-    )
+    chosen = jax.tree.map(lambda new, old: jnp.where(taken, new, old), new, position)
+    return chosen, updated, jnp.where(taken, gain, 0.0), taken
 
 
 def exchange_shares(
-    ancestry: Array,
-    frequencies: Array,
+    position: Position,
     shares: Array,
     proposals: tuple[TruncatedNormal, TruncatedNormal],
-    alleles: Array,
-    shape: GenotypeShape,
+    genotypes: Genotypes,
     prior: Priors,
-) -> tuple[Array, Array, Array, Array]:
-    """Ancestry and frequencies with these shares exchanged, the log likelihood ratio, and the log posterior ratio with
-    the change of volume, NaN where the opposite shares do not lead back."""
-    forward, backward = (_cayley_transform(sign * shares / 2, shape.populations) for sign in (1, -1))
+) -> tuple[Position, Array, Array]:
+    """The position with these shares exchanged, the log likelihood ratio, and the log posterior ratio with the change
+    of volume, NaN where the opposite shares do not lead back."""
+    ancestry, frequencies = position
+    forward, backward = (_cayley_transform(sign * shares / 2, genotypes.shape.populations) for sign in (1, -1))
     q, shrunk, returns = transport_points(proposals[0], (backward.T, forward.T), ancestry.T)
     p, shrunk_loci, loci_return = transport_points(proposals[1], (forward, backward), frequencies[..., 1])
     is_biallelic = prior.is_allele.all(1)
     new_ancestry = q.T.astype(ancestry.dtype)
     new_frequencies = with_both_alleles(jnp.where(is_biallelic, p, frequencies[..., 1]), frequencies)
-    gain = locus_log_likelihood_ratio((ancestry, new_ancestry), (frequencies, new_frequencies), alleles, shape).sum()
+    gain = locus_log_likelihood_ratio((ancestry, new_ancestry), (frequencies, new_frequencies), *genotypes).sum()
     log_ratio = (
         gain - shrunk.astype(gain.dtype).sum() - jnp.where(is_biallelic, shrunk_loci, 0.0).astype(gain.dtype).sum()
     )
     log_ratio += log_prior_ratio(prior.weights, ancestry, new_ancestry).sum()
     log_ratio += log_prior_ratio(prior.components, frequencies, new_frequencies).sum()
     possible = returns.all() & (loci_return | ~is_biallelic).all()
-    return new_ancestry, new_frequencies, gain, jnp.where(possible, log_ratio, jnp.nan)
+    return Position(new_ancestry, new_frequencies), gain, jnp.where(possible, log_ratio, jnp.nan)
 
 
 def _rotate_about_mode(exchange: JointMoves, coordinates: Array, angle: Array) -> Array:

@@ -28,6 +28,7 @@ from bayeslab.mixed_membership.genotypes.collapsed_sweep import (
     initial_collapsed_state,
     sweep_without_origins,
 )
+from bayeslab.mixed_membership.genotypes.records import Genotypes, Position
 from bayeslab.mixed_membership.layouts import layout
 from bayeslab.mixed_membership.likelihood import Likelihood, counts_log_likelihood
 from bayeslab.mixed_membership.packed_data import (
@@ -175,7 +176,9 @@ class MembershipGibbs(Sampler):
         others = self._settled(now, data, weights, components)
         about = origins = None
         if isinstance(shape, GenotypeShape) and shape.populations > 1:
-            about = initial_collapsed_state(weights, components, data.packed, shape, self.sweeps_per_origin_draw > 1)
+            about = initial_collapsed_state(
+                Position(weights, components), Genotypes(data.packed, shape), self.sweeps_per_origin_draw > 1
+            )
         if data.blocks is not None and isinstance(shape, TokenShape):
             key, origin_key = jax.random.split(key)
             origins = initial_origins(origin_key, weights, components, data.blocks, shape)
@@ -235,10 +238,9 @@ class MembershipGibbs(Sampler):
             first | (number % SWEEPS_PER_LIKELIHOOD_EVALUATION == 0),
         )
         prior = self._priors(key, state, data)
-        weights, components, about, stats = sweep_without_origins(
-            key, state.weights, state.components, about, data.packed, shape, prior, due
-        )
-        return state._replace(weights=weights, components=components, collapsed=about), stats
+        position, genotypes = Position(state.weights, state.components), Genotypes(data.packed, shape)
+        position, about, stats = sweep_without_origins(key, position, genotypes, prior, about, due)
+        return state._replace(weights=position.ancestry, components=position.frequencies, collapsed=about), stats
 
     def _with_origins(
         self, keys: Sequence[Array], state: GibbsState, data: PackedData
@@ -262,8 +264,10 @@ class MembershipGibbs(Sampler):
     def _draw_with_origins(self, keys: Sequence[Array], data: PackedData, state: GibbsState) -> GibbsState:
         """The state after a sweep with origins among those without."""
         new, _, _ = self._with_origins(keys, state, data)
-        moves = (state.weights, new.weights), (state.components, new.components)
-        return new._replace(collapsed=after_jump(state.collapsed, *moves, data.packed, self.roles.shape))  # type: ignore[arg-type]
+        assert state.collapsed is not None and isinstance(self.roles.shape, GenotypeShape)  # noqa: PT018
+        before, after = Position(state.weights, state.components), Position(new.weights, new.components)
+        genotypes = Genotypes(data.packed, self.roles.shape)
+        return new._replace(collapsed=after_jump(state.collapsed, before, after, genotypes))
 
     def _others(self, key: Array, state: GibbsState, data: PackedData) -> Values:
         """Values of the other sites."""
