@@ -17,6 +17,8 @@ PAGES = sorted(
 )
 DEVICES = {"docs/population_structure.md": 8, "docs/topics.md": 8}
 """Devices that a page spreads individuals over."""
+LONG = {"docs/calibration_explained.md", "docs/hidden_markov_models.md", "docs/population_structure.md"}
+"""Pages that take minutes."""
 
 
 def script(page: str) -> str:
@@ -30,7 +32,7 @@ def script(page: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES])
 def test_blocks_run(page: str, tmp_path: Path) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if page in DEVICES:

@@ -36,7 +36,8 @@ class SamplerExecutables:
 
     lowered: name -> the function that traces and lowers it. options: name -> options of the compiler.
     first: draws of the first call, which is there to be timed. buffer: largest number of draws of a call.
-    seconds: time that compilation took and no run has been told. code: the executables that are compiled, by name.
+    seconds: time that compilation took and no run has been told. num_devices: devices that a chain runs on.
+    code: the executables that are compiled, by name.
     """
 
     lowered: dict[str, Callable[[], Any]]
@@ -44,6 +45,7 @@ class SamplerExecutables:
     first: int
     buffer: int
     seconds: float
+    num_devices: int = 1
     code: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def make_ready(self, *more: str) -> None:
@@ -57,8 +59,15 @@ class SamplerExecutables:
         if lowered:
             with ThreadPoolExecutor(len(lowered)) as pool:
                 executables = pool.map(lambda item: item[1].compile(self.options[item[0]]), lowered.items())
-                self.code |= dict(zip(lowered, executables, strict=True))
+                self.code |= {name: self._callable(code) for name, code in zip(lowered, executables, strict=True)}
         self.seconds += time.perf_counter() - began
+
+    def _callable(self, code: Any) -> Callable[..., Any]:
+        """An executable as it is called: with several devices XLA decides where each wants its arguments, and the state
+        that one of them returns may lie elsewhere than where the next one takes it."""
+        if self.num_devices == 1:
+            return code
+        return lambda *given: code(*jax.device_put(given, code.input_shardings[0]))
 
     def prepare(self, bound: Bound) -> Any:
         """What all chains share: what `Sampler.prepare` returns."""
@@ -130,9 +139,8 @@ def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None) -> Sampl
             steps = _draw_loop(step, width, buffer)
             lowered[verb] = partial(jax.jit(steps).lower, count, count, state, data)
     options = {name: _compiler_options(sampler, name, bound) for name in lowered}
-    return SamplerExecutables(
-        lowered, options, buffer if sampler.independent else 1, buffer, time.perf_counter() - began
-    )
+    first, seconds = buffer if sampler.independent else 1, time.perf_counter() - began
+    return SamplerExecutables(lowered, options, first, buffer, seconds, sampler.num_devices)
 
 
 def _compiler_options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:

@@ -314,7 +314,30 @@ for site in ("ancestry", "frequencies"):
 """
 
 
-@pytest.mark.parametrize("script", [EIGHT_DEVICES, pytest.param(FIT_ON_EIGHT_DEVICES, marks=pytest.mark.slow)])
+STATES_ON_EIGHT_DEVICES = """
+import jax
+import numpy as np
+import bayeslab as bl
+from bayeslab.datasets import genotypes, simulated_genotypes
+from bayeslab.models import structure_admixture as lecture
+
+data = genotypes(simulated_genotypes(40, 80, 3, seed=3)["y"]) | {"num_populations": 3}
+alone, spread = (
+    bl.fit(1, lecture.model, data, bl.mixed_membership.Gibbs(4, 6, 1, mesh=mesh), progress=False)["posterior"]["ancestry"]
+    for mesh in (None, jax.make_mesh((8,), ("individual",)))
+)
+np.testing.assert_allclose(alone, spread, atol=1e-4)
+"""
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        EIGHT_DEVICES,
+        *(pytest.param(s, marks=pytest.mark.slow) for s in (FIT_ON_EIGHT_DEVICES, STATES_ON_EIGHT_DEVICES)),
+    ],
+    ids=["counts", "draws", "individuals that devices share evenly"],
+)
 def test_draws_are_the_same_on_eight_devices(script: str) -> None:
     """Thirty individuals, five on every device but two; and few with more than two alleles."""
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}

@@ -54,7 +54,7 @@ def distance(case: Wrong) -> float:
         def both(values: Any) -> Any:
             transform = biject_to(prior.distribution(bound, values).support)
             q = conditional(rule, known.terms, bound, values).distribution
-            grid = jnp.linspace(-40.0, 40.0, POINTS) if family != "Normal" else normal_grid(q, bound, case)
+            grid = jnp.linspace(-40.0, 40.0, POINTS) if family.name != "Normal" else normal_grid(q, bound, case)
             at = transform(grid)
             volume = transform.log_abs_det_jacobian(grid, at)
             right = jax.vmap(lambda x: bound.log_joint(values | {case.site: x}))(at) + volume
