@@ -45,7 +45,7 @@ class Priors(NamedTuple):
     """Dirichlet priors, in single precision.
 
     weights: concentrations (individual, population). components: concentrations (population, locus, allele).
-    real: which alleles a locus has, (locus, allele).
+    is_allele: which alleles a locus has, (locus, allele).
     """
 
     weights: Array

@@ -15,9 +15,10 @@ from bayeslab.methods import em, gibbs, laplace, mean_field
 from bayeslab.methods.setting_checks import require_count, require_positive
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.mixed_membership.recognition import Membership, find_membership, spread_over_devices
+from bayeslab.mixed_membership.samplers.base import keeps_components
 from bayeslab.mixed_membership.samplers.gibbs import MembershipGibbs
 from bayeslab.mixed_membership.samplers.mean_field import membership_mean_field
-from bayeslab.mixed_membership.samplers.point import keeps_components, membership_point
+from bayeslab.mixed_membership.samplers.point import membership_point
 from bayeslab.mixed_membership.samplers.stochastic_mean_field import membership_batches
 from bayeslab.programs.program import compilation_signature
 from bayeslab.sampling.protocols import Method, Sampler

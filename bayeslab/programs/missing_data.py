@@ -89,16 +89,12 @@ class Guarded(Distribution):
         return jnp.where(self.base_dist.support(value), self.base_dist.log_prob(value), -jnp.inf)
 
 
-class PartlyObservedNormal(Distribution):
-    """A multivariate Normal whose log density is that of the entries of the event that are present.
-
-    Missing entries are cut off from the others and given a standard Normal of their own, which is taken out again,
-    so that shapes do not depend on which entries are missing.
-    """
+class PartlyObserved(Distribution):
+    """A distribution of events of which some parts are observed; draws have all of them."""
 
     pytree_data_fields = ("base_dist", "present")
 
-    def __init__(self, base_dist: MultivariateNormal, present: Array):
+    def __init__(self, base_dist: Distribution, present: Array):
         self.base_dist, self.present = base_dist, present
         super().__init__(present.shape[:-1], base_dist.event_shape)
 
@@ -108,6 +104,14 @@ class PartlyObservedNormal(Distribution):
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
+
+
+class PartlyObservedNormal(PartlyObserved):
+    """A multivariate Normal whose log density is that of the entries of the event that are present.
+
+    Missing entries are cut off from the others and given a standard Normal of their own, which is taken out again,
+    so that shapes do not depend on which entries are missing.
+    """
 
     def log_prob(self, value: Array) -> Array:
         both = self.present[..., :, None] & self.present[..., None, :]
@@ -119,21 +123,8 @@ class PartlyObservedNormal(Distribution):
         return density + 0.5 * jnp.log(2 * jnp.pi) * num_missing
 
 
-class PartlyObservedChain(Distribution):
+class PartlyObservedChain(PartlyObserved):
     """A path whose log density is that of the states that are present, which are the first ones."""
-
-    pytree_data_fields = ("base_dist", "present")
-
-    def __init__(self, base_dist: MarkovChain, present: Array):
-        self.base_dist, self.present = base_dist, present
-        super().__init__(present.shape[:-1], base_dist.event_shape)
-
-    @property
-    def support(self) -> Any:
-        return self.base_dist.support
-
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return self.base_dist.expand(self.batch_shape).sample(key, sample_shape)
 
     def log_prob(self, value: Array) -> Array:
         chain, length = self.base_dist, jnp.maximum(self.present.sum(-1), 1)

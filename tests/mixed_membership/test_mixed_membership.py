@@ -224,7 +224,7 @@ def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) ->
     """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
     method = bl.mixed_membership.Gibbs(num_samples=200, num_chains=2)
     whole = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
-    monkeypatch.setattr("bayeslab.mixed_membership.samplers.point.MAX_COMPONENTS_KEPT", 0)
+    monkeypatch.setattr("bayeslab.mixed_membership.samplers.base.MAX_COMPONENTS_KEPT", 0)
     tree = bl.fit(5, structure_admixture.model, EXAMPLE, method, progress=False)
     assert "frequencies" not in tree["posterior"]
     draws = whole["posterior"]["frequencies"]

@@ -53,9 +53,9 @@ class JointMoves(NamedTuple):
 
     at: ancestry (population, individual) from which shares are measured.
     curvature: of the log likelihood there, (population, population, individual).
-    measure: the matrix from slopes of shares to their coordinates, in which the log density is about -(z - top)^2 / 2.
+    measure: the matrix from slopes of shares to their coordinates, in which the log density is about -(z - mode)^2 / 2.
     root: the matrix from coordinates to shares. slow: which coordinates are moved.
-    top, covariance: what is known of the mode, as a normal distribution. angle: how far moves go, in radians.
+    mode, covariance: what is known of the mode, as a normal distribution. angle: how far moves go, in radians.
     """
 
     at: Array
@@ -174,8 +174,9 @@ def _rotate_about_mode(exchange: JointMoves, coordinates: Array, angle: Array) -
 def _update_mode(exchange: JointMoves, before: Array, target: Array, log_ratio: Array, chance: Array) -> JointMoves:
     """Joint moves whose mode and angle are adapted to one move: a Kalman update of the mode.
 
-    The measurement is found = |before - top|^2 / 2 - |to - top|^2 / 2 and an error, whose standard deviation has a part
-    that RELATIVE_ERROR_SD gives. A value that is not finite tells nothing. chance: the acceptance probability.
+    The measurement is log_ratio = |before - mode|^2 / 2 - |target - mode|^2 / 2 and an error, whose standard deviation
+    has a part that RELATIVE_ERROR_SD gives. A value that is not finite tells nothing. chance: the acceptance
+    probability.
     """
     displacement = target - before
     half_square_distance = jnp.where(exchange.slow, before**2 + target**2, 0.0).sum() / 2

@@ -76,9 +76,9 @@ class Partial(NamedTuple):
     """The first coordinates of points, each (coordinate, item), while the others are still to come.
 
     errors: standard normal variates that the scale maps to distances from the centre.
-    found: normal scores of coordinates, or coordinates of normal scores.
+    values: normal scores of coordinates, or coordinates of normal scores.
     log_density: of each coordinate given those before. known: whether its score is known to enough digits.
-    left: upper end of the next coordinate, (item,): what is left of 1 on a simplex, 1 in a cube.
+    remainder: upper end of the next coordinate, (item,): what is left of 1 on a simplex, 1 in a cube.
     """
 
     errors: Array

@@ -40,11 +40,11 @@ from bayeslab.mixed_membership.packed_data import (
     with_placeholder_data,
 )
 from bayeslab.mixed_membership.recognition import Membership
-from bayeslab.mixed_membership.samplers.point import WIDE_VECTOR_OPTIONS
+from bayeslab.mixed_membership.samplers.base import MembershipSampler
 from bayeslab.mixed_membership.tokens.block_gibbs import TokenOrigins, initial_origins, sweep_blocks
 from bayeslab.mixed_membership.tokens.topic_counts import TokenShape
 from bayeslab.programs.program import Bound, Values
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws
 
 NUM_SETTLING_STEPS = 50
 """Steps of the other sites before the first sweep: weights and components would follow other sites to anywhere."""
@@ -111,19 +111,16 @@ class OtherSitesModel:
 
 
 @dataclass(frozen=True)
-class MembershipGibbs(Sampler):
+class MembershipGibbs(MembershipSampler):
     """Gibbs sampling with collapsed origins.
 
-    found: the roles of sites. structure: of the Bound. keeps: whether every draw has the components.
+    num_warmup: see `Gibbs`. keeps: whether every draw has the components.
     """
 
-    roles: Membership
-    structure: Any
     num_warmup: int
     keeps: bool
 
-    compiler_options = WIDE_VECTOR_OPTIONS
-    warmup_draws = prepares = True
+    warmup_draws = True
 
     @property
     def sweeps_per_origin_draw(self) -> int:
@@ -132,10 +129,6 @@ class MembershipGibbs(Sampler):
         if self.roles.known or not isinstance(shape, GenotypeShape) or shape.alleles > 2 or shape.populations == 1:
             return 1
         return SWEEPS_PER_ORIGIN_DRAW_WITH_OTHERS if self.roles.others else SWEEPS_PER_ORIGIN_DRAW
-
-    @property
-    def num_devices(self) -> int:
-        return self.roles.shape.devices.number
 
     def prepare(self, bound: Bound) -> PackedData:
         return pack_data_in_blocks(self.roles, bound)

@@ -1,7 +1,7 @@
 """Mean field of a program of mixed membership at size: Dirichlet factors, and origins with their best factor."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ from bayeslab.methods.acceleration import Ascent, initial_lagged_ascent, lagged_
 from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinates
 from bayeslab.mixed_membership.dirichlet import Priors, draw_dirichlet
 from bayeslab.mixed_membership.likelihood import Likelihood
-from bayeslab.mixed_membership.packed_data import PackedData, pack_data, priors
+from bayeslab.mixed_membership.packed_data import PackedData, priors
 from bayeslab.mixed_membership.recognition import Membership
-from bayeslab.mixed_membership.samplers.point import WIDE_VECTOR_OPTIONS, keeps_components
+from bayeslab.mixed_membership.samplers.base import MembershipSampler, keeps_components
 from bayeslab.mixed_membership.variational_bound import VariationalBound
 from bayeslab.programs.program import Bound, Values, compilation_signature
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws
 
 
 class MeanFieldState(NamedTuple):
@@ -48,26 +48,14 @@ def dirichlet_moments(concentration: Array, is_category: Array, table: tuple[int
 
 
 @dataclass(frozen=True)
-class MembershipMeanField(Sampler):
+class MembershipMeanField(MembershipSampler):
     """Mean field by coordinate ascent in all factors, then independent draws from them.
 
-    found: the roles of sites. structure: of the Bound. keeps: whether every draw has the components.
+    tolerance: see `MeanField`. keeps: whether every draw has the components.
     """
 
-    roles: Membership
-    structure: Any
     tolerance: float
     keeps: bool
-
-    compiler_options = WIDE_VECTOR_OPTIONS
-    prepares = True
-
-    @property
-    def num_devices(self) -> int:
-        return self.roles.shape.devices.number
-
-    def prepare(self, bound: Bound) -> PackedData:
-        return pack_data(self.roles, bound)
 
     def start(self, key: Array, data: PackedData) -> MeanFieldState:
         """The state with the factors that follow from a mode of the likelihood."""

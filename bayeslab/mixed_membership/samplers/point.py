@@ -1,7 +1,6 @@
 """The maximum of the density of a program of mixed membership at size, origins summed over."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,17 +11,14 @@ from bayeslab.mixed_membership.coordinates import from_coordinates, to_coordinat
 from bayeslab.mixed_membership.dirichlet import Priors
 from bayeslab.mixed_membership.layouts import layout
 from bayeslab.mixed_membership.likelihood import Likelihood
-from bayeslab.mixed_membership.packed_data import PackedData, log_prior, pack_data, priors
+from bayeslab.mixed_membership.packed_data import PackedData, log_prior, priors
 from bayeslab.mixed_membership.recognition import Membership
+from bayeslab.mixed_membership.samplers.base import MembershipSampler
 from bayeslab.programs.program import Bound, Values, compilation_signature
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws
 
-MAX_COMPONENTS_KEPT = 50_000
-"""Most components that every draw keeps; of more, means and standard deviations over all draws are kept."""
 GAIN_TOLERANCE_NATS = 1e-3
 """Gain in nats below which a step is the last; what is left to gain is many times as much, where steps are short."""
-WIDE_VECTOR_OPTIONS = (("xla_cpu_prefer_vector_width", 512),)
-"""Compiler options for loops over loci and tokens: vectors of 512 bits."""
 
 
 def membership_point(roles: Membership, bound: Bound, basis: str) -> "MembershipPoint":
@@ -42,31 +38,14 @@ def membership_point(roles: Membership, bound: Bound, basis: str) -> "Membership
     return sampler
 
 
-def keeps_components(roles: Membership) -> bool:
-    """Whether components are few enough to be kept in every draw."""
-    return roles.shape.populations * roles.shape.loci * roles.shape.alleles <= MAX_COMPONENTS_KEPT
-
-
 @dataclass(frozen=True)
-class MembershipPoint(Sampler):
+class MembershipPoint(MembershipSampler):
     """An accelerated ascent to the maximum.
 
-    found: the roles of sites. structure: of the Bound. basis: see `MAP`.
+    basis: see `MAP`.
     """
 
-    roles: Membership
-    structure: Any
     basis: str
-
-    compiler_options = WIDE_VECTOR_OPTIONS
-    prepares = True
-
-    @property
-    def num_devices(self) -> int:
-        return self.roles.shape.devices.number
-
-    def prepare(self, bound: Bound) -> PackedData:
-        return pack_data(self.roles, bound)
 
     def prior(self, data: PackedData) -> Priors:
         """The priors; in the softmax basis with what the Jacobian, the product of all probabilities, adds to them."""

@@ -20,12 +20,12 @@ from bayeslab.mixed_membership.genotypes.allele_counts import GenotypeShape
 from bayeslab.mixed_membership.layouts import layout
 from bayeslab.mixed_membership.packed_data import PackedData, priors
 from bayeslab.mixed_membership.recognition import Membership
+from bayeslab.mixed_membership.samplers.base import MembershipSampler, keeps_components
 from bayeslab.mixed_membership.samplers.mean_field import dirichlet_moments, require_no_others
-from bayeslab.mixed_membership.samplers.point import WIDE_VECTOR_OPTIONS, keeps_components
 from bayeslab.mixed_membership.tokens.topic_counts import TokenShape
 from bayeslab.mixed_membership.variational_bound import exp_mean_logs, negative_kl_divergence
 from bayeslab.programs.program import Bound, compilation_signature
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws
 
 NUM_BATCH_STEPS = 10
 """Steps of coordinate ascent for the individuals of a batch, which begin where those before have ended."""
@@ -64,21 +64,16 @@ def membership_batches(roles: Membership, bound: Bound, batches: int, num_steps:
 
 
 @dataclass(frozen=True)
-class MembershipBatches(Sampler):
+class MembershipBatches(MembershipSampler):
     """Stochastic variational inference (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055).
 
-    found: the sites. structure: of the Bound. part: the shape of a batch. keeps: components in every draw.
+    part: the shape of a batch. keeps: whether every draw has the components.
     """
 
-    roles: Membership
-    structure: Any
     part: GenotypeShape | TokenShape
     batches: int
     num_steps: int
     keeps: bool
-
-    compiler_options = WIDE_VECTOR_OPTIONS
-    prepares = True
 
     def prepare(self, bound: Bound) -> PackedData:
         return pack_batches(self.roles, bound, self.part, self.batches)
