@@ -12,9 +12,10 @@ from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.verification.findings import rules_of
 
 MAX_SITES_FOR_EXACT = 12
-"""Latent sites beyond which `fit` does not look for an order in which all of them can be eliminated."""
+"""Eliminations, of a latent site or of jointly Normal ones, beyond which `fit` does not look for their order."""
 
 
 class Plan(NamedTuple):
@@ -46,7 +47,7 @@ def default_method(analysis: Analysis) -> Method:
     except ValueError:  # the program cannot be taken apart
         findings = ()
     closed = bool(findings) and all(finding.rule is not None for finding in findings)
-    if closed and len(findings) <= MAX_SITES_FOR_EXACT and not _labels_are_shared(bound):
+    if closed and _num_eliminations(analysis) <= MAX_SITES_FOR_EXACT and not _labels_are_shared(bound):
         try:
             Exact().plan(analysis)
         except ValueError:
@@ -54,6 +55,11 @@ def default_method(analysis: Analysis) -> Method:
         else:
             return Exact()
     return Gibbs() if closed or any(bound.sites[name].is_discrete for name in bound.latent) else NUTS()
+
+
+def _num_eliminations(analysis: Analysis) -> int:
+    """How many sites, and sets of jointly Normal ones, there are to eliminate."""
+    return len(analysis.findings) - sum(len(rule.sites) - 1 for rule in rules_of(analysis.normal_blocks))
 
 
 def _labels_are_shared(bound: Bound) -> bool:

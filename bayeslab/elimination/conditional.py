@@ -25,9 +25,12 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
+from bayeslab.distributions.block_normal import join_values, split_values
 from bayeslab.distributions.markov.log_likelihoods import dense
+from bayeslab.distributions.precision_structure import PrecisionStructure
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
-from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, markov_blanket, sum_of_terms, terms
+from bayeslab.elimination.normal_blocks import block_conditional
+from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 
 
@@ -43,17 +46,41 @@ class Conditional(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a site is eliminated.
+    """How a site is eliminated, or several sites at once that are jointly Normal.
 
+    site: its name, or those of several in one text, for people to read.
     family: the row of the table.
     coupled: axes of the site over which a Normal is joint; the others hold independent elements.
     children: the terms that it reaches, its own prior apart.
+    block: of several sites, the sparsity of their joint precision; their values are then one vector.
     """
 
     site: str
     family: Family
     coupled: tuple[int, ...]
     children: tuple[str, ...]
+    block: PrecisionStructure | None = None
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The names of the sites."""
+        return (self.site,) if self.block is None else self.block.names
+
+    def named(self, value: Array) -> Values:
+        """The values of all sites, from a value of the conditional."""
+        if self.block is None:
+            return {self.site: value}
+        return dict(zip(self.sites, split_values(self.block, value), strict=True))
+
+    def joined(self, values: Values) -> Array | None:
+        """A value of the conditional, from values of all sites; None where one is missing."""
+        if self.block is None:
+            return values.get(self.site)
+        return join_values([values[name] for name in self.sites]) if set(self.sites) <= values.keys() else None
+
+    def reached(self, log_joint_terms: Sequence[Term]) -> list[Term]:
+        """The terms that the sites reach."""
+        return [term for term in log_joint_terms if not term.depends.isdisjoint(self.sites)]
 
 
 Block = tuple[Rule, ...]
@@ -78,8 +105,15 @@ def conditional(
     it they are taken in the middle of the support, and again around what that gives.
     prior: the prior of the site, if not the one at these values.
     """
+    site_terms = rule.reached(log_joint_terms)
+    if rule.block is not None:
+
+        def joint_density(x: Array) -> Array:
+            return sum_of_terms(site_terms, bound, values | rule.named(x))
+
+        normal = block_conditional(rule.block, joint_density, initial)
+        return Conditional(normal, joint_density(normal.mean) - normal.log_prob(normal.mean))
     site = terms(bound).priors[rule.site]
-    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
 
     def term_densities(x: Array) -> list[Array]:
         return [term.density(bound, values | {rule.site: x}) for term in site_terms]
@@ -299,13 +333,14 @@ def without(rule: Rule, log_joint_terms: tuple[Term, ...]) -> tuple[Term, ...]:
 
     The same arguments give the same terms, so that what is compiled for them is compiled once.
     """
-    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
+    site_terms = rule.reached(log_joint_terms)
 
     def log_evidence(bound: Bound, values: Values) -> Array:
         return conditional(rule, log_joint_terms, bound, values).log_evidence
 
-    others = [term for term in log_joint_terms if rule.site not in term.depends]
+    others = [term for term in log_joint_terms if term not in site_terms]
+    depends = frozenset().union(*(term.depends for term in site_terms)) - set(rule.sites)
     holds = frozenset().union(*(term.holds or {term.name} for term in site_terms))
     kinks = frozenset().union(*(term.kinks for term in site_terms))
     name = f"evidence of {rule.site}"
-    return (*others, Term(name, markov_blanket(site_terms, rule.site), log_evidence, None, holds=holds, kinks=kinks))
+    return (*others, Term(name, depends, log_evidence, None, holds=holds, kinks=kinks))

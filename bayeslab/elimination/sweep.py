@@ -33,8 +33,9 @@ def gibbs_sweep(
 
 def draw_block(
     key: Array, block: Block, log_joint_terms: tuple[Term, ...], bound: Bound, values: Values
-) -> tuple[Values, dict[str, Distribution]]:
-    """Values with one draw of a block given all other sites, and the conditionals that its sites were drawn from.
+) -> tuple[Values, dict[Rule, Distribution]]:
+    """Values with one draw of a block given all other sites, and the conditionals that its sites were drawn from, by
+    rule.
 
     The site that was eliminated last is drawn first.
     log_joint_terms: the terms before the first elimination.
@@ -43,10 +44,11 @@ def draw_block(
     values, drawn_from = dict(values), {}
     keys = jax.random.split(key, len(block))
     for rule, stage, site_key in zip(block[::-1], elimination_stages(block, log_joint_terms)[::-1], keys, strict=True):
-        site = bound.sites[rule.site]
-        q = conditional(rule, stage, bound, values, initial=values.get(rule.site)).distribution
-        values[rule.site] = q.sample(site_key).reshape(site.shape).astype(site.dtype)
-        drawn_from[rule.site] = q
+        q = conditional(rule, stage, bound, values, initial=rule.joined(values)).distribution
+        for name, value in rule.named(q.sample(site_key)).items():
+            site = bound.sites[name]
+            values[name] = value.reshape(site.shape).astype(site.dtype)
+        drawn_from[rule] = q
     return values, drawn_from
 
 

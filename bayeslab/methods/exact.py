@@ -105,18 +105,21 @@ class ExactSampler(Sampler):
     def batch(self, state: ExactState, data: Bound, index: Array, size: int) -> Draws:
         """Independent draws, all at once: of the site that was eliminated last, and then of the others given each."""
         first, others = jax.random.split(jax.random.fold_in(state.key, index))
-        name = self.rules[-1].site
-        last = state.last.distribution.sample(first, (size,)).astype(data.sites[name].dtype)
-        return jax.vmap(lambda key, x: self._completed(key, state, data, {name: x}))(
-            jax.random.split(others, size), last
-        )
+        rule = self.rules[-1]
+        last = state.last.distribution.sample(first, (size,))
+
+        def completed(key: Array, value: Array) -> Draws:
+            values = {name: x.astype(data.sites[name].dtype) for name, x in rule.named(value).items()}
+            return self._completed(key, state, data, values)
+
+        return jax.vmap(completed)(jax.random.split(others, size), last)
 
     def _completed(self, key: Array, state: ExactState, data: Bound, values: Values) -> Draws:
         """A draw of all sites, given that of the site that was eliminated last."""
         bound, all_terms, tables = bound_parts(data)
-        log_q = state.last.distribution.log_prob(values[self.rules[-1].site]).sum()
+        log_q = state.last.distribution.log_prob(self.rules[-1].joined(values)).sum()
         samples, distributions = draw_block(key, self.rules[:-1], all_terms, bound, values | tables)
-        log_q += sum((q.log_prob(samples[name]).sum() for name, q in distributions.items()), jnp.zeros(()))
+        log_q += sum((q.log_prob(rule.joined(samples)).sum() for rule, q in distributions.items()), jnp.zeros(()))
         values = {name: samples[name] for name in bound.latent}
         densities = [term.density(bound, values | tables) for term in all_terms]
         lp, size = (

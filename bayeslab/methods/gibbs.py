@@ -1,5 +1,6 @@
 """Gibbs sampling: sites with a conditional in closed form are drawn from it, the others by NUTS."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.tables import Group, Groups, bound_parts, replace_rows
+from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
 NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
@@ -33,7 +35,7 @@ class Gibbs:
     """Draw every site in turn from its conditional given all others; what has none in closed form gets a NUTS step.
 
     The conditionals are found and proven by the laboratory; `explain` shows them. Discrete sites are enumerated, all
-    elements of a plate at once. Scalar sites whose terms are replaced by sufficient statistics are drawn jointly where
+    elements of a plate at once. Sites that are jointly Normal given all others are drawn at once. Scalar sites whose terms are replaced by sufficient statistics are drawn jointly where
     they can be, the last eliminated first, and then the others given it. With discrete sites, which are drawn first, a
     chain starts where the best of a few short ones has come: in mixtures and hidden chains many points lead to poor
     modes.
@@ -67,7 +69,8 @@ class Gibbs:
         joint = analysis.joint_blocks(self.joint)
         if open_findings:
             gibbs_rules, nuts_sites = _split_gibbs_and_nuts(bound, rules, [finding.site for finding in open_findings])
-            if not gibbs_rules or {rule.site for block in joint for rule in block} & set(nuts_sites):
+            joint = _with_normal_blocks(joint, analysis, [rule.site for rule in gibbs_rules])
+            if not gibbs_rules or _sites_of(joint) & set(nuts_sites):
                 raise ValueError(
                     f"{nuts_sites} have to be moved together, since coordinates of one depend on others; use NUTS()"
                 )
@@ -78,16 +81,29 @@ class Gibbs:
                 self.num_warmup,
             )
         groups = analysis.groups
-        joint_sites = {rule.site for block in joint for rule in block}
+        joint_sites = _sites_of(joint)
         for group in (group for group in groups if isinstance(group, Group)):
             sites = [rule.site for rule in group.rules]
             scalar = all(bound.sites[rule.site].event_dim == 0 and not rule.coupled for rule in group.rules)
             if len(sites) > 1 and scalar and joint_sites.isdisjoint(sites):
                 with suppress(ValueError):
                     joint.append(analysis.order(sites))
+        joint = _with_normal_blocks(joint, analysis, [rule.site for rule in rules])
         blocks = blocks_in_program_order(joint, rules)
-        blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.site].is_discrete for rule in block)))
+        blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.sites[0]].is_discrete for rule in block)))
         return SweepSampler(blocks, rules, groups, compilation_signature(bound))
+
+
+def _sites_of(blocks: Sequence[Block]) -> set[str]:
+    """The sites of some blocks."""
+    return {name for block in blocks for rule in block for name in rule.sites}
+
+
+def _with_normal_blocks(joint: Sequence[Block], analysis: Analysis, sites: Sequence[str]) -> list[Block]:
+    """Some blocks, and those of other sites that are jointly Normal."""
+    taken = _sites_of(joint)
+    rest = [name for name in sites if name not in taken]
+    return [*joint, *((rule,) for rule in rules_of(analysis.normal_blocks_of(rest)))]
 
 
 def _split_gibbs_and_nuts(bound: Bound, rules: tuple[Rule, ...], rest: list[str]) -> tuple[tuple[Rule, ...], list[str]]:
@@ -205,7 +221,7 @@ class BlockSampler(Sampler):
     @property
     def _gibbs_sites(self) -> list[str]:
         """The sites that are drawn from their conditionals."""
-        return [rule.site for block in self.blocks for rule in block]
+        return [name for block in self.blocks for rule in block for name in rule.sites]
 
     def _kernel(self, bound: Bound) -> MCMCKernel:
         """The NumPyro kernel of both blocks."""

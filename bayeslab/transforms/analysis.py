@@ -9,7 +9,8 @@ from bayeslab.programs.program import Bound
 from bayeslab.transforms.compress import compressible
 from bayeslab.transforms.tables import Groups
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
-from bayeslab.verification.ordering import elimination_order, joint_blocks
+from bayeslab.verification.normal_blocks import find_normal_blocks
+from bayeslab.verification.ordering import elimination_order, require_block_names
 
 Answer = TypeVar("Answer")
 """What a question about a Bound returns."""
@@ -60,11 +61,33 @@ class Analysis:
 
         Raises ValueError with the reasons where there is no order.
         """
-        return self._once(("order", *sites), lambda: elimination_order(self.bound, sites, self.findings_of(sites)))
+        return self._once(
+            ("order", *sites),
+            lambda: elimination_order(self.bound, sites, self.findings_of(sites), self.normal_blocks_of(sites)),
+        )
 
     def joint_blocks(self, blocks: Sequence[tuple[str, ...]]) -> list[Block]:
         """Orders of blocks of sites that the user names. Raises ValueError for a block that has none."""
-        return joint_blocks(blocks, self.bound, self.findings)
+        require_block_names(blocks, self.bound)
+        return [self._joint_order(names) for names in blocks]
+
+    def _joint_order(self, names: tuple[str, ...]) -> Block:
+        try:
+            return self.order(names)
+        except ValueError as reasons:
+            raise ValueError(f"{' and '.join(map(repr, names))} cannot be taken jointly ({reasons})") from None
+
+    @property
+    def normal_blocks(self) -> tuple[Finding, ...]:
+        """The sets of several latent sites that are jointly Normal given all others, each with its joint rule."""
+        return self.normal_blocks_of(self.bound.latent)
+
+    def normal_blocks_of(self, sites: Sequence[str]) -> tuple[Finding, ...]:
+        """The sets of some sites that are jointly Normal given all others."""
+        findings = [one for one in self.findings_of(sites) if one.rule is not None and one.rule.family.joint]
+        return self._once(
+            ("blocks", *sorted(one.site for one in findings)), lambda: tuple(find_normal_blocks(self.bound, findings))
+        )
 
     def ask(self, question: Callable[[Bound], Answer]) -> Answer:
         """The answer of a function of the Bound, which is called once; so is a ValueError that it raises kept."""

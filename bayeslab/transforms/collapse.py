@@ -99,7 +99,7 @@ def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = Non
 
     Raises ValueError for a site that is not latent, and with the reasons where the sites cannot be eliminated.
     """
-    eliminated_before = tuple(rule.site for rule in elimination_rules(bound))
+    eliminated_before = tuple(name for rule in elimination_rules(bound) for name in rule.sites)
     plain = bound.plain
     for site in sites:
         _require_latent(site, eliminated_before, plain)
@@ -133,9 +133,11 @@ def modes_of_eliminated(key: Array, bound: Bound, values: Values) -> Values:
     plain, log_joint_terms, tables = bound_parts(bound)
     values = values | tables
     for rule, stage in zip(rules[::-1], elimination_stages(rules, log_joint_terms)[::-1], strict=True):
-        site, mode = plain.sites[rule.site], rule.family.mode
+        mode = rule.family.mode
         q = conditional(rule, stage, plain, values).distribution
-        values[rule.site] = (q.mean if mode is None else mode(q)).reshape(site.shape).astype(site.dtype)
+        for name, value in rule.named(q.mean if mode is None else mode(q)).items():
+            site = plain.sites[name]
+            values[name] = value.reshape(site.shape).astype(site.dtype)
     return {name: values[name] for name in plain.latent}
 
 
@@ -149,7 +151,7 @@ class Marginal:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        return tuple(rule.site for rule in self.rules)
+        return tuple(name for rule in self.rules for name in rule.sites)
 
     def with_statistics(self, statistics: Statistics) -> "Marginal":
         return replace(self, statistics=statistics)

@@ -105,12 +105,12 @@ def _check_identity(
     brief: bool | Array,
 ) -> IdentityVerdict:
     q = conditional(rule, log_joint_terms, bound, values).distribution
-    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
-    prior = terms(bound).priors[rule.site]
+    site_terms = rule.reached(log_joint_terms)
+    prior = terms(bound).priors[rule.sites[0]]
     probe_values = _probe_values(rule, prior, q, bound, values, noise)
 
     def densities(x: Array) -> tuple[tuple[Array, ...], Array]:
-        return tuple(term.density(bound, values | {rule.site: x}) for term in site_terms), q.log_prob(x)
+        return tuple(term.density(bound, values | rule.named(x)) for term in site_terms), q.log_prob(x)
 
     kinds = jax.eval_shape(densities, probe_values[0])
     compare = _comparison_of_changes(rule, prior, site_terms, kinds[1].shape, bound)
@@ -156,7 +156,7 @@ def _comparison_of_changes(
     anything is not a number. shape: of log densities of q.
     """
     batch = len(prior.shape) - prior.event_dim
-    apart = not rule.coupled and shape[:batch] == prior.shape[:batch]
+    apart = rule.block is None and not rule.coupled and shape[:batch] == prior.shape[:batch]
     elementwise = [apart and _has_plates(bound, term, prior) for term in site_terms]
 
     def sum_at_elements(part: Array, term: Term) -> Array:
@@ -170,7 +170,7 @@ def _comparison_of_changes(
         by_element, shared = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
         for new_part, old_part, term, elements in zip(new, old, site_terms, elementwise, strict=True):
             distance = jnp.abs(new_part - old_part)
-            child = jnp.zeros_like(distance) if term.name == prior.name else distance
+            child = jnp.zeros_like(distance) if term.name in rule.sites else distance
             amounts = jnp.stack([new_part - old_part, distance, jnp.abs(new_part) + jnp.abs(old_part), child])
             if elements:
                 by_element = [
@@ -217,5 +217,10 @@ def _probe_values(
     rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, noise: dict[str, Any]
 ) -> Array:
     """Values of the site at which the rule is tested: a likely one first, then the current one."""
+    if rule.block is not None:
+        moves = [noise[str(shape)] for shape in rule.block.shapes]
+        signs = [np.random.default_rng(place).choice([-1.0, 1.0], np.shape(move)) for place, move in enumerate(moves)]
+        steps = [(move * sign).reshape(len(sign), -1) for move, sign in zip(moves, signs, strict=True)]
+        return rule.family.around(q, rule.joined(values), jnp.concatenate(steps, axis=-1), None)
     chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None
     return rule.family.around(q, values[rule.site], noise.get(str(prior.shape)), chain)

@@ -9,14 +9,15 @@ from bayeslab.elimination.conditional import Block, Rule, without
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
 from bayeslab.verification.findings import Finding, rules_of, verify, verify_again
+from bayeslab.verification.family_values import has_family_by_values
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point
 
 
-def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, findings: Sequence[Finding]) -> list[Block]:
-    """The orders of elimination of blocks that the user names. findings: for every latent site, given all others.
+def require_block_names(blocks: Sequence[tuple[str, ...]], bound: Bound) -> None:
+    """Checks the blocks of sites that a user names.
 
-    Raises ValueError for a name that is no latent site or stands twice, and for a block that has no order.
+    Raises ValueError for a name that is no latent site or stands twice.
     """
     for names in blocks:
         for name in names:
@@ -24,35 +25,30 @@ def joint_blocks(blocks: Sequence[tuple[str, ...]], bound: Bound, findings: Sequ
                 raise ValueError(f"joint names '{name}', which is not a latent site; these are {list(bound.latent)}")
             if sum(name in block for block in blocks) > 1 or names.count(name) > 1:
                 raise ValueError(f"joint names site '{name}' twice")
-    return [_joint_order(names, bound, findings) for names in blocks]
-
-
-def _joint_order(names: tuple[str, ...], bound: Bound, findings: Sequence[Finding]) -> Block:
-    try:
-        return elimination_order(bound, names, findings)
-    except ValueError as reasons:
-        raise ValueError(f"{' and '.join(map(repr, names))} cannot be taken jointly ({reasons})") from None
 
 
 def blocks_in_program_order(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
     """Joint blocks and, as blocks of one, the other sites; each stands where the program draws its first site."""
     blocks: list[Block] = []
     for rule in rules:
-        [block] = [block for block in joint if any(member.site == rule.site for member in block)] or [(rule,)]
+        [block] = [block for block in joint if any(rule.site in member.sites for member in block)] or [(rule,)]
         if block not in blocks:
             blocks.append(block)
     return tuple(blocks)
 
 
-def elimination_order(bound: Bound, names: Sequence[str], findings: Sequence[Finding]) -> tuple[Rule, ...]:
+def elimination_order(
+    bound: Bound, names: Sequence[str], findings: Sequence[Finding], blocks: Sequence[Finding] = ()
+) -> tuple[Rule, ...]:
     """Rules that eliminate some sites, all others given, each verified under the terms that those before it leave.
 
-    findings: for every site, given all others.
-    Continuous sites go first, the last drawn before the others; where that leads nowhere, other orders are tried. A
-    site without a conditional in closed form does not get one as others go, so that is where an order ends.
+    findings: for every site, given all others. blocks: for sets of these sites that are jointly Normal.
+    Continuous sites go first, jointly Normal ones at once before the others, the last drawn before those drawn before;
+    where that leads nowhere, other orders are tried. A site without a conditional in closed form does not get one as
+    others go, so that is where an order ends.
     Raises ValueError with the reasons where no order is found.
     """
-    findings_by_site = {finding.site: finding for finding in findings}
+    findings_by_site = {finding.site: finding for finding in (*findings, *blocks)}
     reasons = {name: findings_by_site[name].reason for name in names if findings_by_site[name].rule is None}
     search = _OrderSearch(bound, findings_by_site, reasons, 4 * len(names))
     rules = None
@@ -60,10 +56,12 @@ def elimination_order(bound: Bound, names: Sequence[str], findings: Sequence[Fin
         with jax.enable_x64(True):
             search.bound = in_double_precision(bound)
             search.places = likely_points(search.bound, rules_of(findings))
-            last_first = [name for name in bound.latent[::-1] if name in names]
+            in_blocks = {name for block in rules_of(blocks) for name in block.sites}
+            last_first = [name for name in bound.latent[::-1] if name in names and name not in in_blocks]
             continuous = [name for name in last_first if not bound.sites[name].is_discrete]
             discrete = [name for name in last_first if bound.sites[name].is_discrete]
-            rules = search.order(terms(search.bound).terms, continuous + discrete, ())
+            units = [*(block.site for block in blocks), *continuous, *discrete]
+            rules = search.order(terms(search.bound).terms, units, ())
     if rules is None:
         raise ValueError("; ".join(f"site '{name}': {reason}" for name, reason in reasons.items()))
     return tuple(rules)
@@ -73,7 +71,7 @@ def elimination_order(bound: Bound, names: Sequence[str], findings: Sequence[Fin
 class _OrderSearch:
     """A depth-first search for an order of elimination.
 
-    findings: the finding for every site given all others.
+    findings: the finding for every site, or set of jointly Normal ones, given all others.
     reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
     places: points on the scale of the data, where rules are verified again.
     """
@@ -87,19 +85,22 @@ class _OrderSearch:
     def order(
         self, log_joint_terms: tuple[Term, ...], names: list[str], eliminated: tuple[str, ...]
     ) -> list[Rule] | None:
-        """Rules that eliminate sites from terms that the sites before them have left, or None."""
+        """Rules that eliminate sites from terms that the sites before them have left, or None.
+
+        names: of single sites, or of sets that are jointly Normal.
+        """
         if not names:
             return []
+        if eliminated and self._refuted(log_joint_terms, names, eliminated):
+            return None
         for name in names:
             if self.proofs == 0:
                 return None
             self.proofs -= 1
-            finding, *others = self._findings(log_joint_terms, name, names, eliminated)
+            finding, *others = self._findings(log_joint_terms, name, names)
             for candidate in (finding, *others):
                 if candidate.rule is None:
-                    before = " and ".join(f"'{other}'" for other in eliminated)
-                    verb = "are" if len(eliminated) > 1 else "is"
-                    self.reasons[candidate.site] = f"{candidate.reason} once {before} {verb} eliminated"
+                    self._keep_reason(candidate.site, candidate.reason, eliminated)
                     return None
             assert finding.rule is not None
             remaining = self.order(
@@ -109,13 +110,41 @@ class _OrderSearch:
                 return [finding.rule, *remaining]
         return None
 
-    def _findings(
-        self, log_joint_terms: tuple[Term, ...], name: str, names: list[str], eliminated: tuple[str, ...]
-    ) -> list[Finding]:
+    def _refuted(self, log_joint_terms: tuple[Term, ...], names: list[str], eliminated: tuple[str, ...]) -> bool:
+        """Whether values alone show that a site has lost its family, which takes less than a proof that it has one."""
+        changed = [
+            name
+            for name in names
+            if not self._is_unchanged(log_joint_terms, name) and not self.bound.sites[self._sites(name)[0]].is_discrete
+        ]
+        for name in changed:
+            if name in self.bound.sites and not has_family_by_values(self.bound, log_joint_terms, name):
+                rule = self.findings[name].rule
+                assert rule is not None
+                self._keep_reason(name, f"not {rule.family.name}", eliminated)
+                return True
+        return False
+
+    def _keep_reason(self, name: str, reason: str, eliminated: tuple[str, ...]) -> None:
+        before = " and ".join(f"'{site}'" for unit in eliminated for site in self._sites(unit))
+        self.reasons[name] = f"{reason} once {before} {'are' if ' and ' in before else 'is'} eliminated"
+
+    def _sites(self, name: str) -> tuple[str, ...]:
+        rule = self.findings[name].rule
+        return (name,) if rule is None else rule.sites
+
+    def _is_unchanged(self, log_joint_terms: tuple[Term, ...], name: str) -> bool:
+        """Whether the terms that sites reach are those that they reach in the program."""
+        rule = self.findings[name].rule
+        return rule is not None and rule.reached(log_joint_terms) == rule.reached(terms(self.bound).terms)
+
+    def _findings(self, log_joint_terms: tuple[Term, ...], name: str, names: list[str]) -> list[Finding]:
         """The finding for a site, and those for the other discrete sites, which are the first to be lost."""
-        if not eliminated:
+        discrete = [other for other in names if other != name and self.bound.sites[self._sites(other)[0]].is_discrete]
+        if all(self._is_unchanged(log_joint_terms, other) for other in (name, *discrete)):
             return [self.findings[name]]
-        discrete = [other for other in names if other != name and self.bound.sites[other].is_discrete]
+        if name not in self.bound.sites:
+            return [self.findings[name].refused("not jointly Normal")]
         findings = verify_again(
             self.bound, log_joint_terms, verify(self.bound, log_joint_terms, [name, *discrete]), self.places
         )

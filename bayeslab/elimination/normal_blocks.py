@@ -1,0 +1,145 @@
+"""The Normal conditional of several sites at once: one linear solve with their joint precision.
+
+The log joint is quadratic in the sites together, so the products of its Hessian with a few directions are all of it:
+elements that do not meet are moved together.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, factorise, split_values
+from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
+
+
+class Probe(NamedTuple):
+    """Directions in which one site moves: by one at one position of some axes, and at all positions of the others.
+
+    start: the index of the first direction.
+    """
+
+    index: int
+    axes: tuple[int, ...]
+    start: int
+
+
+def block_conditional(
+    structure: PrecisionStructure, density: Callable[[Array], Array], initial: Array | None
+) -> BlockNormal:
+    """The Normal whose log density is a quadratic function of one vector (size,) but for a constant.
+
+    initial: a likely value, at which the gradient is taken, once. Without it, it is taken at zero, and again at the
+    mean that this gives, for rounding.
+    """
+    gradient = jax.grad(density)
+    start = jnp.zeros(structure.size) if initial is None else initial
+    slope, change = jax.linearize(gradient, start)
+    normal = factorise(structure, _precision_blocks(structure, change))
+    mean = start + normal.solve(slope)
+    if initial is None:
+        mean += normal.solve(gradient(mean))
+    return normal.moved(mean)
+
+
+def _precision_blocks(structure: PrecisionStructure, change: Callable[[Array], Array]) -> Blocks:
+    """The blocks of the precision. change: from a direction to how the gradient of the log density changes."""
+    probes = _probes(structure)
+    responses = split_values(structure, -jax.vmap(change)(_directions(structure, tuple(probes.values()))))
+    sparsity, blocks = Sparsity(structure), {}
+    for first, second in _pairs(structure):
+        moved, other = _moved_first(structure, first, second)
+        axes = _untied(sparsity, moved, other)
+        shape = structure.shapes[moved]
+        start = probes[moved, axes].start
+        response = responses[other][start : start + prod(shape[axis] for axis in axes)]
+        response = response.reshape((*(shape[axis] for axis in axes), *structure.shapes[other]))
+        tied = {second_axis: axis for axis, second_axis in sparsity.ties_from(first, second)}
+        own = list(range(len(structure.shapes[first])))
+        columns = [OTHER + axis for axis in range(len(structure.shapes[second])) if axis not in tied]
+        if moved == first:
+            labels = [*axes, *(tied.get(axis, OTHER + axis) for axis in range(len(structure.shapes[second])))]
+        else:
+            labels = [*(OTHER + axis for axis in axes), *own]
+        blocks[first, second] = jnp.einsum(response, labels, [*own, *columns])
+    return blocks
+
+
+def _pairs(structure: PrecisionStructure) -> list[tuple[int, int]]:
+    """All pairs of sites that have a block."""
+    return [
+        *((index, index) for index in range(len(structure.names))),
+        *((first, second) for first, second, _ in structure.ties),
+    ]
+
+
+def _untied(sparsity: Sparsity, index: int, other: int) -> tuple[int, ...]:
+    tied = {axis for axis, _ in sparsity.ties_from(index, other)}
+    return tuple(axis for axis in range(len(sparsity.shapes[index])) if axis not in tied)
+
+
+def _moved_first(structure: PrecisionStructure, first: int, second: int) -> tuple[int, int]:
+    """The site of a pair that has to be moved in fewer directions, and the other one."""
+    sparsity = Sparsity(structure)
+
+    def number(index: int, other: int) -> int:
+        return prod(structure.shapes[index][axis] for axis in _untied(sparsity, index, other))
+
+    return (first, second) if number(first, second) <= number(second, first) else (second, first)
+
+
+@lru_cache(maxsize=256)
+def _probes(structure: PrecisionStructure) -> dict[tuple[int, tuple[int, ...]], Probe]:
+    """Directions for all blocks, by the site that moves and the axes along which it moves one position at a time.
+
+    Sites move together where no third one meets both, as every third one of a chain.
+    """
+    sparsity = Sparsity(structure)
+    needed = {}
+    for pair in _pairs(structure):
+        moved, other = _moved_first(structure, *pair)
+        needed[moved, _untied(sparsity, moved, other)] = None
+    meets = {index: {index} for index in range(len(structure.names))}
+    for first, second, _ in structure.ties:
+        meets[first].add(second)
+        meets[second].add(first)
+    slots: list[list[tuple[int, tuple[int, ...]]]] = []
+    for index, axes in sorted(needed, key=lambda key: -_number(structure, *key)):
+        free = (slot for slot in slots if all(meets[index].isdisjoint(meets[other]) for other, _ in slot))
+        slot = next(free, None)
+        if slot is None:
+            slots.append([(index, axes)])
+        else:
+            slot.append((index, axes))
+    probes, start = {}, 0
+    for slot in slots:
+        probes |= {key: Probe(*key, start) for key in slot}
+        start += max(_number(structure, *key) for key in slot)
+    return probes
+
+
+def _number(structure: PrecisionStructure, index: int, axes: tuple[int, ...]) -> int:
+    """How many directions a probe has."""
+    return prod(structure.shapes[index][axis] for axis in axes)
+
+
+def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Array:
+    """All directions, (direction, size)."""
+    total = max(probe.start + _number(structure, *probe[:2]) for probe in probes)
+    columns = []
+    for index, shape in enumerate(structure.shapes):
+        moves = jnp.zeros((total, *shape))
+        for probe in probes:
+            if probe.index == index:
+                number = _number(structure, index, probe.axes)
+                pattern = [shape[axis] if axis in probe.axes else 1 for axis in range(len(shape))]
+                one_each = jnp.broadcast_to(jnp.eye(number).reshape(number, *pattern), (number, *shape))
+                moves = moves.at[probe.start : probe.start + number].add(one_each)
+        columns.append(moves.reshape(total, -1))
+    return jnp.concatenate(columns, axis=-1)
+
+

@@ -1,0 +1,95 @@
+"""Whether values of the log joint alone refute that a site has its family, before anything is differentiated.
+
+Along a line of values of the site the log joint must be linear in the few statistics of its family. Values at a few
+more points than that show where it is not. What is not refuted here is proven elsewhere, by
+`bayeslab.verification.identity`.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import biject_to
+
+from bayeslab.elimination.families import families_of
+from bayeslab.elimination.family import Family
+from bayeslab.elimination.terms import Term, sum_of_terms, terms
+from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.probe_points import generic_points
+
+POSITIONS = np.array([-1.3, -0.9, -0.5, -0.2, 0.1, 0.4, 0.8, 1.2])
+"""Unconstrained positions on the line: more of them than a family has statistics, and a constant."""
+MIN_REFUTING_SHARE = 1e-5
+"""Share of the change of the log joint along the line that statistics must leave to refute a family: a thousand times
+what rounding leaves."""
+ROUNDING_SHARE = 1e-9
+"""Share of the log joint itself that may be rounding."""
+
+
+def has_family_by_values(bound: Bound, log_joint_terms: tuple[Term, ...], name: str) -> bool:
+    """Whether values of the log joint are those of the family of a continuous site, as far as lines tell.
+
+    True where a site has several families or one without a few statistics, and where values are not numbers.
+    """
+    families = families_of(terms(bound).priors[name])
+    if len(families) != 1 or not (families[0].joint or _has_two_statistics(families[0])):
+        return True
+    return all(
+        _is_linear(*_along_line(point, log_joint_terms, name, families[0])) for point in generic_points(bound)
+    )
+
+
+def _has_two_statistics(family: Family) -> bool:
+    """Whether statistics are two numbers for every element."""
+    if family.statistics is None:
+        return False
+    shapes = jax.eval_shape(family.statistics, jax.ShapeDtypeStruct((), float))
+    return isinstance(shapes, tuple) and len(shapes) == 2 and all(shape.shape == () for shape in shapes)
+
+
+def _along_line(
+    point: tuple[Bound, Values], log_joint_terms: tuple[Term, ...], name: str, family: Family
+) -> tuple[np.ndarray, np.ndarray]:
+    """The log joint at values of a site on a line, and the statistics of its family there, (value, statistic)."""
+    bound, values = point
+    own = np.asarray(values[name])
+    if family.joint:
+        statistics = [POSITIONS, POSITIONS**2]
+        line = own + POSITIONS.reshape(-1, *(1 for _ in own.shape))
+    else:
+        with jax.ensure_compile_time_eval():
+            support = terms(bound).priors[name].distribution(bound, values).support
+            at = np.asarray(biject_to(support)(jnp.asarray(POSITIONS)))
+            assert family.statistics is not None
+            statistics = [np.asarray(each) for each in family.statistics(jnp.asarray(at))]
+        line = np.broadcast_to(at.reshape(-1, *(1 for _ in own.shape)), (len(at), *own.shape))
+    repeated = {site: np.broadcast_to(value, (len(POSITIONS), *np.shape(value))) for site, value in values.items()}
+    moved = {site: np.array(value) for site, value in repeated.items()} | {name: np.array(line, own.dtype)}
+    [log_joint] = evaluate_all([_log_joint_function(log_joint_terms)], (bound, moved))
+    return np.asarray(log_joint), np.stack([np.ones_like(POSITIONS), *statistics], axis=-1)
+
+
+def _is_linear(log_joint: np.ndarray, statistics: np.ndarray) -> bool:
+    """Whether values of the log joint are linear in statistics, or not numbers."""
+    if not np.isfinite(log_joint).all():
+        return True
+    scaled = statistics / np.abs(statistics).max(0)
+    change = log_joint - log_joint.mean()
+    rest = np.abs(change - scaled @ np.linalg.lstsq(scaled, change, rcond=None)[0]).max()
+    return bool(rest <= max(MIN_REFUTING_SHARE * np.ptp(log_joint), ROUNDING_SHARE * np.abs(log_joint).max()))
+
+
+@lru_cache(maxsize=64)
+def _log_joint_function(log_joint_terms: tuple[Term, ...]) -> Callable[[Any], Array]:
+    """A function of a Bound and of several values of all sites that gives the log joint at each."""
+
+    def log_joint(argument: tuple[Bound, Values]) -> Array:
+        bound, values = argument
+        return jax.lax.map(lambda at: sum_of_terms(log_joint_terms, bound, at), values)
+
+    return log_joint
