@@ -86,16 +86,16 @@ class BlockNormal(Distribution):
         rest = split_values(self.structure, linear)
         whitened: dict[int, Array] = {}
         for step, factor, weights in zip(elimination_steps(self.structure), self.factors, self.weights, strict=True):
-            own = _solve_lower(factor, _rows(step, rest[step.index])[..., None])[..., 0]
-            whitened[step.index] = _unrows(step, own, self.structure.shapes[step.index])
+            own = _solve_lower(factor, _rows(step, rest[step.place])[..., None])[..., 0]
+            whitened[step.place] = _unrows(step, own, self.structure.shapes[step.place])
             for neighbour, weight in zip(step.neighbours, weights, strict=True):
-                rest[neighbour.index] -= _transposed_product(step, neighbour, weight, own)
+                rest[neighbour.place] -= _transposed_product(step, neighbour, weight, own)
         return self._solve_upper(join_values([whitened[index] for index in range(len(rest))]))
 
     def _sum_of_squares(self, distance: Array) -> Array:
         parts, total = split_values(self.structure, distance), jnp.zeros(())
         for step, factor, weights in zip(elimination_steps(self.structure), self.factors, self.weights, strict=True):
-            own = jnp.einsum("...ji,...j->...i", factor, _rows(step, parts[step.index]))
+            own = jnp.einsum("...ji,...j->...i", factor, _rows(step, parts[step.place]))
             own += self._weighted_sum(step, weights, parts)
             total += (own**2).sum()
         return total
@@ -105,9 +105,9 @@ class BlockNormal(Distribution):
         values = split_values(self.structure, right)
         steps = elimination_steps(self.structure)
         for step, factor, weights in zip(steps[::-1], self.factors[::-1], self.weights[::-1], strict=True):
-            own = _rows(step, values[step.index]) - self._weighted_sum(step, weights, values)
+            own = _rows(step, values[step.place]) - self._weighted_sum(step, weights, values)
             solved = _solve_lower(factor, own[..., None], transposed=True)[..., 0]
-            values[step.index] = _unrows(step, solved, self.structure.shapes[step.index])
+            values[step.place] = _unrows(step, solved, self.structure.shapes[step.place])
         return join_values(values)
 
     def _weighted_sum(self, step: Step, weights: tuple[Array, ...], values: list[Array]) -> Array:
@@ -115,8 +115,8 @@ class BlockNormal(Distribution):
         total: Any = 0.0
         for neighbour, weight in zip(step.neighbours, weights, strict=True):
             labels = _weight_labels(step, neighbour, OTHER)
-            axes = _axis_labels(neighbour, OTHER, values[neighbour.index].ndim)
-            total += jnp.einsum(weight, labels, values[neighbour.index], axes, [*step.independent, COUPLED])
+            axes = _axis_labels(neighbour, OTHER, values[neighbour.place].ndim)
+            total += jnp.einsum(weight, labels, values[neighbour.place], axes, [*step.independent, COUPLED])
         return total
 
 
@@ -130,26 +130,26 @@ def factorise(structure: PrecisionStructure, blocks: Blocks) -> BlockNormal:
         diagonal.append(jnp.einsum(own, [*labels, *structure.coupled[index]], labels))
     factors, weights = [], []
     for step in elimination_steps(structure):
-        own = _block_rows(blocks.pop((step.index, step.index)), step, step.coupled)
+        own = _block_rows(blocks.pop((step.place, step.place)), step, step.coupled)
         joint = own.shape[len(step.independent)]
         own = own.reshape(*own.shape[: len(step.independent)], joint, joint)
         factor = jnp.sqrt(own) if joint == 1 else jnp.linalg.cholesky((own + own.mT) / 2)
         columns = []
         for neighbour in step.neighbours:
-            block = _oriented(blocks, sparsity, step.index, neighbour.index)
+            block = _oriented(blocks, sparsity, step.place, neighbour.place)
             kept = frozenset(neighbour.ties)
             block = _without_ties(
-                block, structure, (step.index, neighbour.index), sparsity.ties_from(step.index, neighbour.index), kept
+                block, structure, (step.place, neighbour.place), sparsity.ties_from(step.place, neighbour.place), kept
             )
             columns.append(_block_rows(block, step, neighbour.free))
         solved = _solve_columns(factor, columns)
         before = sparsity.copy()
         sparsity.eliminate(step)
         for place, first in enumerate(step.neighbours):
-            blocks.pop((min(step.index, first.index), max(step.index, first.index)))
+            blocks.pop((min(step.place, first.place), max(step.place, first.place)))
             for second, other in zip(step.neighbours[place:], solved[place:], strict=True):
                 change = -_product(step, first, second, solved[place], other)
-                pair, added = (first.index, second.index), ties_after(first, second)
+                pair, added = (first.place, second.place), ties_after(first, second)
                 target = sparsity.ties_from(*pair)
                 change = _without_ties(change, structure, pair, added, target)
                 if pair in blocks:

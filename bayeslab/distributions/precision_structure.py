@@ -42,18 +42,20 @@ class PrecisionStructure(NamedTuple):
 class Neighbour(NamedTuple):
     """An array that meets the one that is eliminated.
 
-    ties: (axis of the eliminated array, axis of this one), the former uncoupled. free: axes of this one without a tie.
+    place: its index. ties: (axis of the eliminated array, axis of this one), the former uncoupled. free: axes of this one without a tie.
     """
 
-    index: int
+    place: int
     ties: tuple[Tie, ...]
     free: tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """The elimination of one array. independent, coupled: its axes. neighbours: arrays that are eliminated later."""
+    """The elimination of one array.
 
-    index: int
+    place: its index. independent, coupled: its axes. neighbours: arrays that are eliminated later."""
+
+    place: int
     independent: tuple[int, ...]
     coupled: tuple[int, ...]
     neighbours: tuple[Neighbour, ...]
@@ -95,27 +97,27 @@ class Sparsity:
             neighbours.append(Neighbour(other, ties, free))
         independent = tuple(axis for axis in range(len(shape)) if axis not in coupled)
         joint = prod(shape[axis] for axis in coupled)
-        columns = 1 + sum(prod(self.shapes[each.index][axis] for axis in each.free) for each in neighbours)
+        columns = 1 + sum(prod(self.shapes[each.place][axis] for axis in each.free) for each in neighbours)
         cost = prod(shape[axis] for axis in independent) * joint * (joint**2 + joint * columns + columns**2)
         return Step(index, independent, tuple(sorted(coupled)), tuple(neighbours), cost)
 
     def eliminate(self, step: Step) -> None:
         """Leave an array out: those that it meets meet each other afterwards."""
-        self.ties = {pair: ties for pair, ties in self.ties.items() if step.index not in pair}
-        del self.coupled[step.index]
+        self.ties = {pair: ties for pair, ties in self.ties.items() if step.place not in pair}
+        del self.coupled[step.place]
         for first, second in combinations_with_replacement(step.neighbours, 2):
-            if first.index == second.index:
-                shape = self.shapes[first.index]
-                self.coupled[first.index] |= {axis for axis in first.free if shape[axis] > 1}
+            if first.place == second.place:
+                shape = self.shapes[first.place]
+                self.coupled[first.place] |= {axis for axis in first.free if shape[axis] > 1}
             else:
                 shared = ties_after(first, second)
-                pair = first.index, second.index
+                pair = first.place, second.place
                 self.ties[pair] = self.ties.get(pair, shared) & shared
 
 
 def ties_after(first: Neighbour, second: Neighbour) -> frozenset[Tie]:
     """The ties that two neighbours of an array have in what its elimination adds to their block."""
-    if first.index == second.index:
+    if first.place == second.place:
         return frozenset((axis, axis) for _, axis in first.ties)
     return frozenset((axis, other) for own, axis in first.ties for own_too, other in second.ties if own == own_too)
 

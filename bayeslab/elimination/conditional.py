@@ -82,6 +82,10 @@ class Rule(NamedTuple):
         """The terms that the sites reach."""
         return [term for term in log_joint_terms if not term.depends.isdisjoint(self.sites)]
 
+    def blanket(self, log_joint_terms: Sequence[Term]) -> frozenset[str]:
+        """The latent part of the Markov blanket of the sites: the other latent sites of the terms that they reach."""
+        return frozenset().union(*(term.depends for term in self.reached(log_joint_terms))) - set(self.sites)
+
 
 Block = tuple[Rule, ...]
 """Sites that are taken jointly, in the order in which they are eliminated; often one."""
@@ -339,8 +343,7 @@ def without(rule: Rule, log_joint_terms: tuple[Term, ...]) -> tuple[Term, ...]:
         return conditional(rule, log_joint_terms, bound, values).log_evidence
 
     others = [term for term in log_joint_terms if term not in site_terms]
-    depends = frozenset().union(*(term.depends for term in site_terms)) - set(rule.sites)
     holds = frozenset().union(*(term.holds or {term.name} for term in site_terms))
     kinks = frozenset().union(*(term.kinks for term in site_terms))
     name = f"evidence of {rule.site}"
-    return (*others, Term(name, depends, log_evidence, None, holds=holds, kinks=kinks))
+    return (*others, Term(name, rule.blanket(site_terms), log_evidence, None, holds=holds, kinks=kinks))

@@ -132,7 +132,7 @@ def _truncated_normal_mode(q: Any) -> Array:
 
 
 def _normal_points(q: Any) -> Array:
-    return cubature.of_joint_normal(q) if isinstance(q, JointNormal) else cubature.of_normal(q)
+    return cubature.of_normal(q) if isinstance(q, dist.Normal) else cubature.of_joint_normal(q)
 
 
 def _normal_from_uniform(q: Any, uniform: Array) -> Array:

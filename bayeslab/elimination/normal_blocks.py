@@ -20,10 +20,10 @@ from bayeslab.distributions.precision_structure import PrecisionStructure, Spars
 class Probe(NamedTuple):
     """Directions in which one site moves: by one at one position of some axes, and at all positions of the others.
 
-    start: the index of the first direction.
+    place: the index of the site. start: the index of the first direction.
     """
 
-    index: int
+    place: int
     axes: tuple[int, ...]
     start: int
 
@@ -99,7 +99,7 @@ def _probes(structure: PrecisionStructure) -> dict[tuple[int, tuple[int, ...]], 
     Sites move together where no third one meets both, as every third one of a chain.
     """
     sparsity = Sparsity(structure)
-    needed = {}
+    needed: dict[tuple[int, tuple[int, ...]], None] = {}
     for pair in _pairs(structure):
         moved, other = _moved_first(structure, *pair)
         needed[moved, _untied(sparsity, moved, other)] = None
@@ -115,7 +115,8 @@ def _probes(structure: PrecisionStructure) -> dict[tuple[int, tuple[int, ...]], 
             slots.append([(index, axes)])
         else:
             slot.append((index, axes))
-    probes, start = {}, 0
+    probes: dict[tuple[int, tuple[int, ...]], Probe] = {}
+    start = 0
     for slot in slots:
         probes |= {key: Probe(*key, start) for key in slot}
         start += max(_number(structure, *key) for key in slot)
@@ -134,7 +135,7 @@ def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Arr
     for index, shape in enumerate(structure.shapes):
         moves = jnp.zeros((total, *shape))
         for probe in probes:
-            if probe.index == index:
+            if probe.place == index:
                 number = _number(structure, index, probe.axes)
                 pattern = [shape[axis] if axis in probe.axes else 1 for axis in range(len(shape))]
                 one_each = jnp.broadcast_to(jnp.eye(number).reshape(number, *pattern), (number, *shape))

@@ -13,7 +13,7 @@ from numpyro.distributions import biject_to
 
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages
 from bayeslab.elimination.sweep import random_start
-from bayeslab.elimination.terms import Term, markov_blanket, sum_of_terms, terms
+from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.methods.acceleration import Ascent, ascent_step, initial_ascent
 from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
@@ -25,7 +25,7 @@ from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.expectation import expected_terms, moment_key, moments_of_conditional, require_linear
+from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_linear
 from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import generic_points
@@ -153,7 +153,7 @@ class EMSampler(Sampler):
         for rule, stage in zip(self.expect, elimination_stages(self.expect, all_terms), strict=True):
             if not _depends_on_expected(rule, stage, self.expect):
                 distribution = conditional(rule, stage, plain, values | tables).distribution
-                known[moment_key(rule.site)] = moments_of_conditional(rule.family, distribution)
+                known |= {moment_key(name): moments for name, moments in named_moments(rule, distribution).items()}
         all_terms, values = self._expected(all_terms), dict(values)
         for rule in self.closed:
             site = plain.sites[rule.site]
@@ -201,7 +201,7 @@ class EMSampler(Sampler):
 
 def _depends_on_expected(rule: Rule, stage: tuple[Term, ...], rules: tuple[Rule, ...]) -> bool:
     """Whether the conditional of a site that is averaged over depends on others of those sites."""
-    return not markov_blanket(stage, rule.site).isdisjoint(other.site for other in rules)
+    return not rule.blanket(stage).isdisjoint(name for other in rules for name in other.sites)
 
 
 def _log_joint(bound: Bound, values: Values) -> Array:
@@ -213,7 +213,7 @@ def _log_joint(bound: Bound, values: Values) -> Array:
 
 def _require_exact_expectations(expect: tuple[Rule, ...], bound: Bound) -> None:
     """Raises ValueError unless expectations over the sites that are integrated out are exact."""
-    sites = {rule.site for rule in expect}
+    sites = {name for rule in expect for name in rule.sites}
     with jax.enable_x64(True):
         probe_points: list[Any] = []
         for point_bound, values in generic_points(in_double_precision(bound)):

@@ -97,7 +97,7 @@ class MeanField:
                     f"joint names site '{rule.site}', whose factor is a {rule.family.name} and nothing larger"
                 )
         blocks = blocks_in_program_order(analysis.joint_blocks(self.joint), rules)
-        largest = max(blocks, key=lambda block: sum(prod(bound.sites[rule.site].shape) for rule in block))
+        largest = max(blocks, key=lambda block: sum(prod(bound.sites[name].shape) for rule in block for name in rule.sites))
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         # averages over sites with structure come first, those over the parameters of their priors afterwards
         blocks = tuple(sorted(blocks, key=lambda block: not block[0].family.structured))
@@ -229,12 +229,12 @@ class FactorSampler(Sampler):
         for block in self.blocks:
             block_terms = terms_averaged_over_others(block, self.blocks, all_terms)
             for rule, stage in zip(block[::-1], elimination_stages(block, block_terms)[::-1], strict=True):
-                site = bound.sites[rule.site]
                 q = factors.last.get(rule.site)
                 if q is None:
                     q = conditional(rule, stage, bound, values | factors.known | tables).distribution
-                values[rule.site] = q.sample(keys.pop()).reshape(site.shape).astype(site.dtype)
-                log_q += q.log_prob(values[rule.site]).sum()
+                for name, value in rule.named(q.sample(keys.pop())).items():
+                    values[name] = value.reshape(bound.sites[name].shape).astype(bound.sites[name].dtype)
+                log_q += q.log_prob(rule.joined(values)).sum()
         lp = sum_of_terms(all_terms, bound, values | tables)
         stats = {"lp": lp, "log_q": log_q, "evidence_bound": state.acceleration.objective}
         return state._replace(key=key), Draws(values | deterministic_values(bound, values), stats)
@@ -250,7 +250,7 @@ class FactorSampler(Sampler):
         for block in self.blocks:
             others = [other for other in self.blocks if other != block]
             rule = block[-1]
-            prior = expected_prior(rule, terms(bound).priors[rule.site], others, bound, known)
+            prior = expected_prior(rule, terms(bound).priors[rule.sites[0]], others, bound, known)
             initial = typical_block_values(block, best)
             new_factors.append(
                 optimal_factor(
@@ -274,10 +274,11 @@ class FactorSampler(Sampler):
         """
         free, inverses = {}, {}
         for rule in (rule for block in self.blocks[1:] for rule in block):
-            name = moment_key(rule.site)
-            if isinstance(factors.known[name], jax.Array):
-                forward, inverses[name] = _real_coordinates(rule, terms(bound).priors[rule.site], bound, factors)
-                free[name] = forward(factors.known[name])
+            for site in rule.sites:
+                name = moment_key(site)
+                if isinstance(factors.known[name], jax.Array):
+                    forward, inverses[name] = _real_coordinates(rule, terms(bound).priors[site], bound, factors)
+                    free[name] = forward(factors.known[name])
         flat, unflat = ravel_pytree(free)
         flat = flat.astype(factors.entropies.dtype)  # none are numbers of single precision
         return flat, lambda at: {name: inverses[name](value) for name, value in unflat(at).items()}

@@ -17,6 +17,7 @@ from bayeslab.transforms.expectation import (
     jointly_expected_terms,
     moment_key,
     moments_of_conditional,
+    named_moments,
 )
 
 
@@ -75,20 +76,23 @@ def optimal_factor(
     """
     block_stages = elimination_stages(block, of)
     rule, stage = block[-1], block_stages[-1]
-    last = conditional(rule, stage, bound, values, near.get(rule.site), drawn)
-    constant = sum_of_terms([term for term in stage if rule.site not in term.depends], bound, values)
-    known = {rule.site: moments_of_conditional(rule.family, last.distribution)}
+    last = conditional(rule, stage, bound, values, rule.joined(near), drawn)
+    reached = rule.reached(stage)
+    constant = sum_of_terms([term for term in stage if term not in reached], bound, values)
+    known = named_moments(rule, last.distribution)
     total_entropy = entropy(rule.family, last.distribution)
     for rule, stage in zip(block[-2::-1], block_stages[-2::-1], strict=True):
 
-        def conditional_density(at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage) -> tuple[Array, Array]:
-            q = conditional(rule, stage, bound, values | at, near.get(rule.site)).distribution
-            return moments_of_conditional(rule.family, q), entropy(rule.family, q)
+        def conditional_density(
+            at: Values, rule: Rule = rule, stage: tuple[Term, ...] = stage
+        ) -> tuple[dict[str, Any], Array]:
+            q = conditional(rule, stage, bound, values | at, rule.joined(near)).distribution
+            return named_moments(rule, q), entropy(rule.family, q)
 
-        points, entropies = jax.vmap(conditional_density)(known)
-        num_points = points.shape[1]
+        new, entropies = jax.vmap(conditional_density)(known)
+        num_points = new[rule.sites[0]].shape[1]
         known = {name: jnp.repeat(value, num_points, axis=0) for name, value in known.items()}
-        known[rule.site] = points.reshape(-1, *points.shape[2:])
+        known |= {name: points.reshape(-1, *points.shape[2:]) for name, points in new.items()}
         total_entropy += entropies.mean()
     named = {moment_key(site): value for site, value in known.items()}
     return Factor(last.distribution, named, total_entropy, last.log_evidence.sum() + constant)
@@ -107,11 +111,12 @@ def point_density(rule: Rule, of: tuple[Term, ...], bound: Bound, values: Values
 
 def typical_block_values(block: Block, factors: Factors) -> Values:
     """Likely values of the continuous sites of a block under its factor, where there are any."""
-    values = {}
+    values: Values = {}
     for rule in block:
-        points = factors.known[moment_key(rule.site)]
         if rule.family.joint:
-            values[rule.site] = points.mean(0)
-        elif rule.site in factors.last and not rule.family.enumerates and isinstance(points, jax.Array):
+            values |= {name: factors.known[moment_key(name)].mean(0) for name in rule.sites}
+            continue
+        points = factors.known[moment_key(rule.site)]
+        if rule.site in factors.last and not rule.family.enumerates and isinstance(points, jax.Array):
             values[rule.site] = rule.family.typical(factors.last[rule.site], points[0])
     return values

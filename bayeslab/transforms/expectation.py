@@ -18,7 +18,7 @@ from numpyro.distributions import Distribution
 from bayeslab.distributions import MarkovChain
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
 from bayeslab.elimination.family import Family
-from bayeslab.elimination.terms import Prior, Term, markov_blanket, terms
+from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
@@ -38,6 +38,12 @@ def moments_of_conditional(family: Family, q: Distribution) -> Moments:
         return inner.with_cached_expectations() if isinstance(inner, MarkovChain) else inner
     assert family.points is not None
     return family.points(q)
+
+
+def named_moments(rule: Rule, q: Distribution) -> dict[str, Moments]:
+    """What expectations over the sites of a rule need, by site; points of several sites belong together."""
+    moments = moments_of_conditional(rule.family, q)
+    return {rule.site: moments} if rule.block is None else rule.named(moments)
 
 
 def entropy(family: Family, q: Distribution) -> Array:
@@ -61,7 +67,9 @@ def expected_prior(
     if rule.family.linear is None:
         return None
     forth, back = rule.family.linear
-    points = [{r.site: values[moment_key(r.site)] for r in block if r.site in prior.depends} for block in blocks]
+    points = [
+        {name: values[moment_key(name)] for r in block for name in r.sites if name in prior.depends} for block in blocks
+    ]
 
     def mean(chosen: Values, remaining: list[Values]) -> Any:
         if not remaining:
@@ -90,13 +98,14 @@ def expected_terms(
     stage: the terms under which the site has its conditional, at the values of the others that "given" has and, of
     sites drawn after it, at those of the expectation. Without it the moments of the site are among the values.
     """
-    return tuple(_expected_term(rule, term, stage) if rule.site in term.depends else term for term in log_joint_terms)
+    reached = rule.reached(log_joint_terms)
+    return tuple(_expected_term(rule, term, stage) if term in reached else term for term in log_joint_terms)
 
 
 @lru_cache(maxsize=1024)
 def jointly_expected_terms(block: tuple[Rule, ...], log_joint_terms: tuple[Term, ...]) -> tuple[Term, ...]:
     """The expectations of terms over several sites at once, whose points are among the values and belong together."""
-    sites = frozenset(rule.site for rule in block)
+    sites = frozenset(name for rule in block for name in rule.sites)
 
     def average(term: Term) -> Term:
         def mean(bound: Bound, values: Values) -> Array:
@@ -140,18 +149,19 @@ def require_linear(log_joint_terms: tuple[Term, ...], block: tuple[Rule, ...], p
 
 def _expected_term(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:
     def mean(bound: Bound, values: Values) -> Array:
-        prior = terms(bound).priors[rule.site]
         if stage is None:
-            moments: Moments = values[moment_key(rule.site)]
+            moments = {name: values[moment_key(name)] for name in rule.sites}
         else:
-            others = {name: values[name] for name in markov_blanket(stage, rule.site) if name in values}
+            others = {name: values[name] for name in rule.blanket(stage) if name in values}
             given: Any = values["given"]
-            moments = moments_of_conditional(rule.family, conditional(rule, stage, bound, others | given).distribution)
-        return _term_mean(rule, prior, term, moments, bound, values)
+            moments = named_moments(rule, conditional(rule, stage, bound, others | given).distribution)
+        if rule.block is not None:
+            return jax.vmap(lambda points: term.density(bound, values | points))(moments).mean(0)
+        return _term_mean(rule, terms(bound).priors[rule.site], term, moments[rule.site], bound, values)
 
-    depends, batch_ndim, choices = term.depends - {rule.site}, term.batch_ndim, None
+    depends, batch_ndim, choices = term.depends - set(rule.sites), term.batch_ndim, None
     if stage is not None:
-        depends |= markov_blanket(stage, rule.site)
+        depends |= rule.blanket(stage)
     if term.choices is not None and term.choices.site == rule.site:
         batch_ndim = term.choices.batch_ndim
     elif term.choices is not None and stage is None and not (rule.family.enumerates or rule.family.structured):

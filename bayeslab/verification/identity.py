@@ -217,10 +217,12 @@ def _probe_values(
     rule: Rule, prior: Prior, q: Distribution, bound: Bound, values: Values, noise: dict[str, Any]
 ) -> Array:
     """Values of the site at which the rule is tested: a likely one first, then the current one."""
+    current = rule.joined(values)
+    assert current is not None
     if rule.block is not None:
         moves = [noise[str(shape)] for shape in rule.block.shapes]
         signs = [np.random.default_rng(place).choice([-1.0, 1.0], np.shape(move)) for place, move in enumerate(moves)]
         steps = [(move * sign).reshape(len(sign), -1) for move, sign in zip(moves, signs, strict=True)]
-        return rule.family.around(q, rule.joined(values), jnp.concatenate(steps, axis=-1), None)
+        return rule.family.around(q, current, jnp.concatenate(steps, axis=-1), None)
     chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None
-    return rule.family.around(q, values[rule.site], noise.get(str(prior.shape)), chain)
+    return rule.family.around(q, current, noise.get(str(prior.shape)), chain)
