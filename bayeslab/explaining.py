@@ -105,11 +105,11 @@ def _notes(analysis: Analysis) -> list[str]:
     notes += [f"site '{rule.site}' is integrated out: {rule.family.name}" for rule in elimination_rules(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         try:
-            method, sampler = plan(analysis)
+            method, sampler, why = plan(analysis)
         except ValueError as error:
             notes.append(f"no method applies: {error}")
         else:
-            notes.append(f"without a method, fit uses {type(method).__name__}")
+            notes.append(f"without a method, fit uses {type(method).__name__}: {why}")
             notes += _statistics_notes(sampler, bound)
     return notes
 

@@ -58,8 +58,9 @@ def fit(
 ) -> "DataTree":
     """Draw from p(latent | observed) with `method`.
 
-    method: by default the one that `explain` names: Exact where all sites can be eliminated, else Gibbs where every one
-    has a conditional in closed form or one is discrete, else NUTS.
+    method: by default the one that `explain` names: Exact where all sites can be eliminated; NUTS with jointly Normal
+    sites integrated out where their scales are unknown; Gibbs where every site has a conditional in closed form or one
+    is discrete; else NUTS.
 
     data: arguments of `model` by name and values of observed sites by site name; NaN in those is a missing entry.
     previous: a result of the same model, data and method, also from a file, to go on from: the result has its
@@ -87,7 +88,7 @@ def fit(
         _refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
-        method, sampler = plan(Analysis(bound), method)
+        method, sampler, _ = plan(Analysis(bound), method)
         values = None if start is None else checked_start(method, sampler, bound, start)
         portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values)
         with progress_bar(type(method).__name__, progress) as report:

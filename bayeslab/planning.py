@@ -1,9 +1,14 @@
 """The plan of a fit: the method, by default the one that the program allows, and the sampler that it makes."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
+from bayeslab.distributions import precision_structure
+from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
@@ -18,11 +23,23 @@ MAX_SITES_FOR_EXACT = 12
 """Eliminations, of a latent site or of jointly Normal ones, beyond which `fit` does not look for their order."""
 
 
+MAX_ELIMINATION_COST = 10**6
+"""Numbers that integrating Normal sites out may read and write for one gradient of NUTS, at most: a millisecond."""
+
+
+class Choice(NamedTuple):
+    """A method, and why it is the one for a program, in words."""
+
+    method: Method
+    why: str
+
+
 class Plan(NamedTuple):
-    """How a posterior will be drawn from."""
+    """How a posterior will be drawn from. why: the method was chosen; empty where the user named it."""
 
     method: Method
     sampler: Sampler
+    why: str = ""
 
 
 def plan(analysis: Analysis, method: Method | None = None) -> Plan:
@@ -32,16 +49,24 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
     take the place of those of the same names.
     Raises ValueError where the method does not apply.
     """
-    method = default_method(analysis) if method is None else mixed_membership.method_at_size(analysis, method)
-    return Plan(method, method.plan(analysis))
+    if method is None:
+        method, why = default_method(analysis)
+    else:
+        method, why = mixed_membership.method_at_size(analysis, method), ""
+    return Plan(method, method.plan(analysis), why)
 
 
-def default_method(analysis: Analysis) -> Method:
-    """Exact where all sites can be eliminated, else Gibbs where each has a conditional in closed form or one is
-    discrete, else NUTS. Where origins of mixed membership are too many to be kept, Gibbs counts them."""
+def default_method(analysis: Analysis) -> Choice:
+    """The method of a fit that names none.
+
+    Exact where all sites can be eliminated. Else, without discrete sites, NUTS with jointly Normal sites integrated out
+    where others are left that few data or the priors of these tell about (`collapsible_sites`). Else Gibbs where each
+    site has a conditional in closed form or one is discrete, else NUTS. Where origins of mixed membership are too many
+    to be kept, Gibbs counts them.
+    """
     bound = analysis.bound
     if mixed_membership.membership_at_size(analysis) is not None:
-        return mixed_membership.Gibbs()
+        return Choice(mixed_membership.Gibbs(), "origins are counted, not kept")
     try:
         findings = analysis.findings
     except ValueError:  # the program cannot be taken apart
@@ -53,8 +78,66 @@ def default_method(analysis: Analysis) -> Method:
         except ValueError:
             pass
         else:
-            return Exact()
-    return Gibbs() if closed or any(bound.sites[name].is_discrete for name in bound.latent) else NUTS()
+            return Choice(Exact(), "all sites can be eliminated")
+    discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
+    if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
+        left = [name for name in bound.latent if name not in sites]
+        return Choice(
+            NUTS(collapse=sites), f"{_listed(sites)} {_are(sites)} Normal given {_listed(left)} and integrated out"
+        )
+    if closed:
+        return Choice(Gibbs(), "each site has a conditional in closed form")
+    if discrete:
+        return Choice(Gibbs(), f"{_listed(discrete)} {_are(discrete)} discrete")
+    return Choice(NUTS(), "some sites have no conditional in closed form")
+
+
+def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
+    """The Normal sites that NUTS integrates out by default; none where that does not pay or cannot be done.
+
+    closed: whether every site has a conditional in closed form. If so, Gibbs sampling is the alternative, which mixes
+    badly only where a scale of the Normal sites is unknown; else it is NUTS over all sites.
+    """
+    bound = analysis.bound
+    if bound.transform is not None or bound.moving:
+        return ()
+    normal = [rule.site for rule in analysis.rules if rule.family.joint]
+    others = set(bound.latent) - set(normal)
+    priors = terms(bound).priors
+    if not normal or not others or (closed and not any(priors[name].depends & others for name in normal)):
+        return ()
+    largest = max(
+        (rule.sites for rule in rules_of(analysis.normal_blocks)),
+        key=lambda sites: sum(prod(bound.sites[name].shape) for name in sites),
+        default=(),
+    )
+    for sites in (tuple(normal), largest):
+        with suppress(ValueError):
+            if sites and elimination_cost(bound, analysis.order(sites)) <= MAX_ELIMINATION_COST:
+                return sites
+    return ()
+
+
+def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
+    """Numbers that integrating Normal sites out reads and writes, about."""
+    total = 0
+    for rule in rules:
+        if rule.block is not None:
+            own, directions = precision_structure.elimination_cost(rule.block), num_directions(rule.block)
+        else:
+            directions = prod(bound.sites[rule.site].shape[axis] for axis in rule.coupled)
+            own = prod(bound.sites[rule.site].shape) * directions**2
+        total += own + directions * sum(term.cost for term in rule.reached(terms(bound).terms))
+    return total
+
+
+def _listed(names: Sequence[str]) -> str:
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def _are(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"
 
 
 def _num_eliminations(analysis: Analysis) -> int:

@@ -91,7 +91,7 @@ def sbc(
             truths = _evenly_spaced_draws(given, bound, num_simulations)
             simulated = {name: name_of_copy(name) for name in simulated}
             bound = replicate_data(model, data, bound)
-        method, sampler = plan(Analysis(bound), method)
+        method, sampler, _ = plan(Analysis(bound), method)
         densities = _ranked_densities(bound, extra_quantities)
 
         def pit(key: Array, truth: Values, bound: Bound) -> Values:

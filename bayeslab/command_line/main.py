@@ -250,7 +250,7 @@ def _method(arguments: argparse.Namespace, model: "Program", data: "Data") -> "M
     method: Any
     if arguments.method is None:
         with precision_scope():
-            method = default_method(Analysis(bl.bind(model, data)))
+            method = default_method(Analysis(bl.bind(model, data))).method
     else:
         method = methods[arguments.method]()
     for name in changes.keys() - {field.name for field in fields(method)}:

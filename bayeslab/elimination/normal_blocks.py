@@ -46,6 +46,11 @@ def block_conditional(
     return normal.moved(mean)
 
 
+def num_directions(structure: PrecisionStructure) -> int:
+    """How many products of the Hessian with directions give all blocks."""
+    return max(probe.start + _number(structure, *probe[:2]) for probe in _probes(structure).values())
+
+
 def _precision_blocks(structure: PrecisionStructure, change: Callable[[Array], Array]) -> Blocks:
     """The blocks of the precision. change: from a direction to how the gradient of the log density changes."""
     probes = _probes(structure)
@@ -130,7 +135,7 @@ def _number(structure: PrecisionStructure, index: int, axes: tuple[int, ...]) ->
 
 def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Array:
     """All directions, (direction, size)."""
-    total = max(probe.start + _number(structure, *probe[:2]) for probe in probes)
+    total = num_directions(structure)
     columns = []
     for index, shape in enumerate(structure.shapes):
         moves = jnp.zeros((total, *shape))
@@ -142,5 +147,3 @@ def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Arr
                 moves = moves.at[probe.start : probe.start + number].add(one_each)
         columns.append(moves.reshape(total, -1))
     return jnp.concatenate(columns, axis=-1)
-
-

@@ -90,7 +90,9 @@ class Gibbs:
                     joint.append(analysis.order(sites))
         joint = _with_normal_blocks(joint, analysis, [rule.site for rule in rules])
         blocks = blocks_in_program_order(joint, rules)
-        blocks = tuple(sorted(blocks, key=lambda block: not any(bound.sites[rule.sites[0]].is_discrete for rule in block)))
+        blocks = tuple(
+            sorted(blocks, key=lambda block: not any(bound.sites[rule.sites[0]].is_discrete for rule in block))
+        )
         return SweepSampler(blocks, rules, groups, compilation_signature(bound))
 
 

@@ -97,7 +97,9 @@ class MeanField:
                     f"joint names site '{rule.site}', whose factor is a {rule.family.name} and nothing larger"
                 )
         blocks = blocks_in_program_order(analysis.joint_blocks(self.joint), rules)
-        largest = max(blocks, key=lambda block: sum(prod(bound.sites[name].shape) for rule in block for name in rule.sites))
+        largest = max(
+            blocks, key=lambda block: sum(prod(bound.sites[name].shape) for rule in block for name in rule.sites)
+        )
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         # averages over sites with structure come first, those over the parameters of their priors afterwards
         blocks = tuple(sorted(blocks, key=lambda block: not block[0].family.structured))

@@ -39,9 +39,7 @@ def has_family_by_values(bound: Bound, log_joint_terms: tuple[Term, ...], name: 
     families = families_of(terms(bound).priors[name])
     if len(families) != 1 or not (families[0].joint or _has_two_statistics(families[0])):
         return True
-    return all(
-        _is_linear(*_along_line(point, log_joint_terms, name, families[0])) for point in generic_points(bound)
-    )
+    return all(_is_linear(*_along_line(point, log_joint_terms, name, families[0])) for point in generic_points(bound))
 
 
 def _has_two_statistics(family: Family) -> bool:

@@ -265,5 +265,3 @@ def _structure(
         tuple(rules[index].coupled for index in component),
         tuple(met),
     )
-
-

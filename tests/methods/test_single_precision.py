@@ -64,7 +64,7 @@ def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
     """
     data = lecture.example()
     with precision_scope():
-        method = default_method(Analysis(bl.bind(lecture.model, data)))
+        method = default_method(Analysis(bl.bind(lecture.model, data))).method
     small = {"num_warmup": 20, "num_samples": 30, "num_chains": 1} if not isinstance(method, bl.Exact) else {}
     tree = bl.fit(0, lecture.model, data, type(method)(**small), dtype=jnp.float32, progress=False)
     with precision_scope():
