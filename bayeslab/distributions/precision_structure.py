@@ -108,8 +108,7 @@ class Sparsity:
         del self.coupled[step.place]
         for first, second in combinations_with_replacement(step.neighbours, 2):
             if first.place == second.place:
-                shape = self.shapes[first.place]
-                self.coupled[first.place] |= {axis for axis in first.free if shape[axis] > 1}
+                self.coupled[first.place] |= frozenset(first.free)
             else:
                 shared = ties_after(first, second)
                 pair = first.place, second.place
