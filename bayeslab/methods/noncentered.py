@@ -6,7 +6,6 @@ for every element: 0 is the standard, non-centered coordinate, 1 that of the pro
 Skoeld 2003; Gorinova, Moore and Hoffman 2020).
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +30,10 @@ LOCATION_SCALE_PRIORS = (dist.Normal, dist.StudentT, dist.Cauchy, dist.Laplace, 
 """Priors with a mean and a scale, the last of their parameters."""
 SUFFIX = "_decentered"
 """What NumPyro adds to the name of a site that it moves in other coordinates."""
-NUM_DEVIATIONS = 2.0
-"""Posterior standard deviations of a scale between its likely value and its lower end."""
-MIN_GAIN_NATS = 1.0
+WEAK_SUPPORT, STRONG_SUPPORT = 3.0, 10.0
+"""Nats by which the data prefer the scale of the start to one of zero. Up to the first, coordinates are standard; from
+the second on they are those of the share of the data."""
+MIN_GAIN_NATS = 0.05
 """Nats that the ascent to the start must gain to go on: in standard coordinates there is a maximum to go to."""
 MAX_STEPS = 500
 """Steps of that ascent, at most."""
@@ -85,15 +85,14 @@ class NoncenteredSampler(Sampler):
         key, position_key = jax.random.split(key)
         shapes = dict(unconstrained_shapes(bound))
         standard = {name: jnp.zeros(shapes[name]) for name in self.sites}
-        position = likely_position(
-            position_key,
-            {name + SUFFIX if name in self.sites else name: shape for name, shape in shapes.items()},
-            lambda moved: -potential_energy(_noncentered_program, (bound, standard), {}, moved),
-            MIN_GAIN_NATS,
-            MAX_STEPS,
-        )
+
+        def log_density(moved: Values) -> Array:
+            return -potential_energy(_noncentered_program, (bound, standard), {}, moved)
+
+        moved_shapes = {name + SUFFIX if name in self.sites else name: shape for name, shape in shapes.items()}
+        position = likely_position(position_key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
         centered = self._centered_position(bound, position, standard)
-        centering = self._share_of_data(bound, centered)
+        centering = {name: self._share_of_data(bound, centered, position, name, log_density) for name in self.sites}
         position = self._moved_position(bound, centered, centering)
         return NoncenteredState(self._kernel().init(key, self.num_warmup, position, (bound, centering), {}), centering)
 
@@ -128,30 +127,24 @@ class NoncenteredSampler(Sampler):
             moved[name + SUFFIX] = (centered[name] - fn.loc) / fn.scale ** (1 - share) + share * fn.loc
         return moved
 
-    def _share_of_data(self, bound: Bound, centered: Values) -> dict[str, Array]:
+    def _share_of_data(
+        self, bound: Bound, centered: Values, standard: Values, name: str, log_density: Callable[[Values], Array]
+    ) -> Array:
         """For every element, the share of all but its prior in its precision given the others.
 
-        It is taken where the scale of the prior is at the lower end of its posterior, for J elements with one scale some
-        1 / (share sqrt(2 J)) in its logarithm: coordinates that suit a small scale do well with a large one, too.
+        It is zero where a scale of zero is as likely, by Laplace's approximation of the marginal likelihood, as that of
+        the position: a funnel has to be left. In between it is a part of the share.
+        standard: the position in standard coordinates. log_density: of such positions.
         """
-
-        def density(own: Values) -> Array:
-            return log_posterior(bound, centered | own)
-
-        own = {name: centered[name] for name in self.sites}
-        shares = {}
-        for name in self.sites:
-            direction = {other: jnp.ones(own[other].shape) * (other == name) for other in self.sites}
-            curvature = jax.jvp(jax.grad(density), (own,), (direction,))[1][name]
-            fn = self._prior(bound, centered, name)
-            shape = direction[name].shape
-            ratio = jnp.maximum(-curvature * fn.scale**2 - 1, 0.0)  # of the precision of the data to that of the prior
-            ratio = jnp.where(jnp.isfinite(ratio), ratio, 0.0)
-            informed = jnp.maximum(jnp.mean(ratio / (1 + ratio)), 1e-3)
-            spread = 1 / (informed * math.sqrt(2 * math.prod(shape) / max(jnp.size(fn.scale), 1)))
-            low = ratio * jnp.exp(-2 * NUM_DEVIATIONS * spread)
-            shares[name] = jnp.broadcast_to(low / (1 + low), shape)
-        return shares
+        own, scale = centered[name], self._prior(bound, centered, name).scale
+        slope = jax.grad(lambda value: log_posterior(bound, centered | {name: value}))
+        curvature = jax.jvp(slope, (own,), (jnp.ones(own.shape),))[1]
+        ratio = jnp.maximum(-curvature * scale**2 - 1, 0.0)  # of the precision of the data to that of the prior
+        at_zero = standard | {name + SUFFIX: jnp.zeros(own.shape)}
+        support = log_density(standard) - log_density(at_zero) - 0.5 * jnp.log1p(ratio).sum()
+        weight = jnp.clip((support - WEAK_SUPPORT) / (STRONG_SUPPORT - WEAK_SUPPORT), 0.0, 1.0)
+        share = weight * ratio / (1 + ratio)
+        return jnp.where(jnp.isfinite(share), share, 0.0)
 
     def _prior(self, bound: Bound, position: Values, name: str) -> Any:
         """The prior of a site at an unconstrained position, with a mean and a scale, not yet repeated in plates."""
