@@ -13,6 +13,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import MAX_SLICED_ELEMENTS, Gibbs
 from bayeslab.methods.mcmc import NUTS
+from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
 from bayeslab.sampling.protocols import Method, Sampler
@@ -27,6 +28,8 @@ MAX_ELIMINATION_COST = 10**6
 """Numbers that integrating Normal sites out may read and write for one gradient of NUTS, at most: a millisecond."""
 
 
+ACCEPT_PROB_OF_HIERARCHIES = 0.9
+"""Acceptance that NUTS aims at where effects have unknown scales: what is left of funnels needs short steps."""
 ACCEPT_PROB_WHERE_COLLAPSED = 0.95
 """Acceptance that NUTS aims at over what is left: a few scales, whose densities end in cliffs where priors are vague.
 Short steps cost little there, and long ones diverge."""
@@ -95,7 +98,11 @@ def default_method(analysis: Analysis) -> Choice:
         return Choice(Gibbs(), "each site has a conditional in closed form")
     if discrete:
         return Choice(Gibbs(), f"{_listed(discrete)} {_are(discrete)} discrete")
-    return Choice(NUTS(), "some sites have no conditional in closed form")
+    why = "some sites have no conditional in closed form"
+    if sites := noncentered_sites(bound):
+        standard = f"{_listed(sites)} {_are(sites)} moved in partly standard coordinates"
+        return Choice(NUTS(target_accept_prob=ACCEPT_PROB_OF_HIERARCHIES), f"{why}; {standard}")
+    return Choice(NUTS(), why)
 
 
 def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
@@ -117,7 +124,10 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
         key=lambda sites: sum(prod(bound.sites[name].shape) for name in sites),
         default=(),
     )
+    moved = set(noncentered_sites(bound))
     for sites in (tuple(normal), largest):
+        if any(priors[name].depends & set(sites) for name in moved - set(sites)):
+            continue  # standard coordinates need the mean and the scale of the prior
         with suppress(ValueError):
             if sites and elimination_cost(bound, analysis.order(sites)) <= MAX_ELIMINATION_COST:
                 return sites
