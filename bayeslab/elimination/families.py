@@ -59,6 +59,10 @@ NORMAL_PRIORS = (
     dist.Normal,
     dist.MultivariateNormal,
     dist.LowRankMultivariateNormal,
+    dist.MatrixNormal,
+    dist.GaussianRandomWalk,
+    dist.GaussianStateSpace,
+    dist.CAR,
 )
 """Priors whose conditionals are Normal."""
 TRUNCATED_NORMAL_PRIORS = (

@@ -141,9 +141,9 @@ class NoncenteredSampler(Sampler):
     ) -> Array:
         """For every element, the share of all but its prior in its precision, at the lower end of its scale.
 
-        Of independent elements the scale has a likelihood in closed form, as the values that the data alone suggest
-        are Normal with the variances of prior and data. Of others the share is taken at the position, and none of it where a
-        scale of zero is as likely by Laplace's approximation.
+        Of independent elements the scale has a likelihood in closed form: what the data alone suggest is Normal with
+        the variances of prior and data. Of others the share is taken at the position, and none of it where a scale of
+        zero is as likely, by Laplace's approximation.
         standard: the position in standard coordinates. log_density: of such positions.
         """
         own = centered[name]
