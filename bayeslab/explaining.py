@@ -11,14 +11,13 @@ from bayeslab.gaussian_processes.distribution import GaussianProcess, solver_of
 from bayeslab.mixed_membership.methods import membership_at_size
 from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.planning import plan
+from bayeslab.programs.arguments import Slot, StaticValue
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import (
     Bound,
     Data,
     Program,
     Site,
-    Slot,
-    StaticValue,
     innermost_distribution,
     precision_scope,
     qualified_name,
@@ -173,7 +172,9 @@ def _site_cells(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
     if site.name in bound.present:
         present = np.asarray(bound.present[site.name])
         role = f"observed, {int((~present).sum())} of {present.size} missing"
-    if role == "factor":
+    if role == "factor" and site.name in bound.computed:
+        role = "factor, of values computed from latent sites"
+    elif role == "factor":
         return site.name, role, "", "", " x ".join(map(str, site.shape[:-1]))
     return site.name, role, site.family, site.support, _shape_text(site)
 

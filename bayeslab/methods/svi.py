@@ -23,7 +23,7 @@ from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs import unconstrained
-from bayeslab.programs.binding import signature
+from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, Values, abstract_bound, evaluate, innermost_distribution
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
