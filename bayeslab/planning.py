@@ -7,7 +7,9 @@ from typing import NamedTuple
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
+from bayeslab.methods.laplace import MAP
 from bayeslab.methods.mcmc import NUTS
+from bayeslab.methods.svi import SVI
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
 from bayeslab.sampling.protocols import Method, Sampler
@@ -32,13 +34,22 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
     Raises ValueError where the method does not apply.
     """
     method = default_method(analysis) if method is None else mixed_membership.method_at_size(analysis, method)
+    if (learned := analysis.bound.learned) and not getattr(method, "learns", False):
+        raise ValueError(
+            f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
+            "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
+        )
     return Plan(method, method.plan(analysis))
 
 
 def default_method(analysis: Analysis) -> Method:
     """Exact where all sites can be eliminated, else Gibbs where each has a conditional in closed form or one is
-    discrete, else NUTS. Where origins of mixed membership are too many to be kept, Gibbs counts them."""
+    discrete, else NUTS. Where origins of mixed membership are too many to be kept, Gibbs counts them; where the program
+    has a numpyro.param, SVI learns it, or MAP if nothing else that is continuous is latent."""
     bound = analysis.bound
+    if bound.learned:
+        drawn = set(bound.latent) - set(bound.learned)
+        return MAP() if all(bound.sites[name].is_discrete for name in drawn) else SVI()
     if mixed_membership.membership_at_size(analysis) is not None:
         return mixed_membership.Gibbs()
     try:

@@ -163,6 +163,8 @@ def as_array(name: str, leaf: Any, is_real: bool) -> Any:
 
 def as_structure(leaf: Any) -> Any:
     """A leaf of an argument in a form that compiled code may depend on: it has a hash, and is equal to itself."""
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return StaticValue(leaf)
     if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
         leaf = leaf.item()
     if is_plain_object(leaf):

@@ -100,8 +100,8 @@ def probe_sites(bound: Bound, shapes: Mapping[str, Shape] = {}) -> dict[str, dic
     scanned: whether it is in a scan. scaled: whether handlers.scale multiplies its density. plates: name -> axis.
     """
     with errors_explained(bound):
-        notes, learned = _run_on_shapes(bound, shapes)
-    _refuse_site_names(notes, learned)
+        notes, refused = _run_on_shapes(bound, shapes)
+    _refuse_sites(notes, refused)
     return notes
 
 
@@ -156,16 +156,17 @@ def _refuse_program(bound: Bound) -> None:
         ) from None
 
 
-def _run_on_shapes(bound: Bound, given: Mapping[str, Shape]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """What `probe_sites` returns, and the names of the parameters that a program learns."""
+def _run_on_shapes(bound: Bound, given: Mapping[str, Shape]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What `probe_sites` returns, and the names of sites that have no place here, with the reason."""
     notes: dict[str, dict[str, Any]] = {}
-    learned: list[str] = []
+    refused: dict[str, str] = {}
 
     def run(bound: Bound, key: Array) -> dict[str, Any]:
-        handler = bound.unconditioned(key, bound.source_with(given))
+        source = bound.source_with(given)
+        handler = bound.unconditioned(key, source)
         trace_sites = trace(substitute(handler, substitute_fn=init_inside_support)).get_trace(**bound.inputs)
         sites = {name: site for name, site in trace_sites.items() if is_random(site)}
-        learned.extend(name for name, site in trace_sites.items() if site["type"] == "param")
+        refused.update(source.site_handler.refused)
         for name, site in sites.items():
             fn, inner = site["fn"], innermost_distribution(site["fn"])
             parts = len(fn.shape()) - inner.event_dim
@@ -179,7 +180,7 @@ def _run_on_shapes(bound: Bound, given: Mapping[str, Shape]) -> tuple[dict[str, 
         return {name: site["value"] for name, site in sites.items()}
 
     shapes = jax.eval_shape(run, bound, jax.random.PRNGKey(0))
-    return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}, learned
+    return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}, refused
 
 
 @contextmanager
@@ -219,8 +220,9 @@ def _argument_texts(bound: Bound) -> Iterator[str]:
         yield f"{argument.name}: {', '.join(kinds) or None}"
 
 
-def _refuse_site_names(sites: Iterable[str], learned: list[str]) -> None:
-    if learned:
-        raise ValueError(f"no method learns numpyro.param '{learned[0]}'; make it a site, or an argument")
+def _refuse_sites(sites: Iterable[str], refused: Mapping[str, str]) -> None:
+    """Raise ValueError for a site that has no place here, or a name that a result cannot hold."""
+    for name, reason in refused.items():
+        raise ValueError(f"site '{name}' {reason}")
     if wrong := [name for name in sites if "/" in name]:
         raise ValueError(f"a result cannot hold site '{wrong[0]}' with a '/' in its name; scope takes a divider='.'")

@@ -17,7 +17,7 @@ from numpyro.infer.util import log_density
 
 from bayeslab.programs.arguments import Argument, rebuild_argument
 from bayeslab.programs.missing_data import ObservationHandler
-from bayeslab.programs.sites import Shape, SiteHandler, Unconditioned
+from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.subsampling import SubsamplingHandler
 
 Program = Callable[..., Any]
@@ -141,6 +141,11 @@ class Bound:
         return tuple(name for name, site in self.sites.items() if site.role == "latent")
 
     @property
+    def learned(self) -> tuple[str, ...]:
+        """The latent sites that are a `numpyro.param`, of which a point is learned."""
+        return tuple(name for name in self.latent if self.sites[name].learned)
+
+    @property
     def moving(self) -> tuple[str, ...]:
         """The latent sites whose support may depend on other sites."""
         return tuple(name for name in self.latent if self.sites[name].moves)
@@ -161,6 +166,7 @@ class Site(NamedTuple):
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
     moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
+    learned: whether it is a `numpyro.param`.
     """
 
     name: str
@@ -175,6 +181,7 @@ class Site(NamedTuple):
     is_discrete: bool
     improper: bool
     moves: bool
+    learned: bool = False
 
 
 def evaluate(bound: Bound) -> Any:
@@ -231,7 +238,9 @@ def is_random(site: Mapping[str, Any]) -> bool:
 
 def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
     """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
-    ones draw nothing. Discrete sites are drawn."""
+    ones draw nothing. Discrete sites are drawn, those that have a value keep it."""
+    if site is not None and site["type"] == "sample" and site["value"] is not None:
+        return None
     return init_to_uniform(site, radius=1.0)
 
 
@@ -315,4 +324,5 @@ def _describe_site(site: dict[str, Any], computed: bool) -> Site:
         bool(discrete),
         family == "ImproperUniform",
         moves,
+        LEARNED_FROM in (site.get("infer") or {}),
     )

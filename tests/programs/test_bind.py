@@ -261,13 +261,6 @@ def test_a_value_that_moves_with_a_latent_site_is_a_factor() -> None:
 
 
 def test_what_a_result_cannot_hold_is_refused() -> None:
-    def learning(n: int) -> None:
-        scale = numpyro.param("scale", 1.0)
-        with numpyro.plate("row", n):
-            numpyro.sample("y", dist.Normal(0.0, scale))
-
-    with pytest.raises(ValueError, match=r"no method learns numpyro.param 'scale'; make it a site, or an argument"):
-        bound(learning, {"n": 3, "y": ONES})
     with pytest.raises(ValueError, match=r"a result cannot hold site 'a/mu' with a '/' in its name"):
         bound(scope(poisson, prefix="a"), {"n": 3, "a/y": ONES})
     assert bound(scope(poisson, prefix="a", divider="."), {"n": 3, "a.y": ONES}).latent == ("a.mu",)
