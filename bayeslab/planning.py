@@ -12,8 +12,10 @@ from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import MAX_SLICED_ELEMENTS, Gibbs
+from bayeslab.methods.laplace import MAP
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.moves.noncentered import noncentered_sites
+from bayeslab.methods.svi import SVI
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
 from bayeslab.sampling.protocols import Method, Sampler
@@ -61,6 +63,11 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
         method, why = default_method(analysis)
     else:
         method, why = mixed_membership.method_at_size(analysis, method), ""
+    if (learned := analysis.bound.learned) and not getattr(method, "learns", False):
+        raise ValueError(
+            f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
+            "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
+        )
     return Plan(method, method.plan(analysis), why)
 
 
@@ -70,9 +77,14 @@ def default_method(analysis: Analysis) -> Choice:
     Exact where all sites can be eliminated. Else, without discrete sites, NUTS with jointly Normal sites integrated out
     where others are left that few data or the priors of these tell about (`collapsible_sites`). Else Gibbs where each
     site has a conditional in closed form or one is discrete, else NUTS. Where origins of mixed membership are too many
-    to be kept, Gibbs counts them.
+    to be kept, Gibbs counts them; where the program has a numpyro.param, SVI learns it, or MAP if nothing else that is
+    continuous is latent.
     """
     bound = analysis.bound
+    if bound.learned:
+        drawn = set(bound.latent) - set(bound.learned)
+        learner = MAP() if all(bound.sites[name].is_discrete for name in drawn) else SVI()
+        return Choice(learner, f"it learns numpyro.param {_listed(bound.learned)}")
     if mixed_membership.membership_at_size(analysis) is not None:
         return Choice(mixed_membership.Gibbs(), "origins are counted, not kept")
     try:

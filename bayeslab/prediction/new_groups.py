@@ -31,10 +31,10 @@ def value_with_new_groups(values: Values, site: Mapping[str, Any]) -> Array | No
 
     None for sites of which nothing is given; NumPyro then draws them.
     """
-    if site["type"] != "sample" or site["name"] not in values:
+    if site["type"] not in ("sample", "param") or site["name"] not in values:
         return None
     given, fn = values[site["name"]], site["fn"]
-    if given.shape == fn.shape():
+    if site["type"] == "param" or given.shape == fn.shape():
         return given
     drawn = jnp.asarray(fn(rng_key=site["kwargs"]["rng_key"], sample_shape=site["kwargs"]["sample_shape"]))
     return drawn.at[tuple(slice(0, size) for size in given.shape)].set(given)

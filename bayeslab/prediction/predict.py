@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
@@ -21,7 +21,8 @@ from bayeslab.prediction.new_groups import (
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import require_prior_draws
-from bayeslab.programs.binding import bind, parameters, unwrap_partial
+from bayeslab.programs.arguments import parameters
+from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
 from bayeslab.programs.tracing.provenance import trace_data_flow
@@ -291,7 +292,7 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
     ]
-    own = {name for name in bound.latent if _is_of_new_rows(name, observed, tree, bound)}
+    own = {name for name in bound.latent if name in observed or _is_of_new_rows(name, observed, tree, bound)}
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
     if any(name in kept for name in bound.latent) and (
         missing := [name for name in bound.latent if name not in kept and name not in own]
@@ -339,12 +340,12 @@ def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str,
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at
-        model = substitute(uncondition(seed(bound.source, key)), substitute_fn=partial(value_with_new_groups, values))
+        model = substitute(bound.unconditioned(key), substitute_fn=partial(value_with_new_groups, values))
         sites = trace(model).get_trace(**bound.inputs)
         return {
             name: jnp.asarray(site["value"])
             for name, site in sites.items()
-            if name not in hidden and (is_random(site) or site["type"] == "deterministic")
+            if name not in (*hidden, *bound.computed) and (is_random(site) or site["type"] == "deterministic")
         }
 
     return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)
