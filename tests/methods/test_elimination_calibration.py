@@ -32,7 +32,7 @@ from bayeslab.programs.program import Bound, Program, precision_scope
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.findings import find_conditionals
-from hierarchies import chain, mixture, plate, sample, unknown_spread
+from small_groups import chain, mixture, plate, sample, unknown_spread
 from ranks import LEVEL, p_values, smallest_p
 from zoo import CASES, Y
 

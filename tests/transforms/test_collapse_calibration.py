@@ -14,7 +14,7 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.programs.program import Program
-from hierarchies import chain, mixture, unknown_spread
+from small_groups import chain, mixture, unknown_spread
 from ranks import LEVEL, smallest_p
 from zoo import CASES, COUNTS, Y
 
