@@ -27,6 +27,11 @@ MAX_ELIMINATION_COST = 10**6
 """Numbers that integrating Normal sites out may read and write for one gradient of NUTS, at most: a millisecond."""
 
 
+ACCEPT_PROB_WHERE_COLLAPSED = 0.95
+"""Acceptance that NUTS aims at over what is left: a few scales, whose densities end in cliffs where priors are vague, so
+that short steps cost little and long ones diverge."""
+
+
 class Choice(NamedTuple):
     """A method, and why it is the one for a program, in words."""
 
@@ -83,7 +88,7 @@ def default_method(analysis: Analysis) -> Choice:
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]
         return Choice(
-            NUTS(collapse=sites), f"{_listed(sites)} {_are(sites)} Normal given {_listed(left)} and integrated out"
+            NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED), f"{_listed(sites)} {_are(sites)} Normal given {_listed(left)} and integrated out"
         )
     if closed:
         return Choice(Gibbs(), "each site has a conditional in closed form")

@@ -241,7 +241,7 @@ def _oriented(blocks: Blocks, sparsity: Sparsity, index: int, other: int) -> Arr
     """The block of two arrays with the axes of the first one first."""
     if index < other:
         return blocks[index, other]
-    own = {axis: tied for axis, tied in sparsity.ties_from(other, index)}
+    own = dict(sparsity.ties_from(other, index))
     num, other_num = len(sparsity.shapes[index]), len(sparsity.shapes[other])
     tied = set(own.values())
     labels = [own.get(axis, OTHER + axis) for axis in range(other_num)]

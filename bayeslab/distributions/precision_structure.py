@@ -42,7 +42,8 @@ class PrecisionStructure(NamedTuple):
 class Neighbour(NamedTuple):
     """An array that meets the one that is eliminated.
 
-    place: its index. ties: (axis of the eliminated array, axis of this one), the former uncoupled. free: axes of this one without a tie.
+    place: its index. ties: (axis of the eliminated array, axis of this one), the former uncoupled. free: axes of this
+    one without a tie.
     """
 
     place: int
@@ -80,7 +81,7 @@ class Sparsity:
         return other
 
     def ties_from(self, index: int, other: int) -> frozenset[Tie]:
-        """The ties of two arrays that meet, axes of the first one first; of an array with itself, its uncoupled axes."""
+        """The ties of two arrays that meet, axes of the first one first; of one with itself, its uncoupled axes."""
         if index == other:
             return frozenset((axis, axis) for axis in range(len(self.shapes[index])) if axis not in self.coupled[index])
         pair = self.ties[min(index, other), max(index, other)]
@@ -107,8 +108,7 @@ class Sparsity:
         del self.coupled[step.place]
         for first, second in combinations_with_replacement(step.neighbours, 2):
             if first.place == second.place:
-                shape = self.shapes[first.place]
-                self.coupled[first.place] |= {axis for axis in first.free if shape[axis] > 1}
+                self.coupled[first.place] |= frozenset(first.free)
             else:
                 shared = ties_after(first, second)
                 pair = first.place, second.place

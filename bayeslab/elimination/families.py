@@ -59,7 +59,6 @@ NORMAL_PRIORS = (
     dist.Normal,
     dist.MultivariateNormal,
     dist.LowRankMultivariateNormal,
-    dist.ImproperUniform,
 )
 """Priors whose conditionals are Normal."""
 TRUNCATED_NORMAL_PRIORS = (
@@ -70,6 +69,15 @@ TRUNCATED_NORMAL_PRIORS = (
     dist.Uniform,
 )
 """Priors whose conditionals are truncated Normals."""
+
+FLAT_FAMILIES = {
+    "real": ("Normal",),
+    "positive": ("Gamma", "InverseGamma"),
+    "nonnegative": ("Gamma", "InverseGamma"),
+    "unit interval": ("Beta",),
+    "simplex": ("Dirichlet",),
+}
+"""Families whose members could be the conditional of a site that is flat, and improper, over a support."""
 
 
 def _read_dirichlet(local: Local, point: Array, prior: Distribution) -> Array:
@@ -320,4 +328,8 @@ def families_of(prior: Prior) -> list[Family]:
     if prior.choices is not None:
         return [ENUMERATED]
     own = getattr(prior.kind, "family", None)
-    return [own] if isinstance(own, Family) else [row for row in FAMILIES if prior.kind in row.priors]
+    if isinstance(own, Family):
+        return [own]
+    if prior.kind is dist.ImproperUniform:
+        return [row for row in FAMILIES if row.name in FLAT_FAMILIES.get(prior.support, ())]
+    return [row for row in FAMILIES if prior.kind in row.priors]

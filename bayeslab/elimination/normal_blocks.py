@@ -7,14 +7,19 @@ elements that do not meet are moved together.
 from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, factorise, split_values
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
+
+
+MAX_CONSTANTS = 2**16
+"""Numbers of all directions, at most, that are constants of compiled code; more are computed."""
 
 
 class Probe(NamedTuple):
@@ -41,8 +46,8 @@ def block_conditional(
     slope, change = jax.linearize(gradient, start)
     normal = factorise(structure, _precision_blocks(structure, change))
     mean = start + normal.solve(slope)
-    if initial is None:
-        mean += normal.solve(gradient(mean))
+    if initial is None:  # the rest is rounding, which has no derivative
+        mean += jax.lax.stop_gradient(normal.solve(gradient(mean)))
     return normal.moved(mean)
 
 
@@ -134,16 +139,18 @@ def _number(structure: PrecisionStructure, index: int, axes: tuple[int, ...]) ->
 
 
 def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Array:
-    """All directions, (direction, size)."""
+    """All directions, (direction, size); constants of compiled code where they are few."""
     total = num_directions(structure)
+    make: Any = np if total * structure.size <= MAX_CONSTANTS else jnp
     columns = []
     for index, shape in enumerate(structure.shapes):
-        moves = jnp.zeros((total, *shape))
+        moves = make.zeros((total, *shape))
         for probe in probes:
             if probe.place == index:
                 number = _number(structure, index, probe.axes)
                 pattern = [shape[axis] if axis in probe.axes else 1 for axis in range(len(shape))]
-                one_each = jnp.broadcast_to(jnp.eye(number).reshape(number, *pattern), (number, *shape))
-                moves = moves.at[probe.start : probe.start + number].add(one_each)
+                one_each = make.broadcast_to(make.eye(number).reshape((number, *pattern)), (number, *shape))
+                before, after = make.zeros((probe.start, *shape)), total - probe.start - number
+                moves = moves + make.concatenate([before, one_each, make.zeros((after, *shape))])
         columns.append(moves.reshape(total, -1))
-    return jnp.concatenate(columns, axis=-1)
+    return jnp.asarray(make.concatenate(columns, axis=-1))

@@ -111,6 +111,7 @@ class Prior(NamedTuple):
     distribution: (bound, values) -> the NumPyro distribution.
     choices: the values of a site with finitely many, (K,); None where there are more, or they are not known in advance.
     num_labels: how many values its elements have, where these are 0, 1, ...; those of a path are not independent.
+    support: of its elements, in words.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Prior(NamedTuple):
     choices: np.ndarray | None
     discrete: bool
     num_labels: int | None = None
+    support: str = ""
 
 
 class Terms(NamedTuple):
@@ -192,7 +194,7 @@ def terms_of(shapes: tuple) -> Terms:
         depends = frozenset().union(*(reached[index] for index in indices))
         rebuild = _rebuild_distribution(_slice_trace(traced, indices, latent)[0], record["tree"])
         description = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
-        priors[name] = Prior(*description, record["choices"], site.is_discrete, record["labels"])
+        priors[name] = Prior(*description, record["choices"], site.is_discrete, record["labels"], site.support)
     all_terms = []
     for name, index in outputs[0].items():
         slice_, cost = _slice_trace(traced, [index], latent)

@@ -23,7 +23,8 @@ from bayeslab.verification.identity import excess_over_rounding
 class Exact:
     """Eliminate every site in turn, and draw them back in the opposite order.
 
-    What remains when all sites are gone is the log evidence of the data, in `tree.attrs["log_evidence"]`. The order is
+    What remains when all sites are gone is the log evidence of the data, in `tree.attrs["log_evidence"]`, but for
+    programs with an improper prior, whose evidence is not defined. The order is
     found, last drawn first where that works. Every elimination is proven on the data of the fit.
     """
 
@@ -40,17 +41,13 @@ class Exact:
         bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        for name in bound.latent:
-            if bound.sites[name].improper:
-                raise ValueError(
-                    f"site '{name}' has an improper prior, so the data have no evidence; use Gibbs() or NUTS()"
-                )
         full_conditionals = analysis.rules
         try:
             rules = analysis.order(bound.latent)
         except ValueError as reasons:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
-        return ExactSampler(rules, full_conditionals, analysis.groups, compilation_signature(bound))
+        is_proper = not any(bound.sites[name].improper for name in bound.latent)
+        return ExactSampler(rules, full_conditionals, analysis.groups, compilation_signature(bound), is_proper)
 
 
 class ExactState(NamedTuple):
@@ -70,13 +67,14 @@ class ExactSampler(Sampler):
     """The sampler of Exact.
 
     rules: of all sites, in the order of their elimination. alone: of every site given all others, which tables of
-    sufficient statistics are made from.
+    sufficient statistics are made from. is_proper: whether all priors are, without which the data have no evidence.
     """
 
     rules: tuple[Rule, ...]
     alone: tuple[Rule, ...]
     groups: Groups
     structure: Any
+    is_proper: bool = True
 
     warmup_draws = independent = prepares = True
 
@@ -127,5 +125,7 @@ class ExactSampler(Sampler):
         )
         size += jnp.abs(log_q) + jnp.abs(state.log_evidence)
         excess = excess_over_rounding(lp - log_q - state.log_evidence, size, float(jnp.finfo(lp.dtype).eps))
-        stats = {"lp": lp, "log_q": log_q, "log_evidence": state.log_evidence, "excess": excess}
+        stats = {"lp": lp, "log_q": log_q, "excess": excess}
+        if self.is_proper:
+            stats["log_evidence"] = state.log_evidence
         return Draws(values | deterministic_values(bound, values), stats)

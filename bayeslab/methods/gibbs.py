@@ -35,10 +35,10 @@ class Gibbs:
     """Draw every site in turn from its conditional given all others; what has none in closed form gets a NUTS step.
 
     The conditionals are found and proven by the laboratory; `explain` shows them. Discrete sites are enumerated, all
-    elements of a plate at once. Sites that are jointly Normal given all others are drawn at once. Scalar sites whose terms are replaced by sufficient statistics are drawn jointly where
-    they can be, the last eliminated first, and then the others given it. With discrete sites, which are drawn first, a
-    chain starts where the best of a few short ones has come: in mixtures and hidden chains many points lead to poor
-    modes.
+    elements of a plate at once. Sites that are jointly Normal given all others are drawn at once. Scalar sites whose
+    terms are replaced by sufficient statistics are drawn jointly where they can be, the last eliminated first, and then
+    the others given it. With discrete sites, which are drawn first, a chain starts where the best of a few short ones
+    has come: in mixtures and hidden chains many points lead to poor modes.
     thinning: keep one draw in so many.
     joint: blocks of sites to be drawn jointly besides, such as (("tau", "mu"),).
     """

@@ -14,6 +14,7 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
+from bayeslab.methods.initial_positions import likely_position
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
@@ -170,7 +171,11 @@ class KernelSampler(Sampler):
     warmup_draws = True
 
     def start(self, key: Array, bound: Any) -> State:
-        return self.build(evaluate).init(key, self.num_warmup, None, (bound,), {})
+        position = None
+        if isinstance(self.build, NUTSKernel) and not bound.moving:
+            key, position_key = jax.random.split(key)
+            position = likely_position(position_key, bound)
+        return self.build(evaluate).init(key, self.num_warmup, position, (bound,), {})
 
     def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
         kernel = self._initialised_kernel(bound)

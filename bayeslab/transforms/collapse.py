@@ -7,7 +7,7 @@ factor, the local evidence, takes their place. The result is a program: it binds
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -161,11 +161,17 @@ class Marginal:
         log_joint_terms = bound_parts(replace(bound, transform=self.statistics)).terms
         for rule in self.rules:
             log_joint_terms = without(rule, log_joint_terms)
-        return log_joint_terms
+        return tuple(_traced_once(term) if term.holds else term for term in log_joint_terms)
 
     def run(self, bound: Bound) -> Any:
         tables = {} if self.statistics is None else self.statistics.tables
         return run_with_terms(self.terms(bound), bound, tables, self.sites)
+
+
+@lru_cache(maxsize=256)
+def _traced_once(term: Term) -> Term:
+    """The term with a density that JAX traces, and differentiates, once for all programs that contain it."""
+    return term._replace(density=jax.jit(term.density))
 
 
 def _require_latent(site: str, before: Sequence[str], bound: Bound) -> None:

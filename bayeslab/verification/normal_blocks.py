@@ -11,7 +11,6 @@ from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 

@@ -8,8 +8,8 @@ import jax
 from bayeslab.elimination.conditional import Block, Rule, without
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
-from bayeslab.verification.findings import Finding, rules_of, verify, verify_again
 from bayeslab.verification.family_values import has_family_by_values
+from bayeslab.verification.findings import Finding, rules_of, verify, verify_again
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point
 

@@ -1,0 +1,91 @@
+"""Where chains of Hamiltonian Monte Carlo start: near the posterior, whatever the priors.
+
+Vague priors and covariates as they were measured put random points where a density is 1e-1000 and a step of any useful
+size overflows: a chain that starts there never moves. From a random point a few steps of ascent lead to where the log
+posterior no longer rises steeply. They end there, short of the maximum: densities of hierarchical models have none, and
+R-hat needs chains that start apart.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.unconstrained import log_posterior, random_position, unravel
+
+MAX_STEPS = 200
+"""Steps of ascent, at most; a warm-up takes thousands of gradients."""
+STEPS_PER_CHECK = 5
+"""Steps after which the gain is looked at."""
+MIN_GAIN_NATS = 10.0
+"""Nats that so many steps must gain, or as many as there are coordinates, for the ascent to go on."""
+FIRST_STEP = 0.1
+"""The first step of every coordinate."""
+STEP_RANGE = 1e-9, 1.0
+"""The shortest and the longest step of a coordinate."""
+GROWTH, DECAY = 1.3, 0.5
+"""Factors of the step of a coordinate whose derivative keeps its sign, and changes it (Riedmiller and Braun 1993)."""
+
+
+class AscentState(NamedTuple):
+    """The state of the ascent, at flat unconstrained coordinates.
+
+    position, steps, slope: of every coordinate; the slope that was last seen. log_density: there, minus infinity before
+    the first finite one. earlier: that at the last check. count: steps taken.
+    """
+
+    key: Array
+    position: Array
+    steps: Array
+    slope: Array
+    log_density: Array
+    earlier: Array
+    count: Array
+    rising: Array
+
+
+def likely_position(key: Array, bound: Bound) -> Values:
+    """An unconstrained position from which a chain can start, by resilient steps of ascent from a random one."""
+    make_position = unravel(bound)
+    size = ravel_pytree(random_position(key, bound))[0].size
+    value_and_slope = jax.value_and_grad(lambda flat: log_posterior(bound, make_position(flat)))
+
+    def draw(key: Array) -> tuple[Array, Array]:
+        key, point_key = jax.random.split(key)
+        return key, ravel_pytree(random_position(point_key, bound))[0]
+
+    def step(state: AscentState) -> AscentState:
+        value, slope = value_and_slope(state.position)
+        valid = jnp.isfinite(value) & jnp.isfinite(slope).all()
+        started = jnp.isfinite(state.log_density)
+        key, other = draw(state.key)
+        # where no step has led anywhere yet, another random point; else half of the last step back
+        retreat = jnp.where(started, state.position - 0.5 * jnp.sign(state.slope) * state.steps, other)
+        agreement = jnp.sign(slope) * jnp.sign(state.slope)
+        factors = jnp.where(agreement > 0, GROWTH, jnp.where(agreement < 0, DECAY, 1.0))
+        steps = jnp.clip(jnp.where(valid, state.steps * factors, 0.5 * state.steps), *STEP_RANGE)
+        moved = state.position + jnp.sign(slope) * steps
+        count, log_density = state.count + 1, jnp.where(valid, value, state.log_density)
+        checked = count % STEPS_PER_CHECK == 0
+        gain = log_density - state.earlier
+        rising = ~(checked & valid & (gain < max(MIN_GAIN_NATS, size)))
+        return AscentState(
+            key,
+            jnp.where(rising, jnp.where(valid, moved, retreat), state.position),
+            steps,
+            jnp.where(valid, slope, state.slope),
+            log_density,
+            jnp.where(checked, log_density, state.earlier),
+            count,
+            rising,
+        )
+
+    key, first = draw(key)
+    none = jnp.asarray(-jnp.inf, first.dtype)
+    zeros = jnp.zeros(size, first.dtype)
+    state = AscentState(key, first, zeros + FIRST_STEP, zeros, none, none, jnp.zeros((), int), jnp.array(True))
+    state = jax.lax.while_loop(lambda state: state.rising & (state.count < MAX_STEPS), step, state)
+    return make_position(state.position)
