@@ -101,7 +101,11 @@ def _notes(analysis: Analysis) -> list[str]:
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
-    notes += [f"site '{s.name}': improper prior; no draws from the prior, no evidence" for s in bound.sites.values() if s.improper]
+    notes += [
+        f"site '{s.name}': improper prior; no draws from the prior, no evidence"
+        for s in bound.sites.values()
+        if s.improper
+    ]
     notes += [f"site '{rule.site}' is integrated out: {rule.family.name}" for rule in elimination_rules(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         try:

@@ -28,8 +28,8 @@ MAX_ELIMINATION_COST = 10**6
 
 
 ACCEPT_PROB_WHERE_COLLAPSED = 0.95
-"""Acceptance that NUTS aims at over what is left: a few scales, whose densities end in cliffs where priors are vague, so
-that short steps cost little and long ones diverge."""
+"""Acceptance that NUTS aims at over what is left: a few scales, whose densities end in cliffs where priors are vague.
+Short steps cost little there, and long ones diverge."""
 
 
 class Choice(NamedTuple):
@@ -87,9 +87,8 @@ def default_method(analysis: Analysis) -> Choice:
     discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]
-        return Choice(
-            NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED), f"{_listed(sites)} {_are(sites)} Normal given {_listed(left)} and integrated out"
-        )
+        method = NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED)
+        return Choice(method, f"{_listed(sites)} {_are(sites)} Normal given {_listed(left)} and integrated out")
     if closed:
         return Choice(Gibbs(), "each site has a conditional in closed form")
     if discrete:

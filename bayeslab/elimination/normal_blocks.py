@@ -17,7 +17,6 @@ from jax import Array
 from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, factorise, split_values
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
 
-
 MAX_CONSTANTS = 2**16
 """Numbers of all directions, at most, that are constants of compiled code; more are computed."""
 

@@ -112,6 +112,8 @@ class Prior(NamedTuple):
     choices: the values of a site with finitely many, (K,); None where there are more, or they are not known in advance.
     num_labels: how many values its elements have, where these are 0, 1, ...; those of a path are not independent.
     support: of its elements, in words.
+    scale_depends: the latent sites that reach the last of its parameters, the scale of those that have one; none where
+    the site is masked or weighted.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Prior(NamedTuple):
     discrete: bool
     num_labels: int | None = None
     support: str = ""
+    scale_depends: frozenset[str] = frozenset()
 
 
 class Terms(NamedTuple):
@@ -177,6 +180,7 @@ def terms_of(shapes: tuple) -> Terms:
                     "choices": choices,
                     "shared": shared,
                 }
+                records[name]["plain"] = site["scale"] is None and not _is_masked(site["fn"])
                 records[name]["labels"] = _num_labels(innermost_distribution(site["fn"]), choices)
         return densities, parameters, computed
 
@@ -194,7 +198,14 @@ def terms_of(shapes: tuple) -> Terms:
         depends = frozenset().union(*(reached[index] for index in indices))
         rebuild = _rebuild_distribution(_slice_trace(traced, indices, latent)[0], record["tree"])
         description = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
-        priors[name] = Prior(*description, record["choices"], site.is_discrete, record["labels"], site.support)
+        priors[name] = Prior(
+            *description,
+            record["choices"],
+            site.is_discrete,
+            record["labels"],
+            site.support,
+            reached[indices[-1]] if record["plain"] and indices else frozenset(),
+        )
     all_terms = []
     for name, index in outputs[0].items():
         slice_, cost = _slice_trace(traced, [index], latent)
@@ -227,6 +238,13 @@ def sum_of_terms(log_joint_terms: Sequence[Term], bound: Bound, values: Values) 
 def _is_repeated(fn: Distribution) -> bool:
     """Whether a distribution is another one repeated in plates, and nothing else."""
     return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
+
+
+def _is_masked(fn: Distribution) -> bool:
+    """Whether a distribution is masked, inside of what repeats it."""
+    while isinstance(fn, ExpandedDistribution | Independent):
+        fn = fn.base_dist
+    return isinstance(fn, MaskedDistribution)
 
 
 def _enumerated_prior(prior: Prior, batch_ndim: int) -> EnumeratedTerm:

@@ -6,6 +6,7 @@ posterior no longer rises steeply. They end there, short of the maximum: densiti
 R-hat needs chains that start apart.
 """
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -13,15 +14,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.unconstrained import log_posterior, random_position, unravel
+from bayeslab.programs.program import Values
 
 MAX_STEPS = 200
 """Steps of ascent, at most; a warm-up takes thousands of gradients."""
 STEPS_PER_CHECK = 5
 """Steps after which the gain is looked at."""
 MIN_GAIN_NATS = 10.0
-"""Nats that so many steps must gain, or as many as there are coordinates, for the ascent to go on."""
+"""Nats that so many steps must gain for the ascent to go on; with more than ten coordinates, one for each."""
 FIRST_STEP = 0.1
 """The first step of every coordinate."""
 STEP_RANGE = 1e-9, 1.0
@@ -34,7 +34,7 @@ class AscentState(NamedTuple):
     """The state of the ascent, at flat unconstrained coordinates.
 
     position, steps, slope: of every coordinate; the slope that was last seen. log_density: there, minus infinity before
-    the first finite one. earlier: that at the last check. count: steps taken.
+    the first finite one. earlier: that at the last check. num_steps: that were made.
     """
 
     key: Array
@@ -43,19 +43,30 @@ class AscentState(NamedTuple):
     slope: Array
     log_density: Array
     earlier: Array
-    count: Array
+    num_steps: Array
     rising: Array
 
 
-def likely_position(key: Array, bound: Bound) -> Values:
-    """An unconstrained position from which a chain can start, by resilient steps of ascent from a random one."""
-    make_position = unravel(bound)
-    size = ravel_pytree(random_position(key, bound))[0].size
-    value_and_slope = jax.value_and_grad(lambda flat: log_posterior(bound, make_position(flat)))
+def likely_position(
+    key: Array,
+    shapes: Mapping[str, tuple[int, ...]],
+    log_density: Callable[[Values], Array],
+    min_gain: float = MIN_GAIN_NATS,
+    max_steps: int = MAX_STEPS,
+) -> Values:
+    """A position from which a chain can start, by resilient steps of ascent from a random one.
+
+    shapes: of the unconstrained sites, by name. log_density: of a position.
+    min_gain: nats that `STEPS_PER_CHECK` steps must gain for the ascent to go on, in proportion more with more than ten
+    coordinates. max_steps: the most steps that are made.
+    """
+    zeros, make_position = ravel_pytree({name: jnp.zeros(shape) for name, shape in shapes.items()})
+    size, dtype = zeros.size, zeros.dtype
+    value_and_slope = jax.value_and_grad(lambda flat: log_density(make_position(flat)))
 
     def draw(key: Array) -> tuple[Array, Array]:
         key, point_key = jax.random.split(key)
-        return key, ravel_pytree(random_position(point_key, bound))[0]
+        return key, jax.random.uniform(point_key, (size,), dtype, -1.0, 1.0)
 
     def step(state: AscentState) -> AscentState:
         value, slope = value_and_slope(state.position)
@@ -68,10 +79,10 @@ def likely_position(key: Array, bound: Bound) -> Values:
         factors = jnp.where(agreement > 0, GROWTH, jnp.where(agreement < 0, DECAY, 1.0))
         steps = jnp.clip(jnp.where(valid, state.steps * factors, 0.5 * state.steps), *STEP_RANGE)
         moved = state.position + jnp.sign(slope) * steps
-        count, log_density = state.count + 1, jnp.where(valid, value, state.log_density)
+        count, log_density = state.num_steps + 1, jnp.where(valid, value, state.log_density)
         checked = count % STEPS_PER_CHECK == 0
         gain = log_density - state.earlier
-        rising = ~(checked & valid & (gain < max(MIN_GAIN_NATS, size)))
+        rising = ~(checked & valid & (gain < max(min_gain, min_gain * size / MIN_GAIN_NATS)))
         return AscentState(
             key,
             jnp.where(rising, jnp.where(valid, moved, retreat), state.position),
@@ -84,8 +95,7 @@ def likely_position(key: Array, bound: Bound) -> Values:
         )
 
     key, first = draw(key)
-    none = jnp.asarray(-jnp.inf, first.dtype)
-    zeros = jnp.zeros(size, first.dtype)
+    none = jnp.asarray(-jnp.inf, dtype)
     state = AscentState(key, first, zeros + FIRST_STEP, zeros, none, none, jnp.zeros((), int), jnp.array(True))
-    state = jax.lax.while_loop(lambda state: state.rising & (state.count < MAX_STEPS), step, state)
+    state = jax.lax.while_loop(lambda state: state.rising & (state.num_steps < max_steps), step, state)
     return make_position(state.position)

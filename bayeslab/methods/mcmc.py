@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,11 +16,12 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
 from bayeslab.methods.initial_positions import likely_position
+from bayeslab.methods.noncentered import NoncenteredSampler, noncentered_sites
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
-from bayeslab.programs.unconstrained import constrain
+from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
@@ -65,6 +67,8 @@ class NUTS:
     statistics: compute with sufficient statistics in place of rows (`bayeslab.transforms.compress`), True or False; by
     default where there are any and the fit is long enough to pay for the seconds that it takes to find them.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
+    noncentered: move sites whose prior has an unknown scale in partly standard coordinates
+    (`bayeslab.methods.noncentered`), True or False; by default where there are such sites.
     """
 
     num_warmup: int = 1000
@@ -76,6 +80,7 @@ class NUTS:
     max_tree_depth: int = 10
     statistics: bool | None = None
     collapse: tuple[str, ...] = ()
+    noncentered: bool | None = None
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")
@@ -96,7 +101,13 @@ class NUTS:
             self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
         )
         summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
-        sampler = KernelSampler(kernel, summary.structure(marginal_bound), self.num_warmup)
+        structure = summary.structure(marginal_bound)
+        sites = noncentered_sites(marginal_bound) if self.noncentered is not False else ()
+        sampler: Sampler = (
+            NoncenteredSampler(kernel, sites, structure, self.num_warmup)
+            if sites
+            else KernelSampler(kernel, structure, self.num_warmup)
+        )
         return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound)
 
 
@@ -128,6 +139,11 @@ class NUTSKernel:
             max_tree_depth=self.max_tree_depth,
             init_strategy=numpyro.infer.init_to_uniform(radius=1.0),
         )
+
+    def stats(self, state: Any) -> dict[str, Array]:
+        """What the kernel says of a draw, and whether its trajectory was as long as it may be."""
+        stats = kernel_stats(state)
+        return stats | {"reached_max_tree_depth": stats["n_steps"] >= 2**self.max_tree_depth - 1}
 
 
 def nuts_block_kernel(bound: Bound, names: Iterable[str]) -> NUTSKernel:
@@ -174,15 +190,16 @@ class KernelSampler(Sampler):
         position = None
         if isinstance(self.build, NUTSKernel) and not bound.moving:
             key, position_key = jax.random.split(key)
-            position = likely_position(position_key, bound)
+            shapes = dict(unconstrained_shapes(bound))
+            position = likely_position(position_key, shapes, partial(log_posterior, bound))
         return self.build(evaluate).init(key, self.num_warmup, position, (bound,), {})
 
     def advance(self, state: State, bound: Any) -> tuple[State, Draws]:
         kernel = self._initialised_kernel(bound)
         state = kernel.sample(state, (bound,), {})
         position, stats = getattr(state, kernel.sample_field), kernel_stats(state)
-        if hasattr(self.build, "max_tree_depth"):
-            stats["reached_max_tree_depth"] = stats["n_steps"] >= 2**self.build.max_tree_depth - 1
+        if isinstance(self.build, NUTSKernel):
+            stats = self.build.stats(state)
         if bound.moving:  # kernels keep the coordinates of their start, unless they see that a bound is not a number
             return state, Draws(constrain(bound, position), stats)
         return state, Draws(kernel.postprocess_fn((bound,), {})(position), stats)
