@@ -11,7 +11,7 @@ from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
-from bayeslab.methods.gibbs import Gibbs
+from bayeslab.methods.gibbs import MAX_SLICED_ELEMENTS, Gibbs
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
@@ -85,6 +85,8 @@ def default_method(analysis: Analysis) -> Choice:
         else:
             return Choice(Exact(), "all sites can be eliminated")
     discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
+    if stepped := [f.site for f in findings if f.has_steps and prod(bound.sites[f.site].shape) <= MAX_SLICED_ELEMENTS]:
+        return Choice(Gibbs(), f"the log joint has steps in {_listed(stepped)}, drawn by slices")
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]
         method = NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED)
