@@ -18,8 +18,8 @@ from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.elimination.sweep import deterministic_values, feasible_point, gibbs_sweep
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
+from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
-from bayeslab.methods.slice_sampling import SliceStep
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis

@@ -21,7 +21,7 @@ from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import potential_energy
 
 from bayeslab.elimination.terms import terms
-from bayeslab.methods.initial_positions import likely_position
+from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.programs.program import Bound, Values, evaluate, innermost_distribution
 from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State

@@ -1,9 +1,9 @@
 """Slice sampling of scalar sites in which the log joint has steps or bends, as change points and thresholds.
 
 Derivatives say nothing about a step, so Hamiltonian moves do not find it. A slice needs values alone (Neal 2003,
-Annals of Statistics 31): a level below the density is drawn, then points of an interval, which shrinks towards the current one
-until one of them is above the level. The interval begins as the whole support, in a coordinate in which the prior is
-about uniform, so that no width has to be chosen and far modes are reached.
+Annals of Statistics 31): a level below the density is drawn, then points of an interval, which shrinks towards the
+current one until one of them is above the level. The interval begins as the whole support, in a coordinate in which
+the prior is about uniform, so that no width has to be chosen and far modes are reached.
 """
 
 from collections.abc import Callable
