@@ -62,7 +62,8 @@ def row(entry: Hierarchy, method: bl.NUTS | None, keys: int) -> list[str]:
         seconds.append(time.process_time() - began)
         complaint = bl.diagnose(tree)
         complaints += bool(complaint)
-        note(*(f"  {entry.name}, key {key}: {line}\n" for line in complaint.splitlines()))
+        for line in complaint.splitlines():
+            note(f"  {entry.name}, key {key}: {line}")
         for quantity, right in entry.right.items():
             values = values_of(tree["posterior"], quantity)
             size, r_hat = agreement(values)
