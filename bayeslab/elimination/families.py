@@ -30,7 +30,14 @@ from bayeslab.distributions import (
     WishartCholesky,
 )
 from bayeslab.elimination import cubature
-from bayeslab.elimination.around import around_choices, around_matrix, around_mean, around_middle, around_paths
+from bayeslab.elimination.around import (
+    around_choices,
+    around_joint,
+    around_matrix,
+    around_mean,
+    around_middle,
+    around_paths,
+)
 from bayeslab.elimination.chain_families import (
     chain_log_evidence,
     map_probabilities,
@@ -213,6 +220,12 @@ ENUMERATED = Family(
     enumerates=True,
 )
 """Conditionals of discrete sites with a few values: their log probabilities are the log joint at each of them."""
+
+JOINTLY_ENUMERATED = Family("Enumerated jointly", mode=lambda q: q.mode(), around=around_joint, tables=True)
+"""The joint conditional of discrete elements that meet: they are summed over one after another."""
+
+ELEMENT_BY_ELEMENT = Family("Enumerated, element by element")
+"""Discrete elements that meet, each drawn given all others; there is no distribution of all of them."""
 
 FAMILIES = (
     NORMAL,

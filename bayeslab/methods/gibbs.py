@@ -21,13 +21,17 @@ from bayeslab.programs.program import Bound, Values, compilation_signature, eval
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Group, Groups, bound_parts, replace_rows
+from bayeslab.transforms.tables import Group, Groups, bound_parts, groups_beside, replace_rows
+from bayeslab.verification.discrete_fields import joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
 NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
 """The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
 hidden Markov model stayed in a poor mode."""
+
+MAX_JOINT_NUMBERS = 2**16
+"""Numbers of all tables that arise when discrete sites are drawn at once, at most: a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,19 @@ class Gibbs:
         bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        open_findings = [finding for finding in analysis.findings if finding.rule is None]
+        discrete_blocks = _discrete_blocks(analysis, [name for block in self.joint for name in block])
+        together = _sites_of(discrete_blocks)
+        open_findings = [one for one in analysis.findings if one.rule is None and one.site not in together]
         for finding in open_findings:
             if bound.sites[finding.site].is_discrete:
-                raise ValueError(f"site '{finding.site}' is discrete and cannot be enumerated: {finding.reason}")
+                more = [each.by_element.reason for each in analysis.discrete_fields if finding.site in each.names]
+                why = " and ".join([finding.reason, *more])
+                raise ValueError(f"site '{finding.site}' is discrete and cannot be enumerated: {why}")
         rules = analysis.rules
-        if not rules:
+        if not rules and not discrete_blocks:
             reasons = "; ".join(f"site '{finding.site}': {finding.reason}" for finding in open_findings)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
-        joint = analysis.joint_blocks(self.joint)
+        joint = [*analysis.joint_blocks(self.joint), *discrete_blocks]
         if open_findings:
             gibbs_rules, nuts_sites = _split_gibbs_and_nuts(bound, rules, [finding.site for finding in open_findings])
             joint = _with_normal_blocks(joint, analysis, [rule.site for rule in gibbs_rules])
@@ -80,7 +88,7 @@ class Gibbs:
                 compilation_signature(bound),
                 self.num_warmup,
             )
-        groups = analysis.groups
+        groups = groups_beside(analysis.groups, bound, together)
         joint_sites = _sites_of(joint)
         for group in (group for group in groups if isinstance(group, Group)):
             sites = [rule.site for rule in group.rules]
@@ -94,6 +102,24 @@ class Gibbs:
             sorted(blocks, key=lambda block: not any(bound.sites[rule.sites[0]].is_discrete for rule in block))
         )
         return SweepSampler(blocks, rules, groups, compilation_signature(bound))
+
+
+def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
+    """Blocks of discrete sites that meet, or whose elements do: drawn at once where that takes few numbers, else one
+    element after another, with the Normal sites integrated out that go with single elements.
+
+    named: sites of blocks that the user names.
+    """
+    blocks: list[Block] = []
+    for found in analysis.discrete_fields:
+        jointly, by_element = found.jointly.rule, found.by_element.rule
+        if not set(named).isdisjoint(found.names):
+            continue
+        if jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS:
+            blocks.append((jointly,))
+        elif by_element is not None and any(one.rule is None for one in analysis.findings_of(found.names)):
+            blocks.append((by_element,))
+    return blocks
 
 
 def _sites_of(blocks: Sequence[Block]) -> set[str]:
