@@ -25,6 +25,7 @@ from bayeslab.programs.program import (
 from bayeslab.sampling.protocols import Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import elimination_rules
+from bayeslab.verification.discrete_fields import FieldFinding
 from bayeslab.verification.findings import Finding
 from bayeslab.verification.probe_points import generic_points
 
@@ -151,7 +152,8 @@ def rows(analysis: Analysis) -> list[Row]:
         findings = {finding.site: finding for finding in analysis.findings}
     except ValueError:  # the program cannot be taken apart
         findings = {}
-    return [_row(site, bound, findings.get(site.name)) for site in bound.sites.values()]
+    fields = {name: found for found in (analysis.discrete_fields if findings else ()) for name in found.names}
+    return [_row(site, bound, findings.get(site.name), fields.get(site.name)) for site in bound.sites.values()]
 
 
 def _mixed_membership_row(site: Site, bound: Bound, membership: Membership) -> Row:
@@ -181,12 +183,18 @@ def _site_cells(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
     return site.name, role, site.family, site.support, _shape_text(site)
 
 
-def _row(site: Site, bound: Bound, found: Finding | None) -> Row:
-    """The row of a site, from what was found about its conditional."""
+def _row(site: Site, bound: Bound, found: Finding | None, field: FieldFinding | None) -> Row:
+    """The row of a site, from what was found about its conditional, and about the discrete sites that it meets."""
     cells = _site_cells(site, bound)
     if found is None:
         return Row(*cells, "", "", "")
     children = ", ".join(found.children)
+    if found.rule is None and field is not None:
+        best = next((one for one in (field.jointly, field.by_element) if one.rule is not None), None)
+        if best is not None and best.rule is not None:
+            others = [f"'{name}'" for name in field.names if name != site.name]
+            with_others = f", with {', '.join(others)}" if others else ""
+            return Row(*cells, children, best.rule.family.name + with_others, _residual_text(best.residual))
     if found.rule is None:
         return Row(*cells, children, f"not in closed form: {found.reason}", _residual_text(found.residual))
     joint = f", joint over {_sizes_text(site, found.rule.coupled)}" if found.rule.coupled else ""

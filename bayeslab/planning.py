@@ -91,8 +91,10 @@ def default_method(analysis: Analysis) -> Choice:
         findings = analysis.findings
     except ValueError:  # the program cannot be taken apart
         findings = ()
-    closed = bool(findings) and all(finding.rule is not None for finding in findings)
-    if closed and _num_eliminations(analysis) <= MAX_SITES_FOR_EXACT and not _labels_are_shared(bound):
+    fields = analysis.discrete_fields if findings else ()
+    in_fields = {name for found in fields for name in found.names}
+    closed = bool(findings) and all(finding.rule is not None or finding.site in in_fields for finding in findings)
+    if closed and _num_eliminations(analysis) <= MAX_SITES_FOR_EXACT and not _labels_are_shared(analysis):
         try:
             Exact().plan(analysis)
         except ValueError:
@@ -170,19 +172,23 @@ def _are(names: Sequence[str]) -> str:
 
 def _num_eliminations(analysis: Analysis) -> int:
     """How many sites, and sets of jointly Normal ones, there are to eliminate."""
-    return len(analysis.findings) - sum(len(rule.sites) - 1 for rule in rules_of(analysis.normal_blocks))
+    joined = [*(rule.sites for rule in rules_of(analysis.normal_blocks)), *(f.names for f in analysis.discrete_fields)]
+    return len(analysis.findings) - sum(len(sites) - 1 for sites in joined)
 
 
-def _labels_are_shared(bound: Bound) -> bool:
+def _labels_are_shared(analysis: Analysis) -> bool:
     """Whether several elements of a discrete site meet one element of another site, as the labels of a mixture do.
 
     They depend on each other once that site is eliminated, and make a mixture of it when they go first: `Exact` would
-    search in vain.
+    search in vain. Discrete sites that are summed over together are no such sites.
     """
+    bound = analysis.bound
+    together = [found.names for found in analysis.discrete_fields if found.jointly.rule is not None]
 
     def shared(label: Site, other: Site) -> bool:
         common = prod(plate.size for plate in label.plates if plate in other.plates)
         return label.is_discrete and prod(label.shape) > common
 
     pairs = (pair for term in terms(bound).terms for pair in permutations(term.depends, 2))
+    pairs = (pair for pair in pairs if not any(set(pair) <= set(names) for names in together))
     return any(shared(bound.sites[label], bound.sites[other]) for label, other in pairs)

@@ -25,11 +25,12 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
-from bayeslab.distributions.block_normal import join_values, split_values
 from bayeslab.distributions.markov.log_likelihoods import dense
-from bayeslab.distributions.precision_structure import PrecisionStructure
+from bayeslab.elimination.discrete.joint import joint_conditional
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
 from bayeslab.elimination.normal_blocks import block_conditional
+from bayeslab.elimination.rules import Block as Block
+from bayeslab.elimination.rules import Rule as Rule
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 
@@ -44,51 +45,6 @@ class Conditional(NamedTuple):
     distribution: Distribution
     log_evidence: Array
 
-
-class Rule(NamedTuple):
-    """How a site is eliminated, or several sites at once that are jointly Normal.
-
-    site: its name, or those of several in one text, for people to read.
-    family: the row of the table.
-    coupled: axes of the site over which a Normal is joint; the others hold independent elements.
-    children: the terms that it reaches, its own prior apart.
-    block: of several sites, the sparsity of their joint precision; their values are then one vector.
-    """
-
-    site: str
-    family: Family
-    coupled: tuple[int, ...]
-    children: tuple[str, ...]
-    block: PrecisionStructure | None = None
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """The names of the sites."""
-        return (self.site,) if self.block is None else self.block.names
-
-    def named(self, value: Array) -> Values:
-        """The values of all sites, from a value of the conditional."""
-        if self.block is None:
-            return {self.site: value}
-        return dict(zip(self.sites, split_values(self.block, value), strict=True))
-
-    def joined(self, values: Values) -> Array | None:
-        """A value of the conditional, from values of all sites; None where one is missing."""
-        if self.block is None:
-            return values.get(self.site)
-        return join_values([values[name] for name in self.sites]) if set(self.sites) <= values.keys() else None
-
-    def reached(self, log_joint_terms: Sequence[Term]) -> list[Term]:
-        """The terms that the sites reach."""
-        return [term for term in log_joint_terms if not term.depends.isdisjoint(self.sites)]
-
-    def blanket(self, log_joint_terms: Sequence[Term]) -> frozenset[str]:
-        """The latent part of the Markov blanket of the sites: the other latent sites of the terms that they reach."""
-        return frozenset().union(*(term.depends for term in self.reached(log_joint_terms))) - set(self.sites)
-
-
-Block = tuple[Rule, ...]
-"""Sites that are taken jointly, in the order in which they are eliminated; often one."""
 
 TermDensities = Callable[[Array], list[Array]]
 """From a value of a site to the densities of the terms that it reaches."""
@@ -117,6 +73,8 @@ def conditional(
 
         normal = block_conditional(rule.block, joint_density, initial)
         return Conditional(normal, joint_density(normal.mean) - normal.log_prob(normal.mean))
+    if rule.field is not None:
+        return Conditional(*joint_conditional(rule.field, site_terms, bound, values))
     site = terms(bound).priors[rule.site]
 
     def term_densities(x: Array) -> list[Array]:

@@ -30,7 +30,14 @@ from bayeslab.distributions import (
     WishartCholesky,
 )
 from bayeslab.elimination import cubature
-from bayeslab.elimination.around import around_choices, around_matrix, around_mean, around_middle, around_paths
+from bayeslab.elimination.around import (
+    around_choices,
+    around_joint,
+    around_matrix,
+    around_mean,
+    around_middle,
+    around_paths,
+)
 from bayeslab.elimination.chain_families import (
     chain_log_evidence,
     map_probabilities,
@@ -39,6 +46,7 @@ from bayeslab.elimination.chain_families import (
     read_process,
 )
 from bayeslab.elimination.family import Family, Local, gradients_at, two
+from bayeslab.elimination.family_priors import FLAT_FAMILIES, NORMAL_PRIORS, TRUNCATED_NORMAL_PRIORS
 from bayeslab.elimination.matrix_families import (
     MIN_MODE,
     build_inverse_wishart,
@@ -54,34 +62,6 @@ from bayeslab.elimination.matrix_families import (
 from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.programs.program import elementwise_constraint, innermost_distribution
-
-NORMAL_PRIORS = (
-    dist.Normal,
-    dist.MultivariateNormal,
-    dist.LowRankMultivariateNormal,
-    dist.MatrixNormal,
-    dist.GaussianRandomWalk,
-    dist.GaussianStateSpace,
-    dist.CAR,
-)
-"""Priors whose conditionals are Normal."""
-TRUNCATED_NORMAL_PRIORS = (
-    dist.HalfNormal,
-    dist.LeftTruncatedDistribution,
-    dist.RightTruncatedDistribution,
-    dist.TwoSidedTruncatedDistribution,
-    dist.Uniform,
-)
-"""Priors whose conditionals are truncated Normals."""
-
-FLAT_FAMILIES = {
-    "real": ("Normal",),
-    "positive": ("Gamma", "InverseGamma"),
-    "nonnegative": ("Gamma", "InverseGamma"),
-    "unit interval": ("Beta",),
-    "simplex": ("Dirichlet",),
-}
-"""Families whose members could be the conditional of a site that is flat, and improper, over a support."""
 
 
 def _read_dirichlet(local: Local, point: Array, prior: Distribution) -> Array:
@@ -217,6 +197,12 @@ ENUMERATED = Family(
     enumerates=True,
 )
 """Conditionals of discrete sites with a few values: their log probabilities are the log joint at each of them."""
+
+JOINTLY_ENUMERATED = Family("Enumerated jointly", mode=lambda q: q.mode(), around=around_joint, tables=True)
+"""The joint conditional of discrete elements that meet: they are summed over one after another."""
+
+ELEMENT_BY_ELEMENT = Family("Enumerated, element by element")
+"""Discrete elements that meet, each drawn given all others; there is no distribution of all of them."""
 
 FAMILIES = (
     NORMAL,

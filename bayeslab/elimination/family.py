@@ -70,6 +70,7 @@ class Family(NamedTuple):
     `bayeslab.elimination.around`.
     joint: elements may be joint over axes on which they meet, as those of a Normal; statistics are products of pairs.
     enumerates: every element is looked at with each of its values, independently of the others.
+    tables: the log density is a sum of tables, each over a few discrete elements.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Family(NamedTuple):
     around: Callable[[Any, Array, Any, Any], Array] = around_draws
     joint: bool = False
     enumerates: bool = False
+    tables: bool = False
 
     @property
     def structured(self) -> bool:
@@ -97,7 +99,7 @@ class Family(NamedTuple):
     @property
     def has_expectations(self) -> bool:
         """Whether terms of a log joint can be averaged over a site."""
-        return self.enumerates or self.structured or self.points is not None
+        return self.enumerates or self.structured or self.tables or self.points is not None
 
 
 def two(

@@ -12,6 +12,8 @@ from numpyro.distributions import Distribution, biject_to
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
+from bayeslab.elimination.discrete.element_draws import draw_elements
+from bayeslab.elimination.families import ELEMENT_BY_ELEMENT
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
@@ -44,6 +46,11 @@ def draw_block(
     values, drawn_from = dict(values), {}
     keys = jax.random.split(key, len(block))
     for rule, stage, site_key in zip(block[::-1], elimination_stages(block, log_joint_terms)[::-1], keys, strict=True):
+        if rule.field is not None and rule.family is ELEMENT_BY_ELEMENT:
+            indices = draw_elements(site_key, rule.field, stage, bound, values, rule.field.joined(values))
+            new = rule.field.named(indices)
+            values |= {name: value.astype(bound.sites[name].dtype) for name, value in new.items()}
+            continue
         q = conditional(rule, stage, bound, values, initial=rule.joined(values)).distribution
         for name, value in rule.named(q.sample(site_key)).items():
             site = bound.sites[name]

@@ -26,7 +26,7 @@ from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_linear
-from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.transforms.tables import Groups, bound_parts, groups_beside_rules, replace_rows
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import generic_points
 
@@ -75,13 +75,13 @@ class EM:
             )
         plain, expect = bound.plain, marginal_bound.transform.rules
         for rule in expect:
-            if not rule.family.has_expectations:
+            if not rule.family.has_expectations or (rule.field is not None and len(expect) > 1):
                 raise ValueError(f"site '{rule.site}': the family {rule.family.name} has no expectations; use MAP()")
         mode_rules = [
             r for n in marginal_bound.latent if (r := findings[n].rule) is not None and r.family.mode is not None
         ]
         numeric_sites = tuple(name for name in marginal_bound.latent if name not in {rule.site for rule in mode_rules})
-        groups = groups_for_multistart(analysis.plain, self.num_starts)
+        groups = groups_beside_rules(groups_for_multistart(analysis.plain, self.num_starts), plain, expect)
         sampler = EMSampler(
             expect,
             tuple(mode_rules),

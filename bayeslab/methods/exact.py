@@ -15,7 +15,7 @@ from bayeslab.programs.pytrees import Ordered
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.transforms.tables import Groups, bound_parts, groups_beside_rules, replace_rows
 from bayeslab.verification.identity import excess_over_rounding
 
 
@@ -47,7 +47,8 @@ class Exact:
         except ValueError as reasons:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
         is_proper = not any(bound.sites[name].improper for name in bound.latent)
-        return ExactSampler(rules, full_conditionals, analysis.groups, compilation_signature(bound), is_proper)
+        groups = groups_beside_rules(analysis.groups, bound, rules)
+        return ExactSampler(rules, full_conditionals, groups, compilation_signature(bound), is_proper)
 
 
 class ExactState(NamedTuple):

@@ -24,13 +24,17 @@ from bayeslab.programs.program import Bound, Values, compilation_signature, eval
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Group, Groups, bound_parts, replace_rows
+from bayeslab.transforms.tables import Group, Groups, bound_parts, groups_beside, replace_rows
+from bayeslab.verification.discrete_fields import joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
 NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
 """The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
 hidden Markov model stayed in a poor mode."""
+
+MAX_JOINT_NUMBERS = 2**16
+"""Numbers of all tables that arise when discrete sites are drawn at once, at most: a millisecond."""
 
 
 MAX_SLICED_ELEMENTS = 16
@@ -65,22 +69,26 @@ class Gibbs:
         bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        open_findings = [finding for finding in analysis.findings if finding.rule is None]
+        discrete_blocks = _discrete_blocks(analysis, [name for block in self.joint for name in block])
+        together = _sites_of(discrete_blocks)
+        open_findings = [one for one in analysis.findings if one.rule is None and one.site not in together]
         for finding in open_findings:
             if bound.sites[finding.site].is_discrete:
-                raise ValueError(f"site '{finding.site}' is discrete and cannot be enumerated: {finding.reason}")
+                more = [each.by_element.reason for each in analysis.discrete_fields if finding.site in each.names]
+                why = " and ".join([finding.reason, *more])
+                raise ValueError(f"site '{finding.site}' is discrete and cannot be enumerated: {why}")
         rules = analysis.rules
         slices = _slice_steps(analysis)
-        if not rules and not slices:
+        if not rules and not slices and not discrete_blocks:
             reasons = "; ".join(f"site '{finding.site}': {finding.reason}" for finding in open_findings)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
-        joint = analysis.joint_blocks(self.joint)
+        joint = [*analysis.joint_blocks(self.joint), *discrete_blocks]
         sliced = {step.site for step in slices}
         if nuts_names := [finding.site for finding in open_findings if finding.site not in sliced]:
             gibbs_rules, nuts_sites = _split_gibbs_and_nuts(bound, rules, nuts_names)
             joint = _with_normal_blocks(joint, analysis, [rule.site for rule in gibbs_rules])
             slices = tuple(step for step in slices if not _sites_of([step.block]) & set(nuts_sites))
-            if not (gibbs_rules or slices) or _sites_of(joint) & set(nuts_sites):
+            if not (gibbs_rules or slices or discrete_blocks) or _sites_of(joint) & set(nuts_sites):
                 raise ValueError(
                     f"{nuts_sites} have to be moved together, since coordinates of one depend on others; use NUTS()"
                 )
@@ -91,7 +99,7 @@ class Gibbs:
                 self.num_warmup,
                 slices,
             )
-        groups = analysis.groups
+        groups = groups_beside(analysis.groups, bound, together)
         joint_sites = _sites_of(joint)
         for group in (group for group in groups if isinstance(group, Group)):
             sites = [rule.site for rule in group.rules]
@@ -124,6 +132,24 @@ def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
                     block = analysis.order(near)
             steps.append(SliceStep(finding.site, block))
     return tuple(steps)
+
+
+def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
+    """Blocks of discrete sites that meet, or whose elements do: drawn at once where that takes few numbers, else one
+    element after another, with the Normal sites integrated out that go with single elements.
+
+    named: sites of blocks that the user names.
+    """
+    blocks: list[Block] = []
+    for found in analysis.discrete_fields:
+        jointly, by_element = found.jointly.rule, found.by_element.rule
+        if not set(named).isdisjoint(found.names):
+            continue
+        if jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS:
+            blocks.append((jointly,))
+        elif by_element is not None and any(one.rule is None for one in analysis.findings_of(found.names)):
+            blocks.append((by_element,))
+    return blocks
 
 
 def _sites_of(blocks: Sequence[Block]) -> set[str]:

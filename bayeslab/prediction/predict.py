@@ -78,9 +78,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
     sites with an entry for every new row (those in all plates of an observed site) are then drawn anew; effects of
     groups are not where data of their own are given as they were, and others observed elsewhere. Where a plate has more
-    positions than at the fit, the first are those of the fit and the others new groups, drawn from their prior given
-    each draw; a new name among categories is such a group, named in the attrs of predictions, and a number of groups
-    that is left out grows with it.
+    positions than at the fit, the others are new groups, drawn from their prior given each draw; a new name among
+    categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories

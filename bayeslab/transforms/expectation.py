@@ -16,7 +16,9 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.distributions import MarkovChain
+from bayeslab.distributions.factor_distribution import FactorDistribution
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
+from bayeslab.elimination.discrete.joint import joint_tables
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
@@ -33,6 +35,8 @@ def moments_of_conditional(family: Family, q: Distribution) -> Moments:
     """What expectations need of a conditional: probabilities, cubature points or the distribution."""
     if family.enumerates:
         return innermost_distribution(q).probs
+    if isinstance(q, FactorDistribution):
+        return q.table_probs()
     if family.structured:
         inner = innermost_distribution(q)
         return inner.with_cached_expectations() if isinstance(inner, MarkovChain) else inner
@@ -99,6 +103,8 @@ def expected_terms(
     sites drawn after it, at those of the expectation. Without it the moments of the site are among the values.
     """
     reached = rule.reached(log_joint_terms)
+    if rule.field is not None:
+        return (*(term for term in log_joint_terms if term not in reached), _expected_tables(rule, reached))
     return tuple(_expected_term(rule, term, stage) if term in reached else term for term in log_joint_terms)
 
 
@@ -145,6 +151,20 @@ def require_linear(log_joint_terms: tuple[Term, ...], block: tuple[Rule, ...], p
                 f"the mean of the log joint over {others} given site '{rule.site}' is not linear in statistics of "
                 f"'{rule.site}' ({rule.family.name}), so it cannot be averaged over them jointly"
             )
+
+
+def _expected_tables(rule: Rule, reached: Sequence[Term]) -> Term:
+    """The mean of some terms over discrete sites that meet, from the probabilities of all numbers of their tables."""
+
+    def mean(bound: Bound, values: Values) -> Array:
+        assert rule.field is not None
+        tables = joint_tables(rule.field, reached, bound, values)
+        probs = values[moment_key(rule.site)]
+        return jnp.where(probs == 0, 0.0, probs * tables.numbers).sum() + tables.constant
+
+    holds = frozenset().union(*(term.holds or {term.name} for term in reached))
+    kinks = frozenset().union(*(term.kinks for term in reached))
+    return Term(f"mean over {rule.site}", rule.blanket(reached), mean, None, holds=holds, kinks=kinks)
 
 
 def _expected_term(rule: Rule, term: Term, stage: tuple[Term, ...] | None) -> Term:

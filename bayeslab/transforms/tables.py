@@ -1,6 +1,6 @@
 """Tables of sufficient statistics in place of terms of a log joint, and Bounds that have them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from math import prod
@@ -122,6 +122,23 @@ def bound_parts(bound: Bound) -> BoundParts:
     if statistics is None:
         return BoundParts(plain, terms(plain).terms, {})
     return BoundParts(plain, compressed_terms(statistics.groups, plain), statistics.tables)
+
+
+def groups_beside(groups: Groups, bound: Bound, sites: Collection[str]) -> Groups:
+    """The groups that leave all terms as they are that some sites reach."""
+    reached = {term.name for term in terms(bound).terms if not term.depends.isdisjoint(sites)}
+    return tuple(group for group in groups if reached.isdisjoint(group.terms))
+
+
+def groups_beside_rules(groups: Groups, bound: Bound, rules: Sequence[Rule]) -> Groups:
+    """The groups that leave the terms as they are under which discrete sites that meet are eliminated.
+
+    rules: in the order of elimination. Which elements meet is known of terms as the program writes them.
+    """
+    fields = [rule for rule in rules if rule.field is not None]
+    if not fields:
+        return groups
+    return groups_beside(groups, bound, fields[0].sites) if len(rules) == 1 else ()
 
 
 def build_tables(groups: Groups, bound: Bound, values: Values) -> dict[str, Any]:

@@ -20,8 +20,10 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
+from bayeslab.elimination.families import ELEMENT_BY_ELEMENT
 from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Values
+from bayeslab.verification.element_changes import changes_of_elements
 
 RESIDUAL_TOLERANCE = 1e-8
 """Residual of a rule that passes, at most."""
@@ -62,6 +64,8 @@ TestArguments = tuple[Bound, Values, dict[str, np.ndarray], bool]
 @lru_cache(maxsize=1024)
 def identity_check(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable[[TestArguments], IdentityVerdict]:
     """The function that tests a rule under the sum of some terms; the same function for the same arguments."""
+    if rule.family is ELEMENT_BY_ELEMENT:
+        return lambda asked: _check_element_draws(log_joint_terms, rule, *asked)
     return lambda asked: _check_identity(log_joint_terms, rule, *asked)
 
 
@@ -147,6 +151,30 @@ def _check_identity(
     return IdentityVerdict(jnp.where(silent, 0.0, worst), excess, share, ~silent, probe_values[0])
 
 
+def _check_element_draws(
+    log_joint_terms: Sequence[Term],
+    rule: Rule,
+    bound: Bound,
+    values: Values,
+    noise: dict[str, Any],
+    brief: bool | Array,
+) -> IdentityVerdict:
+    changes = changes_of_elements(rule, log_joint_terms, bound, values)
+    violation = jnp.abs(changes.joint - changes.conditional)
+    scale = changes.moved + ROUNDING_SHARE * (changes.moved + changes.size)
+    finite = jnp.isfinite(changes.joint) & jnp.isfinite(changes.conditional)
+    residual = jnp.where(finite, violation / jnp.where(scale > 0, scale, 1.0), 0.0)
+    beyond = excess_over_rounding(violation, changes.size, float(jnp.finfo(violation.dtype).eps))
+    undefined = jnp.isnan(changes.joint).any() | changes.excluded | ~finite.any()
+    return IdentityVerdict(
+        jnp.where(undefined, jnp.nan, residual.max(initial=0.0)),
+        jnp.where(finite, beyond, -jnp.inf).max(initial=-jnp.inf),
+        jnp.ones(()),
+        finite.any(),
+        changes.indices,
+    )
+
+
 def _comparison_of_changes(
     rule: Rule, prior: Prior, site_terms: Sequence[Term], shape: tuple[int, ...], bound: Bound
 ) -> Callable[..., tuple[Array, ...]]:
@@ -156,7 +184,7 @@ def _comparison_of_changes(
     anything is not a number. shape: of log densities of q.
     """
     batch = len(prior.shape) - prior.event_dim
-    apart = rule.block is None and not rule.coupled and shape[:batch] == prior.shape[:batch]
+    apart = rule.block is None and rule.field is None and not rule.coupled and shape[:batch] == prior.shape[:batch]
     elementwise = [apart and _has_plates(bound, term, prior) for term in site_terms]
 
     def sum_at_elements(part: Array, term: Term) -> Array:
@@ -224,5 +252,7 @@ def _probe_values(
         signs = [np.random.default_rng(place).choice([-1.0, 1.0], np.shape(move)) for place, move in enumerate(moves)]
         steps = [(move * sign).reshape(len(sign), -1) for move, sign in zip(moves, signs, strict=True)]
         return rule.family.around(q, current, jnp.concatenate(steps, axis=-1), None)
+    if rule.field is not None:
+        return rule.family.around(q, current, None, None)
     chain = prior.distribution(bound, values) if prior.discrete and not rule.family.enumerates else None
     return rule.family.around(q, current, noise.get(str(prior.shape)), chain)

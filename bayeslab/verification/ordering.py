@@ -6,12 +6,18 @@ from dataclasses import dataclass
 import jax
 
 from bayeslab.elimination.conditional import Block, Rule, without
+from bayeslab.elimination.discrete.fields import Field
+from bayeslab.elimination.families import JOINTLY_ENUMERATED
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
+from bayeslab.verification.discrete_fields import field_points, find_field_rule
 from bayeslab.verification.family_values import has_family_by_values
 from bayeslab.verification.findings import Finding, rules_of, verify, verify_again
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point
+
+MAX_DISCRETE_ONE_BY_ONE = 6
+"""Discrete sites that are eliminated one after another, at most: each then asks all values of those before it."""
 
 
 def require_block_names(blocks: Sequence[tuple[str, ...]], bound: Bound) -> None:
@@ -28,13 +34,16 @@ def require_block_names(blocks: Sequence[tuple[str, ...]], bound: Bound) -> None
 
 
 def blocks_in_program_order(joint: Sequence[Block], rules: Sequence[Rule]) -> tuple[Block, ...]:
-    """Joint blocks and, as blocks of one, the other sites; each stands where the program draws its first site."""
+    """Joint blocks and, as blocks of one, the other sites; each stands where the program draws its first site.
+
+    Blocks of sites that have no rule of their own come first.
+    """
     blocks: list[Block] = []
     for rule in rules:
         [block] = [block for block in joint if any(rule.site in member.sites for member in block)] or [(rule,)]
         if block not in blocks:
             blocks.append(block)
-    return tuple(blocks)
+    return (*(block for block in joint if block not in blocks), *blocks)
 
 
 def elimination_order(
@@ -50,21 +59,49 @@ def elimination_order(
     """
     findings_by_site = {finding.site: finding for finding in (*findings, *blocks)}
     reasons = {name: findings_by_site[name].reason for name in names if findings_by_site[name].rule is None}
-    search = _OrderSearch(bound, findings_by_site, reasons, 4 * len(names))
-    rules = None
-    if not reasons:
+    priors = terms(bound).priors
+    enumerable = tuple(name for name in bound.latent if name in names and priors[name].choices is not None)
+    in_blocks = {name for block in rules_of(blocks) for name in block.sites}
+    last_first = [name for name in bound.latent[::-1] if name in names and name not in in_blocks]
+    continuous = [name for name in last_first if not bound.sites[name].is_discrete]
+    discrete = [name for name in last_first if bound.sites[name].is_discrete]
+    first = [*(block.site for block in blocks), *continuous]
+    one_by_one, together = [*first, *discrete], field_unit(bound, enumerable)
+    findings_by_site[together.site] = together
+    at_once = [*first, *(name for name in discrete if name not in enumerable), together.site]
+    if not reasons.keys() <= set(enumerable):
+        attempts = []
+    elif reasons or len(enumerable) > MAX_DISCRETE_ONE_BY_ONE:
+        attempts = [at_once]
+    else:
+        attempts = [one_by_one, at_once] if len(enumerable) > 1 else [one_by_one]
+    for units in attempts:
+        tried: dict[str, str] = {}
+        search = _OrderSearch(bound, findings_by_site, tried, 4 * len(names))
         with jax.enable_x64(True):
             search.bound = in_double_precision(bound)
             search.places = likely_points(search.bound, rules_of(findings))
-            in_blocks = {name for block in rules_of(blocks) for name in block.sites}
-            last_first = [name for name in bound.latent[::-1] if name in names and name not in in_blocks]
-            continuous = [name for name in last_first if not bound.sites[name].is_discrete]
-            discrete = [name for name in last_first if bound.sites[name].is_discrete]
-            units = [*(block.site for block in blocks), *continuous, *discrete]
             rules = search.order(terms(search.bound).terms, units, ())
-    if rules is None:
-        raise ValueError("; ".join(f"site '{name}': {reason}" for name, reason in reasons.items()))
-    return tuple(rules)
+        if rules is not None:
+            return tuple(rules)
+        if units is attempts[0]:
+            reasons = tried
+    raise ValueError("; ".join(f"{_named(name)}: {reason}" for name, reason in reasons.items()))
+
+
+def _named(name: str) -> str:
+    """A site, or several, as they stand in a sentence."""
+    quoted = [f"'{each}'" for each in name.split(", ")]
+    return f"site {quoted[0]}" if len(quoted) == 1 else f"sites {', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def field_unit(bound: Bound, names: tuple[str, ...]) -> Finding:
+    """Discrete sites that are eliminated together, as one unit of a search; which elements meet is not known yet."""
+    own = {name: terms(bound).priors[name].choices for name in names}
+    choices = tuple(tuple(int(choice) for choice in each) for each in own.values() if each is not None)
+    field = Field(names, tuple(terms(bound).priors[name].shape for name in names), choices, (), (), ())
+    site = ", ".join(names)
+    return Finding(site, (), Rule(site, JOINTLY_ENUMERATED, (), (), None, field), 0.0, "")
 
 
 @dataclass
@@ -115,7 +152,7 @@ class _OrderSearch:
         changed = [
             name
             for name in names
-            if not self._is_unchanged(log_joint_terms, name) and not self.bound.sites[self._sites(name)[0]].is_discrete
+            if not self.bound.sites[self._sites(name)[0]].is_discrete and not self._is_unchanged(log_joint_terms, name)
         ]
         for name in changed:
             if name in self.bound.sites and not has_family_by_values(self.bound, log_joint_terms, name):
@@ -126,6 +163,9 @@ class _OrderSearch:
         return False
 
     def _keep_reason(self, name: str, reason: str, eliminated: tuple[str, ...]) -> None:
+        if not eliminated:
+            self.reasons[name] = reason
+            return
         before = " and ".join(f"'{site}'" for unit in eliminated for site in self._sites(unit))
         self.reasons[name] = f"{reason} once {before} {'are' if ' and ' in before else 'is'} eliminated"
 
@@ -140,7 +180,11 @@ class _OrderSearch:
 
     def _findings(self, log_joint_terms: tuple[Term, ...], name: str, names: list[str]) -> list[Finding]:
         """The finding for a site, and those for the other discrete sites, which are the first to be lost."""
-        discrete = [other for other in names if other != name and self.bound.sites[self._sites(other)[0]].is_discrete]
+        if (rule := self.findings[name].rule) is not None and rule.field is not None:
+            points = field_points(self.bound, self.places)
+            return [find_field_rule(self.bound, log_joint_terms, rule.sites, rule.family, points)]
+        discrete = [other for other in names if other != name and other in self.bound.sites]
+        discrete = [other for other in discrete if self.bound.sites[other].is_discrete]
         if all(self._is_unchanged(log_joint_terms, other) for other in (name, *discrete)):
             return [self.findings[name]]
         if name not in self.bound.sites:

@@ -10,8 +10,9 @@ from bayeslab.elimination.conditional import Rule
 from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.sampling.protocols import Sampler, SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.collapse import elimination_rules
 from bayeslab.transforms.compress import is_worthwhile, reasons_against_compression
-from bayeslab.transforms.tables import Groups, replace_rows
+from bayeslab.transforms.tables import Groups, groups_beside_rules, replace_rows
 
 EVALUATIONS_PER_START = 5000
 """The number of evaluations of the log joint that EM or mean field makes from one start, roughly."""
@@ -50,7 +51,7 @@ def row_replacement(bound: Bound, analysis: Analysis, evaluations: int, wanted: 
     if wanted and not plain.groups:
         reasons = reasons_against_compression(plain.findings)
         raise ValueError(f"no statistics replace the rows of this program{reasons}; leave statistics out")
-    return RowReplacement(plain.groups, plain.rules)
+    return RowReplacement(groups_beside_rules(plain.groups, plain.bound, elimination_rules(bound)), plain.rules)
 
 
 def groups_for_multistart(analysis: Analysis, num_starts: int) -> Groups:

@@ -1,0 +1,216 @@
+"""A joint distribution of discrete variables by a factor graph: its sum, its draws, its mode and its marginals.
+
+Variables are summed over one round after the other; draws go back in the opposite order, each variable given those that
+it met.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution, constraints
+
+from bayeslab.distributions.factor_graph import ZERO, Batch, EliminationPlan
+
+Reduce = Callable[[Array, int], Array]
+"""What is left of log weights along an axis: their sum or their maximum."""
+
+
+class FactorDistribution(Distribution):
+    """Values 0, 1, ... of several variables, (variable,), with log probability the sum of tables, but for a constant.
+
+    tables: all numbers of all tables, one after the other. vector: these and all messages.
+    """
+
+    pytree_data_fields = ("tables", "vector")
+    pytree_aux_fields = ("plan",)
+    arg_constraints: dict[str, constraints.Constraint] = {}
+    support = constraints.independent(constraints.nonnegative_integer, 1)
+
+    def __init__(self, tables: Array, plan: EliminationPlan, vector: Array | None = None):
+        self.tables, self.plan = tables, plan
+        self.vector = messages(plan, tables, log_sum) if vector is None else vector
+        super().__init__((), (len(plan.cards),))
+
+    @property
+    def log_partition(self) -> Array:
+        """The log of the sum of all weights."""
+        return log_partition(self.plan, self.tables)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        uniform = jax.random.uniform(key, (*sample_shape, *self.event_shape))
+        flat = uniform.reshape(-1, uniform.shape[-1])
+        return jax.vmap(self._from_uniform)(flat).reshape(uniform.shape)
+
+    def _from_uniform(self, uniform: Array) -> Array:
+        """Values at standard uniform numbers (variable,)."""
+        padded = jnp.append(uniform, 0.5)
+
+        def choose(log_weights: Array, variables: Array) -> Array:
+            weights = jnp.exp(log_weights - log_weights.max(-1, keepdims=True))
+            cumulative = jnp.cumsum(weights, axis=-1)
+            passed = padded[variables][:, None] * cumulative[:, -1:] >= cumulative
+            return jnp.minimum(passed.sum(-1), weights.shape[-1] - 1)
+
+        return _backwards(self.plan, self.vector, choose)
+
+    def mode(self) -> Array:
+        """The most probable values of all variables together."""
+        vector = messages(self.plan, self.tables, jnp.max)
+        return _backwards(self.plan, vector, lambda log_weights, _: jnp.argmax(log_weights, axis=-1))
+
+    def log_prob(self, value: Array) -> Array:
+        flat = value.reshape(-1, value.shape[-1])
+        return jax.vmap(self._log_weight)(flat).reshape(value.shape[:-1]) - self.vector[self.plan.roots].sum()
+
+    def _log_weight(self, value: Array) -> Array:
+        return self.tables[table_places(self.plan, value)].sum()
+
+    def table_probs(self) -> Array:
+        """The probability of every number of every table: that the variables of the table have these values."""
+        return table_probs(self.plan, self.tables)
+
+
+def table_places(plan: EliminationPlan, value: Array) -> Array:
+    """For every table the place of its number at a value (variable,)."""
+    width = max(map(len, plan.scopes), default=0)
+    scopes, strides = [], []
+    for scope in plan.scopes:
+        sizes, step = [plan.cards[variable] for variable in scope], 1
+        own = []
+        for size in sizes[::-1]:
+            own.append(step)
+            step *= size
+        padding = [0] * (width - len(scope))
+        scopes.append([*scope, *padding])
+        strides.append([*own[::-1], *padding])
+    starts = jnp.asarray(plan.table_starts[:-1] - ZERO - 1)
+    return starts + (value[jnp.asarray(scopes, jnp.int32)] * jnp.asarray(strides, jnp.int32)).sum(-1)
+
+
+def log_sum(log_weights: Array, axis: int) -> Array:
+    """The log of a sum of weights, minus infinity where all of them are zero."""
+    largest = log_weights.max(axis, keepdims=True)
+    shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
+    return jnp.log(jnp.exp(log_weights - shift).sum(axis)) + shift.squeeze(axis)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def log_partition(plan: EliminationPlan, tables: Array) -> Array:
+    """The log of the sum over all values of exp of the sum of the tables."""
+    return messages(plan, tables, log_sum)[plan.roots].sum()
+
+
+@log_partition.defjvp
+def _log_partition_jvp(plan: EliminationPlan, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    [tables], [change] = primals, tangents
+    probs = table_probs(plan, tables)
+    return log_partition(plan, tables), jnp.sum(jnp.where(probs == 0, 0.0, probs * change))
+
+
+def messages(plan: EliminationPlan, tables: Array, reduce: Reduce) -> Array:
+    """The vector of all tables and messages."""
+    vector = jnp.zeros(plan.length, tables.dtype).at[ZERO + 1 : ZERO + 1 + plan.num_numbers].set(tables)
+
+    def eliminate(batch: Batch, vector: Array) -> Array:
+        joint = _joint(batch, vector)
+        left = reduce(joint.reshape(len(joint), batch.num_choices, -1), 1).ravel()
+        return jax.lax.dynamic_update_slice(vector, left, (batch.message,))
+
+    for batch in plan.batches:
+        vector = eliminate(batch, vector)
+    if plan.loop is not None:
+        digits = plan.loop.digits
+
+        def step(vector: Array, arrays: Any) -> tuple[Array, None]:
+            return eliminate(_with_digits(arrays, digits), vector), None
+
+        vector, _ = jax.lax.scan(step, vector, _moving(plan.loop))
+    return vector
+
+
+def table_probs(plan: EliminationPlan, tables: Array) -> Array:
+    """The probability of every number of every table: messages go back from those that were sent last."""
+    vector = messages(plan, tables, log_sum)
+    weights = jnp.zeros_like(vector).at[plan.roots].add(1.0)
+
+    def distribute(batch: Batch, weights: Array) -> Array:
+        joint = _joint(batch, vector).reshape(len(batch.variables), batch.num_choices, -1)
+        largest = joint.max(1, keepdims=True)
+        shares = jnp.exp(joint - jnp.where(jnp.isfinite(largest), largest, 0.0))
+        total = shares.sum(1, keepdims=True)
+        shares = shares / jnp.where(total > 0, total, 1.0)
+        size = len(batch.variables) * shares.shape[-1]
+        received = jax.lax.dynamic_slice(weights, (batch.message,), (size,))
+        probs = (shares * received.reshape(len(shares), 1, -1)).reshape(len(shares), 1, -1)
+        places = _places(batch)
+        return weights.at[places].add(jnp.where(places == ZERO, 0.0, jnp.broadcast_to(probs, places.shape)))
+
+    if plan.loop is not None:
+        digits = plan.loop.digits
+
+        def step(weights: Array, arrays: Any) -> tuple[Array, None]:
+            return distribute(_with_digits(arrays, digits), weights), None
+
+        weights, _ = jax.lax.scan(step, weights, _moving(plan.loop), reverse=True)
+    for batch in plan.batches[::-1]:
+        weights = distribute(batch, weights)
+    return weights[ZERO + 1 : ZERO + 1 + plan.num_numbers]
+
+
+def _backwards(plan: EliminationPlan, vector: Array, choose: Callable[[Array, Array], Array]) -> Array:
+    """Values of all variables, each chosen given those that it met. choose: (log weights (row, value), variables)."""
+    values = jnp.zeros(len(plan.cards) + 1, jnp.int32)
+
+    def pick(batch: Batch, values: Array) -> Array:
+        known = values[batch.others]  # (row, other)
+        fixed = batch.starts + (batch.strides[:, :, 1:] * known[:, None, :]).sum(-1)
+        choices = jnp.arange(batch.num_choices, dtype=jnp.int32)
+        places = fixed[:, :, None] + batch.strides[:, :, :1] * choices
+        possible = choices < batch.cards[:, :1]
+        log_weights = jnp.where(possible, vector[jnp.where(possible[:, None], places, ZERO)].sum(1), -jnp.inf)
+        return values.at[batch.variables].set(choose(log_weights, jnp.asarray(batch.variables)).astype(jnp.int32))
+
+    if plan.loop is not None:
+        digits = plan.loop.digits
+
+        def step(values: Array, arrays: Any) -> tuple[Array, None]:
+            return pick(_with_digits(arrays, digits), values), None
+
+        values, _ = jax.lax.scan(step, values, _moving(plan.loop), reverse=True)
+    for batch in plan.batches[::-1]:
+        values = pick(batch, values)
+    return values[:-1]
+
+
+def _joint(batch: Batch, vector: Array) -> Array:
+    """What all tables of a batch say of all values (row, value)."""
+    total = vector[_places(batch)].sum(1)
+    if batch.exact:
+        return total
+    possible = (batch.digits < batch.cards[:, None, :]).all(-1)
+    return jnp.where(possible, total, -jnp.inf)
+
+
+def _places(batch: Batch) -> Array:
+    """Where the tables of a batch have their numbers, (row, table, value); impossible values are nowhere."""
+    places = jnp.asarray(batch.starts)[:, :, None] + jnp.einsum("rtd,vd->rtv", batch.strides, batch.digits)
+    if batch.exact:
+        return places
+    possible = (batch.digits < batch.cards[:, None, :]).all(-1)
+    return jnp.where(possible[:, None], places, ZERO)
+
+
+def _moving(loop: Batch) -> tuple[Array, ...]:
+    """What differs between the steps of a loop."""
+    return tuple(
+        jnp.asarray(each) for name, each in zip(loop._fields, loop, strict=True) if name not in ("digits", "exact")
+    )
+
+
+def _with_digits(arrays: Any, digits: Any) -> Batch:
+    variables, others, cards, starts, strides, message = arrays
+    return Batch(variables, others, cards, digits, starts, strides, message, False)

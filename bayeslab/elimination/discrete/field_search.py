@@ -1,0 +1,82 @@
+"""Finds which discrete elements of a program meet."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Field
+from bayeslab.elimination.discrete.flat_program import flatten
+from bayeslab.elimination.discrete.scopes import ScopeFinder
+from bayeslab.elimination.discrete.sum_of_parts import cut
+from bayeslab.elimination.discrete.sum_table import SumTable
+from bayeslab.elimination.terms import Prior, Term, sum_of_terms
+from bayeslab.programs.program import Bound, Values
+
+MAX_FIELD_ELEMENTS = 20_000
+"""Elements of a field, at most."""
+
+
+def find_field(
+    log_joint_terms: Sequence[Term], priors: dict[str, Prior], names: tuple[str, ...], bound: Bound, values: Values
+) -> Field:
+    """The field of some enumerable sites under the sum of some terms.
+
+    values: of all latent sites; nothing but their shapes matters. The arguments of the program are looked at, since
+    they may say which elements meet; data are not.
+    Raises ValueError where there are too many elements.
+    """
+    shapes, choices, cards = [], [], []
+    for name in names:
+        own = priors[name].choices
+        assert own is not None
+        shapes.append(priors[name].shape)
+        choices.append(tuple(int(each) for each in own))
+        cards.append(len(own))
+    blank = Field(names, tuple(shapes), tuple(choices), (), (), ())
+    if blank.size > MAX_FIELD_ELEMENTS:
+        raise ValueError(f"{blank.size} discrete elements that meet are more than {MAX_FIELD_ELEMENTS}")
+    reached = [term for term in log_joint_terms if not term.depends.isdisjoint(names)]
+    others = {name: value for name, value in values.items() if name not in names}
+
+    def density(indices: Array, bound: Bound, others: Values) -> Array:
+        return sum_of_terms(reached, bound, others | blank.named(indices))
+
+    start = jnp.zeros(blank.size, jnp.int32)
+    program = flatten(jax.make_jaxpr(density)(start, bound, others))
+    leaves = [start, *jax.tree.leaves(bound), *jax.tree.leaves(others)]
+    arguments = {id(leaf) for leaf in bound.arrays.values()}
+    known = {number: leaf for number, leaf in zip(program.inputs, leaves, strict=True) if id(leaf) in arguments}
+    table, number = SumTable(), program.inputs[0]
+    singles = np.array([table.number(frozenset({frozenset({element})})) for element in range(blank.size)], np.int32)
+    sums = ScopeFinder(table, program, known).run({number: singles})
+    scopes: dict[tuple[int, ...], int] = {}
+    mixed: set[tuple[int, ...]] = set()
+    parts = []
+    for part in cut(program, number).parts:
+        found = sums.get(part)
+        if found is None:
+            shape = next(s for o in program.operations for n, s in zip(o.outputs, o.shapes, strict=True) if n == part)
+            found = np.zeros(shape, np.int32)
+        distinct, inverse = np.unique(found, return_inverse=True)
+        index = np.empty(len(distinct), np.int64)
+        for place, one in enumerate(distinct):
+            members = _largest(table.sums[one])
+            if len(members) == 1:
+                index[place] = scopes.setdefault(tuple(sorted(members[0])), len(scopes))
+            else:
+                index[place] = MIXED if members else CONSTANT
+                mixed |= {tuple(sorted(scope)) for scope in members}
+        parts.append(index[inverse].reshape(found.shape))
+    return Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
+
+
+def _largest(scopes: frozenset[frozenset[int]]) -> list[frozenset[int]]:
+    """The scopes that are in no other."""
+    big = {element: scope for scope in scopes if len(scope) > 1 for element in scope}
+    kept = [scope for scope in scopes if len(scope) > 1 or next(iter(scope)) not in big]
+    if max(map(len, kept), default=0) <= 2:
+        return kept
+    return [scope for scope in kept if not any(scope < other for other in kept)]

@@ -1,0 +1,118 @@
+"""Discrete elements that meet, as a factor graph: which of them enter one part of the log joint.
+
+A field is found for some terms and some sites; what it holds is structure, a function of the program, the shapes of its
+data and those arguments that say who meets whom. Numbers are read off the terms wherever they are needed: parts of the
+log joint at a few configurations, one for every choice of elements that do not meet (`parts_at`).
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from hashlib import sha256
+from math import prod
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.program import Values
+
+CONSTANT, MIXED = -1, -2
+"""What an element of a part has in place of the index of a scope: none, and several."""
+
+
+class Field:
+    """The structure of discrete elements that meet; equal where all of it is.
+
+    names, shapes: of the sites. choices: of the elements of each site.
+    scopes: sets of elements that a function of the log joint has, each once.
+    parts: for every part of the log joint, for each of its elements, the index of its scope, CONSTANT or MIXED.
+    mixed: the scopes of parts of which an element is a sum of several functions.
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        shapes: tuple[tuple[int, ...], ...],
+        choices: tuple[tuple[int, ...], ...],
+        scopes: tuple[tuple[int, ...], ...],
+        parts: tuple[np.ndarray, ...],
+        mixed: tuple[tuple[int, ...], ...],
+    ) -> None:
+        self.names, self.shapes, self.choices, self.scopes, self.parts = names, shapes, choices, scopes, parts
+        self.mixed = mixed
+        arrays = b"".join(part.tobytes() + repr(part.shape).encode() for part in parts)
+        self._digest = sha256(repr((names, shapes, choices, scopes, mixed)).encode() + arrays).hexdigest()
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Field) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """How many elements each site has."""
+        return tuple(map(prod, self.shapes))
+
+    @property
+    def size(self) -> int:
+        """How many elements there are."""
+        return sum(self.sizes)
+
+    @cached_property
+    def cards(self) -> np.ndarray:
+        """How many choices each element has, (size,)."""
+        return np.repeat([len(each) for each in self.choices], self.sizes)
+
+    @cached_property
+    def neighbours(self) -> list[set[int]]:
+        """For every element those that it meets."""
+        meets: list[set[int]] = [set() for _ in range(self.size)]
+        for scope in {*self.scopes, *self.mixed}:
+            for element in scope:
+                meets[element].update(scope)
+        return [others - {element} for element, others in enumerate(meets)]
+
+    @cached_property
+    def colours(self) -> np.ndarray:
+        """A colour for every element, (size,): elements that meet have different ones, as on a chessboard."""
+        colours = np.full(self.size, -1)
+        for element in _breadth_first(self.neighbours):
+            taken = {colours[other] for other in self.neighbours[element]}
+            colours[element] = next(colour for colour in range(self.size) if colour not in taken)
+        return colours
+
+    def named(self, indices: Array) -> Values:
+        """The values of all sites, from indices of choices (size,)."""
+        values, start = {}, 0
+        for name, shape, choices, size in zip(self.names, self.shapes, self.choices, self.sizes, strict=True):
+            own = indices[start : start + size].reshape(shape)
+            if choices == tuple(range(choices[0], choices[0] + len(choices))):
+                values[name] = own + choices[0] if choices[0] else own
+            else:
+                values[name] = jnp.asarray(choices)[own]
+            start += size
+        return values
+
+    def joined(self, values: Values) -> Array:
+        """Indices of choices (size,), from values of all sites."""
+        pieces = []
+        for name, choices in zip(self.names, self.choices, strict=True):
+            pieces.append(jnp.searchsorted(jnp.asarray(choices), values[name].ravel()).astype(jnp.int32))
+        return jnp.concatenate(pieces)
+
+
+def _breadth_first(neighbours: Sequence[set[int]]) -> list[int]:
+    """All elements, from one to those that it meets, so that what can be drawn in two colours is."""
+    order, seen = [], [False] * len(neighbours)
+    for start in range(len(neighbours)):
+        queue = [] if seen[start] else [start]
+        seen[start] = True
+        for element in queue:
+            for other in sorted(neighbours[element]):
+                if not seen[other]:
+                    seen[other] = True
+                    queue.append(other)
+        order += queue
+    return order

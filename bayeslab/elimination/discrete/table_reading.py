@@ -1,0 +1,124 @@
+"""At which configurations the log joint is looked at for the tables of a field, and which numbers these have."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import combinations, product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from bayeslab.distributions.factor_graph import EliminationPlan, elimination_plan
+from bayeslab.elimination.discrete.fields import Field
+
+MAX_CONFIGURATIONS = 2**14
+"""Configurations at which the log joint is looked at for one conditional, at most."""
+
+
+class Differences(NamedTuple):
+    """How tables of mixed parts are made of values of their sum.
+
+    elements, digits: what differs from the first values in every configuration, padded with a dummy (configuration,
+    element). places, signs: for every number of these tables, of which configurations it is the signed sum.
+    """
+
+    elements: np.ndarray
+    digits: np.ndarray
+    places: np.ndarray
+    signs: np.ndarray
+
+
+class Reading(NamedTuple):
+    """How the tables of a field are read off its parts.
+
+    plan: of the elimination; its scopes are those of the field, and those of mixed parts after them.
+    assignments: for every configuration a choice of every colour (configuration, colour).
+    rows, columns: for every number of the first tables its configuration, and its scope.
+    differences: for mixed parts; None where there are none.
+    """
+
+    plan: EliminationPlan
+    assignments: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    differences: Differences | None
+
+
+@lru_cache(maxsize=64)
+def reading_of(field: Field) -> Reading:
+    """How the tables of a field are read.
+
+    Raises ValueError where summing over its elements, or reading their tables, takes too many numbers.
+    """
+    closure = sorted(
+        {part for scope in field.mixed for n in range(1, len(scope) + 1) for part in combinations(scope, n)}
+    )
+    cards = tuple(map(int, field.cards))
+    plan = elimination_plan(cards, (*field.scopes, *closure))
+    assignments, rows, columns = _assignments(field)
+    differences = _differences(field, closure) if closure else None
+    return Reading(plan, assignments, rows, columns, differences)
+
+
+def _assignments(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Configurations in which the elements of every scope take all values, and where each number of a table is."""
+    colours, cards = field.colours, field.cards
+    num_colours = int(colours.max(initial=-1)) + 1
+    most = [int(cards[colours == colour].max()) for colour in range(num_colours)]
+    needed = {tuple(sorted(int(colours[element]) for element in scope)) for scope in field.scopes}
+    largest: list[tuple[int, ...]] = []
+    for colour_set in sorted(needed, key=len, reverse=True):
+        if not any(set(colour_set) <= set(other) for other in largest):
+            largest.append(colour_set)
+    total = sum(prod(most[colour] for colour in colour_set) for colour_set in largest)
+    if total > MAX_CONFIGURATIONS:
+        raise ValueError(f"the log joint would be looked at in {total} configurations, more than {MAX_CONFIGURATIONS}")
+    blocks, starts, end = [np.zeros((0, num_colours), np.int32)], {}, 0
+    for colour_set in largest:
+        own = np.array(list(product(*(range(most[colour]) for colour in colour_set))), np.int32)
+        block = np.zeros((len(own), num_colours), np.int32)
+        block[:, colour_set] = own
+        starts[colour_set] = end
+        end += len(block)
+        blocks.append(block)
+    if end == 0:
+        blocks.append(np.zeros((1, num_colours), np.int32))
+    home = {one: next(other for other in largest if set(one) <= set(other)) for one in needed}
+    rows: list[np.ndarray] = [np.zeros(0, int)]
+    columns: list[np.ndarray] = [np.zeros(0, int)]
+    for number, scope in enumerate(field.scopes):
+        own_colours = [int(colours[element]) for element in scope]
+        colour_set = home[tuple(sorted(own_colours))]
+        strides = {c: prod(most[d] for d in colour_set[place + 1 :]) for place, c in enumerate(colour_set)}
+        digits = np.indices([cards[element] for element in scope]).reshape(len(scope), -1)
+        rows.append(starts[colour_set] + np.array([strides[c] for c in own_colours]) @ digits)
+        columns.append(np.full(digits.shape[1], number))
+    return np.concatenate(blocks), np.concatenate(rows), np.concatenate(columns)
+
+
+def _differences(field: Field, closure: Sequence[tuple[int, ...]]) -> Differences:
+    """How tables over all sets of elements that a mixed part joins are made of its values at some configurations."""
+    cards, widest = field.cards, max(map(len, closure))
+    changes: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {((), ()): 0}
+    total = 1 + sum(prod(int(cards[element]) - 1 for element in scope) for scope in closure)
+    if total > MAX_CONFIGURATIONS:
+        raise ValueError(f"the log joint would be looked at in {total} configurations, more than {MAX_CONFIGURATIONS}")
+    for scope in closure:
+        for digits in product(*(range(1, int(cards[element])) for element in scope)):
+            changes[scope, digits] = len(changes)
+    elements = np.full((len(changes), widest), field.size, np.int32)
+    values = np.zeros((len(changes), widest), np.int32)
+    for (scope, digits), row in changes.items():
+        elements[row, : len(scope)], values[row, : len(scope)] = scope, digits
+    places, signs = [], []
+    for scope in closure:
+        chosen = [each for n in range(len(scope) + 1) for each in combinations(range(len(scope)), n)]
+        for digits in product(*(range(int(cards[element])) for element in scope)):
+            place, sign = np.zeros(2**widest, np.int32), np.zeros(2**widest)
+            if all(digits):
+                for slot, each in enumerate(chosen):
+                    place[slot] = changes[tuple(scope[i] for i in each), tuple(digits[i] for i in each)]
+                    sign[slot] = (-1) ** (len(scope) - len(each))
+            places.append(place)
+            signs.append(sign)
+    return Differences(elements, values, np.array(places), np.array(signs))

@@ -1,0 +1,125 @@
+"""Discrete sites whose elements meet: what they are summed over with, or drawn from, is found and verified.
+
+Which elements meet is read off the program (`bayeslab.elimination.discrete.scopes`). What is then claimed of the log
+joint is tested at points like every other rule (`bayeslab.verification.identity`).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from bayeslab.distributions.elimination_order import elimination_rounds, elimination_size
+from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.discrete.field_search import find_field
+from bayeslab.elimination.discrete.fields import Field
+from bayeslab.elimination.discrete.table_reading import reading_of
+from bayeslab.elimination.families import ELEMENT_BY_ELEMENT, JOINTLY_ENUMERATED
+from bayeslab.elimination.family import Family
+from bayeslab.elimination.terms import Term, terms
+from bayeslab.programs.program import Bound
+from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.findings import LOOSE_TOLERANCE, Finding, rules_of
+from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.likely_points import in_double_precision, likely_points
+from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
+
+MAX_CHOICE_POINTS = 4
+"""Points with other choices of discrete sites at which a rule is tested, at most: it is tested at many from each."""
+
+
+class FieldFinding(NamedTuple):
+    """What was found for discrete sites that meet. names: theirs.
+
+    jointly: the rule that sums over all of them, or why there is none. by_element: the rule that draws one element
+    after another, or why there is none.
+    """
+
+    names: tuple[str, ...]
+    jointly: Finding
+    by_element: Finding
+
+
+def find_discrete_fields(bound: Bound, findings: Sequence[Finding]) -> list[FieldFinding]:
+    """Findings for sets of enumerable sites that meet, or whose elements do.
+
+    findings: of all latent sites, each given all others.
+    """
+    priors = terms(bound).priors
+    refused = {finding.site for finding in findings if finding.rule is None}
+    sets = meeting_sites(terms(bound).terms, [name for name in bound.latent if priors[name].choices is not None])
+    sets = [names for names in sets if len(names) > 1 or names[0] in refused]
+    if not sets:
+        return []
+    with jax.enable_x64(True):
+        widened_bound = in_double_precision(bound)
+        log_joint_terms = terms(widened_bound).terms
+        others = [finding for finding in findings if not bound.sites[finding.site].is_discrete]
+        points = field_points(widened_bound, likely_points(widened_bound, rules_of(others)))
+        return [
+            FieldFinding(
+                names,
+                *(
+                    find_field_rule(widened_bound, log_joint_terms, names, family, points)
+                    for family in (JOINTLY_ENUMERATED, ELEMENT_BY_ELEMENT)
+                ),
+            )
+            for names in sets
+        ]
+
+
+def meeting_sites(log_joint_terms: Sequence[Term], names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Sites in sets that have no term of the log joint in common."""
+    sets: list[set[str]] = []
+    for name in names:
+        reached = frozenset().union(*(term.depends for term in log_joint_terms if name in term.depends))
+        touching = [one for one in sets if not reached.isdisjoint(one)]
+        sets = [one for one in sets if one not in touching]
+        sets.append({name}.union(*touching))
+    return sorted((tuple(name for name in names if name in one) for one in sets), key=lambda one: names.index(one[0]))
+
+
+def field_points(bound: Bound, likely: Sequence[Point]) -> list[Point]:
+    """Points at which a rule is tested; the first two are held to the stricter tolerance."""
+    return [*generic_points(bound), *choice_points(bound)[:MAX_CHOICE_POINTS], *prior_scale_points(bound), *likely]
+
+
+def find_field_rule(
+    bound: Bound, log_joint_terms: tuple[Term, ...], names: tuple[str, ...], family: Family, points: Sequence[Point]
+) -> Finding:
+    """The verified rule of some discrete sites under the sum of some terms, or the reason why there is none.
+
+    points: see `field_points`.
+    """
+    site = ", ".join(names)
+    reached = [term for term in log_joint_terms if not term.depends.isdisjoint(names)]
+    children = tuple(term.name for term in reached if term.name not in names)
+    try:
+        field = find_field(log_joint_terms, terms(bound).priors, names, *points[1])
+        if family is JOINTLY_ENUMERATED:
+            reading_of(field)
+    except ValueError as reason:
+        return Finding(site, children, None, np.nan, str(reason))
+    rule = Rule(site, family, (), children, None, field)
+    noise, law, worst = probe_noise(bound), identity_check(log_joint_terms, rule), 0.0
+    for index, point in enumerate(points):
+        [verdict] = evaluate_all([law], (*point, noise, index > 1))
+        residual = float(verdict.residual)
+        if index < 2 or not residual <= LOOSE_TOLERANCE:
+            if np.isnan(residual) and not verdict.possible:
+                continue  # nothing is possible there, so nothing is tested
+            worst = float(np.maximum(worst, residual))
+    if worst <= RESIDUAL_TOLERANCE:
+        return Finding(site, children, rule, worst, "")
+    if np.isnan(worst) and family is ELEMENT_BY_ELEMENT:
+        why = "values of some of its elements exclude values of others, so one after another they may not reach all"
+        return Finding(site, children, None, worst, why)
+    return Finding(site, children, None, worst, f"its elements meet in {', '.join(map(repr, children))}")
+
+
+def joint_size(field: Field) -> int:
+    """How many numbers the tables have that arise when all elements are summed over."""
+    cards = tuple(map(int, field.cards))
+    rounds = elimination_rounds(cards, reading_of(field).plan.scopes)
+    return elimination_size(cards, [step for steps in rounds for step in steps])[1]
