@@ -26,8 +26,8 @@ def replicate_data(model: Program, data: Data, bound: Bound) -> Bound:
         )
     copies = _Copies(tuple(bound.observed))
     with copies:
-        model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
-        sites = trace(model).get_trace(**bound.inputs)
+        drawn = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+        sites = trace(drawn).get_trace(**bound.inputs)
     if uncopied := [name for name in bound.observed if name_of_copy(name) not in sites]:
         raise ValueError(f"the observed sites {uncopied} are drawn inside a scan, so their data cannot come twice")
     present = {name: np.asarray(bound.present.get(name, True)) for name in bound.observed}
