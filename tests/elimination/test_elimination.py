@@ -353,7 +353,6 @@ REFUSED: dict[str, tuple[Case, Any, str]] = {
     "exact, no family": (CASES["logistic"], bl.Exact(), "Exact cannot eliminate all sites .*'w': not Normal given 'y'"),
     "exact, improper": (CASES["flat_mean"], bl.Exact(), "'mu' has an improper prior, so the data have no evidence"),
     "gibbs, nothing": (CASES["logistic"], bl.Gibbs(), "no site has a conditional in closed form"),
-    "gibbs, coupled labels": (CASES["coupled_labels"], bl.Gibbs(), "'z' is discrete and cannot be enumerated"),
 }
 
 

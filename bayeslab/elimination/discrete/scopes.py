@@ -16,6 +16,7 @@ import numpy as np
 from bayeslab.elimination.discrete.flat_program import Constant, FlatProgram, Operation, concrete, flatten
 from bayeslab.elimination.discrete.moves import MOVED
 from bayeslab.elimination.discrete.sum_table import SumTable
+from bayeslab.programs.tracing.analyticity import scan_counts
 
 MAX_NUMBERS = 2 * 10**7
 """Numbers of one value that are looked at one by one, at most."""
@@ -256,7 +257,7 @@ class ScopeFinder:
     def _scanned(self, operation: Operation, sums: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         """The sums of a loop of fixed length, one step after the other where these are few."""
         params = operation.params
-        length, num_consts, num_carry = params["length"], params["num_consts"], params["num_carry"]
+        length, (num_consts, num_carry) = params["length"], scan_counts(params)
         if length * len(params["jaxpr"].jaxpr.eqns) > MAX_UNROLLED:
             return self._whole(operation)
         fixed, carry, moving = (
