@@ -11,14 +11,13 @@ from bayeslab.gaussian_processes.distribution import GaussianProcess, solver_of
 from bayeslab.mixed_membership.methods import membership_at_size
 from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.planning import plan
+from bayeslab.programs.arguments import Slot, StaticValue
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import (
     Bound,
     Data,
     Program,
     Site,
-    Slot,
-    StaticValue,
     innermost_distribution,
     precision_scope,
     qualified_name,
@@ -102,11 +101,9 @@ def _notes(analysis: Analysis) -> list[str]:
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
-    notes += [
-        f"site '{s.name}': improper prior; no draws from the prior, no evidence"
-        for s in bound.sites.values()
-        if s.improper
-    ]
+    improper = [s.name for s in bound.sites.values() if s.improper and not s.learned]
+    notes += [f"site '{name}': improper prior; no draws from the prior, no evidence" for name in improper]
+    notes += [f"site '{name}': a numpyro.param, of which MAP, EM and SVI learn a point" for name in bound.learned]
     notes += [f"site '{rule.site}' is integrated out: {rule.family.name}" for rule in elimination_rules(bound)]
     if bound.latent and (bound.observed or any(site.role == "factor" for site in bound.sites.values())):
         try:
@@ -179,7 +176,9 @@ def _site_cells(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
     if site.name in bound.present:
         present = np.asarray(bound.present[site.name])
         role = f"observed, {int((~present).sum())} of {present.size} missing"
-    if role == "factor":
+    if role == "factor" and site.name in bound.computed:
+        role = "factor, of values computed from latent sites"
+    elif role == "factor":
         return site.name, role, "", "", " x ".join(map(str, site.shape[:-1]))
     return site.name, role, site.family, site.support, _shape_text(site)
 

@@ -85,7 +85,8 @@ def fit(
     with precision_scope(dtype):
         bound = bind(model, data)
         entries = read_entries(data)
-        _refuse_nothing_observed(bound)
+        if method is None:
+            _refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
         method, sampler, _ = plan(Analysis(bound), method)
@@ -251,7 +252,7 @@ def _refuse_nothing_observed(bound: Bound) -> None:
     if not roles & {"observed", "factor"}:
         raise ValueError(
             f"data give no value to any sample site, so there is nothing to learn from; the sites are "
-            f"{list(bound.sites)}; simulate() draws from the prior"
+            f"{list(bound.sites)}; simulate() draws from the prior, as do methods that are named"
         )
 
 

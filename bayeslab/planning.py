@@ -11,8 +11,11 @@ from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
-from bayeslab.methods.gibbs import Gibbs
+from bayeslab.methods.gibbs import MAX_SLICED_ELEMENTS, Gibbs
+from bayeslab.methods.laplace import MAP
 from bayeslab.methods.mcmc import NUTS
+from bayeslab.methods.moves.noncentered import noncentered_sites
+from bayeslab.methods.svi import SVI
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
 from bayeslab.sampling.protocols import Method, Sampler
@@ -27,6 +30,8 @@ MAX_ELIMINATION_COST = 10**6
 """Numbers that integrating Normal sites out may read and write for one gradient of NUTS, at most: a millisecond."""
 
 
+ACCEPT_PROB_OF_HIERARCHIES = 0.9
+"""Acceptance that NUTS aims at where effects have unknown scales: what is left of funnels needs short steps."""
 ACCEPT_PROB_WHERE_COLLAPSED = 0.95
 """Acceptance that NUTS aims at over what is left: a few scales, whose densities end in cliffs where priors are vague.
 Short steps cost little there, and long ones diverge."""
@@ -58,6 +63,11 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
         method, why = default_method(analysis)
     else:
         method, why = mixed_membership.method_at_size(analysis, method), ""
+    if (learned := analysis.bound.learned) and not getattr(method, "learns", False):
+        raise ValueError(
+            f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
+            "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
+        )
     return Plan(method, method.plan(analysis), why)
 
 
@@ -67,9 +77,14 @@ def default_method(analysis: Analysis) -> Choice:
     Exact where all sites can be eliminated. Else, without discrete sites, NUTS with jointly Normal sites integrated out
     where others are left that few data or the priors of these tell about (`collapsible_sites`). Else Gibbs where each
     site has a conditional in closed form or one is discrete, else NUTS. Where origins of mixed membership are too many
-    to be kept, Gibbs counts them.
+    to be kept, Gibbs counts them; where the program has a numpyro.param, SVI learns it, or MAP if nothing else that is
+    continuous is latent.
     """
     bound = analysis.bound
+    if bound.learned:
+        drawn = set(bound.latent) - set(bound.learned)
+        learner = MAP() if all(bound.sites[name].is_discrete for name in drawn) else SVI()
+        return Choice(learner, f"it learns numpyro.param {_listed(bound.learned)}")
     if mixed_membership.membership_at_size(analysis) is not None:
         return Choice(mixed_membership.Gibbs(), "origins are counted, not kept")
     try:
@@ -87,6 +102,8 @@ def default_method(analysis: Analysis) -> Choice:
         else:
             return Choice(Exact(), "all sites can be eliminated")
     discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
+    if stepped := [f.site for f in findings if f.has_steps and prod(bound.sites[f.site].shape) <= MAX_SLICED_ELEMENTS]:
+        return Choice(Gibbs(), f"the log joint has steps in {_listed(stepped)}, drawn by slices")
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]
         method = NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED)
@@ -95,7 +112,11 @@ def default_method(analysis: Analysis) -> Choice:
         return Choice(Gibbs(), "each site has a conditional in closed form")
     if discrete:
         return Choice(Gibbs(), f"{_listed(discrete)} {_are(discrete)} discrete")
-    return Choice(NUTS(), "some sites have no conditional in closed form")
+    why = "some sites have no conditional in closed form"
+    if sites := noncentered_sites(bound):
+        standard = f"{_listed(sites)} {_are(sites)} moved in partly standard coordinates"
+        return Choice(NUTS(target_accept_prob=ACCEPT_PROB_OF_HIERARCHIES), f"{why}; {standard}")
+    return Choice(NUTS(), why)
 
 
 def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
@@ -117,7 +138,10 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
         key=lambda sites: sum(prod(bound.sites[name].shape) for name in sites),
         default=(),
     )
+    moved = set(noncentered_sites(bound))
     for sites in (tuple(normal), largest):
+        if any(priors[name].depends & set(sites) for name in moved - set(sites)):
+            continue  # standard coordinates need the mean and the scale of the prior
         with suppress(ValueError):
             if sites and elimination_cost(bound, analysis.order(sites)) <= MAX_ELIMINATION_COST:
                 return sites

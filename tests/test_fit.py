@@ -29,7 +29,7 @@ from bayeslab.models import (
     normal_known_mean,
     normal_known_variance,
 )
-from bayeslab.programs.binding import signature
+from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Data, precision_scope
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]

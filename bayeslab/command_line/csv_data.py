@@ -6,7 +6,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bayeslab.programs.binding import bind, signature, suggestion
+from bayeslab.programs.arguments import signature
+from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import precision_scope
 
 if TYPE_CHECKING:

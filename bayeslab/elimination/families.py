@@ -46,6 +46,7 @@ from bayeslab.elimination.chain_families import (
     read_process,
 )
 from bayeslab.elimination.family import Family, Local, gradients_at, two
+from bayeslab.elimination.family_priors import FLAT_FAMILIES, NORMAL_PRIORS, TRUNCATED_NORMAL_PRIORS
 from bayeslab.elimination.matrix_families import (
     MIN_MODE,
     build_inverse_wishart,
@@ -61,30 +62,6 @@ from bayeslab.elimination.matrix_families import (
 from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.programs.program import elementwise_constraint, innermost_distribution
-
-NORMAL_PRIORS = (
-    dist.Normal,
-    dist.MultivariateNormal,
-    dist.LowRankMultivariateNormal,
-)
-"""Priors whose conditionals are Normal."""
-TRUNCATED_NORMAL_PRIORS = (
-    dist.HalfNormal,
-    dist.LeftTruncatedDistribution,
-    dist.RightTruncatedDistribution,
-    dist.TwoSidedTruncatedDistribution,
-    dist.Uniform,
-)
-"""Priors whose conditionals are truncated Normals."""
-
-FLAT_FAMILIES = {
-    "real": ("Normal",),
-    "positive": ("Gamma", "InverseGamma"),
-    "nonnegative": ("Gamma", "InverseGamma"),
-    "unit interval": ("Beta",),
-    "simplex": ("Dirichlet",),
-}
-"""Families whose members could be the conditional of a site that is flat, and improper, over a support."""
 
 
 def _read_dirichlet(local: Local, point: Array, prior: Distribution) -> Array:

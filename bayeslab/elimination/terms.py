@@ -112,8 +112,7 @@ class Prior(NamedTuple):
     choices: the values of a site with finitely many, (K,); None where there are more, or they are not known in advance.
     num_labels: how many values its elements have, where these are 0, 1, ...; those of a path are not independent.
     support: of its elements, in words.
-    scale_depends: the latent sites that reach the last of its parameters, the scale of those that have one; none where
-    the site is masked or weighted.
+    scale_depends: the latent sites that reach its scale, if it has one; none where the site is masked or weighted.
     """
 
     name: str
@@ -180,7 +179,7 @@ def terms_of(shapes: tuple) -> Terms:
                     "choices": choices,
                     "shared": shared,
                 }
-                records[name]["plain"] = site["scale"] is None and not _is_masked(site["fn"])
+                records[name]["scale"] = _scale_leaves(site, leaves)
                 records[name]["labels"] = _num_labels(innermost_distribution(site["fn"]), choices)
         return densities, parameters, computed
 
@@ -204,7 +203,7 @@ def terms_of(shapes: tuple) -> Terms:
             site.is_discrete,
             record["labels"],
             site.support,
-            reached[indices[-1]] if record["plain"] and indices else frozenset(),
+            frozenset().union(*(reached[indices[place]] for place in record["scale"])),
         )
     all_terms = []
     for name, index in outputs[0].items():
@@ -240,11 +239,16 @@ def _is_repeated(fn: Distribution) -> bool:
     return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
 
 
-def _is_masked(fn: Distribution) -> bool:
-    """Whether a distribution is masked, inside of what repeats it."""
+def _scale_leaves(site: dict[str, Any], leaves: Sequence[Any]) -> list[int]:
+    """The places among the leaves of the distribution of a site that are its scale; none where it is masked or
+    weighted."""
+    fn = site["fn"]
     while isinstance(fn, ExpandedDistribution | Independent):
         fn = fn.base_dist
-    return isinstance(fn, MaskedDistribution)
+    scale = getattr(fn, "scale_tril", getattr(fn, "scale", None))
+    if site["scale"] is not None or isinstance(fn, MaskedDistribution) or scale is None:
+        return []
+    return [place for place, leaf in enumerate(leaves) if leaf is scale]
 
 
 def _enumerated_prior(prior: Prior, batch_ndim: int) -> EnumeratedTerm:

@@ -55,6 +55,7 @@ class EM:
     num_samples = 1
     num_chains = 1
     thinning = 1
+    learns = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")
@@ -127,6 +128,7 @@ class EMSampler(Sampler):
         plain, all_terms, tables = bound_parts(bound)
         values = random_start(key, self.alone, all_terms, plain, tables)
         values = {name: values[name] for name in bound.latent}
+        values |= {n: transform(at) for n, (at, transform) in unconstrained.learned_starts(key, bound).items()}
         return initial_ascent(values, ravel_pytree(unconstrained.unconstrain(bound, values))[0], -jnp.inf)
 
     def adapt(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:

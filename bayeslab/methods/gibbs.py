@@ -1,8 +1,10 @@
-"""Gibbs sampling: sites with a conditional in closed form are drawn from it, the others by NUTS."""
+"""Gibbs sampling: sites with a conditional in closed form are drawn from it, those with steps by slices, others by
+NUTS."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +16,9 @@ from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.elimination.sweep import deterministic_values, feasible_point, gibbs_sweep
-from bayeslab.elimination.terms import sum_of_terms, terms
+from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
+from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
 from bayeslab.sampling.protocols import Draws, Sampler, State
@@ -32,6 +35,10 @@ hidden Markov model stayed in a poor mode."""
 
 MAX_JOINT_NUMBERS = 2**16
 """Numbers of all tables that arise when discrete sites are drawn at once, at most: a millisecond."""
+
+
+MAX_SLICED_ELEMENTS = 16
+"""Elements of a site, at most, that are drawn one by one where the log joint has steps in it."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +78,17 @@ class Gibbs:
                 why = " and ".join([finding.reason, *more])
                 raise ValueError(f"site '{finding.site}' is discrete and cannot be enumerated: {why}")
         rules = analysis.rules
-        if not rules and not discrete_blocks:
+        slices = _slice_steps(analysis)
+        if not rules and not slices and not discrete_blocks:
             reasons = "; ".join(f"site '{finding.site}': {finding.reason}" for finding in open_findings)
             raise ValueError(f"no site has a conditional in closed form ({reasons}); use NUTS()")
         joint = [*analysis.joint_blocks(self.joint), *discrete_blocks]
-        if open_findings:
-            gibbs_rules, nuts_sites = _split_gibbs_and_nuts(bound, rules, [finding.site for finding in open_findings])
+        sliced = {step.site for step in slices}
+        if nuts_names := [finding.site for finding in open_findings if finding.site not in sliced]:
+            gibbs_rules, nuts_sites = _split_gibbs_and_nuts(bound, rules, nuts_names)
             joint = _with_normal_blocks(joint, analysis, [rule.site for rule in gibbs_rules])
-            if not gibbs_rules or _sites_of(joint) & set(nuts_sites):
+            slices = tuple(step for step in slices if not _sites_of([step.block]) & set(nuts_sites))
+            if not (gibbs_rules or slices or discrete_blocks) or _sites_of(joint) & set(nuts_sites):
                 raise ValueError(
                     f"{nuts_sites} have to be moved together, since coordinates of one depend on others; use NUTS()"
                 )
@@ -87,6 +97,7 @@ class Gibbs:
                 tuple(nuts_sites),
                 compilation_signature(bound),
                 self.num_warmup,
+                slices,
             )
         groups = groups_beside(analysis.groups, bound, together)
         joint_sites = _sites_of(joint)
@@ -101,7 +112,26 @@ class Gibbs:
         blocks = tuple(
             sorted(blocks, key=lambda block: not any(bound.sites[rule.sites[0]].is_discrete for rule in block))
         )
-        return SweepSampler(blocks, rules, groups, compilation_signature(bound))
+        return SweepSampler(blocks, rules, groups, compilation_signature(bound), slices)
+
+
+def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
+    """The steps that draw scalar sites in which the log joint has steps.
+
+    Each comes with the Normal sites that meet it in a term, where these can be integrated out while it moves.
+    """
+    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.joint]
+    steps = []
+    for finding in analysis.findings:
+        size = prod(bound.sites[finding.site].shape)
+        if finding.rule is None and finding.has_steps and size <= MAX_SLICED_ELEMENTS:
+            reached = [term for term in terms(bound).terms if finding.site in term.depends]
+            block: Block = ()
+            if near := [name for name in normal if any(name in term.depends for term in reached)]:
+                with suppress(ValueError):
+                    block = analysis.order(near)
+            steps.append(SliceStep(finding.site, block))
+    return tuple(steps)
 
 
 def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
@@ -151,6 +181,15 @@ def _split_gibbs_and_nuts(bound: Bound, rules: tuple[Rule, ...], rest: list[str]
     return _split_gibbs_and_nuts(bound, remaining, [*rest, *(rule.site for rule in movers)])
 
 
+def _slice_sweep(
+    key: Array, steps: Sequence[SliceStep], log_joint_terms: tuple[Term, ...], bound: Bound, values: Values
+) -> Values:
+    """Values after one draw of every site with steps."""
+    for step, step_key in zip(steps, jax.random.split(key, len(steps)), strict=True):
+        values = step.draw(step_key, log_joint_terms, bound, values)
+    return values
+
+
 class SweepState(NamedTuple):
     """The state of a chain of sweeps."""
 
@@ -163,13 +202,14 @@ class SweepSampler(Sampler):
     """A systematic scan of conditionals, for programs whose sites all have one.
 
     blocks: rules of the sites that are drawn jointly, in the order of the scan.
-    rules: of every site given all others, in program order.
+    rules: of every site that has one given all others, in program order. slices: draws of those with steps.
     """
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
     groups: Groups
     structure: Any
+    slices: tuple[SliceStep, ...] = ()
 
     warmup_draws = prepares = True
 
@@ -207,7 +247,11 @@ class SweepSampler(Sampler):
     def advance(self, state: SweepState, data: Bound) -> tuple[SweepState, Draws]:
         key, sweep_key = jax.random.split(state.key)
         bound, all_terms, tables = bound_parts(data)
-        known = gibbs_sweep(sweep_key, self.blocks, all_terms, bound, state.values | tables)
+        known = state.values | tables
+        if self.slices:
+            slice_key, sweep_key = jax.random.split(sweep_key)
+            known = _slice_sweep(slice_key, self.slices, all_terms, bound, known)
+        known = gibbs_sweep(sweep_key, self.blocks, all_terms, bound, known)
         log_p = sum_of_terms(all_terms, bound, known)
         values = {name: known[name] for name in state.values}
         return SweepState(values, key), Draws(values | deterministic_values(bound, values), {"lp": log_p})
@@ -217,13 +261,15 @@ class SweepSampler(Sampler):
 class BlockSampler(Sampler):
     """One block of sites that are drawn from conditionals and one that NUTS moves, composed by `numpyro.infer.Gibbs`.
 
-    blocks: rules of the first, in the order in which they are drawn. rest: the sites of the second.
+    blocks: rules of the first, in the order in which they are drawn. rest: the sites of the second. slices: draws of
+    sites with steps, which belong to the first.
     """
 
     blocks: tuple[Block, ...]
     rest: tuple[str, ...]
     structure: Any
     num_warmup: int
+    slices: tuple[SliceStep, ...] = ()
 
     warmup_draws = True
 
@@ -249,13 +295,18 @@ class BlockSampler(Sampler):
     @property
     def _gibbs_sites(self) -> list[str]:
         """The sites that are drawn from their conditionals."""
-        return [name for block in self.blocks for rule in block for name in rule.sites]
+        drawn = [name for block in self.blocks for rule in block for name in rule.sites]
+        return [*drawn, *(step.site for step in self.slices)]
 
     def _kernel(self, bound: Bound) -> MCMCKernel:
         """The NumPyro kernel of both blocks."""
 
         def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            samples = gibbs_sweep(rng_key, self.blocks, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
+            samples = dict(gibbs_sites) | dict(hmc_sites)
+            if self.slices:
+                slice_key, rng_key = jax.random.split(rng_key)
+                samples = _slice_sweep(slice_key, self.slices, terms(bound).terms, bound, samples)
+            samples = gibbs_sweep(rng_key, self.blocks, terms(bound).terms, bound, samples)
             return {name: samples[name] for name in self._gibbs_sites}
 
         step = nuts_block_kernel(bound, self.rest)(evaluate)

@@ -45,6 +45,7 @@ class MAP:
     num_samples = 1
     num_chains = 1
     thinning = 1
+    learns = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")

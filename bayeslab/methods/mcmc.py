@@ -15,8 +15,8 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
-from bayeslab.methods.initial_positions import likely_position
-from bayeslab.methods.noncentered import NoncenteredSampler, noncentered_sites
+from bayeslab.methods.moves.initial_positions import likely_position
+from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
@@ -68,7 +68,7 @@ class NUTS:
     default where there are any and the fit is long enough to pay for the seconds that it takes to find them.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     noncentered: move sites whose prior has an unknown scale in partly standard coordinates
-    (`bayeslab.methods.noncentered`), True or False; by default where there are such sites.
+    (`bayeslab.methods.moves.noncentered`), True or False; by default where there are such sites.
     """
 
     num_warmup: int = 1000

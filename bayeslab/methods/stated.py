@@ -11,7 +11,7 @@ from numpyro.handlers import seed
 from numpyro.infer.util import log_density
 
 from bayeslab.methods.setting_checks import require_positive
-from bayeslab.programs.binding import signature
+from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, Program
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis

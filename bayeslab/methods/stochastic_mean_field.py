@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.sweep import deterministic_values, random_start
@@ -53,7 +53,7 @@ def _traced_subsampled_plates(shapes: tuple) -> tuple[SubsampledPlate, ...]:
 
     def run(bound: Bound) -> None:
         source = bound.source
-        model = substitute(uncondition(seed(source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
+        model = substitute(bound.unconditioned(jax.random.PRNGKey(0), source), substitute_fn=init_inside_support)
         trace(model).get_trace(**bound.inputs)
         sizes_by_plate.update(source.batch_sizes)
 

@@ -23,7 +23,7 @@ from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs import unconstrained
-from bayeslab.programs.binding import signature
+from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, Values, abstract_bound, evaluate, innermost_distribution
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
@@ -80,6 +80,7 @@ class SVI:
     guide: `mean_field_normal()`, `full_rank_normal()`, `low_rank_normal()`, `normalising_flow()`; a class of
     `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
     model, which may name any arguments and observed sites of the model as its arguments.
+    What the program or the guide has as `numpyro.param` is learned along with the bound.
     optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over
     `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
@@ -99,6 +100,7 @@ class SVI:
 
     num_chains = 1
     thinning = 1
+    learns = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_particles", "window", "num_samples")
@@ -111,8 +113,10 @@ class SVI:
     def plan(self, analysis: Analysis) -> Sampler:
         marginal_bound = without_discrete_sites(analysis, self)
         guide = _guide_record(self.guide)
+        if set(marginal_bound.learned) == set(marginal_bound.latent):
+            raise ValueError(f"SVI draws no site beside {list(marginal_bound.learned)}, which are learned; use MAP()")
         if isinstance(guide, Automatic):
-            size = sum(prod(shape) for _, shape in unconstrained.unconstrained_shapes(marginal_bound))
+            size = sum(prod(shape) for _, shape in unconstrained.drawn_shapes(marginal_bound))
             if guide.build in _MULTIVARIATE_GUIDES and size < 2:
                 raise ValueError(
                     f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
@@ -161,9 +165,11 @@ class GuideSampler(Sampler):
     def advance(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
         key, draw_key = jax.random.split(state.key)
         engine = _numpyro_svi(self)
-        guide = substitute(seed(engine.guide, draw_key), data=engine.svi.constrain_fn(state.params))
+        params = engine.svi.constrain_fn(state.params)
+        guide = substitute(seed(engine.guide, draw_key), data=params)
         log_q, sites = log_density(guide, (bound,), {}, {})
-        samples, log_p = engine.evaluate(bound, {name: sites[name]["value"] for name in bound.latent})
+        drawn = {name: sites[name]["value"] for name in bound.latent if name not in bound.learned}
+        samples, log_p = engine.evaluate(bound, drawn | {name: params[name] for name in bound.learned})
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
     def convergence_verdict(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[None, str] | None:
@@ -234,11 +240,11 @@ def _numpyro_svi(sampler: GuideSampler) -> _NumPyroSVI:
     """NumPyro's SVI for a sampler, the same object for equal samplers, since guides are stateful; it is set up on
     concrete values."""
     if isinstance(sampler.guide, Automatic):
-        guide = _auto_guide(sampler.guide, unconstrained.unconstrained_shapes(abstract_bound(sampler.structure)))
+        guide = _auto_guide(sampler.guide, unconstrained.drawn_shapes(abstract_bound(sampler.structure)))
         model: Callable[[Bound], Any] = unconstrained.unconstrained_program
         evaluate_sites: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
     else:
-        guide, model, evaluate_sites = _UserGuide(sampler.guide), evaluate, _evaluate_constrained
+        guide, model, evaluate_sites = _UserGuide(sampler.guide), _learning_program, _evaluate_constrained
     loss = Trace_ELBO(num_particles=sampler.num_particles)
     return _NumPyroSVI(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluate_sites)
 
@@ -262,9 +268,18 @@ class _UserGuide:
         return self.program(**{name: values[name] for name in signature(self.program).parameters})
 
 
+def _learning_program(bound: Bound) -> Any:
+    """The program of a Bound, with what it learns as `numpyro.param` again."""
+    values = {}
+    for name, (position, transform) in unconstrained.learned_starts(jax.random.PRNGKey(0), bound).items():
+        values[name] = numpyro.param(name, transform(position), constraint=transform.codomain)
+    with numpyro.handlers.block(hide=list(values)), numpyro.handlers.condition(data=values):
+        return evaluate(bound)
+
+
 def _evaluate_unconstrained(bound: Bound, position: Values) -> tuple[Values, Array]:
     """Values of the sites at an unconstrained position, and the log posterior there, Jacobian included."""
-    return unconstrained.constrain(bound, position), unconstrained.log_posterior(bound, position)
+    return unconstrained.constrain(bound, position), unconstrained.log_posterior_of_drawn(bound, position)
 
 
 def _evaluate_constrained(bound: Bound, latent: Values) -> tuple[Values, Array]:
@@ -301,9 +316,10 @@ def _refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
         for number in range(2)
     )
     drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
-    if drawn != set(bound.latent):
-        raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {sorted(bound.latent)}")
-    for name in bound.latent:
+    latent = sorted(set(bound.latent) - set(bound.learned))
+    if drawn != set(latent):
+        raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {latent}")
+    for name in latent:
         if isinstance(innermost_distribution(sites[name]["fn"]), Delta) and jnp.array_equal(
             sites[name]["value"], others[name]["value"]
         ):

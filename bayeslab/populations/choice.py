@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
 from bayeslab.mixed_membership.methods import MeanField, counterpart
-from bayeslab.programs.binding import parameters
+from bayeslab.programs.arguments import parameters
 from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY, values_and_presence
 from bayeslab.programs.program import Data, Program, raw_key
 from bayeslab.sampling.protocols import Method

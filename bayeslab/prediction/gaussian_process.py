@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Normal
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.conditional import Rule, likelihood_message
 from bayeslab.elimination.terms import Term, terms
@@ -187,7 +187,7 @@ def _first_draw(values: Values) -> Values:
 def _sites_at(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
     """The sites of the program, run at one draw, with the process at 0 or another value in place of its draw."""
     known = values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
-    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), data=known)
+    model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), data=known)
     return trace(model).get_trace(**bound.inputs)
 
 

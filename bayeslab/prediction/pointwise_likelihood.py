@@ -17,6 +17,7 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term
+from bayeslab.prediction.row_quadrature import with_rows_integrated
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.transforms.collapse import Marginal, marginal
 
@@ -24,6 +25,9 @@ DRAWS_PER_BATCH = 64
 """The number of draws that are evaluated at once."""
 RELATIVE_TOLERANCE = 1e-9
 """The largest relative change of the log likelihood of a row, when other rows are hidden, that is rounding."""
+
+NUM_CHECKED_DRAWS = 8
+"""Draws at which quadrature over sites of rows is checked."""
 
 
 class PointwiseLikelihood(NamedTuple):
@@ -45,7 +49,7 @@ def log_likelihood(bound: Bound, latent: Values) -> PointwiseLikelihood:
     The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
     """
     private = row_sites(bound)
-    marginal_bound = _marginal_or_plain(bound, private)
+    marginal_bound = _marginal_or_plain(bound, private, latent)
     joint_terms = _marginal_terms(marginal_bound)
     if not _factorises_by_rows(
         marginal_bound, {name: value[0] for name, value in latent.items() if name not in private}
@@ -71,12 +75,22 @@ def belongs_to_rows(name: str, observed: "dict[str, Array] | list[str]", bound: 
     return any(plates and plates <= site_plates for plates in plates_of_rows)
 
 
-def _marginal_or_plain(bound: Bound, private: tuple[str, ...]) -> Bound:
-    """The program with some sites integrated out, or as it is where that cannot be done."""
+def _marginal_or_plain(bound: Bound, private: tuple[str, ...], latent: Values) -> Bound:
+    """The program with some sites integrated out, by quadrature where they have no conditional in closed form, or as it
+    is where that cannot be done."""
     try:
         return marginal(bound, private)
     except ValueError:
-        return bound
+        others = {name: value for name, value in latent.items() if name not in private}
+        if any(name not in others for name in bound.latent if name not in private):
+            return bound
+        number = len(next(iter(others.values()), ()))
+        draws = [
+            {name: value[index] for name, value in others.items()}
+            for index in np.unique(np.linspace(0, number - 1, NUM_CHECKED_DRAWS).astype(int))
+        ]
+        integrated = with_rows_integrated(bound, private, draws if number else [])
+        return bound if integrated is None else integrated
 
 
 def _marginal_terms(bound: Bound) -> dict[str, Term]:

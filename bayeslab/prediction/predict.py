@@ -9,12 +9,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 
+from bayeslab.prediction.new_groups import (
+    bind_with_new_groups,
+    has_more_groups,
+    new_group_names,
+    refuse_unused_categories,
+    value_with_new_groups,
+    with_grown_sizes,
+)
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import require_prior_draws
-from bayeslab.programs.binding import bind, parameters, unwrap_partial
-from bayeslab.programs.data import Entry, are_positions, as_entry, first_true, read_entries
+from bayeslab.programs.arguments import parameters
+from bayeslab.programs.binding import bind, unwrap_partial
+from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.datatree import (
@@ -68,29 +77,35 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     them. For other data, with or without values of the observed sites: predictions, predictions_constant_data and,
     where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
     sites with an entry for every new row (those in all plates of an observed site) are then drawn anew; effects of
-    groups are not where data of their own are given as they were, and others observed elsewhere.
+    groups are not where data of their own are given as they were, and others observed elsewhere. Where a plate has more
+    positions than at the fit, the others are new groups, drawn from their prior given each draw; a new name among
+    categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
-    that the fit does not know, labels that contradict those of the fit (other columns, or in another order), where
-    `data` leave out what a result cannot keep, as a function that is not the default, and where the program draws
-    nothing, because its data are in a factor.
+    that the fit does not know and that are no new groups, labels that contradict those of the fit (other columns, or in
+    another order), where `data` leave out what a result cannot keep, as a function that is not the default, and where
+    the program draws nothing, because its data are in a factor.
     """
     posterior = posterior_draws(tree, "predict")
     program, given = unwrap_partial(model, read_entries(data))
     given = {name: _with_codes_of_fit(name, item, tree) for name, item in given.items()}
     with precision_scope():
-        entries = _fitted_arguments(program, given, tree) | given
-        bound = bind(program, entries).plain
+        fitted = _fitted_arguments(program, given, tree)
+        entries = with_grown_sizes(fitted, given, tree) | given
+        bound = bind_with_new_groups(program, entries, given, tree).plain
         replicate = has_same_data(tree, bound)
         latent = _latent_draws(tree, posterior, bound, replicate)
+        refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
             _refuse_other_axes(given, tree, bound, posterior[list(latent)])
         chains, num_draws = next(iter(latent.values())).shape[:2]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * num_draws)
-        hidden = tuple(flat)
+        grown = {name for name, value in flat.items() if value.shape[1:] != bound.sites[name].shape}
+        hidden = tuple(name for name in flat if name not in grown)
         simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden))
+        flat |= {name: jnp.asarray(simulations[name]) for name in grown}
         _require_predictions(simulations, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
@@ -110,6 +125,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
                 "predictions_constant_data": constant_data(bound),
             }
         added = to_datatree(groups, bound, entries, likelihood.dims_from)
+    if new_names := new_group_names(given, tree):
+        added["predictions"].attrs["new_groups"] = new_names
     for name in ("log_likelihood", "predictions_log_likelihood"):
         if name in added.children:
             added[name].attrs["integrated_out"] = list(likelihood.integrated_out)
@@ -131,7 +148,7 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
 
 
 def _with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
-    """An entry with the codes of the fit; raises ValueError for a category that it does not know."""
+    """An entry with the codes of the fit, and further ones for categories that it does not know."""
     levels, known = [str(level) for level in item.categories], categories_of(tree, name)
     if not levels or levels == known:
         return item
@@ -140,15 +157,12 @@ def _with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
             raise ValueError(f"entry '{name}' holds categories, but the fit had numbers in it; give the same numbers")
         return item
     codes = {level: code for code, level in enumerate(known)}
-    value = np.array([codes.get(level, -1) for level in levels])[item.value]
-    unknown = value < 0 if item.present is None else (value < 0) & item.present
-    if unknown.any():
-        position = first_true(unknown)
-        raise ValueError(
-            f"entry '{name}' has category '{levels[item.value[position]]}' at position {position}, which the fit does "
-            f"not know; it knows {shorten(', '.join(known), 200)}"
-        )
-    return item._replace(value=np.maximum(value, 0), categories=known)
+    new = [level for level in levels if level not in codes]
+    codes |= {level: len(known) + place for place, level in enumerate(new)}
+    value = np.array([codes[level] for level in levels])[item.value]
+    if item.present is not None:
+        value = np.where(item.present, value, 0)
+    return item._replace(value=value, categories=[*known, *new])
 
 
 def _data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
@@ -277,7 +291,7 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
         *bound.observed,
         *(tree["observed_data"].data_vars if "observed_data" in tree.children else ()),
     ]
-    own = {name for name in bound.latent if _is_of_new_rows(name, observed, tree, bound)}
+    own = {name for name in bound.latent if name in observed or _is_of_new_rows(name, observed, tree, bound)}
     latent = [name for name in bound.latent if name in kept and (replicate or name not in own)]
     if any(name in kept for name in bound.latent) and (
         missing := [name for name in bound.latent if name not in kept and name not in own]
@@ -287,7 +301,9 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
             "recover() draws them"
         )
     for name in latent:
-        if kept[name].shape[2:] != bound.sites[name].shape:
+        if kept[name].shape[2:] != bound.sites[name].shape and not (
+            not replicate and has_more_groups(kept[name].shape[2:], bound.sites[name])
+        ):
             process = bound.sites[name].family == "GaussianProcess"
             raise ValueError(
                 f"site '{name}' has shape {kept[name].shape[2:]} in the result, but {bound.sites[name].shape} "
@@ -323,12 +339,12 @@ def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str,
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at
-        model = substitute(uncondition(seed(bound.source, key)), data=values)
+        model = substitute(bound.unconditioned(key), substitute_fn=partial(value_with_new_groups, values))
         sites = trace(model).get_trace(**bound.inputs)
         return {
             name: jnp.asarray(site["value"])
             for name, site in sites.items()
-            if name not in hidden and (is_random(site) or site["type"] == "deterministic")
+            if name not in (*hidden, *bound.computed) and (is_random(site) or site["type"] == "deterministic")
         }
 
     return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)

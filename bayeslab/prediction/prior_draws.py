@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 
 from bayeslab.prediction.pointwise_likelihood import masked_rows
 from bayeslab.programs.program import Bound, init_inside_support, is_random
@@ -50,7 +50,7 @@ def _density_changes(bound: Bound) -> dict[str, tuple[bool, bool]]:
 @jax.jit
 def _traced_density_changes(bound: Bound) -> dict[str, tuple[Array, Array]]:
     """What `_density_changes` returns, as arrays, from one run of the program."""
-    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
+    model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
     sites = trace(model).get_trace(**bound.inputs)
     return {
         name: (

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayeslab.programs.program import StaticValue
+from bayeslab.programs.arguments import StaticValue, is_plain_object
 
 FILL_ATTRIBUTE = "_FillValue"
 """Name of the attribute of an xarray variable of integers that says which integer means missing, as in netCDF."""
@@ -135,7 +135,7 @@ def cast_exactly(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def as_array(name: str, leaf: Any, is_real: bool) -> Any:
-    """A JAX array for a leaf that is data, None for one that is structure: sizes, flags, names, functions."""
+    """A JAX array for a leaf that is data, None for one that is structure: sizes, flags, names, functions, keys."""
     if isinstance(leaf, bool | np.bool_):
         return None
     if isinstance(leaf, float | np.floating) or (is_real and isinstance(leaf, int | np.integer)):
@@ -148,22 +148,27 @@ def as_array(name: str, leaf: Any, is_real: bool) -> Any:
     kind = getattr(getattr(leaf, "dtype", None), "kind", "other")
     if isinstance(leaf, complex | np.complexfloating):
         raise ValueError(f"argument '{name}' must hold numbers, but is {leaf}, which is complex")
-    if not isinstance(leaf, np.ndarray | jax.Array) or kind in "SU":
+    if not isinstance(leaf, np.ndarray | jax.Array) or kind in "SU" or jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return None
     if kind not in "iub" and not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise ValueError(f"argument '{name}' must hold numbers, but holds {leaf.dtype}")
     is_real = is_real or kind not in "iub"
     if leaf.ndim == 0 and not is_real:
         return None
-    dtype = jax.dtypes.canonicalize_dtype(float if is_real else leaf.dtype)
+    own = float if is_real else int if leaf.dtype == np.int32 else leaf.dtype
+    dtype = jax.dtypes.canonicalize_dtype(own)
     safe = np.can_cast(leaf.dtype, dtype)
     return jnp.asarray(leaf if safe else cast_exactly(f"argument '{name}'", np.asarray(leaf), dtype), dtype=dtype)
 
 
 def as_structure(leaf: Any) -> Any:
     """A leaf of an argument in a form that compiled code may depend on: it has a hash, and is equal to itself."""
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return StaticValue(leaf)
     if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
         leaf = leaf.item()
+    if is_plain_object(leaf):
+        return StaticValue(leaf)
     try:
         return leaf if hash(leaf) is not None and bool(leaf == leaf) else StaticValue(leaf)
     except Exception:  # what has no hash, or is neither equal to itself nor not, as what pandas calls missing

@@ -19,7 +19,7 @@ def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.n
         raise ValueError(
             f"entry '{name}' has shape {value.shape}, but site '{name}' of the program has shape {shape.shape}"
             + (
-                "; draw it inside a numpyro.plate if its elements are repetitions"
+                "; axes along which its values are repetitions come before those of the site"
                 if value.ndim > len(shape.shape)
                 else ""
             )

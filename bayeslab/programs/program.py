@@ -10,33 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.tree_util import PyTreeDef
 from numpyro.distributions import Distribution, Unit
-from numpyro.handlers import block, condition, seed, substitute, trace, uncondition
+from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
+from bayeslab.programs.arguments import Argument, rebuild_argument
 from bayeslab.programs.missing_data import ObservationHandler
-from bayeslab.programs.pytrees import unwrap_distributions
+from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.subsampling import SubsamplingHandler
 
 Program = Callable[..., Any]
 Data = Mapping[str, Any]
 Values = dict[str, Array]
-
-
-class Slot(NamedTuple):
-    """The place of an array in an argument: its key in `Bound.arrays`."""
-
-    entry: str
-
-
-class Argument(NamedTuple):
-    """An argument of a program with its arrays taken out: each leaf is a Slot or structure."""
-
-    name: str
-    tree: PyTreeDef
-    leaves: tuple[Any, ...]
 
 
 class Transform(Protocol):
@@ -67,27 +53,10 @@ class DerivedProgram(Protocol):
         ...
 
 
-class StaticValue:
-    """An array (or an object without a hash) whose value is structure, because the program needs it to run."""
-
-    def __init__(self, value: Any):
-        self.value = value
-        self._key = _array_key(value) if isinstance(value, np.ndarray) else id(value)
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StaticValue) and self._key == other._key
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches"],
-    meta_fields=["function", "settings", "guarded"],
+    meta_fields=["function", "settings", "guarded", "computed"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -102,6 +71,7 @@ class Bound:
     observed: values of its observed sites.
     present: for sites with missing entries only, which entries are present.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
+    computed: observed sites whose values the program computes from latent sites, so that their densities are factors.
     transform: what runs the program for inference in place of the function, with sites integrated out for example.
     batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
     """
@@ -112,18 +82,28 @@ class Bound:
     observed: Values
     present: Values
     guarded: tuple[str, ...] = ()
+    computed: tuple[str, ...] = ()
     transform: "Transform | None" = None
     batches: Values = field(default_factory=dict)
 
     @property
     def source(self) -> SubsamplingHandler:
-        """The function in a handler that draws its subsampled plates whole, or as `batches` says."""
-        return SubsamplingHandler(self.function, self.batches)
+        """The function in handlers: its sites have the shapes of what is observed, its subsampled plates are drawn
+        whole, or as `batches` says."""
+        return self.source_with({name: np.shape(value) for name, value in self.observed.items()})
+
+    def source_with(self, shapes: Mapping[str, Shape]) -> SubsamplingHandler:
+        """The `source` for values of some shapes of observed sites."""
+        return SubsamplingHandler(SiteHandler(self.function, shapes), self.batches)
+
+    def unconditioned(self, key: Array, source: SubsamplingHandler | None = None) -> Unconditioned:
+        """The `source` with observed sites drawn like all others, but for those that are computed."""
+        return Unconditioned(seed(self.source if source is None else source, key), self.computed)
 
     @property
     def inputs(self) -> dict[str, Any]:
         """Every argument of the program, by name."""
-        return {argument.name: _rebuild_argument(argument, self.arrays) for argument in self.settings}
+        return {argument.name: rebuild_argument(argument, self.arrays) for argument in self.settings}
 
     def program(self) -> Any:
         """Run the program with its observed sites conditioned and its missing entries masked."""
@@ -142,7 +122,7 @@ class Bound:
 
         Raises NotImplementedError where a site has no sampler, as improper priors have none.
         """
-        model = substitute(uncondition(seed(self.source, key)), data=values or {})
+        model = substitute(self.unconditioned(key), data=values or {})
         run = trace(model).get_trace(**self.inputs)
         return {name: site for name, site in run.items() if is_random(site)}
 
@@ -161,6 +141,11 @@ class Bound:
         return tuple(name for name, site in self.sites.items() if site.role == "latent")
 
     @property
+    def learned(self) -> tuple[str, ...]:
+        """The latent sites that are a `numpyro.param`, of which a point is learned."""
+        return tuple(name for name in self.latent if self.sites[name].learned)
+
+    @property
     def moving(self) -> tuple[str, ...]:
         """The latent sites whose support may depend on other sites."""
         return tuple(name for name in self.latent if self.sites[name].moves)
@@ -177,10 +162,11 @@ class Plate(NamedTuple):
 class Site(NamedTuple):
     """A site of a program, without its value.
 
-    role: "latent", "observed", "deterministic" or "factor".
+    role: "latent", "observed", "deterministic" or "factor", which observed sites are whose values are computed.
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
     moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
+    learned: whether it is a `numpyro.param`.
     """
 
     name: str
@@ -195,6 +181,7 @@ class Site(NamedTuple):
     is_discrete: bool
     improper: bool
     moves: bool
+    learned: bool = False
 
 
 def evaluate(bound: Bound) -> Any:
@@ -251,7 +238,9 @@ def is_random(site: Mapping[str, Any]) -> bool:
 
 def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
     """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
-    ones draw nothing. Discrete sites are drawn."""
+    ones draw nothing. Discrete sites are drawn, those that have a value keep it."""
+    if site is not None and site["type"] == "sample" and site["value"] is not None:
+        return None
     return init_to_uniform(site, radius=1.0)
 
 
@@ -294,7 +283,7 @@ def _trace_sites(shapes: tuple) -> dict[str, Site]:
         for name, site in trace(model).get_trace().items():
             if site["type"] in ("sample", "deterministic"):
                 values[name] = site["value"]
-                all_sites[name] = _describe_site(site)
+                all_sites[name] = _describe_site(site, name in bound.computed)
         return values
 
     with jax.enable_x64(shapes[0]), block():
@@ -302,7 +291,7 @@ def _trace_sites(shapes: tuple) -> dict[str, Site]:
     return all_sites
 
 
-def _describe_site(site: dict[str, Any]) -> Site:
+def _describe_site(site: dict[str, Any], computed: bool) -> Site:
     frames = sorted(site.get("cond_indep_stack", ()), key=lambda frame: frame.dim)
     plates = tuple(Plate(frame.name, frame.size, frame.dim) for frame in frames)
     fn = site.get("fn") if site["type"] == "sample" else None
@@ -312,7 +301,7 @@ def _describe_site(site: dict[str, Any]) -> Site:
     else:
         role = (
             "factor"
-            if isinstance(innermost_distribution(fn), Unit)
+            if computed or isinstance(innermost_distribution(fn), Unit)
             else "observed"
             if site["is_observed"]
             else "latent"
@@ -335,16 +324,5 @@ def _describe_site(site: dict[str, Any]) -> Site:
         bool(discrete),
         family == "ImproperUniform",
         moves,
+        LEARNED_FROM in (site.get("infer") or {}),
     )
-
-
-def _rebuild_argument(argument: Argument, arrays: Values) -> Any:
-    leaves = [
-        arrays[leaf.entry] if isinstance(leaf, Slot) else leaf.value if isinstance(leaf, StaticValue) else leaf
-        for leaf in argument.leaves
-    ]
-    return unwrap_distributions(jax.tree.unflatten(argument.tree, leaves))
-
-
-def _array_key(value: np.ndarray) -> tuple:
-    return value.shape, value.dtype.str, value.tobytes()

@@ -1,5 +1,10 @@
-"""Distributions as pytrees whose leaves have an order that outlives a process, in files and in compiled code."""
+"""Distributions as pytrees whose leaves have an order that outlives a process, in files and in compiled code.
 
+Namespaces are pytrees as well, of their attributes.
+"""
+
+from argparse import Namespace as ArgparseNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -34,19 +39,41 @@ class Ordered:
         return cls(kind.tree_unflatten(aux_fields, tuple(unwrap_distributions(named[name]) for name in names)))
 
 
+@jax.tree_util.register_pytree_with_keys_class
+class Namespace:
+    """A namespace as a JAX pytree of its attributes, sorted by name."""
+
+    def __init__(self, namespace: Any):
+        self.namespace = namespace
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        named = vars(self.namespace)
+        children = tuple((jax.tree_util.GetAttrKey(name), wrap_distributions(named[name])) for name in sorted(named))
+        return children, (type(self.namespace), tuple(sorted(named)))
+
+    @classmethod
+    def tree_unflatten(cls, kind_and_names: tuple[Any, ...], leaves: tuple[Any, ...]) -> "Namespace":
+        kind, names = kind_and_names
+        return cls(kind(**dict(zip(names, map(unwrap_distributions, leaves), strict=True))))
+
+
+_WRAPPERS = {Distribution: Ordered, SimpleNamespace: Namespace, ArgparseNamespace: Namespace}
+
+
 def wrap_distributions(tree: Any) -> Any:
-    """The tree with every distribution in it wrapped in an `Ordered`."""
+    """The tree with every distribution in it wrapped in an `Ordered`, and every namespace in a `Namespace`."""
 
     def wrap(leaf: Any) -> Any:
-        return Ordered(leaf) if isinstance(leaf, Distribution) else leaf
+        return next((wrapper(leaf) for kind, wrapper in _WRAPPERS.items() if isinstance(leaf, kind)), leaf)
 
-    return jax.tree.map(wrap, tree, is_leaf=lambda leaf: isinstance(leaf, Distribution))
+    return jax.tree.map(wrap, tree, is_leaf=lambda leaf: isinstance(leaf, tuple(_WRAPPERS)))
 
 
 def unwrap_distributions(tree: Any) -> Any:
-    """The tree with every `Ordered` replaced by the distribution that it holds."""
+    """The tree with every `Ordered` and `Namespace` replaced by what it holds."""
 
     def unwrap(leaf: Any) -> Any:
-        return leaf.distribution if isinstance(leaf, Ordered) else leaf
+        held = leaf.namespace if isinstance(leaf, Namespace) else leaf
+        return leaf.distribution if isinstance(leaf, Ordered) else held
 
-    return jax.tree.map(unwrap, tree, is_leaf=lambda leaf: isinstance(leaf, Ordered))
+    return jax.tree.map(unwrap, tree, is_leaf=lambda leaf: isinstance(leaf, Ordered | Namespace))

@@ -1,12 +1,14 @@
 """A handler for plates that a program subsamples: they are drawn whole, or as the elements of a batch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import isclose, prod
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from numpyro.primitives import Messenger
+
+from bayeslab.programs.sites import SiteHandler
 
 
 class SubsamplingHandler(Messenger):
@@ -19,7 +21,8 @@ class SubsamplingHandler(Messenger):
     batch_sizes: plate -> its size and the size of the batch, for every plate that the program subsamples.
     """
 
-    def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
+    def __init__(self, fn: SiteHandler, indices: Mapping[str, Array]):
+        self.site_handler = fn
         self.indices = indices
         self.batch_sizes: dict[str, tuple[int, int]] = {}
         super().__init__(fn)

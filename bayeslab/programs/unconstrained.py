@@ -5,6 +5,7 @@ Supports are looked up at every point, so that they may depend on data and on ot
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from bayeslab.programs.program import (
     evaluate,
     init_inside_support,
 )
+from bayeslab.programs.sites import LEARNED_FROM
 
 
 def log_posterior(bound: Bound, position: Values) -> Array:
@@ -51,11 +53,29 @@ def flat_log_posterior(bound: Bound, flat: Array) -> Array:
 
 
 def unconstrained_program(bound: Bound) -> None:
-    """A NumPyro program over unconstrained sites of the same names, with `log_posterior` as a factor."""
-    position = _sample_positions(unconstrained_shapes(bound))
+    """A NumPyro program over unconstrained sites of the same names, with `log_posterior_of_drawn` as a factor.
+
+    What the program learns stays a `numpyro.param`, unconstrained too.
+    """
+    position = _sample_positions(drawn_shapes(bound))
+    for name, start in learned_starts(jax.random.PRNGKey(0), bound).items():
+        position[name] = numpyro.param(name, start.position)
     with block():
-        density = log_posterior(bound, position)
+        density = log_posterior_of_drawn(bound, position)
     numpyro.factor("log_posterior", density)
+
+
+def log_posterior_of_drawn(bound: Bound, position: Values) -> Array:
+    """`log_posterior` as a density of the sites that are drawn alone: without Jacobians of those that are learned."""
+    density = log_posterior(bound, position)
+    for name, (_, transform) in learned_starts(jax.random.PRNGKey(0), bound).items():
+        density -= transform.log_abs_det_jacobian(position[name], transform(position[name])).sum()
+    return density
+
+
+def drawn_shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The name and the shape of every unconstrained site that is drawn, not learned."""
+    return tuple((name, shape) for name, shape in unconstrained_shapes(bound) if name not in bound.learned)
 
 
 def sites_only_program(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
@@ -72,10 +92,32 @@ def unconstrained_shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...
 
 
 def random_position(key: Array, bound: Bound, radius: float = 1.0) -> Values:
-    """A random unconstrained position, uniform within `radius` of 0 in every coordinate."""
+    """A random unconstrained position, uniform within `radius` of 0 in every coordinate; what a program learns starts
+    where it says."""
     named = unconstrained_shapes(bound)
     keys = jax.random.split(key, len(named))
-    return {n: jax.random.uniform(k, s, minval=-radius, maxval=radius) for k, (n, s) in zip(keys, named, strict=True)}
+    uniform = {
+        n: jax.random.uniform(k, s, minval=-radius, maxval=radius) for k, (n, s) in zip(keys, named, strict=True)
+    }
+    return uniform | {name: start.position for name, start in learned_starts(key, bound).items()}
+
+
+class LearnedStart(NamedTuple):
+    """Where a site that is learned starts. position: unconstrained. transform: from there to the site."""
+
+    position: Array
+    transform: Any
+
+
+def learned_starts(key: Array, bound: Bound) -> dict[str, LearnedStart]:
+    """Where the sites that are a `numpyro.param` start, by name."""
+    if not bound.learned:
+        return {}
+    model = substitute(seed(bound.plain.program, key), substitute_fn=init_inside_support)
+    with block():
+        sites = trace(model).get_trace()
+    transforms = {name: biject_to(sites[name]["fn"].support) for name in bound.learned}
+    return {n: LearnedStart(t.inv(sites[n]["infer"][LEARNED_FROM]), t) for n, t in transforms.items()}
 
 
 def _sample_positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.handlers import condition, seed, substitute, trace, uncondition
+from numpyro.handlers import condition, seed, substitute, trace
 
+from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
 from bayeslab.programs.program import Bound, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import DataFlow, Fact
@@ -26,14 +27,11 @@ class SpecialSites(NamedTuple):
     scaled: Collection[str]
 
 
-def check_bound(bound: Bound, flow: DataFlow, given: Collection[str], special: SpecialSites) -> Bound:
+def check_bound(bound: Bound, flow: DataFlow, special: SpecialSites) -> Bound:
     """The Bound, in which sites whose support depends on latent sites are guarded.
 
     Raises ValueError for what compiled code would not notice.
-
-    given: sites whose values are data, whatever obs= says.
     """
-    _refuse_latent_values(flow, given, special.scanned)
     _refuse_hidden_randomness(bound, flow)
     _refuse_nan(bound, flow)
     _refuse_missing_parents(bound, flow, special.scanned)
@@ -46,20 +44,40 @@ def check_bound(bound: Bound, flow: DataFlow, given: Collection[str], special: S
         if fact.kind == "support":
             _refuse_outside_support(fact, value, values, bound)
     _refuse_index_outside(bound, flow)
-    guarded = tuple(f.site for f in flow.of("support") if f.reached_by("latent"))
+    guarded = tuple(f.site for f in flow.of("support") if f.reached_by("latent") and f.expected != "real")
     return replace(bound, guarded=guarded)
 
 
 def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
-    """Raise for NaN in an argument, unless its sole use is obs=, where NaN is a missing entry of that site."""
+    """Raise for NaN in an argument, unless densities and their slopes are numbers all the same.
+
+    They are where its use is obs=, for which NaN is a missing entry, or where the program puts something in its place.
+    """
     used = {name for fact in flow.of("density") for name in fact.reached_by("argument")}
-    for name, array in bound.arrays.items():
-        value = np.asarray(array)
-        if value.dtype.kind == "f" and np.isnan(value).any() and (name in used or not _is_written(name, flow)):
+    for name, value in argument_arrays(bound.settings, bound.arrays):
+        if value.dtype.kind != "f" or not np.isnan(value).any():
+            continue
+        unknown = name in used or name not in bound.arrays
+        if not _has_defined_slopes(bound) if unknown else not _is_written(name, flow):
             raise ValueError(
                 f"argument '{name}' is NaN at position {first_true(np.isnan(value))}; "
                 "only observed sites may have missing entries"
             )
+
+
+def _has_defined_slopes(bound: Bound) -> bool:
+    """Whether the log joint and its derivatives in the continuous sites are numbers, at several points."""
+    keys = jax.random.split(jax.random.PRNGKey(0), NUM_TRIAL_POINTS)
+    return all(np.isfinite(leaf).all() for key in keys for leaf in jax.tree.leaves(_trial_slopes(key, bound)))
+
+
+@jax.jit
+def _trial_slopes(key: jax.Array, bound: Bound) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """The log joint and its derivatives in the continuous sites at a point in their supports."""
+    latent = {name: site["value"] for name, site in _run_sites(bound, key, substitute_fn=init_inside_support).items()}
+    free = {name: value for name, value in latent.items() if name in bound.latent}
+    real = {name: value for name, value in free.items() if jnp.issubdtype(value.dtype, jnp.floating)}
+    return jax.value_and_grad(lambda values: bound.log_joint(free | values))(real)
 
 
 def _refuse_infinite(bound: Bound) -> None:
@@ -108,21 +126,6 @@ def _density_changes_with_key(bound: Bound) -> dict[str, jax.Array]:
     return {name: (pair[0] != pair[1]) & ~jnp.isnan(pair).all() for name, pair in by_key.items()}
 
 
-def _refuse_latent_values(flow: DataFlow, given: Collection[str], scanned: Collection[str]) -> None:
-    """Raise for an observed value that depends on a latent site: it would have to be computed at every point."""
-    for fact in flow.of("written"):
-        if fact.site not in given and (latent := fact.reached_by("latent")):
-            if fact.site in scanned:
-                raise ValueError(
-                    f"obs= gives site '{fact.site}' a value inside a scan, where what is data cannot be told from what "
-                    f"is latent; leave obs= out, and give '{fact.site}' as an entry of the data"
-                )
-            raise ValueError(
-                f"obs= gives site '{fact.site}' a value that depends on latent {quoted_names(latent, 'site')}; "
-                "observe data, and move what is latent into the distribution of the site"
-            )
-
-
 @jax.jit
 def _trial_log_densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
     """The log density of every site at a point in its support."""
@@ -132,7 +135,7 @@ def _trial_log_densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
 
 def _run_sites(bound: Bound, key: jax.Array, **given: Any) -> dict[str, Any]:
     """The sample sites and factors of a run of the program. given: what `substitute` takes: values of sites."""
-    sites = trace(substitute(uncondition(seed(bound.source, key)), **given)).get_trace(**bound.inputs)
+    sites = trace(substitute(bound.unconditioned(key), **given)).get_trace(**bound.inputs)
     return _sample_sites(sites)
 
 
@@ -214,7 +217,7 @@ def _refuse_scaled_chains(bound: Bound, scaled: Collection[str]) -> None:
 @jax.jit
 def _site_scales(bound: Bound) -> dict[str, jax.Array]:
     """What handlers.scale multiplies the density of every scaled site with."""
-    model = substitute(uncondition(seed(bound.source, jax.random.PRNGKey(0))), substitute_fn=init_inside_support)
+    model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
     sites = trace(model).get_trace(**bound.inputs)
     return {name: jnp.asarray(s["scale"]) for name, s in sites.items() if is_random(s) and s["scale"] is not None}
 

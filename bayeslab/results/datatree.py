@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.binding import parameters
+from bayeslab.programs.arguments import Argument, Slot, StaticValue, parameters
 from bayeslab.programs.data import Entry
-from bayeslab.programs.program import Argument, Bound, Site, Slot, StaticValue, Values
+from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
-from bayeslab.programs.settings_digest import settings_digest
+from bayeslab.results.settings_digest import settings_digest
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -103,10 +103,29 @@ def argument_recipes(tree: "DataTree") -> dict[str, Any]:
 def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str]]:
     """A name for every axis of every site and argument: that of its plate, or one from the program or the data."""
     named = {name: _site_dims(site) for name, site in bound.sites.items()}
+    sizes = {dim: size for name, site in bound.sites.items() for dim, size in zip(named[name], site.shape, strict=True)}
+    for name, entry in entries_of_sites(bound, entries).items():
+        for axis, dim in enumerate(entry.dims):
+            size = bound.sites[name].shape[axis]
+            if dim is not None and named[name][axis] == f"{name}_dim_{axis}" and sizes.get(dim, size) == size:
+                named[name][axis], sizes[dim] = dim, size
     for name, entry in entries.items():
         if name not in bound.sites and entry.dims:
             named[name] = [dim or f"{name}_dim_{i}" for i, dim in enumerate(entry.dims)]
     return named
+
+
+def entries_of_sites(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entry that has the values of an observed site, by site: that of its name, or an argument given to obs=."""
+    found = {name: entries[name] for name in bound.observed if name in entries}
+    for name in (name for name in bound.observed if name not in entries):
+        value = np.asarray(bound.observed[name])
+        present = np.broadcast_to(_present_elements(bound, name, value), value.shape)
+        for entry in (entry for entry in entries.values() if entry.dims or entry.labels):
+            given = np.asarray(entry.value)
+            if given.shape == value.shape and np.array_equal(given[present], value[present]):
+                found[name] = entry
+    return found
 
 
 def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequence[Hashable]]:
@@ -120,7 +139,7 @@ def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequenc
     for name, site in bound.sites.items():
         sizes |= dict(zip(dims[name], site.shape, strict=True))
     coords: dict[str, Sequence[Hashable]] = {}
-    for name, entry in entries.items():
+    for name, entry in [*entries.items(), *entries_of_sites(bound, entries).items()]:
         if entry.categories and sizes.get(name) == len(entry.categories):
             coords[name] = entry.categories
         for axis, labels in entry.labels.items():
@@ -166,11 +185,13 @@ def package_versions() -> dict[str, str]:
 
 def _nan_where_missing(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
     """The values of an observed site, NaN where they are missing."""
-    if name not in bound.present:
-        return value
-    present = np.asarray(bound.present[name])
-    present = present.reshape(present.shape + (1,) * (value.ndim - present.ndim))
-    return np.where(present, value, np.nan)
+    return np.where(_present_elements(bound, name, value), value, np.nan) if name in bound.present else value
+
+
+def _present_elements(bound: Bound, name: str, value: np.ndarray) -> np.ndarray:
+    """Which elements of the value of an observed site are present, in a shape that broadcasts to it."""
+    present = np.asarray(bound.present.get(name, True))
+    return present.reshape(present.shape + (1,) * (value.ndim - present.ndim))
 
 
 _LEAF_TREE = jax.tree.structure(0)

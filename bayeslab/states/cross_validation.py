@@ -14,7 +14,8 @@ from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
 from bayeslab.methods.mean_field import MeanField
 from bayeslab.prediction.predict import predict
-from bayeslab.programs.binding import bind, parameters
+from bayeslab.programs.arguments import parameters
+from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.datatree import dimensions

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.programs.binding import bind, parameters
+from bayeslab.programs.arguments import parameters
+from bayeslab.programs.binding import bind
 from bayeslab.programs.data import Entry, read_entries
 from bayeslab.programs.program import Bound, Data, Program
 from bayeslab.results.datatree import dimensions

@@ -11,7 +11,8 @@ from jax import Array
 
 from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
-from bayeslab.programs.binding import bind, parameters
+from bayeslab.programs.arguments import parameters
+from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Data, Program, precision_scope, raw_key
 from bayeslab.sampling.protocols import Method
 from bayeslab.topics.summaries import flat_draws, read_topics

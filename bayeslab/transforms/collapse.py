@@ -18,7 +18,8 @@ from bayeslab.elimination.conditional import Rule, conditional, elimination_stag
 from bayeslab.elimination.replacement import run_with_terms
 from bayeslab.elimination.sweep import draw_block
 from bayeslab.elimination.terms import Term
-from bayeslab.programs.binding import bind, parameters, signature, suggestion
+from bayeslab.programs.arguments import parameters, signature
+from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.tables import Statistics, bound_parts

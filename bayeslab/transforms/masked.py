@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.binding import signature
+from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, DerivedProgram, Program, Values
 
 

@@ -4,12 +4,14 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 import numpyro
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 from numpyro.primitives import Messenger
 
-from bayeslab.programs.binding import bind, signature
+from bayeslab.programs.arguments import signature
+from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program, init_inside_support
 
 
@@ -24,9 +26,8 @@ def replicate_data(model: Program, data: Data, bound: Bound) -> Bound:
         )
     copies = _Copies(tuple(bound.observed))
     with copies:
-        sites = trace(substitute(seed(uncondition(bound.source), 0), substitute_fn=init_inside_support)).get_trace(
-            **bound.inputs
-        )
+        drawn = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+        sites = trace(drawn).get_trace(**bound.inputs)
     if uncopied := [name for name in bound.observed if name_of_copy(name) not in sites]:
         raise ValueError(f"the observed sites {uncopied} are drawn inside a scan, so their data cannot come twice")
     present = {name: np.asarray(bound.present.get(name, True)) for name in bound.observed}

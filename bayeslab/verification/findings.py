@@ -42,6 +42,7 @@ class Finding(NamedTuple):
 
     children: the terms that the site reaches, its own prior apart.
     share: the largest share of the children in what changes with the site where the rule was tested.
+    has_steps: whether the site changes the branch of an operation, so that its density may have steps or bends.
     """
 
     site: str
@@ -50,6 +51,7 @@ class Finding(NamedTuple):
     residual: float
     reason: str
     share: float = 1.0
+    has_steps: bool = False
 
     def refused(self, reason: str, residual: float = np.nan) -> Self:
         """The finding without its rule, and with the reason."""
@@ -170,7 +172,7 @@ def _refuse_branch_change(finding: Finding, bound: Bound, data_points: Sequence[
     if kink is None:
         return finding
     where = next(term.name for term in terms(bound).terms if kink.path in term.kinks and finding.site in term.depends)
-    return finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")
+    return finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")._replace(has_steps=kink.known)
 
 
 def _explain_undefined(finding: Finding, bound: Bound) -> Finding:

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, ImproperUniform, Independent, biject_to
 from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real
-from numpyro.handlers import seed, substitute, trace, uncondition
+from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.program import Bound, Values, describe_constraint, elementwise_constraint, init_inside_support
@@ -49,8 +49,8 @@ def _generic_values(bound: Bound) -> tuple[Values, list[Values], dict[str, tuple
     widths = {}
 
     def run(point: int) -> dict[str, Array]:
-        seeded = seed(bound.source, jax.random.PRNGKey(2 + point))
-        model = substitute(uncondition(seeded), substitute_fn=partial(_generic_value, point))
+        seeded = bound.unconditioned(jax.random.PRNGKey(2 + point))
+        model = substitute(seeded, substitute_fn=partial(_generic_value, point))
         sites = trace(model).get_trace(**bound.inputs)
         widths.update({name: width for name in bound.latent if (width := _prior_width(sites[name]["fn"])) is not None})
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}

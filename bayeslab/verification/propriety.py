@@ -43,9 +43,8 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
     those of separable classes, are not seen.
     """
     bound = bound.plain
-    flat = [
-        s for s in bound.sites.values() if s.improper and s.role == "latent" and s.support == describe_constraint(real)
-    ]
+    improper = [site for site in bound.sites.values() if site.improper and site.role == "latent"]
+    flat = [site for site in improper if site.support == describe_constraint(real) and not site.learned]
     size = sum(math.prod(site.shape) for site in flat)
     if not 0 < size <= MAX_FLAT_COORDINATES:
         return

@@ -32,8 +32,8 @@ from bayeslab.programs.program import Bound, Program, precision_scope
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.findings import find_conditionals
-from hierarchies import chain, mixture, plate, sample, unknown_spread
 from ranks import LEVEL, p_values, smallest_p
+from small_groups import chain, mixture, plate, sample, unknown_spread
 from zoo import CASES, Y
 
 SIMULATIONS, DRAWS = 500, 39

@@ -95,10 +95,9 @@ def test_new_rows_have_the_codes_of_the_fit(program: Any, form: str, tmp_path: P
     new = bl.predict(1, program, {"g": pd.Series(["paris", "london", "paris"])}, tree)
     np.testing.assert_allclose(new["predictions"]["y"].values.mean((0, 1)), [5.0, 0.0, 5.0], atol=0.2)
     assert list(new["predictions_constant_data"]["g"].attrs["categories"]) == list(CITIES)
-    with pytest.raises(
-        ValueError, match=r"entry 'g' has category 'rome' at position \(1,\), which the fit does not know"
-    ):
-        bl.predict(1, program, {"g": pd.Categorical(["paris", "rome"])}, tree)
+    other = bl.predict(1, program, {"g": pd.Categorical(["paris", "rome"])}, tree)["predictions"]
+    assert other.attrs["new_groups"] == ["rome"]
+    assert other["y"].values[..., 0].std() < 0.3 < other["y"].values[..., 1].std()
     again = bl.predict(1, program, data, tree)
     assert "posterior_predictive" in again.children
 

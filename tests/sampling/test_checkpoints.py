@@ -188,7 +188,7 @@ import numpyro
 import numpyro.distributions as dist
 from bayeslab import kernels
 from bayeslab.programs.binding import bind
-from bayeslab.programs.settings_digest import settings_digest
+from bayeslab.results.settings_digest import settings_digest
 
 def model(prior, kernel, link, nothing, flag, names):
     numpyro.sample("w", dist.Normal(0.0, 1.0))

@@ -14,8 +14,8 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.programs.program import Program
-from hierarchies import chain, mixture, unknown_spread
 from ranks import LEVEL, smallest_p
+from small_groups import chain, mixture, unknown_spread
 from zoo import CASES, COUNTS, Y
 
 SIMULATIONS, DRAWS = 300, 39

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 from numpyro.distributions import Distribution
 from numpyro.distributions.constraints import is_dependent
 from numpyro.handlers import condition, seed, substitute, trace
@@ -24,6 +25,7 @@ from bayeslab.programs.program import (
     compilation_signature,
     describe_constraint,
     elementwise_constraint,
+    init_inside_support,
     innermost_distribution,
     is_random,
 )
@@ -84,6 +86,47 @@ def trace_data_flow(bound: Bound, latent: Mapping[str, Array | jax.ShapeDtypeStr
     """The data flow of a program, found once for all Bounds of one structure. latent: site -> its value or shape."""
     shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in latent.items()))
     return _trace_data_flow(compilation_signature(bound), shapes)
+
+
+def trace_written_sites(bound: Bound, values: Mapping[str, Array | jax.ShapeDtypeStruct]) -> frozenset[str]:
+    """The sites to which a program gives values, by obs= or `condition`, that it computes from other, latent sites.
+
+    values: those of all sites, or their shapes.
+    """
+    shapes = tuple(sorted((name, tuple(value.shape), value.dtype) for name, value in values.items()))
+    return _trace_written_sites(compilation_signature(bound), shapes)
+
+
+@lru_cache(maxsize=64)
+def _trace_written_sites(shapes: tuple, value_shapes: tuple) -> frozenset[str]:
+    bound = abstract_bound(shapes)
+    values = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape, dtype in value_shapes}
+    names: list[str] = []
+
+    def run(values: Values, bound: Bound) -> list[Any]:
+        recorder = ObsRecorder(bound.source)
+        model = substitute(recorder, substitute_fn=lambda s: None if s.get("is_observed") else values.get(s["name"]))
+        trace(seed(model, jax.random.PRNGKey(0))).get_trace(**bound.inputs)
+        names[:] = recorder.values
+        return [jnp.asarray(value) for value in recorder.values.values()]
+
+    jaxpr = jax.make_jaxpr(run)(values, bound).jaxpr
+    latent = [name not in names for name in sorted(values)]
+    computed = []
+    for index, name in enumerate(names):
+        used = dce_jaxpr(jaxpr, [other == index for other in range(len(names))])[1]
+        if any(needed and free for needed, free in zip(used, latent, strict=False)):
+            computed.append(name)
+    return frozenset(computed)
+
+
+@jax.jit
+def written_values(bound: Bound) -> Values:
+    """The values that a program gives its sites by obs= or `condition`."""
+    recorder = ObsRecorder(bound.source)
+    model = substitute(seed(recorder, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+    trace(model).get_trace(**bound.inputs)
+    return recorder.values
 
 
 @lru_cache(maxsize=64)

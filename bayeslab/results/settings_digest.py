@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.program import Bound, Slot, StaticValue, qualified_name
+from bayeslab.programs.arguments import Slot, StaticValue, is_plain_object
+from bayeslab.programs.program import Bound, qualified_name
 from bayeslab.programs.pytrees import Ordered, wrap_distributions
 
 
@@ -50,6 +51,8 @@ def _text(value: Any) -> str:
         return repr(str(value))
     if value is None or isinstance(value, bool | int | float | complex | bytes | range | slice | np.dtype):
         return repr(value)
+    if isinstance(value, Array) and jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
     if isinstance(value, np.ndarray | Array):
         return _array_text(np.asarray(value))
     if isinstance(value, Mapping):
@@ -65,6 +68,8 @@ def _text(value: Any) -> str:
     leaves, tree = jax.tree.flatten(wrap_distributions(value))
     if not jax.tree_util.all_leaves([value]):
         return _tree_text(tree, iter(leaves))
+    if is_plain_object(value) and not callable(value):
+        return f"{kind}({_text(vars(value))})"
     return f"{getattr(value, '__module__', None)}.{qualified_name(value)}"
 
 

@@ -13,26 +13,27 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpyro.distributions as dist
 from jax import Array
 from numpyro.handlers import reparam
 from numpyro.infer.mcmc import MCMCKernel
-from numpyro.infer.reparam import LocScaleReparam
 from numpyro.infer.util import potential_energy
 
 from bayeslab.elimination.terms import terms
-from bayeslab.methods.initial_positions import likely_position
+from bayeslab.methods.moves.coordinates import SCALED_PRIORS, SUFFIX, PartlyStandard, coordinate
+from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.programs.program import Bound, Values, evaluate, innermost_distribution
 from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
-LOCATION_SCALE_PRIORS = (dist.Normal, dist.StudentT, dist.Cauchy, dist.Laplace, dist.Logistic)
-"""Priors with a mean and a scale, the last of their parameters."""
-SUFFIX = "_decentered"
-"""What NumPyro adds to the name of a site that it moves in other coordinates."""
+NATS_OF_LOWER_END = 2.0
+"""Nats below its largest likelihood at which a scale has its lower end: two standard deviations."""
+MIN_RATIO = 1e-8
+"""Smallest ratio of the precision of the data to that of the prior, in place of zero."""
 WEAK_SUPPORT, STRONG_SUPPORT = 3.0, 10.0
 """Nats by which the data prefer the scale of the start to one of zero. Up to the first, coordinates are standard; from
 the second on they are those of the share of the data."""
+NUM_ASCENTS = 3
+"""Ascents, the same for all chains, whose ends choose the coordinates."""
 MIN_GAIN_NATS = 0.05
 """Nats that the ascent to the start must gain to go on: in standard coordinates there is a maximum to go to."""
 MAX_STEPS = 500
@@ -47,7 +48,7 @@ def noncentered_sites(bound: Bound) -> tuple[str, ...]:
     return tuple(
         name
         for name, prior in priors.items()
-        if prior.kind in LOCATION_SCALE_PRIORS and prior.scale_depends and prior.depends <= priors.keys()
+        if prior.kind in SCALED_PRIORS and prior.scale_depends and prior.depends <= priors.keys()
     )
 
 
@@ -70,10 +71,10 @@ class KernelBuilder(Protocol):
 class NoncenteredSampler(Sampler):
     """A NumPyro kernel in partly non-centered coordinates of some sites.
 
-    kernel: builds NUTS for a model. sites: those with a prior of unknown scale.
+    build: makes NUTS for a model. sites: those with a prior of unknown scale.
     """
 
-    kernel: KernelBuilder
+    build: KernelBuilder
     sites: tuple[str, ...]
     structure: Any
     num_warmup: int
@@ -90,9 +91,18 @@ class NoncenteredSampler(Sampler):
             return -potential_energy(_noncentered_program, (bound, standard), {}, moved)
 
         moved_shapes = {name + SUFFIX if name in self.sites else name: shape for name, shape in shapes.items()}
-        position = likely_position(position_key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
-        centered = self._centered_position(bound, position, standard)
-        centering = {name: self._share_of_data(bound, centered, position, name, log_density) for name in self.sites}
+
+        def ascend(key: Array) -> tuple[Values, dict[str, Array]]:
+            position = likely_position(key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
+            centered = self._centered_position(bound, position, standard)
+            shares = {n: self._share_of_data(bound, centered, position, n, log_density) for n in self.sites}
+            return centered, shares
+
+        # all chains have one coordinate, the most standard that some ascents ask for; a chain starts where its own ends
+        keys = jnp.stack([position_key, *jax.random.split(jax.random.PRNGKey(0), NUM_ASCENTS)])
+        ends, shares = jax.lax.map(ascend, keys)
+        centered = jax.tree.map(lambda leaf: leaf[0], ends)
+        centering = jax.tree.map(lambda leaf: leaf[1:].min(0), shares)
         position = self._moved_position(bound, centered, centering)
         return NoncenteredState(self._kernel().init(key, self.num_warmup, position, (bound, centering), {}), centering)
 
@@ -103,10 +113,10 @@ class NoncenteredSampler(Sampler):
         inner = kernel.sample(state.kernel, arguments, {})
         values = kernel.postprocess_fn(arguments, {})(getattr(inner, kernel.sample_field))
         samples = {name: value for name, value in values.items() if not name.endswith(SUFFIX)}
-        return state._replace(kernel=inner), Draws(samples, self.kernel.stats(inner))
+        return state._replace(kernel=inner), Draws(samples, self.build.stats(inner))
 
     def _kernel(self) -> MCMCKernel:
-        return self.kernel(_noncentered_program)
+        return self.build(_noncentered_program)
 
     def _centered_position(self, bound: Bound, position: Values, centering: Mapping[str, Array]) -> Values:
         """The unconstrained position of the program at one in other coordinates."""
@@ -115,31 +125,36 @@ class NoncenteredSampler(Sampler):
             for name in dict(unconstrained_shapes(bound))
         }
         for name in self.sites:  # in program order, as a prior may depend on sites before it
-            fn, share = self._prior(bound, values, name), centering[name]
-            values[name] = fn.loc + fn.scale ** (1 - share) * (values[name] - share * fn.loc)
+            values[name] = coordinate(self._prior(bound, values, name), centering[name]).to_value(values[name])
         return values
 
     def _moved_position(self, bound: Bound, centered: Values, centering: Mapping[str, Array]) -> Values:
         """The position in other coordinates at an unconstrained one of the program."""
         moved = {name: value for name, value in centered.items() if name not in self.sites}
         for name in self.sites:
-            fn, share = self._prior(bound, centered, name), centering[name]
-            moved[name + SUFFIX] = (centered[name] - fn.loc) / fn.scale ** (1 - share) + share * fn.loc
+            own = coordinate(self._prior(bound, centered, name), centering[name])
+            moved[name + SUFFIX] = own.from_value(centered[name])
         return moved
 
     def _share_of_data(
         self, bound: Bound, centered: Values, standard: Values, name: str, log_density: Callable[[Values], Array]
     ) -> Array:
-        """For every element, the share of all but its prior in its precision given the others.
+        """For every element, the share of all but its prior in its precision, at the lower end of its scale.
 
-        It is zero where a scale of zero is as likely, by Laplace's approximation of the marginal likelihood, as that of
-        the position: a funnel has to be left. In between it is a part of the share.
+        Of independent elements the scale has a likelihood in closed form: what the data alone suggest is Normal with
+        the variances of prior and data. Of others the share is taken at the position, and none of it where a scale of
+        zero is as likely, by Laplace's approximation.
         standard: the position in standard coordinates. log_density: of such positions.
         """
-        own, scale = centered[name], self._prior(bound, centered, name).scale
+        own = centered[name]
         slope = jax.grad(lambda value: log_posterior(bound, centered | {name: value}))
         curvature = jax.jvp(slope, (own,), (jnp.ones(own.shape),))[1]
-        ratio = jnp.maximum(-curvature * scale**2 - 1, 0.0)  # of the precision of the data to that of the prior
+        prior = coordinate(self._prior(bound, centered, name), jnp.zeros(own.shape))
+        ratio = jnp.maximum(prior.information_ratio(-curvature), MIN_RATIO)
+        ratio = jnp.where(jnp.isfinite(ratio), ratio, MIN_RATIO)
+        if prior.independent:
+            ratio *= _lowest_likely_scale(standard[name + SUFFIX] * (1 + 1 / ratio), 1 / ratio) ** 2
+            return ratio / (1 + ratio)
         at_zero = standard | {name + SUFFIX: jnp.zeros(own.shape)}
         support = log_density(standard) - log_density(at_zero) - 0.5 * jnp.log1p(ratio).sum()
         weight = jnp.clip((support - WEAK_SUPPORT) / (STRONG_SUPPORT - WEAK_SUPPORT), 0.0, 1.0)
@@ -147,14 +162,27 @@ class NoncenteredSampler(Sampler):
         return jnp.where(jnp.isfinite(share), share, 0.0)
 
     def _prior(self, bound: Bound, position: Values, name: str) -> Any:
-        """The prior of a site at an unconstrained position, with a mean and a scale, not yet repeated in plates."""
+        """The prior of a site at an unconstrained position, not yet repeated in plates."""
         plain = bound.plain
         values = constrain(bound, position)
         known = {other: values[other] for other in plain.latent if other in values}
         return innermost_distribution(terms(plain).priors[name].distribution(plain, known))
 
 
+def _lowest_likely_scale(values: Array, variances: Array) -> Array:
+    """The smallest scale t whose log likelihood is within some nats of the largest, for values ~ Normal(0, t^2 +
+    variances); in units of the scale of the position."""
+    scales = jnp.exp(jnp.linspace(-7.0, 3.0, 60))
+
+    def log_likelihood(scale: Array) -> Array:
+        total = scale**2 + variances
+        return -0.5 * (jnp.log(total) + values**2 / total).sum()
+
+    heights = jax.vmap(log_likelihood)(scales)
+    return scales[jnp.argmax(heights >= heights.max() - NATS_OF_LOWER_END)]
+
+
 def _noncentered_program(bound: Bound, centering: Mapping[str, Array]) -> Any:
     """The program with some sites in other coordinates."""
-    config = {name: LocScaleReparam(share) for name, share in centering.items()}
+    config = {name: PartlyStandard(share) for name, share in centering.items()}
     return reparam(partial(evaluate, bound), config=config)()

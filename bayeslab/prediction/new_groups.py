@@ -1,0 +1,114 @@
+"""Predictions for groups that were not fitted, beside those that were: their effects are drawn from the prior."""
+
+from collections.abc import Mapping
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.binding import bind
+from bayeslab.programs.data import Entry, first_true
+from bayeslab.programs.program import Bound, Program, Site, Values
+from bayeslab.results.datatree import categories_of
+
+if TYPE_CHECKING:
+    from xarray import DataTree
+
+
+def has_more_groups(fitted: tuple[int, ...], site: Site) -> bool:
+    """Whether a site has the shape that it had at the fit but for plates with more positions."""
+    if len(fitted) != len(site.shape):
+        return False
+    plates = {len(site.shape) - site.event_dim + plate.dim for plate in site.plates}
+    pairs = list(zip(fitted, site.shape, strict=True))
+    return all(old == new or (axis in plates and 0 < old < new) for axis, (old, new) in enumerate(pairs))
+
+
+def value_with_new_groups(values: Values, site: Mapping[str, Any]) -> Array | None:
+    """The value of a traced site: what is given of it, and a draw at the positions of groups that are not.
+
+    None for sites of which nothing is given; NumPyro then draws them.
+    """
+    if site["type"] not in ("sample", "param") or site["name"] not in values:
+        return None
+    given, fn = values[site["name"]], site["fn"]
+    if site["type"] == "param" or given.shape == fn.shape():
+        return given
+    drawn = jnp.asarray(fn(rng_key=site["kwargs"]["rng_key"], sample_shape=site["kwargs"]["sample_shape"]))
+    return drawn.at[tuple(slice(0, size) for size in given.shape)].set(given)
+
+
+def with_grown_sizes(fitted: Mapping[str, Entry], given: Mapping[str, Entry], tree: "DataTree") -> dict[str, Entry]:
+    """Arguments of the fit that were left out, with the number of groups of those that have new names.
+
+    The only integer argument that is the number of categories at the fit is that of the groups; where there are several
+    or none, nothing grows.
+    """
+    grown = dict(fitted)
+    for name, item in given.items():
+        before, now = len(categories_of(tree, name)), len(item.categories)
+        sizes = [other for other, entry in fitted.items() if _is_size(entry.value, before)]
+        if 0 < before < now and len(sizes) == 1:
+            grown[sizes[0]] = grown[sizes[0]]._replace(value=np.asarray(now).astype(int).item())
+    return grown
+
+
+def _is_size(value: Any, number: int) -> bool:
+    """Whether an argument is this number."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) == number
+
+
+def bind_with_new_groups(
+    program: Program, entries: Mapping[str, Entry], given: Mapping[str, Entry], tree: "DataTree"
+) -> Bound:
+    """The program with its entries; raises ValueError, with the new category, where there is no room for it.
+
+    given: the entries of the user.
+    """
+    try:
+        return bind(program, entries)
+    except ValueError as reason:
+        for name, item in given.items():
+            if new := _first_new_category(item, len(categories_of(tree, name))):
+                raise ValueError(f"entry '{name}' has {new}; as a new group it does not fit: {reason}") from None
+        raise
+
+
+def refuse_unused_categories(
+    given: Mapping[str, Entry], tree: "DataTree", fitted: Mapping[str, tuple[int, ...]], bound: Bound
+) -> None:
+    """Raises ValueError for a category that the fit does not know where no site has a position for it.
+
+    fitted: the shapes of latent sites in the result.
+    """
+    for name, item in given.items():
+        before, now = len(categories_of(tree, name)), len(item.categories)
+        has_place = any(
+            (old, new) == (before, now)
+            for site, shape in fitted.items()
+            for old, new in zip(shape, bound.sites[site].shape, strict=False)
+        )
+        if not has_place and (new_category := _first_new_category(item, before)):
+            raise ValueError(f"entry '{name}' has {new_category}, and no site has a position for a new group")
+
+
+def new_group_names(given: Mapping[str, Entry], tree: "DataTree") -> list[str]:
+    """The categories of all entries that the fit does not know, in the order of their codes."""
+    names: list[str] = []
+    for name, item in given.items():
+        known = len(categories_of(tree, name))
+        names += [str(level) for level in item.categories[known:]] if known else []
+    return names
+
+
+def _first_new_category(item: Entry, known: int) -> str:
+    """The first category beyond those of the fit, in words; empty where there is none."""
+    unknown = np.asarray(item.value) >= known if 0 < known < len(item.categories) else np.zeros(1, bool)
+    if not unknown.any():
+        return ""
+    position = first_true(unknown)
+    category = item.categories[item.value[position]]
+    names = shorten(", ".join(map(str, item.categories[:known])), 200)
+    return f"category '{category}' at position {position}, which the fit does not know; it knows {names}"

@@ -1,0 +1,228 @@
+"""Runs of a program on the shapes of its arguments: what its sites are, and which arguments it must know by value."""
+
+import inspect
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from numpyro.handlers import substitute, trace
+
+from bayeslab.programs.arguments import Argument, Slot, StaticValue, argument_arrays, parameters, signature
+from bayeslab.programs.data import Entry, as_array, as_entry, as_structure, can_mark_missing, first_true
+from bayeslab.programs.program import (
+    Bound,
+    Program,
+    init_inside_support,
+    innermost_distribution,
+    is_random,
+)
+from bayeslab.programs.pytrees import wrap_distributions
+from bayeslab.programs.sites import Shape
+from bayeslab.programs.validation import quoted_names, short_name
+
+_NEEDS_CONCRETE_VALUES = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerBoolConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
+
+
+@dataclass(frozen=True)
+class EagerProgram:
+    """A program that computes with the values of its concrete arguments while it is traced, as jnp.max(group)."""
+
+    function: Program
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return signature(self.function)
+
+    @property
+    def __name__(self) -> str:
+        return short_name(self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with jax.ensure_compile_time_eval():
+            return self.function(*args, **kwargs)
+
+
+def split_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:
+    """The Bound of a program without observed sites, its arguments taken apart into arrays and structure.
+
+    Only arrays whose values the program looks at in Python become structure.
+    Raises ValueError for arguments that are missing or have missing entries, and for a program that does not run.
+    """
+    named = parameters(function)
+    missing = [name for name, parameter in named.items() if name not in given and parameter.default is parameter.empty]
+    if missing:
+        raise ValueError(
+            f"data lack {quoted_names(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
+        )
+    for name, item in given.items():
+        refuse_missing(name, item)
+        for dim in {"chain", "draw"} & set(item.dims):
+            raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
+    everything = _split(function, given, frozenset())
+    if _runs(everything):
+        return everything
+    concrete = frozenset(everything.arrays)
+    runnable = function if _runs(_split(function, given, concrete)) else EagerProgram(function)
+    if not _runs(_split(runnable, given, concrete)):
+        _refuse_program(_split(function, given, concrete))
+    for entry_name in everything.arrays:
+        fewer = concrete - {entry_name}
+        concrete = fewer if _runs(_split(runnable, given, fewer)) else concrete
+    return _split(runnable, given, concrete)
+
+
+def refuse_missing(name: str, item: Entry) -> None:
+    """Raise ValueError for an argument with missing entries."""
+    if item.present is not None:
+        raise ValueError(
+            f"argument '{name}' has a missing entry at position {first_true(~item.present)}; "
+            "only observed sites may have missing entries"
+        )
+
+
+def probe_sites(bound: Bound, shapes: Mapping[str, Shape] = {}) -> dict[str, dict[str, Any]]:
+    """What a run on shapes, with nothing conditioned, says of every random site, by name.
+
+    shapes: those of values of observed sites that are given.
+    value: the shape and type of the site. batch_ndim: number of batch axes. parts_ndim: number of axes before those of
+    dependent elements. family: class of its distribution. written: whether obs= or condition may give its value.
+    scanned: whether it is in a scan. scaled: whether handlers.scale multiplies its density. plates: name -> axis.
+    """
+    with errors_explained(bound):
+        notes, refused = _run_on_shapes(bound, shapes)
+    _refuse_sites(notes, refused)
+    return notes
+
+
+def _split(function: Program, given: Mapping[str, Entry], concrete: frozenset[str]) -> Bound:
+    """The Bound of a program whose arrays are data, but for those that are `concrete`."""
+    arrays: dict[str, Any] = {}
+    settings = []
+    for name, parameter in parameters(function).items():
+        value = given[name].value if name in given else parameter.default
+        is_real = parameter.annotation in (float, "float") or isinstance(parameter.default, float)
+        try:
+            paths, tree = jax.tree_util.tree_flatten_with_path(wrap_distributions(value))
+        except (ValueError, RecursionError):
+            raise ValueError(f"argument '{name}' has keys of several kinds, or contains itself") from None
+        leaves = []
+        for path, leaf in paths:
+            entry_name = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
+            if path and can_mark_missing(leaf):
+                with suppress(TypeError):  # what is not made of numbers is structure
+                    item = as_entry(leaf, entry_name)
+                    refuse_missing(entry_name, item)
+                    leaf = item.value
+            array = as_array(entry_name, leaf, is_real and not path)
+            if array is None:
+                leaves.append(as_structure(leaf))
+            elif entry_name in concrete:
+                leaves.append(StaticValue(np.asarray(array)))
+            else:
+                arrays[entry_name] = array
+                leaves.append(Slot(entry_name))
+        settings.append(Argument(name, tree, tuple(leaves)))
+    return Bound(function, tuple(settings), arrays, {}, {})
+
+
+def _runs(bound: Bound) -> bool:
+    """Whether a program runs on shapes of its arrays."""
+    try:
+        _run_on_shapes(bound, {})
+    except Exception:  # whatever a program raises on arrays without values; it is raised again where it stays
+        return False
+    return True
+
+
+def _refuse_program(bound: Bound) -> None:
+    """Raise ValueError or TypeError for a program that does not run, though it knows the values of its arguments."""
+    try:
+        probe_sites(bound)
+    except _NEEDS_CONCRETE_VALUES:
+        raise ValueError(
+            f"program '{short_name(bound.function)}' decides in Python on the value of a random variable; "
+            "use jnp.where or jax.lax.cond instead"
+        ) from None
+
+
+def _run_on_shapes(bound: Bound, given: Mapping[str, Shape]) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """What `probe_sites` returns, and the names of sites that have no place here, with the reason."""
+    notes: dict[str, dict[str, Any]] = {}
+    refused: dict[str, str] = {}
+
+    def run(bound: Bound, key: Array) -> dict[str, Any]:
+        source = bound.source_with(given)
+        handler = bound.unconditioned(key, source)
+        trace_sites = trace(substitute(handler, substitute_fn=init_inside_support)).get_trace(**bound.inputs)
+        sites = {name: site for name, site in trace_sites.items() if is_random(site)}
+        refused.update(source.site_handler.refused)
+        for name, site in sites.items():
+            fn, inner = site["fn"], innermost_distribution(site["fn"])
+            parts = len(fn.shape()) - inner.event_dim
+            notes[name] = {"batch_ndim": len(fn.batch_shape), "parts_ndim": parts, "family": type(inner).__name__}
+            notes[name]["scanned"] = "_scan_current_index" in site["infer"]
+            notes[name]["written"] = "was_observed" in site["infer"] or (
+                notes[name]["scanned"] and handler.freed_conditions
+            )
+            notes[name]["scaled"] = site["scale"] is not None
+            notes[name]["plates"] = {f.name: len(fn.batch_shape) + f.dim for f in site["cond_indep_stack"]}
+        return {name: site["value"] for name, site in sites.items()}
+
+    shapes = jax.eval_shape(run, bound, jax.random.PRNGKey(0))
+    return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}, refused
+
+
+@contextmanager
+def errors_explained(bound: Bound) -> Iterator[None]:
+    """The scope that raises one sentence in place of what a program raises on its arguments, which stays the cause."""
+    function = f"'{short_name(bound.function)}'"
+    try:
+        yield
+    except _NEEDS_CONCRETE_VALUES:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        if "size of plate" in reason:
+            raise ValueError(f"data are empty: a plate of {function} has no element") from None
+        if "Incompatible shapes for broadcasting" in reason:
+            arrays = ", ".join(
+                f"{name} {np.shape(value)}" for name, value in argument_arrays(bound.settings, bound.arrays)
+            )
+            raise ValueError(
+                f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
+            ) from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
+        reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
+        raise kind(f"program {function} does not run with {arguments} ({reason})") from error
+
+
+def _argument_texts(bound: Bound) -> Iterator[str]:
+    """For every argument a text with its name, and the types and shapes or the values of its leaves."""
+    for argument in bound.settings:
+        leaves = [bound.arrays[leaf.entry] if isinstance(leaf, Slot) else leaf for leaf in argument.leaves]
+        values = [leaf.value if isinstance(leaf, StaticValue) else leaf for leaf in leaves]
+        kinds = [
+            f"{v.dtype} {v.shape}" if isinstance(v, np.ndarray | jax.Array) else textwrap.shorten(repr(v), 30)
+            for v in values
+        ]
+        yield f"{argument.name}: {', '.join(kinds) or None}"
+
+
+def _refuse_sites(sites: Iterable[str], refused: Mapping[str, str]) -> None:
+    """Raise ValueError for a site that has no place here, or a name that a result cannot hold."""
+    for name, reason in refused.items():
+        raise ValueError(f"site '{name}' {reason}")
+    if wrong := [name for name in sites if "/" in name]:
+        raise ValueError(f"a result cannot hold site '{wrong[0]}' with a '/' in its name; scope takes a divider='.'")

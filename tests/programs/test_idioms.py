@@ -1,0 +1,102 @@
+"""Programs as NumPyro's tutorials write them have the density that NumPyro gives them, and are fitted and predicted."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+from catalogue.idioms import IDIOMS, Idiom, X, Y, autoregression, imputed, plain_objects, repetitions
+from numpyro import handlers
+from numpyro.infer.util import log_density
+from scipy import stats
+
+import bayeslab as bl
+from bayeslab.programs.program import init_inside_support, precision_scope
+from bayeslab.results.datatree import has_same_data
+
+
+@pytest.mark.parametrize("idiom", IDIOMS, ids=lambda idiom: idiom.program.__name__)
+def test_density_is_that_of_numpyro(idiom: Idiom) -> None:
+    with precision_scope():
+        arguments = {name: _in_own_width(value) for name, value in idiom.arguments.items()}
+        bound = bl.bind(idiom.program, idiom.arguments | idiom.sites)
+        model = handlers.condition(idiom.program, data=idiom.sites) if idiom.sites else idiom.program
+        start = handlers.substitute(handlers.seed(bound.program, 0), substitute_fn=init_inside_support)
+        values = handlers.trace(start).get_trace()
+        latent = {name: values[name]["value"] for name in bound.latent}
+        expected = log_density(handlers.seed(model, 0), (), arguments, latent)[0]
+        np.testing.assert_allclose(bound.log_joint(latent), expected, rtol=1e-12)
+
+
+def _in_own_width(value: Any) -> Any:
+    """Integers in the width that they have in double precision, in which NumPyro computes with them."""
+    return value.astype(int) if getattr(value, "dtype", None) == jnp.int32 else value
+
+
+def test_repetitions_are_a_dimension_with_the_names_of_rows() -> None:
+    """A vector without a plate has the posterior of a plate, in closed form, and the labels of its Series."""
+    data = {"y": pd.Series(Y, index=pd.Index([f"plot {i}" for i in range(12)], name="plot"))}
+    tree = bl.predict(1, repetitions, data, bl.fit(0, repetitions, data, bl.Exact(num_samples=4000), progress=False))
+    precision = 12 / 1.5**2 + 1 / 100
+    mu = tree["posterior"]["mu"].values
+    posterior = stats.norm(Y.sum() / 1.5**2 / precision, precision**-0.5)
+    assert stats.kstest(mu[0], posterior.cdf).pvalue > 1e-3
+    expected = stats.norm(mu[..., None], 1.5).logpdf(Y)
+    np.testing.assert_allclose(tree["log_likelihood"]["obs"], expected)
+    assert list(tree["posterior_predictive"]["obs"].coords["plot"].values) == list(data["y"].index)
+    assert bl.predict(0, repetitions, {"y": None}, tree)["predictions"]["obs"].dims == ("chain", "draw")
+
+
+def test_scans_are_replicated_step_by_step() -> None:
+    """Replicated steps follow replicated ones: the variance of an autoregression grows."""
+    data = {"y": jnp.concatenate([jnp.zeros(1), 10 + jnp.zeros(3)])}
+    with precision_scope():
+        bound = bl.bind(autoregression, data)
+        keys = jax.random.split(jax.random.key(0), 4000)
+        values = jax.vmap(lambda key: bound.prior_draw(key, {"a": jnp.array(2.0)})["y"]["value"])(keys)
+    scales = 1 + 0.1 * np.arange(3)
+    expected = [sum((4.0 ** (t - s)) * scales[s] ** 2 for s in range(t + 1)) for t in range(3)]
+    np.testing.assert_allclose(np.asarray(values).var(0), expected, rtol=0.1)
+
+
+def test_what_python_looks_at_becomes_a_constant() -> None:
+    def looking(x: Any, y: Any) -> None:
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        numpyro.sample("residual", dist.Normal(0.0, 1.0), obs=y - b * (2 if int(jnp.max(x)) > 0 else 1))
+
+    explanation = str(bl.explain(looking, {"x": jnp.asarray(X + 1), "y": Y}))
+    assert "argument 'x': the program needs its values to run" in explanation
+    assert "argument 'y'" not in explanation
+    assert "residual  factor, of values computed from latent sites" in explanation
+
+
+def test_objects_are_known_by_what_they_hold() -> None:
+    """A namespace that has changed is another data set, and its arrays are data."""
+    with precision_scope():
+        config = SimpleNamespace(scale=2.0, size=3, link=jnp.tanh, x=X)
+        tree = bl.fit(0, plain_objects, {"config": config, "y": Y}, bl.MAP(), progress=False)
+        bound = bl.bind(plain_objects, {"config": config, "y": Y})
+        assert set(bound.arrays) == {"config.scale", "config.x", "y"}
+        assert has_same_data(tree, bound)
+        config.x = X + 1
+        assert not has_same_data(tree, bl.bind(plain_objects, {"config": config, "y": Y}))
+
+
+def test_computed_values_are_no_data_to_simulate() -> None:
+    with pytest.raises(ValueError, match="factor 'x' changes it"):
+        bl.simulate(0, imputed, {"x": np.where(X > 0, X, np.nan), "y": Y})
+
+
+def test_substituted_sites_are_refused() -> None:
+    def substituted(y: Any) -> None:
+        with handlers.substitute(data={"mu": 1.0}):
+            mu = numpyro.sample("mu", dist.Normal(0.0, 3.0))
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"site 'mu' has a value from handlers.substitute, .*use handlers.condition"):
+        bl.bind(substituted, {"y": Y})
