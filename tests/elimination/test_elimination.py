@@ -352,7 +352,6 @@ def test_a_distribution_that_names_its_own_family() -> None:
 REFUSED: dict[str, tuple[Case, Any, str]] = {
     "exact, no family": (CASES["logistic"], bl.Exact(), "Exact cannot eliminate all sites .*'w': not Normal given 'y'"),
     "gibbs, nothing": (CASES["logistic"], bl.Gibbs(), "no site has a conditional in closed form"),
-    "gibbs, coupled labels": (CASES["coupled_labels"], bl.Gibbs(), "'z' is discrete and cannot be enumerated"),
 }
 
 
