@@ -18,6 +18,7 @@ PAGES = sorted(
 DEVICES = {"docs/population_structure.md": 8, "docs/topics.md": 8}
 """Devices that a page spreads individuals over."""
 LONG = {"docs/calibration_explained.md", "docs/hidden_markov_models.md", "docs/population_structure.md"}
+LONG |= {"docs/how_to/big_data.md", "docs/model_comparison.md", "docs/topics.md"}
 """Pages that take minutes."""
 
 

@@ -15,7 +15,7 @@ from bayeslab.models import (
     linear_regression,
     normal_gamma,
     structure_admixture,
-    structure_correlated,
+    pytest.param(structure_correlated, marks=pytest.mark.slow),
 )
 from bayeslab.programs.program import Bound
 from bayeslab.sampling.protocols import SamplerWrapper

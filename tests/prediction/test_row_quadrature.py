@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 from scipy import stats
 
 import bayeslab as bl
@@ -58,6 +59,7 @@ def test_an_effect_under_a_logit():
         np.testing.assert_allclose(likelihood["grown"].values[0, draw], rows, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_two_numbers_of_every_row():
     time, failures = np.array([94.3, 1.05]), np.array([5, 4])
     tree, likelihood = row_likelihoods(exposures, {"time": time, "failures": failures})

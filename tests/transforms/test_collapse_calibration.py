@@ -49,9 +49,13 @@ CASES_AND_COLLAPSED: dict[str, tuple[Program, dict[str, Any], tuple[str, ...]]] 
     "effects_of_kinds": (effects_of_kinds, {"n": 5, "y": np.zeros(5)}, ("effect",)),
     "change_point": (*CASES["change_point"][:2], ()),
 }
+SLOW_CASES = ("chain", "effects_of_kinds")
 
 
-@pytest.mark.parametrize("case", CASES_AND_COLLAPSED)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW_CASES)) for name in CASES_AND_COLLAPSED],
+)
 def test_nuts_and_what_it_draws_back_are_calibrated(case: str) -> None:
     model, data, collapse = CASES_AND_COLLAPSED[case]
     nuts = bl.NUTS(num_warmup=200, num_samples=DRAWS, num_chains=1, thinning=3, collapse=collapse)
