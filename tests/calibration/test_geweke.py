@@ -15,7 +15,7 @@ from bayeslab.models import (
     linear_regression,
     normal_gamma,
     structure_admixture,
-    pytest.param(structure_correlated, marks=pytest.mark.slow),
+    structure_correlated,
 )
 from bayeslab.programs.program import Bound
 from bayeslab.sampling.protocols import SamplerWrapper
@@ -26,7 +26,7 @@ SWEEPS = (
     linear_regression,
     pytest.param(gaussian_mixture, marks=pytest.mark.slow),
     pytest.param(hmm, marks=pytest.mark.slow),
-    structure_correlated,
+    pytest.param(structure_correlated, marks=pytest.mark.slow),
 )
 
 
