@@ -10,12 +10,11 @@ from hierarchies import HIERARCHIES, values_of
 FAST = ("schools", "known_variances", "change_point", "pumps", "counts")
 """Scales alone, with Normal sites integrated out; an exact posterior; slices; a plain and a non-centered NUTS."""
 OPEN = {
-    "counts_in_space": "a random walk has no standard coordinates",
-    "meta_analysis_vague": "effects whose mean is integrated out stay centered",
-    "random_walk": "a GaussianRandomWalk is not integrated out",
-    "seeds": "coordinates are chosen chain by chain, where starts differ",
+    "counts_in_space": "a few divergences, and an R-hat of 1.015, where the steps of the walk may be zero",
+    "levers": "a divergence in 4,000 draws with some keys",
+    "seeds": "one or two divergences where the vague prior of the precision ends",
 }
-"""Models that the default does not answer yet with every key, and why."""
+"""Models of which `diagnose` complains by default, and what; but for the first, means are right within 0.1 sd."""
 SLOW = [
     pytest.param(name, marks=pytest.mark.xfail(reason=OPEN[name])) if name in OPEN else name for name in HIERARCHIES
 ]
