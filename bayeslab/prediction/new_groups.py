@@ -11,10 +11,34 @@ from jax import Array
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import Entry, first_true
 from bayeslab.programs.program import Bound, Program, Site, Values
-from bayeslab.results.datatree import categories_of
+from bayeslab.results.datatree import argument_recipes, categories_of
 
 if TYPE_CHECKING:
-    from xarray import DataTree
+    from xarray import DataArray, DataTree
+
+
+def data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
+    """The arguments and observed values of a fit, by name."""
+    groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
+    return {str(name): value for group in groups for name, value in group.items()}
+
+
+def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
+    """An entry with the codes of the fit, and further ones for categories that it does not know."""
+    levels, known = [str(level) for level in item.categories], categories_of(tree, name)
+    if not levels or levels == known:
+        return item
+    if not known:
+        if name in data_of_fit(tree) and argument_recipes(tree):
+            raise ValueError(f"entry '{name}' holds categories, but the fit had numbers in it; give the same numbers")
+        return item
+    codes = {level: code for code, level in enumerate(known)}
+    new = [level for level in levels if level not in codes]
+    codes |= {level: len(known) + place for place, level in enumerate(new)}
+    value = np.array([codes[level] for level in levels])[item.value]
+    if item.present is not None:
+        value = np.where(item.present, value, 0)
+    return item._replace(value=value, categories=[*known, *new])
 
 
 def has_more_groups(fitted: tuple[int, ...], site: Site) -> bool:
@@ -27,15 +51,13 @@ def has_more_groups(fitted: tuple[int, ...], site: Site) -> bool:
 
 
 def value_with_new_groups(values: Values, site: Mapping[str, Any]) -> Array | None:
-    """The value of a traced site: what is given of it, and a draw at the positions of groups that are not.
+    """The value of a traced site of which some groups are given: a draw of it, and their values at their positions.
 
-    None for sites of which nothing is given; NumPyro then draws them.
+    None for other sites.
     """
-    if site["type"] not in ("sample", "param") or site["name"] not in values:
+    if site["type"] != "sample" or site["name"] not in values:
         return None
     given, fn = values[site["name"]], site["fn"]
-    if site["type"] == "param" or given.shape == fn.shape():
-        return given
     drawn = jnp.asarray(fn(rng_key=site["kwargs"]["rng_key"], sample_shape=site["kwargs"]["sample_shape"]))
     return drawn.at[tuple(slice(0, size) for size in given.shape)].set(given)
 

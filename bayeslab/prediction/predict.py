@@ -13,10 +13,12 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
+    data_of_fit,
     has_more_groups,
     new_group_names,
     refuse_unused_categories,
     value_with_new_groups,
+    with_codes_of_fit,
     with_grown_sizes,
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
@@ -89,7 +91,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     """
     posterior = posterior_draws(tree, "predict")
     program, given = unwrap_partial(model, read_entries(data))
-    given = {name: _with_codes_of_fit(name, item, tree) for name, item in given.items()}
+    given = {name: with_codes_of_fit(name, item, tree) for name, item in given.items()}
     with precision_scope():
         fitted = _fitted_arguments(program, given, tree)
         entries = with_grown_sizes(fitted, given, tree) | given
@@ -145,30 +147,6 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
             f"predict has nothing to draw: no site of the program is observed{'; ' + reason if factors else ''}; "
             "write the data as an observed site, numpyro.sample(..., obs=y)"
         )
-
-
-def _with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
-    """An entry with the codes of the fit, and further ones for categories that it does not know."""
-    levels, known = [str(level) for level in item.categories], categories_of(tree, name)
-    if not levels or levels == known:
-        return item
-    if not known:
-        if name in _data_of_fit(tree) and argument_recipes(tree):
-            raise ValueError(f"entry '{name}' holds categories, but the fit had numbers in it; give the same numbers")
-        return item
-    codes = {level: code for code, level in enumerate(known)}
-    new = [level for level in levels if level not in codes]
-    codes |= {level: len(known) + place for place, level in enumerate(new)}
-    value = np.array([codes[level] for level in levels])[item.value]
-    if item.present is not None:
-        value = np.where(item.present, value, 0)
-    return item._replace(value=value, categories=[*known, *new])
-
-
-def _data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
-    """The arguments and observed values of a fit, by name."""
-    groups = [tree[name].data_vars for name in ("constant_data", "observed_data") if name in tree.children]
-    return {str(name): value for group in groups for name, value in group.items()}
 
 
 def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataTree") -> dict[str, Entry]:
@@ -260,7 +238,7 @@ def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Boun
 
     latent: the draws that are taken from the result.
     """
-    fitted = {name: as_entry(value, name) for name, value in _data_of_fit(tree).items()}
+    fitted = {name: as_entry(value, name) for name, value in data_of_fit(tree).items()}
     observed = {*bound.observed, *fitted} & set(bound.sites)
     rows = {plate.name for name in observed for plate in bound.sites[name].plates} - set(latent.dims)
     of_latent = [list(index) for index in latent.indexes.values()]
@@ -324,7 +302,7 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
     site_plates = {plate.name for plate in bound.sites[name].plates}
     if all({plate.name for plate in bound.sites[n].plates} <= site_plates for n in observed if n in bound.sites):
         return belongs_to_rows(name, observed, bound)
-    fitted, current = _data_of_fit(tree), observed_data(bound)
+    fitted, current = data_of_fit(tree), observed_data(bound)
     unchanged = {
         n
         for n in current
@@ -339,7 +317,10 @@ def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str,
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at
-        model = substitute(bound.unconditioned(key), substitute_fn=partial(value_with_new_groups, values))
+        grown = {name: value for name, value in values.items() if value.shape != bound.sites[name].shape}
+        fitted = {name: value for name, value in values.items() if name not in grown}
+        model = substitute(bound.unconditioned(key), data=fitted)
+        model = substitute(model, substitute_fn=partial(value_with_new_groups, grown)) if grown else model
         sites = trace(model).get_trace(**bound.inputs)
         return {
             name: jnp.asarray(site["value"])

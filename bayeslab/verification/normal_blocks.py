@@ -5,6 +5,7 @@ loadings and the factors of factor analysis do. So directions are tried one site
 and the joint rule is then proven by the law over its joint value (`bayeslab.verification.identity`).
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import combinations, product
@@ -30,6 +31,8 @@ CHANGE_TOLERANCE = 1e-9
 """Share of the largest response of a site below which its response to a move is rounding."""
 MAX_CHOICE_POINTS = 16
 """Points with other choices of discrete sites that the sparsity is looked for at, at most."""
+MAX_MOVED_NUMBERS = 2 * 10**7
+"""Numbers of all moves, above which no sites are taken together."""
 MAX_BLOCK_COST = 2 * 10**9
 """Multiplications of one elimination, above which sites are not taken together: about a second."""
 
@@ -92,6 +95,8 @@ def candidate_blocks(log_joint_terms: tuple[Term, ...], rules: Sequence[Rule], p
     points = points[: 2 + MAX_CHOICE_POINTS]
     shapes = [np.shape(points[0][1][name]) for name in names]
     moves = _moves(shapes)
+    if len(moves) * sum(map(math.prod, shapes)) > MAX_MOVED_NUMBERS:
+        return []
     responses = [_responses(log_joint_terms, names, moves, point) for point in points]
     if not all(np.isfinite(array).all() for response in responses for array in response):
         return []

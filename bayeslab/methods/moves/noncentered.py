@@ -112,7 +112,8 @@ class NoncenteredSampler(Sampler):
         kernel.init(jax.random.PRNGKey(0), self.num_warmup, None, arguments, {})
         inner = kernel.sample(state.kernel, arguments, {})
         values = kernel.postprocess_fn(arguments, {})(getattr(inner, kernel.sample_field))
-        samples = {name: value for name, value in values.items() if not name.endswith(SUFFIX)}
+        samples = {name: value for name, value in values.items() if name.removesuffix(SUFFIX) not in self.sites}
+        samples |= {name: values[name] for name in self.sites}
         return state._replace(kernel=inner), Draws(samples, self.build.stats(inner))
 
     def _kernel(self) -> MCMCKernel:
