@@ -41,13 +41,40 @@ def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
     return item._replace(value=value, categories=[*known, *new])
 
 
-def has_more_groups(fitted: tuple[int, ...], site: Site) -> bool:
-    """Whether a site has the shape that it had at the fit but for plates with more positions."""
+def numbers_of_groups(entries: Mapping[str, Entry], tree: "DataTree") -> set[tuple[int, int]]:
+    """Numbers of groups, at the fit and now, that have grown: of categories with new names, and integer arguments.
+
+    More columns of a matrix are no groups: they would silently get coefficients from the prior.
+    """
+    recipes = argument_recipes(tree)
+    constants: Mapping[Any, DataArray] = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
+    grown = set()
+    for name, item in entries.items():
+        recipe = recipes.get(name, {})
+        before = recipe.get("value")
+        if "array" in recipe and recipe["array"] in constants and constants[recipe["array"]].ndim == 0:
+            before = constants[recipe["array"]].item()
+        pairs = [(len(categories_of(tree, name)), len(item.categories))]
+        if _is_integer(before) and np.ndim(item.value) == 0 and _is_integer(np.asarray(item.value).item()):
+            pairs.append((int(before), int(np.asarray(item.value).item())))
+        grown |= {pair for pair in pairs if 0 < pair[0] < pair[1]}
+    return grown
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer | float) and not isinstance(value, bool) and value == int(value)
+
+
+def has_more_groups(fitted: tuple[int, ...], site: Site, grown: set[tuple[int, int]]) -> bool:
+    """Whether a site has the shape that it had at the fit but for plates with more groups.
+
+    grown: from `numbers_of_groups`.
+    """
     if len(fitted) != len(site.shape):
         return False
     plates = {len(site.shape) - site.event_dim + plate.dim for plate in site.plates}
     pairs = list(zip(fitted, site.shape, strict=True))
-    return all(old == new or (axis in plates and 0 < old < new) for axis, (old, new) in enumerate(pairs))
+    return all(old == new or (axis in plates and (old, new) in grown) for axis, (old, new) in enumerate(pairs))
 
 
 def value_with_new_groups(values: Values, site: Mapping[str, Any]) -> Array | None:

@@ -16,6 +16,7 @@ from bayeslab.prediction.new_groups import (
     data_of_fit,
     has_more_groups,
     new_group_names,
+    numbers_of_groups,
     refuse_unused_categories,
     value_with_new_groups,
     with_codes_of_fit,
@@ -97,7 +98,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         entries = with_grown_sizes(fitted, given, tree) | given
         bound = bind_with_new_groups(program, entries, given, tree).plain
         replicate = has_same_data(tree, bound)
-        latent = _latent_draws(tree, posterior, bound, replicate)
+        latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree))
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
             _refuse_other_axes(given, tree, bound, posterior[list(latent)])
@@ -262,8 +263,13 @@ def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Boun
                 )
 
 
-def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicate: bool) -> dict[str, np.ndarray]:
-    """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result."""
+def _latent_draws(
+    tree: "DataTree", posterior: "Dataset", bound: Bound, replicate: bool, grown: set[tuple[int, int]]
+) -> dict[str, np.ndarray]:
+    """Posterior draws (chain, draw, *site) of the latent sites that `bound` shares with the result.
+
+    grown: numbers of groups at the fit and now.
+    """
     kept = {str(name): drawn.values for name, drawn in posterior.items()}
     observed = [
         *bound.observed,
@@ -280,7 +286,7 @@ def _latent_draws(tree: "DataTree", posterior: "Dataset", bound: Bound, replicat
         )
     for name in latent:
         if kept[name].shape[2:] != bound.sites[name].shape and not (
-            not replicate and has_more_groups(kept[name].shape[2:], bound.sites[name])
+            not replicate and has_more_groups(kept[name].shape[2:], bound.sites[name], grown)
         ):
             process = bound.sites[name].family == "GaussianProcess"
             raise ValueError(
