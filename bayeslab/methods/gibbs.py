@@ -1,7 +1,7 @@
 """Gibbs sampling: sites with a conditional in closed form are drawn from it, those with steps by slices, others by
 NUTS."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -25,7 +25,7 @@ from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.tables import Group, Groups, bound_parts, groups_beside, replace_rows
-from bayeslab.verification.discrete_fields import joint_size
+from bayeslab.verification.discrete_fields import FieldFinding, joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
@@ -39,6 +39,10 @@ MAX_JOINT_NUMBERS = 2**16
 
 MAX_SLICED_ELEMENTS = 16
 """Elements of a site, at most, that are drawn one by one where the log joint has steps in it."""
+
+MAX_COLLAPSED_ELEMENTS = 100
+"""Discrete elements, and elements of the Normal sites, at most, where the latter are integrated out for every draw of
+the former."""
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,27 @@ def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
         if jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS:
             blocks.append((jointly,))
         elif by_element is not None and any(one.rule is None for one in analysis.findings_of(found.names)):
-            blocks.append((by_element,))
+            taken = {*named, *_sites_of(blocks)}
+            blocks.append((*_integrated_out(analysis, found, by_element, taken), by_element))
+            if len(blocks[-1]) > 1:
+                collapsed = analysis.collapsed_elements(blocks[-1][0], found.names).rule
+                blocks[-1] = (by_element,) if collapsed is None else (blocks[-1][0], collapsed)
     return blocks
+
+
+def _integrated_out(analysis: Analysis, found: FieldFinding, by_element: Rule, taken: Collection[str]) -> Block:
+    """The rule of Normal sites that are integrated out while discrete elements are drawn, none or one.
+
+    A coefficient that is left out of a regression follows its prior, so that it hardly ever comes back in.
+    """
+    bound, blocks = analysis.bound, rules_of(analysis.normal_blocks)
+    in_blocks = {name for rule in blocks for name in rule.sites}
+    alone = [rule for rule in analysis.rules if rule.family.joint and rule.site not in in_blocks]
+    sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
+    largest = max((by_element.field.size if by_element.field else 0, *sizes.values()))
+    met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]
+    met = [rule for rule in met if set(rule.sites).isdisjoint(taken)]
+    return tuple(met[:1]) if largest <= MAX_COLLAPSED_ELEMENTS else ()
 
 
 def _sites_of(blocks: Sequence[Block]) -> set[str]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bayeslab.distributions.elimination_order import elimination_rounds, elimination_size
-from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.conditional import Rule, without
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.table_reading import reading_of
@@ -67,6 +67,19 @@ def find_discrete_fields(bound: Bound, findings: Sequence[Finding]) -> list[Fiel
             )
             for names in sets
         ]
+
+
+def find_collapsed_elements(bound: Bound, findings: Sequence[Finding], rule: Rule, names: tuple[str, ...]) -> Finding:
+    """The rule that draws discrete elements one after another with Normal sites integrated out, or why there is none.
+
+    rule: of the Normal sites. findings: of all latent sites, each given all others.
+    """
+    with jax.enable_x64(True):
+        widened_bound = in_double_precision(bound)
+        others = [finding for finding in findings if not bound.sites[finding.site].is_discrete]
+        points = field_points(widened_bound, likely_points(widened_bound, rules_of(others)))
+        stage = without(rule, terms(widened_bound).terms)
+        return find_field_rule(widened_bound, stage, names, ELEMENT_BY_ELEMENT, points)
 
 
 def meeting_sites(log_joint_terms: Sequence[Term], names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -15,9 +15,10 @@ from jax import Array
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.discrete.element_draws import (
     MAX_COLOURS_UNROLLED,
+    choices_of_one,
     log_probs_of_step,
-    one_at_a_time,
     steps_of,
+    total_of,
 )
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import MIXED, Field
@@ -59,9 +60,7 @@ def changes_of_elements(rule: Rule, log_joint_terms: Sequence[Term], bound: Boun
         everything = values | field.named(indices)
         return [term.density(bound, everything) for term in reached]
 
-    def change(indices: Array, new: Array, elements: Array, log_probs: Array) -> tuple[Array, tuple[Array, ...]]:
-        rows = jnp.arange(len(elements))
-        step = log_probs[rows, new[elements]] - log_probs[rows, indices[elements]]
+    def change(indices: Array, new: Array, elements: Array, step: Array) -> tuple[Array, tuple[Array, ...]]:
         moved = indices.at[elements].set(new[elements])
         before, after = densities(indices), densities(moved)
         joint = sum((a.sum() - b.sum() for a, b in zip(after, before, strict=True)), jnp.zeros(()))
@@ -74,7 +73,9 @@ def changes_of_elements(rule: Rule, log_joint_terms: Sequence[Term], bound: Boun
         changes = []
         for step in steps_of(field):
             log_probs = log_probs_of_step(field, parts, indices, step)
-            indices, each = change(indices, new, jnp.asarray(step.elements), log_probs)
+            rows, elements = jnp.arange(len(step.elements)), jnp.asarray(step.elements)
+            claimed = log_probs[rows, new[elements]] - log_probs[rows, indices[elements]]
+            indices, each = change(indices, new, elements, claimed)
             changes.append(each)
         return indices, tuple(jnp.stack(each) for each in zip(*changes, strict=True))
 
@@ -82,8 +83,9 @@ def changes_of_elements(rule: Rule, log_joint_terms: Sequence[Term], bound: Boun
         new, order = walk
 
         def step(indices: Array, element: Array) -> tuple[Array, tuple[Array, ...]]:
-            log_probs = one_at_a_time(field, parts, indices, element[None])
-            return change(indices, new, element[None], log_probs)
+            choices, totals = choices_of_one(field, parts, indices, element, total_of(parts, indices))
+            claimed = totals[jnp.argmax(choices == new[element])] - totals[0]
+            return change(indices, new, element[None], claimed[None])
 
         return jax.lax.scan(step, indices, order)
 
