@@ -146,21 +146,28 @@ def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
     """
     blocks: list[Block] = []
     for found in analysis.discrete_fields:
-        jointly, by_element = found.jointly.rule, found.by_element.rule
         if not set(named).isdisjoint(found.names):
             continue
-        if jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS:
-            blocks.append((jointly,))
-        elif by_element is not None and any(one.rule is None for one in analysis.findings_of(found.names)):
-            taken = {*named, *_sites_of(blocks)}
-            blocks.append((*_integrated_out(analysis, found, by_element, taken), by_element))
-            if len(blocks[-1]) > 1:
-                collapsed = analysis.collapsed_elements(blocks[-1][0], found.names).rule
-                blocks[-1] = (by_element,) if collapsed is None else (blocks[-1][0], collapsed)
+        meets = any(one.rule is None for one in analysis.findings_of(found.names))
+        normal = _integrated_out(analysis, found, {*named, *_sites_of(blocks)}) if meets else ()
+        jointly, by_element = (each.rule for each in (found.jointly, found.by_element))
+        if normal:
+            collapsed = analysis.collapsed_field(normal[0], found.names)
+            if (rule := _affordable(collapsed.jointly.rule) or collapsed.by_element.rule) is not None:
+                blocks.append((*normal, rule))
+                continue
+        if (rule := _affordable(jointly) or (by_element if meets else None)) is not None:
+            blocks.append((rule,))
     return blocks
 
 
-def _integrated_out(analysis: Analysis, found: FieldFinding, by_element: Rule, taken: Collection[str]) -> Block:
+def _affordable(jointly: Rule | None) -> Rule | None:
+    """The rule that draws discrete sites at once, where that takes few numbers."""
+    small = jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS
+    return jointly if small else None
+
+
+def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[str]) -> Block:
     """The rule of Normal sites that are integrated out while discrete elements are drawn, none or one.
 
     A coefficient that is left out of a regression follows its prior, so that it hardly ever comes back in.
@@ -169,7 +176,7 @@ def _integrated_out(analysis: Analysis, found: FieldFinding, by_element: Rule, t
     in_blocks = {name for rule in blocks for name in rule.sites}
     alone = [rule for rule in analysis.rules if rule.family.joint and rule.site not in in_blocks]
     sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
-    largest = max((by_element.field.size if by_element.field else 0, *sizes.values()))
+    largest = max((sum(prod(bound.sites[name].shape) for name in found.names), *sizes.values()))
     met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]
     met = [rule for rule in met if set(rule.sites).isdisjoint(taken)]
     return tuple(met[:1]) if largest <= MAX_COLLAPSED_ELEMENTS else ()

@@ -52,34 +52,32 @@ def find_discrete_fields(bound: Bound, findings: Sequence[Finding]) -> list[Fiel
     sets = [names for names in sets if len(names) > 1 or names[0] in refused]
     if not sets:
         return []
+    return _findings_of_sets(bound, findings, sets, None)
+
+
+def find_collapsed_field(bound: Bound, findings: Sequence[Finding], rule: Rule, names: tuple[str, ...]) -> FieldFinding:
+    """The findings for discrete sites with Normal sites integrated out. rule: of the Normal sites."""
+    return _findings_of_sets(bound, findings, [names], rule)[0]
+
+
+def _findings_of_sets(
+    bound: Bound, findings: Sequence[Finding], sets: Sequence[tuple[str, ...]], rule: Rule | None
+) -> list[FieldFinding]:
+    """The findings for sets of discrete sites, under the log joint, or with the sites of a rule integrated out."""
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
         log_joint_terms = terms(widened_bound).terms
+        if rule is not None:
+            log_joint_terms = without(rule, log_joint_terms)
         others = [finding for finding in findings if not bound.sites[finding.site].is_discrete]
         points = field_points(widened_bound, likely_points(widened_bound, rules_of(others)))
+
+        def found(names: tuple[str, ...], family: Family) -> Finding:
+            return find_field_rule(widened_bound, log_joint_terms, names, family, points)
+
         return [
-            FieldFinding(
-                names,
-                *(
-                    find_field_rule(widened_bound, log_joint_terms, names, family, points)
-                    for family in (JOINTLY_ENUMERATED, ELEMENT_BY_ELEMENT)
-                ),
-            )
-            for names in sets
+            FieldFinding(names, found(names, JOINTLY_ENUMERATED), found(names, ELEMENT_BY_ELEMENT)) for names in sets
         ]
-
-
-def find_collapsed_elements(bound: Bound, findings: Sequence[Finding], rule: Rule, names: tuple[str, ...]) -> Finding:
-    """The rule that draws discrete elements one after another with Normal sites integrated out, or why there is none.
-
-    rule: of the Normal sites. findings: of all latent sites, each given all others.
-    """
-    with jax.enable_x64(True):
-        widened_bound = in_double_precision(bound)
-        others = [finding for finding in findings if not bound.sites[finding.site].is_discrete]
-        points = field_points(widened_bound, likely_points(widened_bound, rules_of(others)))
-        stage = without(rule, terms(widened_bound).terms)
-        return find_field_rule(widened_bound, stage, names, ELEMENT_BY_ELEMENT, points)
 
 
 def meeting_sites(log_joint_terms: Sequence[Term], names: Sequence[str]) -> list[tuple[str, ...]]:
