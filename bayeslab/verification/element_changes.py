@@ -22,12 +22,15 @@ from bayeslab.elimination.discrete.element_draws import (
 )
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import MIXED, Field
-from bayeslab.elimination.discrete.sum_of_parts import weighted
+from bayeslab.elimination.discrete.sum_of_parts import SumOfParts, weighted
+from bayeslab.elimination.discrete.table_reading import assignments_of
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
 
 NUM_CONFIGURATIONS = 4
 """Random configurations that are walked to, one after the other."""
+MAX_NUMBERS_LOOKED_AT = 10**8
+"""Numbers of all parts at all values of their elements, at most; more are not looked at."""
 MAX_STEPS_WALKED = 64
 """Steps of a walk of single elements, at most: some of them where there are more, others in every walk."""
 
@@ -98,11 +101,28 @@ def changes_of_elements(rule: Rule, log_joint_terms: Sequence[Term], bound: Boun
         orders = np.stack([rng.permutation(field.size)[:number] for _ in range(NUM_CONFIGURATIONS)])
         indices, changes = jax.lax.scan(walk_by_elements, field.joined(values), (targets, jnp.asarray(orders)))
     joint, claimed, distance, total, excluded = changes
-    return Changes(joint, claimed, distance, total, excluded.any(), indices)
+    excluded = excluded.any() | _is_excluded_anywhere(field, parts, joined)
+    return Changes(joint, claimed, distance, total, excluded, indices)
+
+
+def _is_excluded_anywhere(field: Field, parts: SumOfParts, joined: np.ndarray) -> Array:
+    """Whether any values of the elements of one function exclude each other, where all can be looked at."""
+    try:
+        assignments = assignments_of(field)[0]
+    except ValueError:
+        return jnp.array(False)
+    if len(assignments) * sum(part.size for part in field.parts) > MAX_NUMBERS_LOOKED_AT:
+        return jnp.array(False)
+
+    def excluded(assignment: Array) -> Array:
+        indices = jnp.minimum(assignment[field.colours], field.cards - 1).astype(jnp.int32)
+        return jnp.isneginf(weighted(parts.parts(indices), parts.weights)[joined]).any()
+
+    return jax.lax.map(excluded, jnp.asarray(assignments)).any()
 
 
 def _joining_places(field: Field) -> np.ndarray:
     """Places, among all numbers of all parts, of those that several elements enter."""
     flat = np.concatenate([part.ravel() for part in field.parts])
     several = np.array([len(scope) > 1 for scope in field.scopes] + [False, False])
-    return np.flatnonzero((flat == MIXED) | ((flat >= 0) & several[flat]))
+    return np.flatnonzero((flat == MIXED) | ((flat >= 0) & several[flat])).astype(np.int32)

@@ -1,5 +1,7 @@
 """Discrete sites whose elements meet: everything is compared with the sum over all their values."""
 
+import os
+import time
 from itertools import product
 from typing import Any
 
@@ -11,7 +13,9 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 from scipy.special import logsumexp
+from scipy.stats import multivariate_normal, norm
 
+import bayeslab as bl
 from bayeslab.distributions.factor_distribution import FactorDistribution, log_partition
 from bayeslab.distributions.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.element_draws import draw_elements
@@ -22,6 +26,7 @@ from bayeslab.elimination.discrete.table_reading import reading_of
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
+from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.probe_points import Point, generic_points
 
 RNG = np.random.default_rng(3)
@@ -189,3 +194,123 @@ def test_too_large_a_table_is_refused_with_its_size() -> None:
         with pytest.raises(ValueError, match=r"a table of .* numbers, more than 262144"):
             reading_of(field)
         assert set(field.colours.tolist()) == {0, 1}
+
+
+def spike_and_slab(x: Any) -> None:
+    """Which coefficients are in a regression."""
+    with numpyro.plate("feature", x.shape[1]):
+        inside = numpyro.sample("inside", dist.Bernoulli(0.3))
+        slab = numpyro.sample("slab", dist.Normal(0.0, 2.0))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(x @ (inside * slab), 1.0))
+
+
+def inclusion(x: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    """The log evidence and the probability of every feature, from all subsets."""
+    subsets = np.array(list(product((0, 1), repeat=x.shape[1])))
+    log_joint = [
+        multivariate_normal.logpdf(y, np.zeros(len(y)), np.eye(len(y)) + 4 * (x * subset) @ x.T)
+        + np.log(np.where(subset, 0.3, 0.7)).sum()
+        for subset in subsets
+    ]
+    return logsumexp(log_joint), np.exp(log_joint - logsumexp(log_joint)) @ subsets
+
+
+@pytest.mark.parametrize("method", [None, bl.Gibbs(num_samples=1000, num_chains=2)], ids=["default", "gibbs"])
+def test_indicators_of_coefficients(method: Any) -> None:
+    log_evidence, probs = inclusion(X, Y)
+    tree = bl.fit(0, spike_and_slab, {"x": X, "y": Y}, method, progress=False)
+    np.testing.assert_allclose(tree["posterior"]["inside"].mean(("chain", "draw")), probs, atol=0.06)
+    assert tree.attrs["method"] == ("Exact" if method is None else "Gibbs")
+    if method is None:
+        assert tree.attrs["log_evidence"] == pytest.approx(log_evidence, abs=1e-10)
+
+
+def test_elements_that_exclude_each_other_are_not_drawn_one_after_another() -> None:
+    """Where some configurations cannot be reached from others, only the joint draw is right."""
+    with precision_scope():
+        [found_sites] = Analysis(bind(excluded, {})).discrete_fields
+    assert found_sites.jointly.rule is not None
+    assert "exclude values of others" in found_sites.by_element.reason
+
+
+def annotators(who: Any, annotations: Any) -> None:
+    """What an item is, and who of its annotators guessed."""
+    with numpyro.plate("annotator", 3):
+        care = numpyro.sample("care", dist.Beta(2.0, 1.0))
+    with numpyro.plate("item", len(annotations), dim=-2):
+        c = numpyro.sample("c", dist.DiscreteUniform(0, 2))
+        with numpyro.plate("position", annotations.shape[1]):
+            guesses = numpyro.sample("guesses", dist.Bernoulli(1 - care[who]))
+            probs = jnp.where(guesses[..., None] == 0, jnp.eye(3)[c], jnp.full(3, 1 / 3))
+            numpyro.sample("annotation", dist.Categorical(probs), obs=annotations)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [None, bl.Gibbs(), bl.NUTS()], ids=["default", "gibbs", "nuts"])
+def test_sites_that_nearly_exclude_each_other_are_drawn_at_once(method: Any) -> None:
+    """Items and guesses, each given the other, would hardly ever move."""
+    seen = np.array([[0, 0, 0], [1, 1, 2], [0, 1, 0], [2, 0, 2]])
+    care = np.random.default_rng(0).beta(2.0, 1.0, (100_000, 3))
+    like = np.stack([np.prod((1 - care[:, None]) / 3 + care[:, None] * (seen == k), axis=-1) for k in range(3)], -1)
+    weight = np.prod(like.mean(-1), axis=1)
+    right = ((like / like.sum(-1, keepdims=True)) * weight[:, None, None]).sum(0) / weight.sum()
+    tree = bl.fit(0, annotators, {"who": np.arange(3), "annotations": seen}, method, progress=False)
+    c = tree["posterior"]["c"].values[..., 0]
+    np.testing.assert_allclose(np.stack([(c == k).mean((0, 1)) for k in range(3)], -1), right, atol=0.03)
+
+
+@pytest.mark.slow
+def test_a_tree_of_a_thousand_nodes() -> None:
+    rng = np.random.default_rng(0)
+    parent = np.array([0, *(int(rng.integers(node)) for node in range(1, 1000))])
+    strength = rng.normal(size=999)
+    upward = np.zeros((1000, 2))
+    for node in range(999, 0, -1):
+        own = upward[node] + np.log([0.6, 0.4])
+        same = np.where(np.eye(2, dtype=bool), strength[node - 1], 0.0)
+        upward[parent[node]] += logsumexp(own[:, None] + same, axis=0)
+    tree_of_draws = bl.fit(0, tree, {"parent": parent, "strength": strength}, progress=False)
+    right = logsumexp(upward[0] + np.log([0.6, 0.4]))
+    assert tree_of_draws.attrs["log_evidence"] == pytest.approx(right, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_a_grid_of_six_rows() -> None:
+    pixels = np.random.default_rng(1).normal(size=(6, 50))
+    states = (np.arange(64)[:, None] >> np.arange(6)) & 1
+    spins = 2 * states - 1
+    inside = 0.6 * (spins[:, 1:] * spins[:, :-1]).sum(1) + 6 * np.log(0.5)
+    seen = norm.logpdf(pixels.T[:, None], states, 0.8).sum(-1) + inside
+    forward = seen[0]
+    for column in seen[1:]:
+        forward = logsumexp(forward[:, None] + 0.6 * spins @ spins.T, axis=0) + column
+    result = bl.fit(0, grid, {"pixels": pixels}, progress=False)
+    assert result.attrs["log_evidence"] == pytest.approx(logsumexp(forward), rel=1e-12)
+    single = bl.fit(0, grid, {"pixels": pixels}, bl.Gibbs(num_samples=500), progress=False, dtype=jnp.float32)
+    means = [each["posterior"]["z"].mean(("chain", "draw")).values for each in (result, single)]
+    assert np.abs(means[0] - means[1]).max() < 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("optimization_level=0" in os.environ.get("XLA_FLAGS", ""), reason="code is not optimised")
+def test_a_chessboard_sweep_takes_about_as_long_as_by_hand() -> None:
+    """At most five times NumPy, for 64 x 64 pixels."""
+    pixels = np.random.default_rng(1).normal(size=(64, 64))
+    method = bl.Gibbs(num_warmup=100, num_samples=400, num_chains=1)
+    bl.fit(0, grid, {"pixels": pixels}, method, progress=False)
+    result = bl.fit(1, grid, {"pixels": pixels}, method, progress=False)
+    rng, field = np.random.default_rng(0), (pixels - 0.5) / 0.64
+    spins = rng.choice([-1.0, 1.0], pixels.shape)
+    colour = np.indices(pixels.shape).sum(0) % 2
+    start, ours = time.perf_counter(), result.attrs["sampling_seconds"] / (400 + 100 + 40)
+    for _ in range(200):
+        for chosen in (0, 1):
+            near = np.zeros_like(spins)
+            near[1:] += spins[:-1]
+            near[:-1] += spins[1:]
+            near[:, 1:] += spins[:, :-1]
+            near[:, :-1] += spins[:, 1:]
+            up = rng.random(pixels.shape) < 1 / (1 + np.exp(-field - 1.2 * near))
+            spins = np.where(colour == chosen, np.where(up, 1.0, -1.0), spins)
+    assert ours < 5 * (time.perf_counter() - start) / 200

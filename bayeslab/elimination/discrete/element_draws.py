@@ -132,7 +132,7 @@ def steps_of(field: Field) -> tuple[Step, ...]:
         is_mixed[list(scope)] = True
     steps = []
     for colour in range(int(field.colours.max(initial=-1)) + 1):
-        elements = np.flatnonzero(field.colours == colour)
+        elements = np.flatnonzero(field.colours == colour).astype(np.int32)
         steps.append(
             Step(elements, None if is_mixed[elements].any() else _padded([entered[e] for e in elements], field))
         )
