@@ -54,7 +54,7 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
         name = draws["parameter"].values[unusable.values][0]
         yield (f"Not finite: {name} is NaN or infinite in some draws ({_count_text(unusable)} in all); "
                "check the data and the supports, and compute in float64.")  # fmt: skip
-    frozen = _frozen_chains(draws, stats, any(values.dtype.kind == "f" for values in posterior.data_vars.values()))
+    frozen = _frozen_chains(draws, stats, _is_continuous(draws, posterior))
     if frozen:
         yield f"Frozen: {frozen}, so its draws say nothing; fit again with another key or a longer warm-up."
     if tree.attrs.get("converged", True) in (False, 0):
@@ -90,13 +90,27 @@ def _numeric(posterior: Dataset) -> DataArray:
     return stacked_parameters(posterior[names]).astype(float)
 
 
-def _frozen_chains(draws: DataArray, stats: Any, continuous: bool) -> str:
-    """Which chains did not move, empty if all did, or if the draws are labels that are the same in all chains."""
+def _is_continuous(draws: DataArray, posterior: Dataset) -> DataArray:
+    """Which parameters are real numbers, and no labels or counts."""
+    real = {str(name) for name, values in posterior.data_vars.items() if values.dtype.kind == "f"}
+    flags = [str(name) in real or str(name).rpartition("[")[0] in real for name in draws["parameter"].values]
+    return draws.isel(dict.fromkeys(SAMPLE_DIMS, 0), drop=True).copy(data=np.array(flags, bool))
+
+
+def _frozen_chains(draws: DataArray, stats: Any, continuous: DataArray) -> str:
+    """Which chains did not move, empty if all did, or if the draws are labels that are the same in all chains.
+
+    Of many labels some are so certain that a chain sees one value alone: only together do they tell.
+    """
     if draws.sizes["draw"] == 1:
         return ""
-    is_constant = (draws.max("draw") == draws.min("draw")) & ~_constant_parameters(draws)
-    is_frozen = is_constant.any("parameter").values
-    if continuous and bool(_constant_parameters(draws).all()):  # a label may be certain
+    constant_everywhere = _constant_parameters(draws)
+    is_constant = (draws.max("draw") == draws.min("draw")) & ~constant_everywhere
+    moving_labels = ~continuous & ~constant_everywhere
+    labels_frozen = (is_constant | ~moving_labels).all("parameter") & moving_labels.any("parameter")
+    is_frozen = ((is_constant & continuous).any("parameter") | labels_frozen).values
+    is_constant = is_constant & (continuous | labels_frozen)
+    if continuous.any() and bool(_constant_parameters(draws).all()):  # a label may be certain
         is_frozen = np.ones(draws.sizes["chain"], bool)
     if "acceptance_rate" in stats:  # one in every draw is what Gibbs steps report
         rate = stats["acceptance_rate"]

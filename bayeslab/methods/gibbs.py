@@ -1,7 +1,7 @@
 """Gibbs sampling: sites with a conditional in closed form are drawn from it, those with steps by slices, others by
 NUTS."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -25,7 +25,7 @@ from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.tables import Group, Groups, bound_parts, groups_beside, replace_rows
-from bayeslab.verification.discrete_fields import joint_size
+from bayeslab.verification.discrete_fields import FieldFinding, joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
@@ -39,6 +39,10 @@ MAX_JOINT_NUMBERS = 2**16
 
 MAX_SLICED_ELEMENTS = 16
 """Elements of a site, at most, that are drawn one by one where the log joint has steps in it."""
+
+MAX_COLLAPSED_ELEMENTS = 100
+"""Discrete elements, and elements of the Normal sites, at most, where the latter are integrated out for every draw of
+the former."""
 
 
 @dataclass(frozen=True)
@@ -142,14 +146,40 @@ def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
     """
     blocks: list[Block] = []
     for found in analysis.discrete_fields:
-        jointly, by_element = found.jointly.rule, found.by_element.rule
         if not set(named).isdisjoint(found.names):
             continue
-        if jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS:
-            blocks.append((jointly,))
-        elif by_element is not None and any(one.rule is None for one in analysis.findings_of(found.names)):
-            blocks.append((by_element,))
+        meets = any(one.rule is None for one in analysis.findings_of(found.names))
+        normal = _integrated_out(analysis, found, {*named, *_sites_of(blocks)}) if meets else ()
+        jointly, by_element = (each.rule for each in (found.jointly, found.by_element))
+        if normal:
+            collapsed = analysis.collapsed_field(normal[0], found.names)
+            if (rule := _affordable(collapsed.jointly.rule) or collapsed.by_element.rule) is not None:
+                blocks.append((*normal, rule))
+                continue
+        if (rule := _affordable(jointly) or (by_element if meets else None)) is not None:
+            blocks.append((rule,))
     return blocks
+
+
+def _affordable(jointly: Rule | None) -> Rule | None:
+    """The rule that draws discrete sites at once, where that takes few numbers."""
+    small = jointly is not None and jointly.field is not None and joint_size(jointly.field) <= MAX_JOINT_NUMBERS
+    return jointly if small else None
+
+
+def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[str]) -> Block:
+    """The rule of Normal sites that are integrated out while discrete elements are drawn, none or one.
+
+    A coefficient that is left out of a regression follows its prior, so that it hardly ever comes back in.
+    """
+    bound, blocks = analysis.bound, rules_of(analysis.normal_blocks)
+    in_blocks = {name for rule in blocks for name in rule.sites}
+    alone = [rule for rule in analysis.rules if rule.family.joint and rule.site not in in_blocks]
+    sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
+    largest = max((sum(prod(bound.sites[name].shape) for name in found.names), *sizes.values()))
+    met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]
+    met = [rule for rule in met if set(rule.sites).isdisjoint(taken)]
+    return tuple(met[:1]) if largest <= MAX_COLLAPSED_ELEMENTS else ()
 
 
 def _sites_of(blocks: Sequence[Block]) -> set[str]:

@@ -8,7 +8,7 @@ from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.programs.program import Bound
 from bayeslab.transforms.compress import compressible
 from bayeslab.transforms.tables import Groups
-from bayeslab.verification.discrete_fields import FieldFinding, find_discrete_fields
+from bayeslab.verification.discrete_fields import FieldFinding, find_collapsed_field, find_discrete_fields
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.normal_blocks import find_normal_blocks
 from bayeslab.verification.ordering import elimination_order, require_block_names
@@ -94,6 +94,12 @@ class Analysis:
     def discrete_fields(self) -> tuple[FieldFinding, ...]:
         """The sets of discrete sites that meet, or whose elements do, each with its rules."""
         return tuple(find_discrete_fields(self.bound, self.findings))
+
+    def collapsed_field(self, rule: Rule, names: tuple[str, ...]) -> FieldFinding:
+        """What is found for discrete sites that meet with the Normal sites of a rule integrated out."""
+        return self._once(
+            ("collapsed", rule, *names), lambda: find_collapsed_field(self.bound, self.findings, rule, names)
+        )
 
     def ask(self, question: Callable[[Bound], Answer]) -> Answer:
         """The answer of a function of the Bound, which is called once; so is a ValueError that it raises kept."""

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bayeslab.distributions.elimination_order import elimination_rounds, elimination_size
-from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.conditional import Rule, without
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.table_reading import reading_of
@@ -52,20 +52,31 @@ def find_discrete_fields(bound: Bound, findings: Sequence[Finding]) -> list[Fiel
     sets = [names for names in sets if len(names) > 1 or names[0] in refused]
     if not sets:
         return []
+    return _findings_of_sets(bound, findings, sets, None)
+
+
+def find_collapsed_field(bound: Bound, findings: Sequence[Finding], rule: Rule, names: tuple[str, ...]) -> FieldFinding:
+    """The findings for discrete sites with Normal sites integrated out. rule: of the Normal sites."""
+    return _findings_of_sets(bound, findings, [names], rule)[0]
+
+
+def _findings_of_sets(
+    bound: Bound, findings: Sequence[Finding], sets: Sequence[tuple[str, ...]], rule: Rule | None
+) -> list[FieldFinding]:
+    """The findings for sets of discrete sites, under the log joint, or with the sites of a rule integrated out."""
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
         log_joint_terms = terms(widened_bound).terms
+        if rule is not None:
+            log_joint_terms = without(rule, log_joint_terms)
         others = [finding for finding in findings if not bound.sites[finding.site].is_discrete]
         points = field_points(widened_bound, likely_points(widened_bound, rules_of(others)))
+
+        def found(names: tuple[str, ...], family: Family) -> Finding:
+            return find_field_rule(widened_bound, log_joint_terms, names, family, points)
+
         return [
-            FieldFinding(
-                names,
-                *(
-                    find_field_rule(widened_bound, log_joint_terms, names, family, points)
-                    for family in (JOINTLY_ENUMERATED, ELEMENT_BY_ELEMENT)
-                ),
-            )
-            for names in sets
+            FieldFinding(names, found(names, JOINTLY_ENUMERATED), found(names, ELEMENT_BY_ELEMENT)) for names in sets
         ]
 
 

@@ -170,7 +170,7 @@ def _check_element_draws(
         jnp.where(undefined, jnp.nan, residual.max(initial=0.0)),
         jnp.where(finite, beyond, -jnp.inf).max(initial=-jnp.inf),
         jnp.ones(()),
-        finite.any(),
+        finite.any() | changes.excluded,
         changes.indices,
     )
 

@@ -48,16 +48,37 @@ def draw_elements(
         new = Enumerated(possible(log_probs), jnp.arange(log_probs.shape[-1])).from_uniform(uniform[elements])
         return indices.at[elements].set(new.astype(indices.dtype))
 
-    def step(indices: Array, elements: Array) -> tuple[Array, None]:
-        log_probs = one_at_a_time(field, parts, indices, elements[None])
-        return drawn(indices, elements[None], log_probs), None
+    def step(state: tuple[Array, Array], element: Array) -> tuple[tuple[Array, Array], None]:
+        indices, total = state
+        choices, totals = choices_of_one(field, parts, indices, element, total)
+        place = Enumerated(possible(totals), jnp.arange(len(totals))).from_uniform(uniform[element])
+        return (indices.at[element].set(choices[place]), totals[place]), None
 
     if len(steps_of(field)) > MAX_COLOURS_UNROLLED:
         order = np.concatenate([each.elements for each in steps_of(field)])
-        return jax.lax.scan(step, indices, jnp.asarray(order))[0]
+        start = indices, total_of(parts, indices)
+        return jax.lax.scan(step, start, jnp.asarray(order))[0][0]
     for each in steps_of(field):
         indices = drawn(indices, jnp.asarray(each.elements), log_probs_of_step(field, parts, indices, each))
     return indices
+
+
+def total_of(parts: SumOfParts, indices: Array) -> Array:
+    """The log joint at a configuration, but for a constant."""
+    return weighted(parts.parts(indices), parts.weights).sum()
+
+
+def choices_of_one(
+    field: Field, parts: SumOfParts, indices: Array, element: Array, total: Array
+) -> tuple[Array, Array]:
+    """All choices of one element (choice,), the current one first, and the log joint at each, all else as it is.
+
+    total: the log joint at the current one, which is not computed again.
+    """
+    steps, card = jnp.arange(int(field.cards.max())), jnp.asarray(field.cards)[element]
+    choices = ((indices[element] + steps) % card).astype(indices.dtype)
+    totals = jax.vmap(lambda choice: total_of(parts, indices.at[element].set(choice)))(choices[1:])
+    return choices, jnp.where(steps < card, jnp.concatenate([total[None], totals]), -jnp.inf)
 
 
 def possible(log_probs: Array) -> Array:
@@ -111,7 +132,7 @@ def steps_of(field: Field) -> tuple[Step, ...]:
         is_mixed[list(scope)] = True
     steps = []
     for colour in range(int(field.colours.max(initial=-1)) + 1):
-        elements = np.flatnonzero(field.colours == colour)
+        elements = np.flatnonzero(field.colours == colour).astype(np.int32)
         steps.append(
             Step(elements, None if is_mixed[elements].any() else _padded([entered[e] for e in elements], field))
         )

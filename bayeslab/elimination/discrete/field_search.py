@@ -61,7 +61,7 @@ def find_field(
             shape = next(s for o in program.operations for n, s in zip(o.outputs, o.shapes, strict=True) if n == part)
             found = np.zeros(shape, np.int32)
         distinct, inverse = np.unique(found, return_inverse=True)
-        index = np.empty(len(distinct), np.int64)
+        index = np.empty(len(distinct), np.int32)
         for place, one in enumerate(distinct):
             members = _largest(table.sums[one])
             if len(members) == 1:

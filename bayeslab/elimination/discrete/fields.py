@@ -63,7 +63,7 @@ class Field:
     @cached_property
     def cards(self) -> np.ndarray:
         """How many choices each element has, (size,)."""
-        return np.repeat([len(each) for each in self.choices], self.sizes)
+        return np.repeat(np.array([len(each) for each in self.choices], np.int32), self.sizes)
 
     @cached_property
     def neighbours(self) -> list[set[int]]:
@@ -77,7 +77,7 @@ class Field:
     @cached_property
     def colours(self) -> np.ndarray:
         """A colour for every element, (size,): elements that meet have different ones, as on a chessboard."""
-        colours = np.full(self.size, -1)
+        colours = np.full(self.size, -1, np.int32)
         for element in _breadth_first(self.neighbours):
             taken = {colours[other] for other in self.neighbours[element]}
             colours[element] = next(colour for colour in range(self.size) if colour not in taken)

@@ -38,7 +38,7 @@ def joint_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, va
     """The tables of a field at values of the other sites."""
     reading = reading_of(field)
     taken = field_parts(field, log_joint_terms, bound, values)
-    kinds = np.concatenate([part.ravel() for part in field.parts]) if field.parts else np.zeros(0, int)
+    kinds = np.concatenate([np.zeros(0, np.int32), *(part.ravel() for part in field.parts)])
     cards, size = jnp.asarray(field.cards), max(len(kinds), field.size, 1)
 
     def at(indices: Array) -> Array:
@@ -48,13 +48,13 @@ def joint_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, va
         return at(jnp.minimum(assignment[field.colours], cards - 1).astype(jnp.int32))
 
     numbers = _mapped(at_assignment, jnp.asarray(reading.assignments), size)
-    constant = taken.constant + numbers[0][kinds == CONSTANT].sum()
-    single = np.flatnonzero(kinds >= 0)
+    constant = taken.constant + numbers[0][np.flatnonzero(kinds == CONSTANT).astype(np.int32)].sum()
+    single = np.flatnonzero(kinds >= 0).astype(np.int32)
     by_scope = jnp.zeros((len(numbers), max(len(field.scopes), 1)), numbers.dtype)
     by_scope = by_scope.at[:, kinds[single]].add(numbers[:, single])
     tables = by_scope[reading.rows, reading.columns]
     if reading.differences is not None:
-        mixed = np.flatnonzero(kinds == MIXED)
+        mixed = np.flatnonzero(kinds == MIXED).astype(np.int32)
         shifts = reading.differences
 
         def at_change(change: tuple[Array, Array]) -> Array:

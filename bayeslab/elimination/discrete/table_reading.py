@@ -55,13 +55,17 @@ def reading_of(field: Field) -> Reading:
     )
     cards = tuple(map(int, field.cards))
     plan = elimination_plan(cards, (*field.scopes, *closure))
-    assignments, rows, columns = _assignments(field)
+    assignments, rows, columns = assignments_of(field)
     differences = _differences(field, closure) if closure else None
     return Reading(plan, assignments, rows, columns, differences)
 
 
-def _assignments(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Configurations in which the elements of every scope take all values, and where each number of a table is."""
+@lru_cache(maxsize=64)
+def assignments_of(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Configurations in which the elements of every scope take all values, and where each number of a table is.
+
+    Raises ValueError where these are too many.
+    """
     colours, cards = field.colours, field.cards
     num_colours = int(colours.max(initial=-1)) + 1
     most = [int(cards[colours == colour].max()) for colour in range(num_colours)]
@@ -93,7 +97,7 @@ def _assignments(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         digits = np.indices([cards[element] for element in scope]).reshape(len(scope), -1)
         rows.append(starts[colour_set] + np.array([strides[c] for c in own_colours]) @ digits)
         columns.append(np.full(digits.shape[1], number))
-    return np.concatenate(blocks), np.concatenate(rows), np.concatenate(columns)
+    return np.concatenate(blocks), np.concatenate(rows).astype(np.int32), np.concatenate(columns).astype(np.int32)
 
 
 def _differences(field: Field, closure: Sequence[tuple[int, ...]]) -> Differences:
