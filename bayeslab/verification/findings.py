@@ -150,7 +150,7 @@ def verify_again(
             finding, residual = findings_by_site[rule.site], float(verdict.residual)
             finding = finding._replace(share=max(finding.share, float(verdict.share)))
             findings_by_site[rule.site] = (
-                finding.refused(_reason_against(rule), residual)
+                finding.refused(reason_against(rule), residual)
                 if residual > LOOSE_TOLERANCE and finding.rule is not None
                 else finding
             )
@@ -196,10 +196,10 @@ def _first_verified(prior: Prior, children: tuple[str, ...], trials: list[tuple[
         why = discrete if prior.discrete else "has no family"
         return Finding(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {why}")
     rule, residual, _ = trials[-1]
-    return Finding(prior.name, children, None, residual, _reason_against(rule))
+    return Finding(prior.name, children, None, residual, reason_against(rule))
 
 
-def _reason_against(rule: Rule) -> str:
+def reason_against(rule: Rule) -> str:
     """Why a rule does not hold, in words."""
     children = _listed(rule.children)
     return f"its elements meet in {children}" if rule.family.enumerates else f"not {rule.family.name} given {children}"

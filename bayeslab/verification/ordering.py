@@ -12,7 +12,7 @@ from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
 from bayeslab.verification.discrete_fields import field_points, find_field_rule
 from bayeslab.verification.family_values import has_family_by_values
-from bayeslab.verification.findings import Finding, rules_of, verify, verify_again
+from bayeslab.verification.findings import Finding, reason_against, rules_of, verify, verify_again
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point
 
@@ -158,7 +158,8 @@ class _OrderSearch:
             if name in self.bound.sites and not has_family_by_values(self.bound, log_joint_terms, name):
                 rule = self.findings[name].rule
                 assert rule is not None
-                self._keep_reason(name, f"not {rule.family.name}", eliminated)
+                children = [term.name for term in log_joint_terms if name in term.depends and term.name != name]
+                self._keep_reason(name, reason_against(rule._replace(children=tuple(children))), eliminated)
                 return True
         return False
 

@@ -365,7 +365,7 @@ def test_refusals_say_why(name: str) -> None:
 def test_rules_are_records() -> None:
     with precision_scope():
         bound = bind(CASES["regression"].program, CASES["regression"].data)
-        assert find_conditional(bound, "w").rule[2:] == ((0,), ("y",), None)
+        assert find_conditional(bound, "w").rule[2:4] == ((0,), ("y",))
 
 
 def test_missing_values_of_a_scan_on_which_nothing_depends() -> None:
