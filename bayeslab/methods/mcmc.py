@@ -102,7 +102,8 @@ class NUTS:
         )
         summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)
-        sites = noncentered_sites(marginal_bound) if self.noncentered is not False else ()
+        as_written = self.noncentered is False or summary.groups  # tables hold priors in the coordinates of the program
+        sites = () if as_written else noncentered_sites(marginal_bound)
         sampler: Sampler = (
             NoncenteredSampler(kernel, sites, structure, self.num_warmup)
             if sites

@@ -67,7 +67,6 @@ def elimination_order(
     discrete = [name for name in last_first if bound.sites[name].is_discrete]
     first = [*(block.site for block in blocks), *continuous]
     one_by_one, together = [*first, *discrete], field_unit(bound, enumerable)
-    findings_by_site[together.site] = together
     at_once = [*first, *(name for name in discrete if name not in enumerable), together.site]
     if not reasons.keys() <= set(enumerable):
         attempts = []
@@ -77,7 +76,8 @@ def elimination_order(
         attempts = [one_by_one, at_once] if len(enumerable) > 1 else [one_by_one]
     for units in attempts:
         tried: dict[str, str] = {}
-        search = _OrderSearch(bound, findings_by_site, tried, 4 * len(names))
+        units_found = findings_by_site if units is one_by_one else findings_by_site | {together.site: together}
+        search = _OrderSearch(bound, units_found, tried, 4 * len(names))
         with jax.enable_x64(True):
             search.bound = in_double_precision(bound)
             search.places = likely_points(search.bound, rules_of(findings))
