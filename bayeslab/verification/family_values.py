@@ -36,8 +36,9 @@ def has_family_by_values(bound: Bound, log_joint_terms: tuple[Term, ...], name: 
 
     True where a site has several families or one without a few statistics, and where values are not numbers.
     """
-    families = families_of(terms(bound).priors[name])
-    if len(families) != 1 or not (families[0].joint or _has_two_statistics(families[0])):
+    prior = terms(bound).priors[name]
+    families = families_of(prior)
+    if len(families) != 1 or not (families[0].joint or (prior.event_dim == 0 and _has_two_statistics(families[0]))):
         return True
     return all(_is_linear(*_along_line(point, log_joint_terms, name, families[0])) for point in generic_points(bound))
 
