@@ -226,14 +226,6 @@ def discrete(n: int) -> None:
         numpyro.sample("y", dist.Normal(z, 1.0))
 
 
-def neighbours(n: int) -> None:
-    """Labels that depend on each other."""
-    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
-    with numpyro.plate("row", n):
-        z = numpyro.sample("z", dist.Bernoulli(0.5))
-        numpyro.sample("y", dist.Normal(mu + z * jnp.roll(z, 1), 1.0))
-
-
 def impossible(n: int) -> None:
     top = numpyro.sample("top", dist.Uniform(0.0, 1.0))
     with numpyro.plate("row", n):
@@ -265,13 +257,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "every site of the program is observed",
     ),
-    "discrete, NUTS": (
-        lambda: quiet(0, neighbours, TWOS, bl.NUTS()),
-        ValueError,
-        r"NUTS needs continuous sites, but 'z' \(Bernoulli\) cannot be summed over: .*'z': its elements meet in 'y'",
-    ),
-    "discrete, SVI": (lambda: quiet(0, neighbours, TWOS, bl.SVI()), ValueError, "SVI needs .*'z'"),
-    "discrete, MAP": (lambda: quiet(0, neighbours, TWOS, bl.MAP()), ValueError, "MAP needs .*'z'"),
     "discrete alone": (lambda: quiet(0, discrete, TWOS, bl.NUTS()), ValueError, r"no site left to draw .*Exact\(\)"),
     "impossible, NUTS": (lambda: quiet(0, impossible, TWOS, SMALL), ValueError, "density of site 'y' is zero"),
     "impossible, SVI": (lambda: quiet(0, impossible, TWOS, bl.SVI()), ValueError, "density of site 'y' is zero"),
