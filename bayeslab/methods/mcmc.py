@@ -102,7 +102,9 @@ class NUTS:
         )
         summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)
-        as_written = self.noncentered is False or summary.groups  # tables hold priors in the coordinates of the program
+        # tables hold priors in the coordinates of the program, and components of a mixture have no common scale to find
+        labels = any(analysis.bound.plain.sites[name].is_discrete for name in analysis.bound.plain.latent)
+        as_written = self.noncentered is False or summary.groups or (labels and self.noncentered is None)
         sites = () if as_written else noncentered_sites(marginal_bound)
         sampler: Sampler = (
             NoncenteredSampler(kernel, sites, structure, self.num_warmup)
