@@ -23,13 +23,11 @@ from bayeslab.verification.identity import excess_over_rounding
 class Exact:
     """Eliminate every site in turn, and draw them back in the opposite order.
 
-    What remains when all sites are gone is the log evidence of the data, in `tree.attrs["log_evidence"]`, but for
-    programs with an improper prior, whose evidence is not defined. The order is
-    found, last drawn first where that works. Every elimination is proven on the data of the fit.
+    What remains when all sites are gone is the log evidence of the data, in `tree.attrs["log_evidence"]`; with improper
+    priors there is none. The order is found, last drawn first where that works. Every elimination is proven.
     """
 
     num_samples: int = 1000
-
     num_warmup = 0
     num_chains = 1
     thinning = 1
@@ -38,10 +36,8 @@ class Exact:
         require_positive(self, "num_samples")
 
     def plan(self, analysis: Analysis) -> "ExactSampler":
-        bound = analysis.bound
-        if not bound.latent:
+        if not (bound := analysis.bound).latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
-        full_conditionals = analysis.rules
         try:
             rules = analysis.order(bound.latent)
         except ValueError as reasons:
