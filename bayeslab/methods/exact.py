@@ -44,7 +44,7 @@ class Exact:
             raise ValueError(f"Exact cannot eliminate all sites ({reasons}); use Gibbs() or NUTS()") from None
         is_proper = not any(bound.sites[name].improper for name in bound.latent)
         groups = groups_beside_rules(analysis.groups, bound, rules)
-        return ExactSampler(rules, full_conditionals, groups, compilation_signature(bound), is_proper)
+        return ExactSampler(rules, analysis.rules, groups, compilation_signature(bound), is_proper)
 
 
 class ExactState(NamedTuple):
