@@ -18,6 +18,7 @@ from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.methods.svi import SVI
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.program import Bound, Site
+from bayeslab.programs.validation import listed_names
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.findings import rules_of
@@ -84,7 +85,7 @@ def default_method(analysis: Analysis) -> Choice:
     if bound.learned:
         drawn = set(bound.latent) - set(bound.learned)
         learner = MAP() if all(bound.sites[name].is_discrete for name in drawn) else SVI()
-        return Choice(learner, f"it learns numpyro.param {_listed(bound.learned)}")
+        return Choice(learner, f"it learns numpyro.param {listed_names(bound.learned)}")
     if mixed_membership.membership_at_size(analysis) is not None:
         return Choice(mixed_membership.Gibbs(), "origins are counted, not kept")
     try:
@@ -103,18 +104,20 @@ def default_method(analysis: Analysis) -> Choice:
             return Choice(Exact(), "all sites can be eliminated")
     discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
     if stepped := [f.site for f in findings if f.has_steps and prod(bound.sites[f.site].shape) <= MAX_SLICED_ELEMENTS]:
-        return Choice(Gibbs(), f"the log joint has steps in {_listed(stepped)}, drawn by slices")
+        return Choice(Gibbs(), f"the log joint has steps in {listed_names(stepped)}, drawn by slices")
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]
         method = NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED)
-        return Choice(method, f"{_listed(sites)} {_are(sites)} Normal given {_listed(left)} and integrated out")
+        return Choice(
+            method, f"{listed_names(sites)} {_are(sites)} Normal given {listed_names(left)} and integrated out"
+        )
     if closed:
         return Choice(Gibbs(), "each site has a conditional in closed form")
     if discrete:
-        return Choice(Gibbs(), f"{_listed(discrete)} {_are(discrete)} discrete")
+        return Choice(Gibbs(), f"{listed_names(discrete)} {_are(discrete)} discrete")
     why = "some sites have no conditional in closed form"
     if sites := noncentered_sites(bound):
-        standard = f"{_listed(sites)} {_are(sites)} moved in partly standard coordinates"
+        standard = f"{listed_names(sites)} {_are(sites)} moved in partly standard coordinates"
         return Choice(NUTS(target_accept_prob=ACCEPT_PROB_OF_HIERARCHIES), f"{why}; {standard}")
     return Choice(NUTS(), why)
 
@@ -159,11 +162,6 @@ def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
             own = prod(bound.sites[rule.site].shape) * directions**2
         total += own + directions * sum(term.cost for term in rule.reached(terms(bound).terms))
     return total
-
-
-def _listed(names: Sequence[str]) -> str:
-    quoted = [f"'{name}'" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def _are(names: Sequence[str]) -> str:

@@ -224,11 +224,6 @@ def terms_of(shapes: tuple) -> Terms:
     return Terms(priors, tuple(all_terms), computed, kinks, branches_taken)
 
 
-def markov_blanket(log_joint_terms: Sequence[Term], site: str) -> frozenset[str]:
-    """The latent part of the Markov blanket of a site: the other latent sites of the terms that it reaches."""
-    return frozenset().union(*(term.depends for term in log_joint_terms if site in term.depends)) - {site}
-
-
 def sum_of_terms(log_joint_terms: Sequence[Term], bound: Bound, values: Values) -> Array:
     """The sum of some terms, scalar."""
     return sum((term.density(bound, values).sum() for term in log_joint_terms), jnp.zeros(()))

@@ -211,13 +211,20 @@ def _split_gibbs_and_nuts(bound: Bound, rules: tuple[Rule, ...], rest: list[str]
     return _split_gibbs_and_nuts(bound, remaining, [*rest, *(rule.site for rule in movers)])
 
 
-def _slice_sweep(
-    key: Array, steps: Sequence[SliceStep], log_joint_terms: tuple[Term, ...], bound: Bound, values: Values
+def _sweep(
+    key: Array,
+    sampler: "SweepSampler | BlockSampler",
+    log_joint_terms: tuple[Term, ...],
+    bound: Bound,
+    values: Values,
 ) -> Values:
-    """Values after one draw of every site with steps."""
-    for step, step_key in zip(steps, jax.random.split(key, len(steps)), strict=True):
-        values = step.draw(step_key, log_joint_terms, bound, values)
-    return values
+    """Values after one draw of every site with steps, and of every block, of a sampler."""
+    if sampler.slices:
+        slice_key, key = jax.random.split(key)
+        slice_keys = jax.random.split(slice_key, len(sampler.slices))
+        for step, step_key in zip(sampler.slices, slice_keys, strict=True):
+            values = step.draw(step_key, log_joint_terms, bound, values)
+    return gibbs_sweep(key, sampler.blocks, log_joint_terms, bound, values)
 
 
 class SweepState(NamedTuple):
@@ -277,11 +284,7 @@ class SweepSampler(Sampler):
     def advance(self, state: SweepState, data: Bound) -> tuple[SweepState, Draws]:
         key, sweep_key = jax.random.split(state.key)
         bound, all_terms, tables = bound_parts(data)
-        known = state.values | tables
-        if self.slices:
-            slice_key, sweep_key = jax.random.split(sweep_key)
-            known = _slice_sweep(slice_key, self.slices, all_terms, bound, known)
-        known = gibbs_sweep(sweep_key, self.blocks, all_terms, bound, known)
+        known = _sweep(sweep_key, self, all_terms, bound, state.values | tables)
         log_p = sum_of_terms(all_terms, bound, known)
         values = {name: known[name] for name in state.values}
         return SweepState(values, key), Draws(values | deterministic_values(bound, values), {"lp": log_p})
@@ -332,11 +335,7 @@ class BlockSampler(Sampler):
         """The NumPyro kernel of both blocks."""
 
         def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            samples = dict(gibbs_sites) | dict(hmc_sites)
-            if self.slices:
-                slice_key, rng_key = jax.random.split(rng_key)
-                samples = _slice_sweep(slice_key, self.slices, terms(bound).terms, bound, samples)
-            samples = gibbs_sweep(rng_key, self.blocks, terms(bound).terms, bound, samples)
+            samples = _sweep(rng_key, self, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
             return {name: samples[name] for name in self._gibbs_sites}
 
         step = nuts_block_kernel(bound, self.rest)(evaluate)

@@ -1,6 +1,6 @@
 """Checks of what a program makes of its data, which come before compilation: compiled code would not notice."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -297,6 +297,17 @@ def _refuse_outside_support(fact: Fact, inside: np.ndarray, values: dict[Fact, A
 def quoted_names(names: list[str], noun: str) -> str:
     """The noun, in the plural for several names, and the names in quotes."""
     return noun + ("s " if len(names) > 1 else " ") + ", ".join(f"'{name}'" for name in names)
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """The names in quotes, as a sentence lists them."""
+    quoted = [f"'{name}'" for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+
+
+def listed_sites(names: Sequence[str]) -> str:
+    """The noun, site or sites, and the names in quotes, as a sentence lists them."""
+    return f"{'sites' if len(names) > 1 else 'site'} {listed_names(names)}"
 
 
 def short_name(function: Any) -> str:

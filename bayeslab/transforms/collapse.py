@@ -21,6 +21,7 @@ from bayeslab.elimination.terms import Term
 from bayeslab.programs.arguments import parameters, signature
 from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import Bound, Program, Values
+from bayeslab.programs.validation import listed_sites
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.tables import Statistics, bound_parts
 
@@ -110,7 +111,7 @@ def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = Non
     try:
         rules = (Analysis(plain) if analysis is None else analysis).order(names)
     except ValueError as reasons:
-        raise ValueError(f"{_listed(names)} cannot be integrated out: {reasons}") from None
+        raise ValueError(f"{listed_sites(names)} cannot be integrated out: {reasons}") from None
     return replace(plain, transform=Marginal(rules, None if bound.transform is None else bound.transform.statistics))
 
 
@@ -184,8 +185,3 @@ def _require_latent(site: str, before: Sequence[str], bound: Bound) -> None:
         known = bound.sites.get(site)
         what = f"is {known.role}, not a latent site" if known else "is no site of the program"
         raise ValueError(f"'{site}' {what}; the latent sites are {list(bound.latent)}.{suggestion(site, bound.latent)}")
-
-
-def _listed(names: Sequence[str]) -> str:
-    quoted = [f"'{name}'" for name in names]
-    return f"site {quoted[0]}" if len(quoted) == 1 else f"sites {', '.join(quoted[:-1])} and {quoted[-1]}"

@@ -22,6 +22,7 @@ from bayeslab.elimination.families import NORMAL
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.verification.discrete_fields import meeting_sites
 from bayeslab.verification.findings import LOOSE_TOLERANCE, Finding, rules_of
 from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision, likely_points
@@ -105,8 +106,9 @@ def candidate_blocks(log_joint_terms: tuple[Term, ...], rules: Sequence[Rule], p
     conflicts = _conflicts(moves, responses, scales)
     found = []
     for group in _compatible_groups(shapes, conflicts):
-        for component in _connected(group, names, log_joint_terms):
-            if len(component) > 1:
+        for together in meeting_sites(log_joint_terms, [names[index] for index in group]):
+            if len(together) > 1:
+                component = [names.index(name) for name in together]
                 structure = _structure(component, rules, shapes, moves, responses, scales, meet)
                 if elimination_cost(structure) <= MAX_BLOCK_COST:
                     found.append(_block_rule(structure, log_joint_terms))
@@ -214,20 +216,6 @@ def _compatible_groups(shapes: Sequence[tuple[int, ...]], conflicts: set[frozens
         rest = [index for index in rest if index not in group]
         groups.append(sorted(group))
     return groups
-
-
-def _connected(group: Sequence[int], names: Sequence[str], log_joint_terms: Sequence[Term]) -> list[list[int]]:
-    """The connected components of a group of sites: those with a term in common belong together."""
-
-    def meet(index: int, other: int) -> bool:
-        return any({names[index], names[other]} <= term.depends for term in log_joint_terms)
-
-    components: list[list[int]] = []
-    for index in group:
-        touching = [component for component in components if any(meet(index, other) for other in component)]
-        components = [component for component in components if component not in touching]
-        components.append(sorted([index, *(other for component in touching for other in component)]))
-    return sorted(components)
 
 
 def _structure(

@@ -10,6 +10,7 @@ from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.families import JOINTLY_ENUMERATED
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
+from bayeslab.programs.validation import listed_sites
 from bayeslab.verification.discrete_fields import field_points, find_field_rule
 from bayeslab.verification.family_values import has_family_by_values
 from bayeslab.verification.findings import Finding, reason_against, rules_of, verify, verify_again
@@ -74,25 +75,19 @@ def elimination_order(
         attempts = [at_once]
     else:
         attempts = [one_by_one, at_once] if len(enumerable) > 1 else [one_by_one]
-    for units in attempts:
-        tried: dict[str, str] = {}
-        units_found = findings_by_site if units is one_by_one else findings_by_site | {together.site: together}
-        search = _OrderSearch(bound, units_found, tried, 4 * len(names))
-        with jax.enable_x64(True):
-            search.bound = in_double_precision(bound)
-            search.places = likely_points(search.bound, rules_of(findings))
-            rules = search.order(terms(search.bound).terms, units, ())
-        if rules is not None:
-            return tuple(rules)
-        if units is attempts[0]:
-            reasons = tried
-    raise ValueError("; ".join(f"{_named(name)}: {reason}" for name, reason in reasons.items()))
-
-
-def _named(name: str) -> str:
-    """A site, or several, as they stand in a sentence."""
-    quoted = [f"'{each}'" for each in name.split(", ")]
-    return f"site {quoted[0]}" if len(quoted) == 1 else f"sites {', '.join(quoted[:-1])} and {quoted[-1]}"
+    with jax.enable_x64(True):
+        widened_bound = in_double_precision(bound)
+        places = likely_points(widened_bound, rules_of(findings)) if attempts else ()
+        for units in attempts:
+            tried: dict[str, str] = {}
+            units_found = findings_by_site if units is one_by_one else findings_by_site | {together.site: together}
+            search = _OrderSearch(widened_bound, units_found, tried, 4 * len(names), places)
+            rules = search.order(terms(widened_bound).terms, units, ())
+            if rules is not None:
+                return tuple(rules)
+            if units is attempts[0]:
+                reasons = tried
+    raise ValueError("; ".join(f"{listed_sites(name.split(', '))}: {reason}" for name, reason in reasons.items()))
 
 
 def field_unit(bound: Bound, names: tuple[str, ...]) -> Finding:
@@ -117,7 +112,7 @@ class _OrderSearch:
     findings: dict[str, Finding]
     reasons: dict[str, str]
     proofs: int
-    places: Sequence[Point] = ()
+    places: Sequence[Point]
 
     def order(
         self, log_joint_terms: tuple[Term, ...], names: list[str], eliminated: tuple[str, ...]
