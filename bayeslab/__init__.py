@@ -29,6 +29,7 @@ from bayeslab.prediction.predict import predict, simulate
 from bayeslab.programs.binding import bind
 from bayeslab.reports.comparison_card import comparison_card
 from bayeslab.states.cross_validation import choose, held_out
+from bayeslab.transforms.augment import augment
 from bayeslab.transforms.collapse import collapse
 from bayeslab.transforms.compress import compress
 from bayeslab.transforms.draw_checks import FalseConditional
@@ -58,6 +59,7 @@ __all__ = [
     "MarkovChain",
     "MeanField",
     "align",
+    "augment",
     "bind",
     "calibration_verdict",
     "choose",

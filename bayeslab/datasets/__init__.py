@@ -1,5 +1,6 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
+from bayeslab.datasets.classification import breast_cancer, classification_data, irises, simulated_mails, wines
 from bayeslab.datasets.document_data import documents, simulated_documents
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
 from bayeslab.datasets.genetics.filters import filter_genotypes
@@ -13,9 +14,21 @@ from bayeslab.datasets.scales import scaled_prior
 from bayeslab.datasets.sequence_data import dishonest_casino, sequences
 from bayeslab.datasets.series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
 from bayeslab.datasets.state_space import nile, simulated_track
-from bayeslab.datasets.tables import diabetes, half_moons, iris_setosa, mendel_peas, portland_houses, portland_inputs
+from bayeslab.datasets.tables import (
+    batting_averages,
+    diabetes,
+    half_moons,
+    iris_setosa,
+    mendel_peas,
+    portland_houses,
+    portland_inputs,
+    shop_visitors,
+)
 
 __all__ = [
+    "batting_averages",
+    "breast_cancer",
+    "classification_data",
     "co2_mauna_loa",
     "diabetes",
     "dishonest_casino",
@@ -26,6 +39,7 @@ __all__ = [
     "google_days",
     "half_moons",
     "iris_setosa",
+    "irises",
     "mendel_peas",
     "monthly_returns",
     "motif_data",
@@ -43,7 +57,10 @@ __all__ = [
     "rox1_sites",
     "scaled_prior",
     "sequences",
+    "shop_visitors",
     "simulated_documents",
     "simulated_genotypes",
+    "simulated_mails",
     "simulated_track",
+    "wines",
 ]

@@ -99,3 +99,33 @@ def half_moons(num_rows: int, noise: float = 0.25, seed: int = 0) -> xr.Dataset:
     x, y = make_moons(num_rows, noise=noise, random_state=as_integer("seed", seed, 0, 2**32 - 1))
     coords = {"row": np.arange(num_rows), "input": ["across", "up"]}
     return xr.Dataset({"x": (("row", "input"), x), "y": ("row", y)}, coords)
+
+
+def batting_averages() -> pd.DataFrame:
+    """18 players of baseball in 1970: averages in their first 45 at bats, and in all later ones of the season.
+
+    B. Efron and C. Morris (1975), Data analysis using Stein's estimator and its generalizations, Journal of the
+    American Statistical Association 70, 311-319, table 1.
+    """
+    names = "Clemente, F Robinson, F Howard, Johnstone, Berry, Spencer, Kessinger, Alvarado, Santo, Swoboda, Unser, "
+    names += "Williams, Scott, Petrocelli, E Rodriguez, Campaneris, Munson, Alvis"
+    hits = np.array([18, 17, 16, 15, 14, 14, 13, 12, 11, 11, 10, 10, 10, 10, 10, 9, 8, 7])
+    later = [346, 298, 276, 222, 273, 270, 263, 210, 269, 230, 264, 256, 303, 264, 226, 285, 316, 200]
+    return pd.DataFrame({"first": hits / 45, "later": np.array(later) / 1000}, names.split(", "))
+
+
+def shop_visitors(num_hours: int, *, seed: int = 0) -> xr.Dataset:
+    """Numbers of visitors of a shop y (row,) in single hours, and x (row, feature): an intercept and four covariates.
+
+    The example of CS229, 3.2. Simulated: log rates are 1.5 + 0.4 advertising + 0.6 promotion - 0.3 rain + 0.5 weekend,
+    where advertising is standard normal and the others are 0 or 1.
+    Raises ValueError for a number below 1 and a seed below 0, TypeError for what is no integer.
+    """
+    (num_hours,) = axis_lengths(num_hours=num_hours)
+    rng = np.random.default_rng(as_integer("seed", seed, 0))
+    flags = rng.random((num_hours, 3)) < [0.3, 0.4, 2 / 7]
+    x = np.column_stack([np.ones(num_hours), rng.normal(size=num_hours), flags])
+    y = rng.poisson(np.exp(x @ [1.5, 0.4, 0.6, -0.3, 0.5]))
+    features = ["intercept", "advertising", "promotion", "rain", "weekend"]
+    coords = {"row": np.arange(num_hours), "feature": features}
+    return xr.Dataset({"x": (("row", "feature"), x), "y": ("row", y)}, coords)

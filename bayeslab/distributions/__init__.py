@@ -6,6 +6,7 @@ from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov.chain import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood
+from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "MarkovChain",
     "PaddedCategorical",
     "PaddedDirichlet",
+    "PolyaGamma",
     "Wishart",
     "WishartCholesky",
 ]

@@ -59,6 +59,7 @@ from bayeslab.elimination.matrix_families import (
     wishart_cholesky_mode,
     wishart_mode,
 )
+from bayeslab.elimination.mixing.polya_gamma import POLYA_GAMMA
 from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.programs.program import elementwise_constraint, innermost_distribution
@@ -302,6 +303,7 @@ FAMILIES = (
         typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := q.mean), mean, otherwise),
         around=around_mean,
     ),
+    POLYA_GAMMA,
     Family(
         "GaussianProcess",
         read_process,

@@ -1,0 +1,1 @@
+"""Families of the variables that make a Normal of something else."""

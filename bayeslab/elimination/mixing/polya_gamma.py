@@ -1,0 +1,49 @@
+"""The family of Polya-Gamma variables: what children say is linear in them, and adds to the square of the tilt."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution
+
+from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
+from bayeslab.elimination.around import around_middle
+from bayeslab.elimination.family import Family, Local
+from bayeslab.programs.program import innermost_distribution
+
+
+def _read_slope(local: Local, at: Array, prior: Distribution) -> Array:
+    """The coefficient of x in what the children say; the prior says the rest."""
+    return jax.grad(lambda x: local.likelihood(x).sum())(at)
+
+
+def _build(slope: Array, prior: Distribution) -> PolyaGamma:
+    """A Polya-Gamma with another tilt; not a number where children pull away from zero."""
+    inner = innermost_distribution(prior)
+    shape = slope.shape
+    tilt = jnp.broadcast_to(inner.tilt, shape)
+    tilted = jnp.where(slope == 0, tilt, jnp.sqrt(tilt**2 - 2 * slope))
+    return PolyaGamma(jnp.broadcast_to(inner.concentration, shape), tilted).to_event(prior.event_dim)
+
+
+def _mean(q: Any) -> Array:
+    return innermost_distribution(q).mean
+
+
+def _from_linear(numbers: tuple[Array, Array]) -> PolyaGamma:
+    return PolyaGamma(numbers[0], jnp.sqrt(numbers[1]))
+
+
+POLYA_GAMMA = Family(
+    "PolyaGamma",
+    _read_slope,
+    _build,
+    (PolyaGamma,),
+    points=lambda q: _mean(q)[None],
+    linear=(lambda prior: (prior.concentration, prior.tilt**2), _from_linear),
+    typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := _mean(q)), mean, otherwise),
+    middle=lambda key, q, old: _mean(q),
+    around=lambda q, current, steps, prior=None: around_middle(q, _mean(q), current, steps),
+)
+"""One point has the expected statistic, which is x itself."""
