@@ -63,7 +63,7 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """Progression of diabetes in 442 patients, a positive number, by ten covariates, standardised: a gamma, log link."""
+    """Progression of diabetes in 442 patients, above zero, by ten covariates, standardised: a gamma, log link."""
     from bayeslab.datasets import diabetes, regression_data
 
     table = diabetes()

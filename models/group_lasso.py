@@ -44,7 +44,7 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """Progression of diabetes in 442 patients by three groups of covariates: the person, blood pressure, blood values."""
+    """Progression of diabetes in 442 patients by three groups of covariates: person, pressure, blood."""
     import pandas as pd
 
     from bayeslab.datasets import diabetes, regression_data

@@ -39,7 +39,7 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """Prices (1000 $) of 47 houses in Portland by their area in square feet and their bedrooms, the example of CS229."""
+    """Prices (1000 $) of 47 houses in Portland by area in square feet and bedrooms, the example of CS229."""
     from bayeslab.datasets import portland_houses, regression_data
 
     houses = regression_data(portland_houses(), "price", standardise=False)

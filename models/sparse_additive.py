@@ -57,7 +57,7 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """Progression of diabetes in 442 patients, standardised, by body mass index, blood pressure and two blood values."""
+    """Progression of diabetes in 442 patients, standardised, by body mass, blood pressure and two blood values."""
     from bayeslab.datasets import diabetes, regression_data
 
     rows = regression_data(diabetes()[["bmi", "bp", "s3", "s5", "progression"]], "progression", intercept=False)

@@ -40,7 +40,7 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """Progression of diabetes in 442 patients, with ten covariates, standardised, with a noise of 0.7 taken as known."""
+    """Progression of diabetes in 442 patients, with ten covariates, standardised, with a known noise of 0.7."""
     from bayeslab.datasets import diabetes, regression_data
 
     rows = regression_data(diabetes(), "progression", intercept=False)

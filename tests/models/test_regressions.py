@@ -57,7 +57,7 @@ def draws(tree: Any, name: str) -> Array:
 def assert_means(tree: Any, name: str, truth: Any) -> None:
     """Means within five Monte Carlo standard errors."""
     found = draws(tree, name)
-    size = ess(tree["posterior"].dataset[name])[name].values if tree.posterior.sizes["chain"] > 1 else len(found)
+    size = ess(tree["posterior"].dataset[name]).values if tree.posterior.sizes["chain"] > 1 else len(found)
     np.testing.assert_array_less(np.abs(found.mean(0) - truth), 5 * found.std(0) / np.sqrt(size) + 1e-12)
 
 
@@ -264,7 +264,7 @@ def test_ordered_regression_is_that_of_statsmodels(link: str) -> None:
         for w, cuts in [(0.7, [-0.5, 1.2]), (-2.0, [0.3, 0.4])]:
             values = {"w": np.array([w]), "cuts": np.array(cuts)}
             arguments = {name: value for name, value in data.items() if name != "y"}
-            prior, terms = log_density(ordered_regression.model, (), arguments, values | {"y": data["y"]})
+            _, terms = log_density(ordered_regression.model, (), arguments, values | {"y": data["y"]})
             found = float(terms["y"]["fn"].log_prob(data["y"]).sum())
             packed = np.array([w, cuts[0], np.log(cuts[1] - cuts[0])])
             np.testing.assert_allclose(found, model.loglike(packed), rtol=1e-10)
