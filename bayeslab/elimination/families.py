@@ -59,6 +59,7 @@ from bayeslab.elimination.matrix_families import (
     wishart_cholesky_mode,
     wishart_mode,
 )
+from bayeslab.elimination.mixing.generalised_inverse_gaussian import GENERALISED_INVERSE_GAUSSIAN
 from bayeslab.elimination.mixing.polya_gamma import POLYA_GAMMA
 from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
@@ -304,6 +305,7 @@ FAMILIES = (
         around=around_mean,
     ),
     POLYA_GAMMA,
+    GENERALISED_INVERSE_GAUSSIAN,
     Family(
         "GaussianProcess",
         read_process,
@@ -325,3 +327,8 @@ def families_of(prior: Prior) -> list[Family]:
     if prior.kind is dist.ImproperUniform:
         return [row for row in FAMILIES if row.name in FLAT_FAMILIES.get(prior.support, ())]
     return [row for row in FAMILIES if prior.kind in row.priors]
+
+
+def wider_families_of(prior: Prior) -> list[Family]:
+    """The families whose members could be the conditional of a site where those of `families_of` do not hold."""
+    return [row for row in FAMILIES if prior.kind in row.wider]

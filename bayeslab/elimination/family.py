@@ -71,6 +71,7 @@ class Family(NamedTuple):
     joint: elements may be joint over axes on which they meet, as those of a Normal; statistics are products of pairs.
     enumerates: every element is looked at with each of its values, independently of the others.
     tables: the log density is a sum of tables, each over a few discrete elements.
+    wider: distributions whose sites may have this family where their own does not hold.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Family(NamedTuple):
     joint: bool = False
     enumerates: bool = False
     tables: bool = False
+    wider: tuple[type[Distribution], ...] = ()
 
     @property
     def structured(self) -> bool:

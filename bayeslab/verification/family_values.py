@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import biject_to
 
-from bayeslab.elimination.families import families_of
+from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
@@ -38,17 +38,24 @@ def has_family_by_values(bound: Bound, log_joint_terms: tuple[Term, ...], name: 
     """
     prior = terms(bound).priors[name]
     families = families_of(prior)
-    if len(families) != 1 or not (families[0].joint or (prior.event_dim == 0 and _has_two_statistics(families[0]))):
+    if len(families) != 1:
         return True
-    return all(_is_linear(*_along_line(point, log_joint_terms, name, families[0])) for point in generic_points(bound))
+    return any(may_have(family, bound, log_joint_terms, name) for family in (*families, *wider_families_of(prior)))
 
 
-def _has_two_statistics(family: Family) -> bool:
-    """Whether statistics are two numbers for every element."""
+def may_have(family: Family, bound: Bound, log_joint_terms: tuple[Term, ...], name: str) -> bool:
+    """Whether values of the log joint are those of a family, as far as lines tell."""
+    if not (family.joint or (terms(bound).priors[name].event_dim == 0 and _has_few_statistics(family))):
+        return True
+    return all(_is_linear(*_along_line(point, log_joint_terms, name, family)) for point in generic_points(bound))
+
+
+def _has_few_statistics(family: Family) -> bool:
+    """Whether statistics are two or three numbers for every element."""
     if family.statistics is None:
         return False
     shapes = jax.eval_shape(family.statistics, jax.ShapeDtypeStruct((), float))
-    return isinstance(shapes, tuple) and len(shapes) == 2 and all(shape.shape == () for shape in shapes)
+    return isinstance(shapes, tuple) and len(shapes) in (2, 3) and all(shape.shape == () for shape in shapes)
 
 
 def _along_line(

@@ -21,11 +21,12 @@ from numpyro.distributions import DiscreteUniform
 
 from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.conditional import Rule
-from bayeslab.elimination.families import families_of
+from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.branch_points import find_branch_change
+from bayeslab.verification.family_values import may_have
 from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
@@ -104,21 +105,36 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
         children[name] = tuple(term.name for term in log_joint_terms if name in term.depends and term.name != name)
         rules += [Rule(name, family, axes, children[name]) for family in families[name]]
-    noise, residuals, shares = probe_noise(bound), dict.fromkeys(rules, 0.0), dict.fromkeys(rules, 0.0)
+    noise = probe_noise(bound)
+    residuals: dict[Rule, float] = {}
+    shares: dict[Rule, float] = {}
     possible: set[Rule] = set()  # with the data of the fit
 
     def ask(asked: Sequence[Rule], point: Point, brief: bool) -> Iterator[tuple[Rule, float]]:
         verdicts = evaluate_all([identity_check(log_joint_terms, rule) for rule in asked], (*point, noise, brief))
         for rule, verdict in zip(asked, verdicts, strict=True):
-            shares[rule] = max(shares[rule], float(verdict.share))
+            shares[rule] = max(shares.get(rule, 0.0), float(verdict.share))
             if verdict.possible and point is not generic_pair[0]:
                 possible.add(rule)
             yield rule, float(verdict.residual)
 
-    for point in generic_pair:
-        for rule, residual in ask(rules, point, False):
-            residuals[rule] = np.maximum(residuals[rule], residual)  # not a number where one is none
-    passed = [rule for rule in rules if residuals[rule] <= RESIDUAL_TOLERANCE]
+    def passing(asked: Sequence[Rule]) -> list[Rule]:
+        for point in generic_pair if asked else ():
+            for rule, residual in ask(asked, point, False):
+                residuals[rule] = np.maximum(residuals.get(rule, 0.0), residual)  # not a number where one is none
+        return [rule for rule in asked if residuals[rule] <= RESIDUAL_TOLERANCE]
+
+    passed = passing(rules)
+    settled = {rule.site for rule in passed}
+    wider = passing(
+        [
+            Rule(name, family, (), children[name])
+            for name in names
+            for family in (() if name in settled else wider_families_of(priors[name]))
+            if may_have(family, bound, log_joint_terms, name)
+        ]
+    )
+    rules, passed = [*rules, *wider], [*passed, *wider]
     for point in (*chosen, *prior_scale_points(bound)):
         for rule, residual in ask(passed, point, True):
             if residual > LOOSE_TOLERANCE:

@@ -1,0 +1,61 @@
+"""The family of generalised inverse Gaussians: variances of Normals whose prior is of the Gamma kind."""
+
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+
+from bayeslab.distributions.mixing.generalised_inverse_gaussian import GeneralisedInverseGaussian
+from bayeslab.elimination.around import around_middle
+from bayeslab.elimination.family import Eta, Family, Local
+from bayeslab.programs.program import innermost_distribution
+
+OFFSETS = (-0.4, 0.0, 0.5)
+"""Where gradients are read, around a value, on the log scale."""
+
+
+def _statistics(x: Array) -> tuple[Array, Array, Array]:
+    return jnp.log(x), -x / 2, -1 / (2 * x)
+
+
+def _read(local: Local, at: Array, prior: Distribution) -> Eta:
+    """The coefficients of the three statistics: x dg/dx is linear in 1, x and 1 / x, at three points."""
+    transform = biject_to(prior.support)
+    points = jnp.stack([transform(transform.inv(at) + offset) for offset in OFFSETS])
+    slopes = points * jax.lax.map(jax.grad(local.density), points)
+    u, v, w = points / at  # of the order of one
+    first, second = (slopes[1] - slopes[0]) / (v - u), (slopes[2] - slopes[1]) / (w - v)
+    # slopes = order - 1 - a at / 2 u + b / (2 at) / u; divided differences of 1 / u are -1 / (u v) and 1 / (u v w)
+    inverse = (second - first) / (w - u) * (u * v * w)
+    linear = first + inverse / (u * v)
+    order = slopes[1] - linear * v - inverse / v
+    return order, -2 * linear / at, 2 * inverse * at
+
+
+def _build(eta: Eta, prior: Distribution) -> Distribution:
+    """A generalised inverse Gaussian; not a number where it is not one."""
+    order, linear, inverse = eta
+    proper = (linear > 0) & (inverse >= 0)
+    rates = (jnp.where(proper, rate, jnp.nan) for rate in (linear, inverse))
+    return GeneralisedInverseGaussian(order + 1, *rates).to_event(prior.event_dim)
+
+
+def _typical(q: Distribution, otherwise: Array) -> Array:
+    mean = innermost_distribution(q).mean
+    return jnp.where(jnp.isfinite(mean) & (mean > 0), mean, otherwise)
+
+
+GENERALISED_INVERSE_GAUSSIAN = Family(
+    "GeneralisedInverseGaussian",
+    _read,
+    _build,
+    (GeneralisedInverseGaussian,),
+    statistics=_statistics,
+    mode=lambda q: innermost_distribution(q).mode,
+    typical=_typical,
+    middle=lambda key, q, old: _typical(q, old),
+    around=lambda q, current, steps, prior=None: around_middle(q, innermost_distribution(q).mean, current, steps),
+    wider=(dist.Gamma, dist.Exponential, dist.Chi2, dist.InverseGamma),
+)
+"""A Gamma or an inverse Gamma prior, children with a term in both x and 1 / x."""
