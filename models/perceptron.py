@@ -16,7 +16,8 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from jax.scipy.special import log_ndtr
+
+from bayeslab.distributions import BernoulliProbit
 
 
 def model(x: Array, temperature: float = 0.1) -> None:
@@ -24,9 +25,8 @@ def model(x: Array, temperature: float = 0.1) -> None:
     rows, features = x.shape
     with numpyro.plate("feature", features):
         w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-    margin = x @ w / temperature
     with numpyro.plate("row", rows):
-        numpyro.sample("y", dist.Bernoulli(logits=log_ndtr(margin) - log_ndtr(-margin)))
+        numpyro.sample("y", BernoulliProbit(x @ w / temperature))
 
 
 def example() -> dict[str, Any]:

@@ -6,15 +6,19 @@ from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov.chain import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood
+from bayeslab.distributions.mixing.generalised_inverse_gaussian import GeneralisedInverseGaussian
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
+from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
 
 __all__ = [
+    "BernoulliProbit",
     "Beta",
     "Dirichlet",
     "Enumerated",
     "FactoredLogLikelihood",
     "Gamma",
+    "GeneralisedInverseGaussian",
     "InverseGamma",
     "JointNormal",
     "LinearGaussianChain",
@@ -22,6 +26,7 @@ __all__ = [
     "PaddedCategorical",
     "PaddedDirichlet",
     "PolyaGamma",
+    "TruncatedNormal",
     "Wishart",
     "WishartCholesky",
 ]

@@ -29,6 +29,7 @@ from bayeslab.distributions import (
     Wishart,
     WishartCholesky,
 )
+from bayeslab.distributions.mixing.truncated_normal import TruncatedNormal
 from bayeslab.elimination import cubature
 from bayeslab.elimination.around import (
     around_choices,
@@ -98,7 +99,7 @@ def _build_truncated_normal(eta: tuple[Array, Array], prior: Distribution) -> Di
     precision = -2 * quadratic
     support = elementwise_constraint(prior.support)
     low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
-    return dist.TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
+    return TruncatedNormal(linear / precision, 1 / jnp.sqrt(precision), low=low, high=high)
 
 
 def _gamma_mode(q: Any) -> Array:
@@ -118,11 +119,6 @@ def _dirichlet_mode(q: Any) -> Array:
 def _beta_mode(q: Any) -> Array:
     above, below = (jnp.maximum(concentration - 1, MIN_MODE) for concentration in (q.concentration1, q.concentration0))
     return above / (above + below)
-
-
-def _truncated_normal_mode(q: Any) -> Array:
-    low, high = (getattr(q.support, name, None) for name in ("lower_bound", "upper_bound"))
-    return jnp.clip(q.base_dist.loc, low, high)
 
 
 def _normal_points(q: Any) -> Array:
@@ -279,7 +275,7 @@ FAMILIES = (
         lambda x: (x, x**2),
         _build_truncated_normal,
         TRUNCATED_NORMAL_PRIORS,
-        _truncated_normal_mode,
+        lambda q: q.mode,
         cubature.of_truncated_normal,
     ),
     Family(

@@ -2,6 +2,8 @@
 
 import numpyro.distributions as dist
 
+from bayeslab.distributions.mixing.truncated_normal import TruncatedNormal
+
 NORMAL_PRIORS = (
     dist.Normal,
     dist.MultivariateNormal,
@@ -18,6 +20,7 @@ TRUNCATED_NORMAL_PRIORS = (
     dist.RightTruncatedDistribution,
     dist.TwoSidedTruncatedDistribution,
     dist.Uniform,
+    TruncatedNormal,
 )
 """Priors whose conditionals are truncated Normals."""
 

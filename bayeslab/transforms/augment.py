@@ -12,6 +12,7 @@ from numpyro.distributions import Distribution, MaskedDistribution
 from numpyro.primitives import Messenger
 
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
+from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Program, innermost_distribution
 
@@ -22,15 +23,17 @@ def augment(model: Program) -> "Augmented":
     | site y | gets | given which |
     |---|---|---|
     | Bernoulli, Binomial, NegativeBinomial with logits | y_omega, PolyaGamma | it is Normal in its logits |
+    | BernoulliProbit | y_utility, TruncatedNormal | it is Normal in its predictor |
     | Laplace | y_variance, Exponential | it is Normal |
     | StudentT | y_precision, Gamma | it is Normal |
 
+    The utility of a probit is how far its latent normal variable is from zero, on the side that y says.
     So `Gibbs`, `EM` and `MeanField` apply to logistic regression, the Bayesian lasso and robust regression. Where the
     program asks for it, by `scale` or by a plate that is subsampled, sites keep their density.
     The result has the arguments of `model`, and may be called as a NumPyro program. Equal arguments give equal
     programs, so a second fit compiles nothing.
-    Polson, Scott and Windle (2013), Journal of the American Statistical Association 108, 1339-1349; Andrews and Mallows
-    (1974), Journal of the Royal Statistical Society B 36, 99-102.
+    Polson, Scott and Windle (2013), Journal of the American Statistical Association 108, 1339-1349; Albert and Chib
+    (1993), the same 88, 669-679; Andrews and Mallows (1974), Journal of the Royal Statistical Society B 36, 99-102.
     Raises TypeError for what is no program.
     """
     if not callable(model):
@@ -82,16 +85,20 @@ class AugmentHandler(Messenger):
         msg["fn"] = dist.Normal(jnp.broadcast_to(inner.loc, fn.shape()), scale).to_event(fn.event_dim)
 
     def postprocess_message(self, msg: dict[str, Any]) -> None:
-        """After a site with logits follows its Polya-Gamma variable, which depends on its value and its logits."""
+        """After a site of yes or no, or of counts, follows a variable that depends on its value and its predictor."""
         if msg["type"] != "sample" or msg["scale"] is not None:
             return
         fn, inner = msg["fn"], innermost_distribution(msg["fn"])
+        if isinstance(inner, BernoulliProbit):
+            away = jnp.where(_mask_of(fn), (2 * msg["value"] - 1) * inner.predictor, 0.0)
+            _draw_beside(msg, "utility", TruncatedNormal(jnp.broadcast_to(away, fn.shape()), 1.0, low=0.0))
         count = _num_trials(inner, msg["value"])
         if count is None:
             return
         present = _mask_of(fn)
         tilt = jnp.broadcast_to(jnp.where(present, _logits(inner), 0.0), fn.shape())
-        _draw_beside(msg, "omega", PolyaGamma(jnp.where(present, count, 1.0), tilt))
+        counted = present is True or isinstance(count, float)
+        _draw_beside(msg, "omega", PolyaGamma(count if counted else jnp.where(present, count, 1.0), tilt))
 
 
 def _draw_beside(msg: dict[str, Any], what: str, auxiliary: Distribution) -> Array:

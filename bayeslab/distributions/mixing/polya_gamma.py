@@ -14,7 +14,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
 
-from bayeslab.distributions.mixing.polya_gamma_density import log_untilted_density
+from bayeslab.distributions.mixing.polya_gamma_density import log_density_of_one, log_untilted_density
 from bayeslab.distributions.mixing.polya_gamma_variates import polya_gamma_variates
 
 
@@ -22,15 +22,17 @@ class PolyaGamma(dist.Distribution):
     """Positive numbers with concentration b > 0, (*batch), and tilt c, (*batch), whose sign does not matter.
 
     The mean is b / (2 c) tanh(c / 2). Variates are exact where all concentrations are whole numbers up to 16, see
-    `bayeslab.distributions.mixing.polya_gamma_variates`, and else have a law within 1e-8 of it. The density is that of
-    an inverse Laplace transform to twelve digits, for any concentration.
+    `bayeslab.distributions.mixing.polya_gamma_variates`, and else have a law within 1e-8 of it. The density is a series
+    where the concentration is the number 1 itself, and else an inverse Laplace transform, to twelve digits.
     """
 
     arg_constraints = {"concentration": constraints.positive, "tilt": constraints.real}
     support = constraints.positive
     pytree_data_fields = ("concentration", "tilt")
+    pytree_aux_fields = ("is_one",)
 
     def __init__(self, concentration: Any, tilt: Any, *, validate_args: bool | None = None):
+        self.is_one = isinstance(concentration, int | float) and concentration == 1
         self.concentration, self.tilt = dist.util.promote_shapes(concentration, tilt)
         batch_shape = jax.lax.broadcast_shapes(jnp.shape(concentration), jnp.shape(tilt))
         super().__init__(batch_shape, validate_args=validate_args)
@@ -40,7 +42,13 @@ class PolyaGamma(dist.Distribution):
 
     def log_prob(self, value: Array) -> Array:
         tilted = self.concentration * _log_cosh_half(self.tilt) - self.tilt**2 * value / 2
-        return tilted + log_untilted_density(value, self.concentration)
+        if self.is_one:
+            return tilted + log_density_of_one(value)
+        return tilted + log_untilted_density(*jnp.broadcast_arrays(value, self.concentration))
+
+    def with_tilt(self, tilt: Array) -> "PolyaGamma":
+        """The distribution with the same concentration and another tilt."""
+        return PolyaGamma(1.0 if self.is_one else self.concentration, tilt)
 
     @property
     def mean(self) -> Array:

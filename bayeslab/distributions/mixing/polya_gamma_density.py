@@ -1,4 +1,4 @@
-"""The density of Polya-Gamma variables without tilt, of any concentration, by inverting its Laplace transform."""
+"""The density of Polya-Gamma variables without tilt: a series for concentration 1, for others an inverse transform."""
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,24 @@ MIN_SCALE = 6.0
 """Scale of the contour times x, at least: a smaller one has all of the integral near its ends."""
 POLE = np.pi**2 / 2
 """The transform has its first singularity at minus this."""
+
+
+SPLIT = 0.16
+"""Where one of two series for concentration 1 takes over from the other."""
+NUM_TERMS = 5
+"""Terms of either series; further ones are below 1e-17 of the first."""
+
+
+def log_density_of_one(x: Array) -> Array:
+    """The log density for concentration 1, the sum of (-1)^n (2 n + 1) exp(-(2 n + 1)^2 / (8 x)) / sqrt(2 pi x^3), or
+    of pi (-1)^n (4 n + 2) exp(-(2 n + 1)^2 pi^2 x / 2)."""
+    total = jnp.zeros_like(x)
+    for n in range(NUM_TERMS):
+        weight = 4.0 * n * (n + 1)  # (2 n + 1)^2 - 1
+        total += (-1) ** n * (2 * n + 1) * jnp.exp(-weight * jnp.where(x > SPLIT, np.pi**2 * x / 2, 1 / (8 * x)))
+    right = np.log(2 * np.pi) - np.pi**2 * x / 2
+    left = -(np.log(2 * np.pi) + 3 * jnp.log(x)) / 2 - 1 / (8 * x)
+    return jnp.where(x > SPLIT, right, left) + jnp.log(total)
 
 
 def log_untilted_density(x: Array, b: Array) -> Array:

@@ -21,18 +21,12 @@ def _read_slope(local: Local, at: Array, prior: Distribution) -> Array:
 def _build(slope: Array, prior: Distribution) -> PolyaGamma:
     """A Polya-Gamma with another tilt; not a number where children pull away from zero."""
     inner = innermost_distribution(prior)
-    shape = slope.shape
-    tilt = jnp.broadcast_to(inner.tilt, shape)
-    tilted = jnp.where(slope == 0, tilt, jnp.sqrt(tilt**2 - 2 * slope))
-    return PolyaGamma(jnp.broadcast_to(inner.concentration, shape), tilted).to_event(prior.event_dim)
+    tilt = jnp.broadcast_to(inner.tilt, slope.shape)
+    return inner.with_tilt(jnp.where(slope == 0, tilt, jnp.sqrt(tilt**2 - 2 * slope))).to_event(prior.event_dim)
 
 
 def _mean(q: Any) -> Array:
     return innermost_distribution(q).mean
-
-
-def _from_linear(numbers: tuple[Array, Array]) -> PolyaGamma:
-    return PolyaGamma(numbers[0], jnp.sqrt(numbers[1]))
 
 
 POLYA_GAMMA = Family(
@@ -41,7 +35,7 @@ POLYA_GAMMA = Family(
     _build,
     (PolyaGamma,),
     points=lambda q: _mean(q)[None],
-    linear=(lambda prior: (prior.concentration, prior.tilt**2), _from_linear),
+    linear=(lambda prior: prior.with_tilt(prior.tilt**2), lambda squared: squared.with_tilt(jnp.sqrt(squared.tilt))),
     typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := _mean(q)), mean, otherwise),
     middle=lambda key, q, old: _mean(q),
     around=lambda q, current, steps, prior=None: around_middle(q, _mean(q), current, steps),
