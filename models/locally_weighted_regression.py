@@ -5,9 +5,9 @@
     y_i | w  ~ Normal(w' (1, x_i - query), sigma^2 / weight_i),    row i = 1..n
 
 CS229, 1.4, where the bandwidth is tau and the weights are no density. The site `fitted` is the line at the query. With
-a vague prior its mean is the lecture's weighted least squares. Every query has a posterior of its own: there is no joint
-model of all of them, so neither evidences nor log likelihoods of different queries can be compared; `gp_regression` is
-a model of the whole curve.
+a vague prior its mean is the lecture's weighted least squares. Every query has a posterior of its own: there is no
+joint model of all of them, so neither evidences nor log likelihoods of different queries can be compared;
+`gp_regression` is a model of the whole curve.
 """
 
 from typing import Any

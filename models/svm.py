@@ -5,8 +5,8 @@
 
 Mukherjee, Probabilistic Machine Learning, 7; CS229, 6; Whiteboard notes, "SVM". The mode is the machine: it minimises
 |w|^2 / 2 + C sum of the slacks, and Mukherjee's lambda is 1 / (2 C n). The weights of y = 1 and y = -1 do not add up to
-a constant, so y is an argument and no site: there are no probabilities of classes, no evidence, no replicated data and no
-log likelihoods, and none should be made up. What the draws of w show is how far the loss pins the line down.
+a constant, so y is an argument and no site: there are no probabilities of classes, no evidence, no replicated data and
+no log likelihoods, and none should be made up. What the draws of w show is how far the loss pins the line down.
 """
 
 from typing import Any

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import zoo_mixing as m
 import zoo_programs as p
 import zoo_states as s
 from zoo_programs import COUNTS, FLAGS, GROUP, STICKY, Y
@@ -86,6 +87,11 @@ CASES = {
     "coupled_states": Case(s.coupled_states, {"y": s.LEVELS}, {"z": None}),
     "robust_level": Case(s.robust_level, {"y": s.LEVELS}, {"z": None}),
     "own_distribution": Case(p.own_distribution, REAL, {"root": "RootGamma"}),
+    "laplace_scale": Case(m.laplace_scale, REAL, {"variance": "GeneralisedInverseGaussian", "w": "Normal"}),
+    "logits_augmented": Case(m.logits_augmented, {"y": FLAGS}, {"w": "Normal", "y_omega": "PolyaGamma"}),
+    "probits_augmented": Case(m.probits_augmented, {"y": FLAGS}, {"w": "Normal", "y_utility": "TruncatedNormal"}),
+    "root_of_polya_gamma": Case(m.root_of_polya_gamma, REAL, {"omega": None}),
+    "scale_for_variance": Case(m.scale_for_variance, REAL, {"variance": None, "w": "Normal"}),
     "student_200": Case(p.student_200, REAL, {"mu": None}),
     "logistic": Case(p.logistic, {"y": FLAGS}, {"w": None}),
     "concentration": Case(p.concentration, {"y": np.full((4, 3), 1 / 3)}, {"alpha": None}),

@@ -100,14 +100,14 @@ def _log_variates(key: Array, order: Array, argument: Array, shape: tuple[int, .
 
     def propose(state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, x = state
-        key, *keys = jax.random.split(key, 4)
-        which = jax.random.uniform(keys[0], shape, order.dtype) * total
-        place = 1 - jax.random.uniform(keys[1], shape, order.dtype)
+        key, key_now = jax.random.split(key)
+        uniform = jax.random.uniform(key_now, (3, *shape), order.dtype, minval=jnp.finfo(order.dtype).tiny)
+        which, place = uniform[0] * total, uniform[1]
         up, down = end - jnp.log(place) / zeta, -begin + jnp.log(place) / xi
         new = jnp.where(which < middle, -begin + middle * place, jnp.where(which < middle + 1 / zeta, up, down))
         above, below = -eta - zeta * (new - t), -theta + xi * (new + s)
         hat = jnp.where(new > end, above, jnp.where(new < -begin, below, 0.0))
-        kept = jnp.log1p(-jax.random.uniform(keys[2], shape, order.dtype)) + hat <= log_density(new)
+        kept = jnp.log(uniform[2]) + hat <= log_density(new)
         return key, jnp.where(jnp.isnan(x) & kept, new, x)
 
     valid = jnp.isfinite(total) & (radius > 0)

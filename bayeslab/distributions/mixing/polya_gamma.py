@@ -15,7 +15,7 @@ from jax import Array
 from numpyro.distributions import constraints
 
 from bayeslab.distributions.mixing.polya_gamma_density import log_density_of_one, log_untilted_density
-from bayeslab.distributions.mixing.polya_gamma_variates import polya_gamma_variates
+from bayeslab.distributions.mixing.polya_gamma_variates import polya_gamma_variates, variates_of_one
 
 
 class PolyaGamma(dist.Distribution):
@@ -38,7 +38,10 @@ class PolyaGamma(dist.Distribution):
         super().__init__(batch_shape, validate_args=validate_args)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        return polya_gamma_variates(key, self.concentration, self.tilt, (*sample_shape, *self.batch_shape))
+        shape = (*sample_shape, *self.batch_shape)
+        if self.is_one:
+            return variates_of_one(key, jnp.broadcast_to(self.tilt, shape))
+        return polya_gamma_variates(key, self.concentration, self.tilt, shape)
 
     def log_prob(self, value: Array) -> Array:
         tilted = self.concentration * _log_cosh_half(self.tilt) - self.tilt**2 * value / 2

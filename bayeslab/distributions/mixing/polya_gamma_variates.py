@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import ndtri
+from scipy import special
 
 from bayeslab.distributions.gamma import log_gamma_variates
 
@@ -23,6 +24,8 @@ NUM_GAMMAS = 32
 """Gamma variates that are drawn; the others are one."""
 SPLIT = 0.64
 """Where the two proposals of Devroye's method meet."""
+TAIL = float(special.ndtr(-1 / np.sqrt(SPLIT)))
+"""The probability that a standard normal variable is below minus the root of 1 / SPLIT."""
 NUM_TERMS = 5
 """Terms of the alternating series; further ones are below 1e-17 of the first."""
 
@@ -39,11 +42,17 @@ def polya_gamma_variates(key: Array, concentration: Array, tilt: Array, shape: t
     return jnp.where(valid, jnp.maximum(drawn, jnp.finfo(dtype).tiny), jnp.nan)
 
 
+def variates_of_one(key: Array, tilt: Array) -> Array:
+    """Variates of concentration 1, of the shape of the tilt; NaN where that is not finite."""
+    valid = jnp.isfinite(tilt)
+    return jnp.where(valid, _ones(key, jnp.where(valid, jnp.abs(tilt), 0.0) / 2) / 4, jnp.nan)
+
+
 def _sums_of_ones(key: Array, b: Array, c: Array) -> Array:
     """Sums of b variates of concentration 1."""
 
     def add(index: Array, total: Array) -> Array:
-        one = _ones(jax.random.fold_in(key, index), c / 2) / 4
+        one = variates_of_one(jax.random.fold_in(key, index), c)
         return total + jnp.where(index < b, one, 0.0)
 
     return jax.lax.fori_loop(0, b.max(initial=0.0).astype(int), add, jnp.zeros_like(b))
@@ -53,13 +62,12 @@ def _sums_of_gammas(key: Array, b: Array, c: Array) -> Array:
     """Sums of gamma variates, and one for the infinitely many that are left."""
     shift = c / (2 * np.pi)
     places = np.arange(NUM_GAMMAS) + 0.5
-    keys = jax.random.split(key)
-    gammas = jnp.exp(log_gamma_variates(keys[0], b[..., None], (*b.shape, NUM_GAMMAS)))
-    drawn = (gammas / (places**2 + shift[..., None] ** 2)).sum(-1)
     first, second = _sums_beyond(shift)
     mean, variance = b * first, b * second
-    rest = jnp.exp(log_gamma_variates(keys[1], mean**2 / variance, b.shape)) * variance / mean
-    return (drawn + rest) / (2 * np.pi**2)
+    shapes = jnp.concatenate([jnp.repeat(b[..., None], NUM_GAMMAS, -1), (mean**2 / variance)[..., None]], -1)
+    gammas = jnp.exp(log_gamma_variates(key, shapes, shapes.shape))
+    drawn = (gammas[..., :-1] / (places**2 + shift[..., None] ** 2)).sum(-1)
+    return (drawn + gammas[..., -1] * variance / mean) / (2 * np.pi**2)
 
 
 def _sums_beyond(shift: Array) -> tuple[Array, Array]:
@@ -76,21 +84,31 @@ def _sums_beyond(shift: Array) -> tuple[Array, Array]:
 
 
 def _ones(key: Array, z: Array) -> Array:
-    """Four times variates of concentration 1 with tilt 2 z >= 0."""
+    """Four times variates of concentration 1 with tilt 2 z >= 0.
+
+    Beyond SPLIT the proposal is exponential, below it the reciprocal of the square of a normal variable in its tails
+    or, with a large tilt, inverse Gaussian. Random numbers are drawn in one call, which compiles once.
+    """
     rate = np.pi**2 / 8 + z**2 / 2
-    log_right = jnp.log(np.pi / 2 / rate) - rate * SPLIT
-    root = np.sqrt(1 / SPLIT)
-    log_left = np.log(2) + jnp.logaddexp(log_ndtr(root * (SPLIT * z - 1)) - z, log_ndtr(-root * (SPLIT * z + 1)) + z)
-    prob_right = jax.nn.sigmoid(log_right - log_left)
+    wide = z < 1 / SPLIT  # the mean of the inverse Gaussian is beyond SPLIT
+    mean = 1 / jnp.where(wide, 1.0, z)
+    log_left = jnp.where(wide, np.log(4 * TAIL), np.log(2) - z)
+    prob_right = jax.nn.sigmoid(jnp.log(np.pi / 2 / rate) - rate * SPLIT - log_left)
 
     def propose(state: tuple[Array, Array]) -> tuple[Array, Array]:
         key, x = state
-        key, *keys = jax.random.split(key, 5)
-        right = jax.random.uniform(keys[0], z.shape, z.dtype) < prob_right
-        beyond = SPLIT + jax.random.exponential(keys[1], z.shape, z.dtype) / rate
-        new = jnp.where(right, beyond, _inverse_gaussians_below(keys[2], z, right | ~jnp.isnan(x)))
-        accepted = jax.random.uniform(keys[3], z.shape, z.dtype) < _series(new)
-        return key, jnp.where(jnp.isnan(x) & accepted, new, x)
+        key, key_now = jax.random.split(key)
+        u = jax.random.uniform(key_now, (5, *z.shape), z.dtype, minval=jnp.finfo(z.dtype).tiny)
+        right, log_first = u[0] < prob_right, jnp.log(u[1])
+        levy = 1 / ndtri(TAIL * u[1]) ** 2
+        half = -mean * log_first * jnp.cos(2 * np.pi * u[2]) ** 2
+        # the smaller root of Michael, Schucany and Haas (1976), without cancellation
+        smaller = mean / (1 + half + jnp.sqrt(half * (2 + half)))
+        gaussian = jnp.where(u[3] <= mean / (mean + smaller), smaller, mean**2 / smaller)
+        new = jnp.where(right, SPLIT - log_first / rate, jnp.where(wide, levy, gaussian))
+        log_kept = jnp.where(wide, -(z**2) * new / 2, jnp.where(new < SPLIT, 0.0, -jnp.inf))
+        kept = u[4] < _series(new) * jnp.exp(jnp.where(right, 0.0, log_kept))
+        return key, jnp.where(jnp.isnan(x) & kept, new, x)
 
     return jax.lax.while_loop(lambda state: jnp.isnan(state[1]).any(), propose, (key, jnp.full_like(z, jnp.nan)))[1]
 
@@ -100,31 +118,6 @@ def _series(x: Array) -> Array:
     total = jnp.zeros_like(x)
     for n in range(NUM_TERMS):
         weight = n * (n + 1.0)  # (n + 1/2)^2 - 1/4
-        log_ratio = jnp.where(x > SPLIT, -weight * np.pi**2 * x / 2, -2 * weight / x)
+        log_ratio = -weight * jnp.where(x > SPLIT, np.pi**2 * x / 2, 2 / x)
         total += (-1) ** n * (2 * n + 1) * jnp.exp(log_ratio)
     return total
-
-
-def _inverse_gaussians_below(key: Array, z: Array, ignored: Array) -> Array:
-    """Inverse Gaussian variates with mean 1 / z and shape 1, below SPLIT; anything where they are ignored."""
-    wide = z < 1 / SPLIT  # the mean is beyond the bound
-    mean = 1 / jnp.where(wide, 1.0, z)
-
-    def propose(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        key, x = state
-        key, *keys = jax.random.split(key, 5)
-        first = jax.random.exponential(keys[0], z.shape, z.dtype)
-        second = jax.random.exponential(keys[1], z.shape, z.dtype)
-        uniform = jax.random.uniform(keys[2], z.shape, z.dtype)
-        levy = SPLIT / (1 + SPLIT * first) ** 2
-        kept_levy = (first**2 <= 2 * second / SPLIT) & (uniform < jnp.exp(-(z**2) * levy / 2))
-        square = jax.random.normal(keys[3], z.shape, z.dtype) ** 2
-        half = mean * square / 2
-        # the smaller root of Michael, Schucany and Haas (1976), without cancellation
-        smaller = mean / (1 + half + jnp.sqrt(half * (2 + half)))
-        gaussian = jnp.where(uniform <= mean / (mean + smaller), smaller, mean**2 / smaller)
-        new, kept = jnp.where(wide, levy, gaussian), jnp.where(wide, kept_levy, gaussian < SPLIT)
-        return key, jnp.where(jnp.isnan(x) & kept, new, x)
-
-    start = jnp.where(ignored, SPLIT, jnp.nan).astype(z.dtype)
-    return jax.lax.while_loop(lambda state: jnp.isnan(state[1]).any(), propose, (key, start))[1]

@@ -101,7 +101,7 @@ class TruncatedNormal(dist.Distribution):
         a, b = (
             jnp.where(flipped, -b, a),
             jnp.where(flipped, -a, b),
-        )  # a is the bound that is nearer to the mode, or in it
+        )  # a is the nearer one
         far = (a > FAR) | (b - a < 1)
         far_mean, far_variance = _moments_by_quadrature(jnp.where(far, a, FAR), jnp.where(far, b, jnp.inf))
         near_mean, near_variance = _moments_in_closed_form(jnp.where(far, 0.0, a), jnp.where(far, 2.0, b))
