@@ -1,5 +1,7 @@
 """Tables with classes, from scikit-learn or simulated, and the data of a classifier from a table."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import xarray as xr
@@ -106,8 +108,8 @@ def simulated_mails(num_mails: int, *, seed: int = 0) -> xr.Dataset:
     return xr.Dataset({"x": (("row", "word"), x), "y": ("row", y, {"classes": list(MAIL_CLASSES)})}, labels)
 
 
-def _with_names(loaded: object, target: str) -> pd.DataFrame:
+def _with_names(loaded: Any, target: str) -> pd.DataFrame:
     """A table of scikit-learn whose classes have their names, in the order of its codes."""
-    frame, names = loaded.frame, [str(name) for name in loaded.target_names]  # type: ignore[attr-defined]
-    named = pd.Categorical.from_codes(frame["target"].to_numpy(), names)
+    frame, names = loaded.frame, [str(name) for name in loaded.target_names]
+    named = pd.Categorical.from_codes(frame["target"].to_numpy(int), pd.Index(names))
     return frame.drop(columns="target").assign(**{target: named})

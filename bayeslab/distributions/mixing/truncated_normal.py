@@ -168,11 +168,11 @@ def ndtri_of_log(log_p: Array) -> Array:
 def _moments_by_quadrature(a: Array, b: Array) -> tuple[Array, Array]:
     """Mean and variance of a standard normal variable above a, which is not far below zero, and below b."""
     length = jnp.minimum(b - a, 40.0 / (jnp.maximum(a, 0.0) + 1.0) + 4.0 / (1.0 + jnp.maximum(a, 0.0)))
-    offset = length[..., None] * (NODES + 1) / 2
+    offset = length[..., None] * jnp.asarray(NODES + 1) / 2
     weight = WEIGHTS * jnp.exp(-offset * (a[..., None] + offset / 2))
     weight = weight / weight.sum(-1, keepdims=True)
-    mean = (weight * offset).sum(-1)
-    return a + mean, (weight * (offset - mean[..., None]) ** 2).sum(-1)
+    mean = jnp.asarray((weight * offset).sum(-1))
+    return a + mean, jnp.asarray((weight * (offset - mean[..., None]) ** 2).sum(-1))
 
 
 def _moments_in_closed_form(a: Array, b: Array) -> tuple[Array, Array]:

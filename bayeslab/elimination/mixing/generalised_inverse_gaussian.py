@@ -1,5 +1,7 @@
 """The family of generalised inverse Gaussians: variances of Normals whose prior is of the Gamma kind."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -46,6 +48,10 @@ def _typical(q: Distribution, otherwise: Array) -> Array:
     return jnp.where(jnp.isfinite(mean) & (mean > 0), mean, otherwise)
 
 
+def _around(q: Any, current: Array, steps: Any, prior: Any = None) -> Array:
+    return around_middle(q, innermost_distribution(q).mean, current, steps)
+
+
 GENERALISED_INVERSE_GAUSSIAN = Family(
     "GeneralisedInverseGaussian",
     _read,
@@ -55,7 +61,7 @@ GENERALISED_INVERSE_GAUSSIAN = Family(
     mode=lambda q: innermost_distribution(q).mode,
     typical=_typical,
     middle=lambda key, q, old: _typical(q, old),
-    around=lambda q, current, steps, prior=None: around_middle(q, innermost_distribution(q).mean, current, steps),
+    around=_around,
     wider=(dist.Gamma, dist.Exponential, dist.Chi2, dist.InverseGamma),
 )
 """A Gamma or an inverse Gamma prior, children with a term in both x and 1 / x."""

@@ -29,6 +29,10 @@ def _mean(q: Any) -> Array:
     return innermost_distribution(q).mean
 
 
+def _around(q: Any, current: Array, steps: Any, prior: Any = None) -> Array:
+    return around_middle(q, _mean(q), current, steps)
+
+
 POLYA_GAMMA = Family(
     "PolyaGamma",
     _read_slope,
@@ -38,6 +42,6 @@ POLYA_GAMMA = Family(
     linear=(lambda prior: prior.with_tilt(prior.tilt**2), lambda squared: squared.with_tilt(jnp.sqrt(squared.tilt))),
     typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := _mean(q)), mean, otherwise),
     middle=lambda key, q, old: _mean(q),
-    around=lambda q, current, steps, prior=None: around_middle(q, _mean(q), current, steps),
+    around=_around,
 )
 """One point has the expected statistic, which is x itself."""
