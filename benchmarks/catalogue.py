@@ -62,7 +62,7 @@ def verdicts(lecture: ModuleType) -> dict[str, str]:
 
 def default(lecture: ModuleType) -> str:
     with precision_scope():
-        return type(default_method(Analysis(bl.bind(lecture.model, lecture.example())))).__name__
+        return type(default_method(Analysis(bl.bind(lecture.model, lecture.example()))).method).__name__
 
 
 if __name__ == "__main__":
