@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayeslab.datasets.arguments import as_integer, axis_lengths
-from bayeslab.datasets.regression import regression_data
+from bayeslab.datasets.arguments import as_integer, axis_lengths, require_flags
+from bayeslab.datasets.regression import checked_frame, regression_data, require_columns
 
 MAIL_WORDS = (
     "buy",
@@ -38,10 +38,9 @@ def classification_data(
     sorted. Raises TypeError for what is no DataFrame, ValueError for a target with fewer than two classes, with missing
     or broken numbers, and for a table that cannot be coded.
     """
-    if not isinstance(frame, pd.DataFrame):
-        raise TypeError(f"expected a pandas DataFrame, got {type(frame).__name__}.")
-    if target not in frame.columns:
-        raise ValueError(f"there is no target column {target!r}; there is {', '.join(map(repr, frame.columns))}.")
+    require_flags(intercept=intercept, standardise=standardise)
+    frame, target = checked_frame(frame), str(target)
+    require_columns(frame, [target], "target ")
     column = frame[target]
     if column.isna().any():
         raise ValueError(f"target {target!r} is missing in row {column.index[column.isna()][0]!r}: drop the row.")

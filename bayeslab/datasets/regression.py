@@ -31,8 +31,8 @@ def regression_data(
     Raises TypeError for what is no DataFrame, ValueError for a table that cannot be coded.
     """
     require_flags(intercept=intercept, standardise=standardise)
-    frame = _checked_frame(frame)
-    _require_columns(frame, [str(target)], "target ")
+    frame = checked_frame(frame)
+    require_columns(frame, [str(target)], "target ")
     response = _numbers(frame[str(target)], "target")
     if np.isnan(response).all():
         raise ValueError(f"target {target!r} has no value: all its rows are missing.")
@@ -61,8 +61,8 @@ def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> xr.Dataset:
     data: what `regression_data` returned.
     Raises ValueError for a missing column, a missing value or a level that `data` has not seen.
     """
-    frame, features = _checked_frame(frame), _features_of(data)
-    _require_columns(frame, dict.fromkeys(feature.column for feature in features if feature.kind != "intercept"), "")
+    frame, features = checked_frame(frame), _features_of(data)
+    require_columns(frame, dict.fromkeys(feature.column for feature in features if feature.kind != "intercept"), "")
     for column in dict.fromkeys(feature.column for feature in features if feature.kind == "level"):
         known = [feature.level for feature in features if (feature.kind, feature.column) == ("level", column)]
         baseline = next(feature.baseline for feature in features if (feature.kind, feature.column) == ("level", column))
@@ -184,7 +184,7 @@ def _design_matrix(frame: pd.DataFrame, features: list[Feature]) -> np.ndarray:
     return np.stack([feature.values(frame) for feature in features], axis=1)
 
 
-def _checked_frame(frame: Any) -> pd.DataFrame:
+def checked_frame(frame: Any) -> pd.DataFrame:
     """The table with text for column names, if it is one and has rows."""
     if not isinstance(frame, pd.DataFrame):
         raise TypeError(f"expected a pandas DataFrame, got {type(frame).__name__}.")
@@ -210,7 +210,8 @@ def _floats(column: pd.Series) -> pd.Series:
         raise ValueError(f"column {column.name!r} has integers too large for a number: rescale it.") from None
 
 
-def _require_columns(frame: pd.DataFrame, names: Iterable[str], role: str) -> None:
+def require_columns(frame: pd.DataFrame, names: Iterable[str], role: str) -> None:
+    """Raises ValueError for a name that is no column of a table. role: what the column is, for the message."""
     for name in names:
         if name not in frame.columns:
             raise ValueError(f"there is no {role}column {repr(name)[:100]}{_suggestion(name, list(frame.columns))}")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from bayeslab import datasets
 from genotype_panels import Y, structure_text, write_plink, write_vcf
 from hostile import anything, lawful, refused
+from simulator_laws import mails_law, moons_law, visitors_law
 
 quick = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -60,12 +61,6 @@ def track_law(found: dict[str, Any], given: dict[str, Any]) -> None:
     np.testing.assert_array_equal(np.isnan(found["y"]), np.stack([silent, silent], axis=1))
 
 
-def moons_law(found: xr.Dataset, given: dict[str, Any]) -> None:
-    assert found["x"].shape == (given["num_rows"], 2)
-    assert np.isfinite(found["x"]).all()
-    assert int(found["y"].sum()) == given["num_rows"] - given["num_rows"] // 2
-
-
 def rows_sum_to_one(*tables: xr.DataArray) -> None:
     for each in tables:
         assert (each >= 0).all()
@@ -87,6 +82,8 @@ SIMULATORS: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[Any, d
          casino_law),
         (datasets.simulated_track, {"num_steps": 9}, track_law),
         (datasets.half_moons, {"num_rows": 9, "noise": 0.2}, moons_law),
+        (datasets.shop_visitors, {"num_hours": 9}, visitors_law),
+        (datasets.simulated_mails, {"num_mails": 9}, mails_law),
     )
 }  # fmt: skip
 """Each with arguments that are right, and what has to hold for what it returns."""
@@ -101,7 +98,7 @@ NUMBERS = [*NEVER, -0.1, 1e300, 10**400, "half", np.ma.masked_array(0.5, True)]
 FLAGS = [None, 0, 1.0, "yes", "", [True], np.array([True, False]), NAN]
 KINDS = {
     "num_documents num_tokens num_words num_topics num_individuals num_loci num_populations ploidy": SIZES,
-    "num_steps num_sequences": SIZES,
+    "num_steps num_sequences num_hours num_mails": SIZES,
     "num_alleles num_rows": [*SIZES, 1],
     "thin_distance window extra_columns": WHOLE,
     "seed": [*WHOLE, np.random.default_rng(0)],
@@ -265,6 +262,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
             "marker_names": True, **flags},
         datasets.read_vcf: {"path": write_vcf(folder, ".vcf"), "passed_only": False},
         datasets.scaled_prior: {"y": [1.0, 2.0, np.nan]},
+        datasets.classification_data: {"frame": frame, "target": "soil", "intercept": True, "standardise": True},
         datasets.regression_data: {"frame": frame, "target": "yield", "intercept": True, "standardise": True},
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
     }  # fmt: skip

@@ -1,0 +1,26 @@
+"""What has to hold for the data of simulated tables."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+
+def moons_law(found: xr.Dataset, given: dict[str, Any]) -> None:
+    assert found["x"].shape == (given["num_rows"], 2)
+    assert np.isfinite(found["x"]).all()
+    assert int(found["y"].sum()) == given["num_rows"] - given["num_rows"] // 2
+
+
+def visitors_law(found: xr.Dataset, given: dict[str, Any]) -> None:
+    assert found["x"].shape == (given["num_hours"], 5)
+    assert (found["x"][:, 0] == 1).all()
+    assert found["x"][:, 2:].isin([0, 1]).all()
+    assert found["y"].dtype.kind == "i"
+    assert (found["y"] >= 0).all()
+
+
+def mails_law(found: xr.Dataset, given: dict[str, Any]) -> None:
+    assert found["x"].shape == (given["num_mails"], 12)
+    assert (found["x"].sum("word") >= 1).all()
+    assert found["y"].isin(range(3)).all()
