@@ -16,7 +16,9 @@ from bayeslab.methods.laplace import MAP
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.methods.svi import SVI
+from bayeslab.methods.wrappers.imputed import gaps_of, imputed_sampler
 from bayeslab.mixed_membership import methods as mixed_membership
+from bayeslab.programs.imputation import without_given_elements
 from bayeslab.programs.program import Bound, Site
 from bayeslab.programs.validation import listed_names
 from bayeslab.sampling.protocols import Method, Sampler
@@ -69,7 +71,16 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
             f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
             "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
         )
-    return Plan(method, method.plan(analysis), why)
+    return Plan(method, _sampler(method, analysis), why)
+
+
+def _sampler(method: Method, analysis: Analysis) -> Sampler:
+    """The sampler of a method. One that moves coordinates gets those of missing elements alone, not of given ones."""
+    bound = analysis.bound
+    if not bound.imputed or not getattr(method, "moves_coordinates", False):
+        return method.plan(analysis)
+    gaps = gaps_of(bound, getattr(method, "collapse", ()))
+    return imputed_sampler(method.plan(Analysis(without_given_elements(bound, gaps)) if gaps else analysis), gaps)
 
 
 def default_method(analysis: Analysis) -> Choice:

@@ -1,7 +1,7 @@
 """bind(): a function meets its data. Every check of what users give happens here, before anything is compiled."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,12 +11,23 @@ import numpy as np
 
 from bayeslab.programs.arguments import parameters, signature
 from bayeslab.programs.data import Entry, as_entry, read_entries, refuse_conflicting_codes
+from bayeslab.programs.imputation import Split, with_split_sites
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.observed_values import event_mask, observed_value
-from bayeslab.programs.probing import errors_explained, probe_sites, split_arguments
+from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
-from bayeslab.programs.tracing.provenance import trace_data_flow, trace_written_sites, written_values
-from bayeslab.programs.validation import SpecialSites, check_bound, short_name
+from bayeslab.programs.tracing.provenance import (
+    DataFlow,
+    trace_data_flow,
+    trace_written_sites,
+    written_values,
+)
+from bayeslab.programs.validation import (
+    SpecialSites,
+    check_bound,
+    missing_parents,
+    short_name,
+)
 
 
 def bind(program: Program, data: Data) -> Bound:
@@ -44,13 +55,47 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     _refuse_unknown(sites, named, probe, function)
     bound = _observe(bound, probe, sites)
     refuse_conflicting_labels(entries, {name: site["plates"] for name, site in probe.items()})
-    known = {*bound.observed, *bound.computed}
-    latent = {name: site["value"] for name, site in probe.items() if name not in known}
-    with errors_explained(bound):
-        data_flow = trace_data_flow(bound, latent)
     scanned = [name for name, site in probe.items() if site["scanned"]]
+    bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    return check_bound(bound, data_flow, SpecialSites(scanned, [name for name in scaled if name in latent]))
+    return check_bound(bound, data_flow, SpecialSites([name for name in scaled if name in latent]))
+
+
+def _with_data_flow(
+    bound: Bound, probe: dict[str, dict[str, Any]], scanned: Collection[str]
+) -> tuple[Bound, dict[str, Any], DataFlow]:
+    """The Bound, in which sites that are missing in part and that others depend on are split; its latent sites; its
+    data flow."""
+
+    def traced(bound: Bound) -> tuple[dict[str, Any], DataFlow]:
+        known = {*bound.observed, *bound.computed}
+        latent = {name: site["value"] for name, site in probe.items() if name not in known}
+        with errors_explained(bound):
+            return latent, trace_data_flow(bound, latent)
+
+    latent, data_flow = traced(bound)
+    if names := missing_parents(bound, data_flow, scanned):
+        for name, split in probe_splits(bound, names).items():
+            _refuse_unsplittable(name, split, data_flow)
+        bound = with_split_sites(bound, names)
+        latent, data_flow = traced(bound)
+    return bound, latent, data_flow
+
+
+def _refuse_unsplittable(name: str, split: Split, flow: DataFlow) -> None:
+    """Raise ValueError for a site whose missing elements cannot be drawn beside those that are given."""
+    advice = f"leave '{name}' out of the data to make all of it latent, or complete it"
+    if not split.possible:
+        raise ValueError(
+            f"entry '{name}' has missing values that others depend on, and those of a {split.family} cannot be "
+            f"imputed; {advice}"
+        )
+    for fact in flow.of("parameter"):
+        if fact.site == name and fact.name in split.shared and fact.reached_by("latent"):
+            raise ValueError(
+                f"entry '{name}' has missing values that others depend on, and the support of its site depends on "
+                f"site '{fact.reached_by('latent')[0]}', so they cannot be imputed; {advice}"
+            )
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:
