@@ -38,11 +38,11 @@ NUM_LBFGS_STEPS = 5
 class EM:
     """The maximum of p(others | observed), the others being the sites that are not integrated out.
 
-    Discrete sites are integrated out, those of `collapse`, such as ("a",), and those of which some elements are missing,
-    where these have a conditional in closed form. A step takes the expectation of the log
-    joint over them at the current point and maximises it over the others, one after the other: by the mode of the
-    conditional where there is one in closed form, by quasi-Newton steps otherwise (Dempster, Laird and Rubin 1977; Meng
-    and Rubin 1993). Steps start where those before lead, and are kept where the density grows, so it never decreases
+    Discrete sites are integrated out, those of `collapse`, such as ("a",), and those of which some elements are missing
+    where these have a conditional in closed form. A step takes the expectation of the log joint over them at the
+    current point and maximises it over the others, one after the other: by the mode of the conditional
+    where there is one in closed form, by quasi-Newton steps otherwise (Dempster, Laird and Rubin 1977; Meng and Rubin
+    1993). Steps start where those before lead, and are kept where the density grows, so it never decreases
     (`bayeslab.methods.acceleration`).
     It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.

@@ -26,8 +26,6 @@ from numpyro.distributions import (
 from numpyro.distributions.constraints import is_dependent
 from numpyro.primitives import Messenger
 
-from bayeslab.programs.missing_data import PartlyObservedNormal
-
 _GIVEN = " (given)"
 """What the name of a site gets for the part of it that is data."""
 
@@ -116,12 +114,13 @@ def split_of(fn: Distribution, present_ndim: int) -> Split:
 
 
 def with_split_sites(bound: Any, names: Collection[str]) -> Any:
-    """The Bound with some of its observed sites split."""
+    """The Bound with some more of its observed sites split; `present` has them."""
 
     def renamed(values: dict[str, Array]) -> dict[str, Array]:
         return {given_part(name) if name in names else name: value for name, value in values.items()}
 
-    return replace(bound, observed=renamed(bound.observed), present=renamed(bound.present), imputed=tuple(names))
+    imputed = (*bound.imputed, *names)
+    return replace(bound, observed=renamed(bound.observed), present=renamed(bound.present), imputed=imputed)
 
 
 class Gaps(NamedTuple):
@@ -159,7 +158,9 @@ def whole_sites(bound: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
     They are those among the values, where these have the given part, too; else those of the data.
     """
-    whole = {name: value for name, value in values.items() if whole_site(name) not in values or whole_site(name) == name}
+    whole = {
+        name: value for name, value in values.items() if whole_site(name) not in values or whole_site(name) == name
+    }
     for name in bound.imputed:
         if name in whole:
             given = values.get(given_part(name), bound.observed[given_part(name)])
