@@ -19,7 +19,7 @@ from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import terms
 from bayeslab.prediction.known_sites import Known, informed_sites, known_of
 from bayeslab.prediction.pointwise_likelihood import row_sites
-from bayeslab.programs.imputation import given_part
+from bayeslab.programs.missing.imputation import given_part
 from bayeslab.programs.program import Bound, Values
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal

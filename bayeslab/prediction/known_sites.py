@@ -16,7 +16,7 @@ from jax import Array
 from numpyro.handlers import condition, substitute, trace
 
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.imputation import chosen, given_part, whole_site, whole_sites, with_split_sites
+from bayeslab.programs.missing.imputation import chosen, given_part, whole_site, whole_sites, with_split_sites
 from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound, Values, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow

@@ -34,7 +34,7 @@ from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belong
 from bayeslab.prediction.prior_draws import require_prior_draws
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
-from bayeslab.programs.imputation import whole_sites
+from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
 from bayeslab.results.datatree import (
     categories_of,

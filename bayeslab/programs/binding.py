@@ -10,9 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayeslab.programs.arguments import parameters, signature
-from bayeslab.programs.data import Entry, as_entry, read_entries, refuse_conflicting_codes
-from bayeslab.programs.imputation import Split, with_split_sites
+from bayeslab.programs.data import (
+    Entry,
+    as_entry,
+    read_entries,
+    refuse_conflicting_codes,
+    values_and_presence,
+)
 from bayeslab.programs.label_checks import refuse_conflicting_labels
+from bayeslab.programs.missing.imputation import with_split_sites
+from bayeslab.programs.missing.split_distributions import Split
 from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
@@ -53,10 +60,12 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     sites = {name: entries[name] for name in entries if name not in named}
     probe = probe_sites(bound, {name: np.shape(item.value) for name, item in sites.items()})
     _refuse_unknown(sites, named, probe, function)
-    bound = _observe(bound, probe, sites)
+    empty = {name: item for name, item in sites.items() if not _has_values(name, item)}
+    bound = _observe(bound, probe, {name: item for name, item in sites.items() if name not in empty})
     refuse_conflicting_labels(entries, {name: site["plates"] for name, site in probe.items()})
     scanned = [name for name, site in probe.items() if site["scanned"]]
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
+    _refuse_empty(bound, probe, empty, data_flow)
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
     return check_bound(bound, data_flow, SpecialSites([name for name in scaled if name in latent]))
 
@@ -82,6 +91,19 @@ def _with_data_flow(
     return bound, latent, data_flow
 
 
+def _has_values(name: str, item: Entry) -> bool:
+    """Whether some element of an entry is present."""
+    return bool(np.size(item.value) == 0 or values_and_presence(item, name)[1].any())
+
+
+def _refuse_empty(bound: Bound, probe: dict[str, Any], empty: dict[str, Entry], flow: DataFlow) -> None:
+    """Raise ValueError for a site without any value, unless others depend on it: then it is latent."""
+    for name, item in empty.items():
+        used = any(name in fact.reached_by("latent") and fact.site != name for fact in flow.of("density"))
+        if not used or bound.sites[name].shape != np.shape(item.value):
+            observed_value(name, item, probe[name]["value"])
+
+
 def _refuse_unsplittable(name: str, split: Split, flow: DataFlow) -> None:
     """Raise ValueError for a site whose missing elements cannot be drawn beside those that are given."""
     advice = f"leave '{name}' out of the data to make all of it latent, or complete it"
@@ -90,8 +112,9 @@ def _refuse_unsplittable(name: str, split: Split, flow: DataFlow) -> None:
             f"entry '{name}' has missing values that others depend on, and those of a {split.family} cannot be "
             f"imputed; {advice}"
         )
-    for fact in flow.of("parameter"):
-        if fact.site == name and fact.name in split.shared and fact.reached_by("latent"):
+    for fact in flow.of("parameter", "bound"):
+        makes_support = fact.kind == "bound" or fact.name in split.shared
+        if fact.site == name and makes_support and fact.reached_by("latent"):
             raise ValueError(
                 f"entry '{name}' has missing values that others depend on, and the support of its site depends on "
                 f"site '{fact.reached_by('latent')[0]}', so they cannot be imputed; {advice}"

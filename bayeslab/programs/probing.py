@@ -14,7 +14,7 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.programs.arguments import Argument, Slot, StaticValue, argument_arrays, parameters, signature
 from bayeslab.programs.data import Entry, as_array, as_entry, as_structure, can_mark_missing, first_true
-from bayeslab.programs.imputation import Split, split_of
+from bayeslab.programs.missing.split_distributions import Split, split_of
 from bayeslab.programs.program import (
     Bound,
     Program,

@@ -17,6 +17,9 @@ from numpyro.handlers import block, seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.missing.imputation import UNOBSERVED
+from bayeslab.programs.missing.split_distributions import proper_where_masked
+
 Shape = tuple[int, ...]
 
 LEARNED_FROM = "learned_from"
@@ -73,7 +76,8 @@ class SiteHandler(Messenger):
             fn = fn.expand(repeated_batch_shape(fn.batch_shape, fn.event_shape, shape))
             if msg["is_observed"] and shape == () != fn.batch_shape and fn.event_dim == 0:
                 msg["value"] = jnp.broadcast_to(msg["value"], fn.batch_shape)
-        msg["fn"] = fn
+        hidden_elsewhere = msg["name"].endswith(UNOBSERVED) and not msg["is_observed"]
+        msg["fn"] = proper_where_masked(fn) if hidden_elsewhere else fn
         if "enumerate" in msg["infer"]:
             msg["infer"] = {name: value for name, value in msg["infer"].items() if name != "enumerate"}
 

@@ -11,7 +11,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 
 from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
-from bayeslab.programs.imputation import whole_site
+from bayeslab.programs.missing.imputation import OBSERVED, UNOBSERVED, whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import DataFlow, Fact
 
@@ -167,7 +167,16 @@ def missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> l
                 f"leave '{name}' out of the data to make all of it latent, or complete it"
             )
     dependent = {name for fact in flow.of("density") for name in fact.reached_by("observed") if name != fact.site}
-    return [name for name in bound.present if name in dependent and name not in scanned]
+    names = [name for name in bound.present if name in dependent and name not in scanned]
+    drawn = {fact.site for fact in flow.facts}
+    for name in [name for name in names if name.removesuffix(OBSERVED) + UNOBSERVED in drawn]:
+        if sites := _sites_changed_by_gaps(bound, name):
+            raise ValueError(
+                f"the values of site '{name.removesuffix(OBSERVED)}' are NaN where its obs_mask says that they are "
+                f"observed, and site '{sites[0]}' depends on them"
+            )
+        names.remove(name)
+    return names
 
 
 def _sites_changed_by_gaps(bound: Bound, name: str) -> list[str]:

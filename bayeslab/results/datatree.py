@@ -13,9 +13,10 @@ from jax import Array
 
 from bayeslab.programs.arguments import Argument, Slot, StaticValue, parameters
 from bayeslab.programs.data import Entry
-from bayeslab.programs.imputation import given_part, whole_site, whole_sites
+from bayeslab.programs.missing.imputation import whole_site
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
+from bayeslab.results.imputed_elements import by_whole_site, tell_imputed
 from bayeslab.results.settings_digest import settings_digest
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ Groups = dict[str, dict[str, np.ndarray]]
 
 SETTINGS_ATTRIBUTE = "settings_sha256"
 """Name of the attribute with the digest of the arguments that are no arrays."""
-
-IMPUTED_GROUP = "imputed"
-"""Name of the group that tells which elements of sites are not given by the data."""
 
 ARGUMENTS_ATTRIBUTE = "arguments"
 """Name of the attribute that says, as JSON, how the arguments are made of arrays, text, flags, sizes and None."""
@@ -50,7 +48,7 @@ def to_datatree(
 
     dims = dimensions(bound, entries)
     dims |= {whole_site(name): dims[site] for name, site in like.items()}
-    groups = {name: _by_whole_site(name, group, bound) for name, group in groups.items()}
+    groups = {name: by_whole_site(name, group, bound) for name, group in groups.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in _LEADING_DIMS}
     with warnings.catch_warnings():
@@ -62,7 +60,7 @@ def to_datatree(
         if groups.get(name):
             tree[name] = _raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
     if "posterior" in tree.children:
-        _tell_imputed(tree, bound, dims)
+        tell_imputed(tree, bound, dims)
     for group in _GROUPS_WITH_CATEGORIES:
         for name, entry in entries.items():
             if entry.categories and group in tree.children and name in tree[group]:
@@ -75,28 +73,6 @@ def to_datatree(
             }
             break
     return tree
-
-
-def _by_whole_site(
-    group_name: str, group: Mapping[str, Array | np.ndarray], bound: Bound
-) -> Mapping[str, Array | np.ndarray]:
-    """A group with the names that the data have for sites, which in a posterior are whole."""
-    if not bound.imputed or group_name == "sampler_state":
-        return group
-    if group_name in ("posterior", "posterior_mean"):
-        group = whole_sites(bound, group)
-    return {whole_site(name): np.asarray(value) for name, value in group.items()}
-
-
-def _tell_imputed(tree: "DataTree", bound: Bound, dims: Mapping[str, list[str]]) -> None:
-    """Add a group that tells which elements of sites in the posterior are imputed, and how many to their attributes."""
-    from xarray import Dataset
-
-    missing = {n: ~np.asarray(bound.present[given_part(n)]) for n in bound.imputed if n in tree["posterior"]}
-    for name, value in missing.items():
-        tree["posterior"][name].attrs["imputed"] = f"{value.sum()} of {value.size}, those in group {IMPUTED_GROUP}"
-    if missing:
-        tree[IMPUTED_GROUP] = Dataset({name: (dims[name][: value.ndim], value) for name, value in missing.items()})
 
 
 def observed_data(bound: Bound) -> dict[str, np.ndarray]:

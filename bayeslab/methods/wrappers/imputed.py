@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.imputation import (
+from bayeslab.programs.missing.imputation import (
     Gaps,
     given_part,
     missing_elements,
