@@ -18,7 +18,7 @@ from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.methods.svi import SVI
 from bayeslab.methods.wrappers.imputed import gaps_of, imputed_sampler
 from bayeslab.mixed_membership import methods as mixed_membership
-from bayeslab.programs.missing.imputation import without_given_elements
+from bayeslab.programs.missing.gaps import without_given_elements
 from bayeslab.programs.program import Bound, Site
 from bayeslab.programs.validation import listed_names
 from bayeslab.sampling.protocols import Method, Sampler

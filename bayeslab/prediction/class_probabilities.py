@@ -17,9 +17,9 @@ from jax import Array
 
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import terms
-from bayeslab.prediction.known_sites import Known, informed_sites, known_of
+from bayeslab.prediction.known_sites import Known, informed_sites, known_of, without_uninformed
 from bayeslab.prediction.pointwise_likelihood import row_sites
-from bayeslab.programs.missing.imputation import given_part
+from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.program import Bound, Values
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
@@ -57,13 +57,11 @@ def class_probabilities(known: Known, latent: Values, only_known: bool = False) 
         alone = _marginal_beside(known, site)
         if alone is None:
             continue
-        rest = {name: jnp.zeros(bound.sites[name].shape, bound.sites[name].dtype) for name in known.own}
-        rest = {name: value for name, value in rest.items() if name in alone.bound.latent}
         fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
         by_draw = {given_part(name): latent[name] for name in known.by_draw}
         given = bound.observed[given_part(site)] if site in bound.imputed else jnp.zeros(bound.sites[site].shape)
         index = jnp.argmin(jnp.abs(given[..., None] - choices), -1)
-        log_mean, log_probability = _averaged(alone.bound, fixed, by_draw, rest, index, alone.rule)
+        log_mean, log_probability = _averaged(alone.bound, fixed, by_draw, index, alone.rule)
         scores = None
         if site in bound.imputed:
             scores = np.where(bound.present[given_part(site)], log_probability, np.nan)
@@ -116,7 +114,7 @@ class _Alone(NamedTuple):
 
 def _marginal_beside(known: Known, site: str) -> _Alone | None:
     """The program without the known values of a site, all other sites that are informed integrated out."""
-    bound = known.bound
+    bound = without_uninformed(known, [site])
     if site in bound.imputed:
         none = jnp.zeros_like(bound.present[given_part(site)])
         bound = replace(bound, present=bound.present | {given_part(site): none})
@@ -130,20 +128,15 @@ def _marginal_beside(known: Known, site: str) -> _Alone | None:
 
 
 @partial(jax.jit, static_argnames="rule")
-def _averaged(
-    bound: Bound, fixed: Values, by_draw: Values, rest: Values, index: Array, rule: Rule
-) -> tuple[Array, Array]:
-    """The log of mean probabilities (*site, value), and log probabilities (draw, *site) of the values at `index`.
-
-    rest: values of sites that the site does not meet.
-    """
+def _averaged(bound: Bound, fixed: Values, by_draw: Values, index: Array, rule: Rule) -> tuple[Array, Array]:
+    """The log of mean probabilities (*site, value), and log probabilities (draw, *site) of the values at `index`."""
     num_draws = len(next(iter(fixed.values())))
     log_joint_terms = terms(bound).terms
 
     def step(total: Array, at: tuple[Values, Values]) -> tuple[Array, Array]:
         values, given = at
         here = replace(bound, observed=bound.observed | given)
-        log_probs = jax.nn.log_softmax(conditional(rule, log_joint_terms, here, rest | values).distribution.logits)
+        log_probs = jax.nn.log_softmax(conditional(rule, log_joint_terms, here, values).distribution.logits)
         return jnp.logaddexp(total, log_probs), jnp.take_along_axis(log_probs, index[..., None], -1)[..., 0]
 
     size = len(terms(bound).priors[rule.site].choices)  # type: ignore[arg-type]

@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.handlers import condition, substitute, trace
+from numpyro.handlers import condition, seed, substitute, trace
 
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.missing.imputation import chosen, given_part, whole_site, whole_sites, with_split_sites
+from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split_sites
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
-from bayeslab.programs.program import Bound, Values, is_random
+from bayeslab.programs.program import Bound, Values, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.transforms.collapse import draw_eliminated, marginal
 
@@ -90,6 +91,22 @@ def informed_sites(known: Known) -> tuple[str, ...]:
     return tuple(name for name in known.own if name in informed)
 
 
+def without_uninformed(known: Known, kept: Collection[str] = ()) -> Bound:
+    """The program without the densities of own sites about which nothing is known, which integrate to one.
+
+    kept: sites that stay all the same.
+    """
+    informed = {*informed_sites(known), *kept}
+    names = [name for name in known.own if name not in informed]
+    if not names:
+        return known.bound
+    model = substitute(seed(known.bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+    values = {name: site["value"] for name, site in trace(model).get_trace().items() if name in names}
+    none = {name: ~mask for name, mask in _all_present(known.bound, names).items()}
+    bound = known.bound
+    return replace(bound, observed=bound.observed | values, present=bound.present | none)
+
+
 class Predictions(NamedTuple):
     """Draws of all sites but those that the result has. values: (draw, *site). left_out: why some have none."""
 
@@ -112,18 +129,19 @@ def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
     if not informed:
         return Predictions(_without_parts(bound, anew, by_draw))
     try:
-        collapsed = marginal(bound, informed)
+        collapsed = marginal(without_uninformed(known), informed)
     except ValueError as reason:
         gaps = [n for n in known.leaves if not np.all(bound.present[n]) and np.any(bound.present[n])]
         if gaps or _reach_more_than_leaves(known, informed):
             raise ValueError(f"predict cannot draw what is missing in new rows given what is known: {reason}") from None
         kept = {name: value for name, value in anew.items() if name not in informed}
         return Predictions(_without_parts(bound, kept, by_draw), str(reason))
-    start = fixed | {name: anew[name] for name in known.own}
-    no_leaf = bound.present | {name: jnp.zeros_like(bound.present[name]) for name in known.leaves}
+    start = fixed | {name: anew[name] for name in informed}
+    no_leaf = {name: jnp.zeros_like(bound.present[name]) for name in known.leaves}
     passes = []
-    for present, pass_keys in zip((bound.present, no_leaf), keys[1:], strict=True):
-        drawn = _eliminated(pass_keys, replace(collapsed, present=present), start, by_draw)
+    for hidden, pass_keys in zip(({}, no_leaf), keys[1:], strict=True):
+        at = replace(collapsed, present=collapsed.present | hidden)
+        drawn = _eliminated(pass_keys, at, start, by_draw)
         all_fixed = fixed | {name: drawn[name] for name in informed}
         passes.append(_simulated(pass_keys, bound, all_fixed, by_draw, known.leaves))
     values, of_known_leaves = passes

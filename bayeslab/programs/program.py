@@ -16,7 +16,8 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
 from bayeslab.programs.arguments import Argument, rebuild_argument
-from bayeslab.programs.missing.imputation import ImputationHandler, given_part, whole_site
+from bayeslab.programs.missing.imputation import ImputationHandler
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.subsampling import SubsamplingHandler

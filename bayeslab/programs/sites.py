@@ -17,7 +17,7 @@ from numpyro.handlers import block, seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
-from bayeslab.programs.missing.imputation import UNOBSERVED
+from bayeslab.programs.missing.names import UNOBSERVED
 from bayeslab.programs.missing.split_distributions import proper_where_masked
 
 Shape = tuple[int, ...]

@@ -11,7 +11,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 
 from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
-from bayeslab.programs.missing.imputation import OBSERVED, UNOBSERVED, whole_site
+from bayeslab.programs.missing.names import OBSERVED, UNOBSERVED, whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import DataFlow, Fact
 

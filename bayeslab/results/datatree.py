@@ -13,7 +13,7 @@ from jax import Array
 
 from bayeslab.programs.arguments import Argument, Slot, StaticValue, parameters
 from bayeslab.programs.data import Entry
-from bayeslab.programs.missing.imputation import whole_site
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.results.imputed_elements import by_whole_site, tell_imputed

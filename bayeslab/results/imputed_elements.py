@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.missing.imputation import given_part, whole_site, whole_sites
+from bayeslab.programs.missing.imputation import whole_sites
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.program import Bound
 
 if TYPE_CHECKING:

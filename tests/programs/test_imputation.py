@@ -27,7 +27,8 @@ from scipy import stats
 
 import bayeslab as bl
 from bayeslab.methods.wrappers.imputed import gaps_of
-from bayeslab.programs.missing.imputation import whole_sites, with_given_elements, without_given_elements
+from bayeslab.programs.missing.gaps import with_given_elements, without_given_elements
+from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, init_inside_support, precision_scope
 
 OWN_LOG_DENSITIES: dict[str, Any] = {

@@ -6,13 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.missing.imputation import (
-    Gaps,
-    given_part,
-    missing_elements,
-    with_given_elements,
-    without_given_elements,
-)
+from bayeslab.programs.missing.gaps import Gaps, missing_elements, with_given_elements, without_given_elements
+from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound
 from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State

@@ -8,33 +8,16 @@ methods that move coordinates, `without_given_elements` leaves them out.
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpyro
 from jax import Array
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.missing.gaps import scattered
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements
-
-UNOBSERVED, OBSERVED = "_unobserved", "_observed"
-"""What the name of a site with `obs_mask=` gets in NumPyro for its two parts."""
-
-_GIVEN = " (given)"
-"""What the name of a site gets for the part of it that is data."""
-
-
-def given_part(name: str) -> str:
-    """The name of the site that holds the given elements of a site that is missing in part."""
-    return name + _GIVEN
-
-
-def whole_site(name: str) -> str:
-    """The name that the data have for a site: that of which it holds the given elements, or its own.
-
-    Several names that are joined to one have those of the data, too.
-    """
-    return name.replace(_GIVEN, "")
 
 
 class ImputationHandler(Messenger):
@@ -77,11 +60,6 @@ def chosen(present: Any, given: Any, latent: Any, site_ndim: int) -> Array:
     return jnp.where(present.reshape(present.shape + (1,) * (site_ndim - present.ndim)), given, latent)
 
 
-def scattered(given: Array, gaps: Array, missing: Array) -> Array:
-    """The whole value, from the missing elements (element, *event) and their places in the flat site."""
-    return given.reshape(-1, *missing.shape[1:]).at[gaps].set(missing).reshape(given.shape)
-
-
 def with_split_sites(bound: Any, names: Collection[str]) -> Any:
     """The Bound with some more of its observed sites split; `present` has them."""
 
@@ -90,36 +68,6 @@ def with_split_sites(bound: Any, names: Collection[str]) -> Any:
 
     imputed = (*bound.imputed, *names)
     return replace(bound, observed=renamed(bound.observed), present=renamed(bound.present), imputed=imputed)
-
-
-class Gaps(NamedTuple):
-    """The missing elements of a split site. elements_ndim: as in `Split`. size: how many they are."""
-
-    site: str
-    elements_ndim: int
-    size: int
-
-
-def missing_elements(bound: Any, gaps: Gaps) -> Array:
-    """Which elements of a split site are missing, flat."""
-    present = bound.present[given_part(gaps.site)]
-    shape = bound.observed[given_part(gaps.site)].shape[: gaps.elements_ndim]
-    return ~jnp.broadcast_to(present.reshape(present.shape + (1,) * (len(shape) - present.ndim)), shape).ravel()
-
-
-def without_given_elements(bound: Any, all_gaps: Collection[Gaps]) -> Any:
-    """The Bound, the latent part of some of whose split sites holds nothing but the missing elements."""
-    places = {gaps.site: jnp.flatnonzero(missing_elements(bound, gaps), size=gaps.size) for gaps in all_gaps}
-    return replace(bound, gaps=places)
-
-
-def with_given_elements(bound: Any, values: Mapping[str, Array]) -> dict[str, Array]:
-    """Values of sites, with the given elements of those that `without_given_elements` left them out of."""
-    whole = dict(values)
-    for name, places in bound.gaps.items():
-        if name in whole:
-            whole[name] = scattered(bound.observed[given_part(name)], places, whole[name])
-    return whole
 
 
 def whole_sites(bound: Any, values: Mapping[str, Any]) -> dict[str, Any]:
