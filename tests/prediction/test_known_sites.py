@@ -49,40 +49,27 @@ def class_logits(tree: Any, x: Any, count: Any) -> np.ndarray:
 
 
 def test_classes_of_new_rows_are_given_their_features(fitted: Any) -> None:
-    new = {"n": 4, "x": np.array([-1.0, 0.3, 2.0, np.nan]), "count": np.array([1.0, 2.0, np.nan, 6.0])}
-    tree = bl.predict(1, classifier, new, fitted)
-    logits = class_logits(fitted, new["x"], new["count"])
-    probs = np.exp(logits - logsumexp(logits, -1, keepdims=True))
-    table = tree["predictions_probabilities"]["label"]
-    np.testing.assert_allclose(table.sel(label_value=[0, 1]), probs.mean(0), rtol=1e-8)
-    drawn = tree["predictions"]["label"].values[0]
-    np.testing.assert_allclose(drawn.mean(0), probs[..., 1].mean(0), atol=4 * 0.5 / np.sqrt(2000))
-    # the missing feature follows the class that the other one tells, the known ones are drawn as if no row were known
-    mu = fitted["posterior"]["mu"].values[0]
-    expected = (probs[:, 3] * mu).sum(-1).mean()
-    assert tree["predictions"]["x"].values[0][:, 3].mean() == pytest.approx(expected, abs=4 * 1.5 / np.sqrt(2000))
-    share = fitted["posterior"]["share"].values[0]
-    expected = (share * mu[:, 1] + (1 - share) * mu[:, 0]).mean()
-    assert tree["predictions"]["x"].values[0][:, 0].mean() == pytest.approx(expected, abs=4 * 1.5 / np.sqrt(2000))
-
-
-def test_known_classes_get_a_log_score(fitted: Any) -> None:
-    """They are no part of what is known when they are scored, and are themselves where they are predicted."""
-    label = np.array([0.0, 1.0, np.nan])
-    new = {"n": 3, "label": label, "x": np.array([-1.0, 0.3, 2.0]), "count": np.array([1, 2, 5])}
-    tree = bl.predict(1, classifier, new, fitted)
-    logits = class_logits(fitted, new["x"], new["count"])
+    """Known classes are no part of what is known when they are scored, and are themselves where they are predicted."""
+    label = np.array([np.nan, np.nan, np.nan, np.nan, 0.0, 1.0])
+    x, count = np.array([-1.0, 0.3, 2.0, np.nan, -1.0, 0.3]), np.array([1.0, 2.0, np.nan, 6.0, 1.0, 2.0])
+    tree = bl.predict(1, classifier, {"n": 6, "x": x, "count": count, "label": label}, fitted)
+    logits = class_logits(fitted, x, count)
     log_probs = logits - logsumexp(logits, -1, keepdims=True)
-    table = tree["predictions_probabilities"]
-    np.testing.assert_allclose(table["label"], np.exp(log_probs).mean(0), rtol=1e-8)
-    of_label = np.stack([log_probs[:, 0, 0], log_probs[:, 1, 1]], -1)
+    probs, table = np.exp(log_probs), tree["predictions_probabilities"]
+    np.testing.assert_allclose(table["label"].sel(label_value=[0, 1]), probs.mean(0), rtol=1e-8)
+    of_label = np.stack([log_probs[:, 4, 0], log_probs[:, 5, 1]], -1)
     score = tree["predictions_log_likelihood"]["label given the rest"].values[0]
-    np.testing.assert_allclose(score[:, :2], of_label, rtol=1e-8)
-    np.testing.assert_allclose(table["label_log_score"][:2], np.log(np.exp(of_label).mean(0)), rtol=1e-8)
-    assert np.isnan(score[:, 2]).all()
+    np.testing.assert_allclose(score[:, 4:], of_label, rtol=1e-8)
+    np.testing.assert_allclose(table["label_log_score"][4:], np.log(np.exp(of_label).mean(0)), rtol=1e-8)
+    assert np.isnan(score[:, :4]).all()
     drawn = tree["predictions"]["label"].values[0]
-    assert (drawn[:, :2] == [0, 1]).all()
-    assert 0.9 < drawn[:, 2].mean() < 1.0
+    assert (drawn[:, 4:] == [0, 1]).all()
+    np.testing.assert_allclose(drawn[:, :4].mean(0), probs[:, :4, 1].mean(0), atol=4 * 0.5 / np.sqrt(2000))
+    # a missing feature follows the class that the other one tells, known ones are drawn as if none were known
+    mu, share = (fitted["posterior"][name].values[0] for name in ("mu", "share"))
+    means = [(share * mu[:, 1] + (1 - share) * mu[:, 0]).mean(), (probs[:, 3] * mu).sum(-1).mean(), mu[:, 1].mean()]
+    drawn = tree["predictions"]["x"].values[0][:, [0, 3, 5]].mean(0)
+    np.testing.assert_allclose(drawn, means, atol=4 * 1.5 / np.sqrt(2000))
 
 
 def test_left_out_classes_have_their_probability(fitted: Any) -> None:
