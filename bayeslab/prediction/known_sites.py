@@ -52,12 +52,14 @@ def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]
     classes = [name for name, split in splits.items() if split.possible]
     leaves = tuple(name for name in bound.observed if name not in inner and whole_site(name) == name)
     masks = bound.present | _all_present(bound, [n for n in (*leaves, *classes) if n not in bound.present])
-    values = {name: latent[name][0] for name in groups}
-    bound = replace(bound, present=masks, observed=bound.observed | values)
-    masks = {name: _corner(bound.sites[name].shape, shape) for name, shape in groups.items()}
-    bound = with_split_sites(replace(bound, present=bound.present | masks), [*classes, *groups])
-    own = tuple(name for name in bound.latent if name not in latent or name in groups)
-    return Known(bound, own, leaves, tuple(groups))
+    corners = {name: _corner(mask, groups[name]) for name, mask in _all_present(bound, groups).items()}
+    splits = probe_splits(replace(bound, present=bound.present | corners), list(groups))
+    grown = tuple(name for name, split in splits.items() if split.possible)
+    given = bound.observed | {name: latent[name][0] for name in grown}
+    present = masks | {name: corners[name] for name in grown}
+    bound = with_split_sites(replace(bound, present=present, observed=given), [*classes, *grown])
+    own = tuple(name for name in bound.latent if name not in latent or name in grown)
+    return Known(bound, own, leaves, grown)
 
 
 def _sites_that_others_depend_on(bound: Bound) -> list[str]:
@@ -75,9 +77,9 @@ def _all_present(bound: Bound, names: Collection[str]) -> Values:
     return {name: jnp.ones(shape, bool) for name, shape in batch.items()}
 
 
-def _corner(shape: tuple[int, ...], fitted: tuple[int, ...]) -> Array:
-    """Which elements of an array are in its first corner of another shape."""
-    return jnp.zeros(shape, bool).at[tuple(slice(0, size) for size in fitted)].set(True)
+def _corner(mask: Array, fitted: tuple[int, ...]) -> Array:
+    """Which elements of a batch are in its first corner of another shape."""
+    return (~mask).at[tuple(slice(0, size) for size in fitted[: mask.ndim])].set(True)
 
 
 def informed_sites(known: Known) -> tuple[str, ...]:
@@ -122,7 +124,7 @@ def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
     Raises ValueError where sites cannot be drawn given what is known.
     """
     bound, informed = known.bound, informed_sites(known)
-    keys = jax.random.split(key, (3, len(next(iter(latent.values())))))
+    keys = jax.random.split(key, (5, len(next(iter(latent.values())))))
     fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
     by_draw = {given_part(name): latent[name] for name in known.by_draw}
     anew = _simulated(keys[0], bound, fixed, by_draw, known.leaves)
@@ -139,9 +141,9 @@ def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
     start = fixed | {name: anew[name] for name in informed}
     no_leaf = {name: jnp.zeros_like(bound.present[name]) for name in known.leaves}
     passes = []
-    for hidden, pass_keys in zip(({}, no_leaf), keys[1:], strict=True):
+    for hidden, own_keys, pass_keys in zip(({}, no_leaf), keys[1:3], keys[3:], strict=True):
         at = replace(collapsed, present=collapsed.present | hidden)
-        drawn = _eliminated(pass_keys, at, start, by_draw)
+        drawn = _eliminated(own_keys, at, start, by_draw)
         all_fixed = fixed | {name: drawn[name] for name in informed}
         passes.append(_simulated(pass_keys, bound, all_fixed, by_draw, known.leaves))
     values, of_known_leaves = passes

@@ -86,18 +86,23 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (a vector
     is drawn as a whole, whatever is known of it), and log_likelihood, NaN at missing entries; latent sites that
     belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
-    them. For other data, with or without values of the observed sites: predictions, predictions_constant_data and,
-    where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
-    sites with an entry for every new row (those in all plates of an observed site) are then drawn anew; effects of
-    groups are not where data of their own are given as they were, and others observed elsewhere. Where a plate has more
-    positions than at the fit, the others are new groups, drawn from their prior given each draw; a new name among
+    them. Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of
+    their value given all else that is known of the row.
+    For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
+    where there are values and what belongs to a row can be integrated out of it, and predictions_probabilities: for
+    discrete sites of rows the mean over draws of the probability of every value given all else that is known of the
+    row, and the log score of values that are known. Latent sites with an entry for every new row (those in all plates
+    of an observed site) are drawn given what is known, as are missing entries. Known values are used where others
+    depend on them; those on which none does are predicted as if none of these were known. Effects of groups are those
+    of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has more
+    positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name among
     categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
     that the fit does not know and that are no new groups, labels that contradict those of the fit (other columns, or in
-    another order), where `data` leave out what a result cannot keep, as a function that is not the default, and where
-    the program draws nothing, because its data are in a factor.
+    another order), where sites cannot be drawn given what is known, where `data` leave out what a result cannot keep,
+    as a function that is not the default, and where the program draws nothing, because its data are in a factor.
     """
     posterior = posterior_draws(tree, "predict")
     program, given = unwrap_partial(model, read_entries(data))

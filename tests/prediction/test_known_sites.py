@@ -161,6 +161,8 @@ def test_new_groups_are_given_their_own_rows_and_old_ones_by_name() -> None:
     mean = (mu / 4 + 19.0) / precision
     assert stats.kstest(((effect[..., 2] - mean) * np.sqrt(precision)).ravel(), "norm").pvalue > 1e-4
     y = drawn["y"].values
+    noise = (y[..., 3] - effect[..., 2]).ravel()
+    assert abs(np.corrcoef(noise, (effect[..., 2] - mean).ravel())[0, 1]) < 4 / np.sqrt(3000)
     assert stats.kstest((y[..., 3] - effect[..., 2]).ravel(), "norm").pvalue > 1e-4
     assert stats.kstest((y[..., 2] - effect[..., 1]).ravel(), "norm").pvalue > 1e-4
     # known rows are drawn as if they were not known

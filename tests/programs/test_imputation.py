@@ -1,5 +1,6 @@
 """Sites that are missing in part and that others depend on: as if the missing elements were in a plate of their own."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -17,19 +18,19 @@ from catalogue.missing_parts import (
     Y,
     covariate,
     exposure,
-    mixture,
     vector,
     with_gaps,
 )
 from numpyro import handlers
 from numpyro.infer.util import log_density
 from scipy import stats
+from scipy.special import logsumexp
 
 import bayeslab as bl
 from bayeslab.methods.wrappers.imputed import gaps_of
 from bayeslab.programs.missing.gaps import with_given_elements, without_given_elements
 from bayeslab.programs.missing.imputation import whole_sites
-from bayeslab.programs.program import Bound, init_inside_support, precision_scope
+from bayeslab.programs.program import Bound, compilation_signature, init_inside_support, precision_scope
 
 OWN_LOG_DENSITIES: dict[str, Any] = {
     "Bernoulli": stats.bernoulli(0.5).logpmf,
@@ -121,6 +122,42 @@ def test_the_evidence_is_exact() -> None:
     expected = np.log(np.where(GAPS, joint.sum(1), joint[np.arange(8), k])).sum()
     assert labels.attrs["log_evidence"] == pytest.approx(expected, rel=1e-10)
     assert labels["posterior"]["k"].dtype.kind == "i"
+
+
+def grid(pixels: Any) -> None:
+    with numpyro.plate("row", 2, dim=-2), numpyro.plate("column", 3, dim=-1):
+        z = numpyro.sample("z", dist.Bernoulli(0.5))
+        numpyro.sample("pixel", dist.Normal(1.0 * z, 0.8), obs=pixels)
+    s = 2.0 * z - 1.0
+    numpyro.factor("neighbours", 0.6 * ((s[1:] * s[:-1]).sum() + (s[:, 1:] * s[:, :-1]).sum()))
+
+
+def annotators(confusion: Any, item: Any, y: Any) -> None:
+    with numpyro.plate("item", 4):
+        z = numpyro.sample("z", dist.Categorical(np.array([0.2, 0.3, 0.5])))
+    with numpyro.plate("annotation", len(y)):
+        numpyro.sample("y", dist.Categorical(confusion[z[item]]), obs=y)
+
+
+def test_discrete_elements_that_meet_or_are_looked_up() -> None:
+    """Evidence with some pixels of a grid, and some gold labels of annotated items, against enumeration."""
+    pixels, known = X[:6].reshape(2, 3), np.array([[1, np.nan, np.nan], [np.nan, np.nan, 0]])
+    tree = bl.fit(0, grid, {"pixels": pixels, "z": known}, bl.Exact(4), progress=False)
+    log_joint = []
+    for bits in product((0, 1), repeat=6):
+        z = np.array(bits).reshape(2, 3)
+        if (np.isnan(known) | (z == known)).all():
+            s = 2 * z - 1
+            neighbours = (s[1:] * s[:-1]).sum() + (s[:, 1:] * s[:, :-1]).sum()
+            log_joint.append(6 * np.log(0.5) + stats.norm(z, 0.8).logpdf(pixels).sum() + 0.6 * neighbours)
+    assert tree.attrs["log_evidence"] == pytest.approx(logsumexp(log_joint), rel=1e-10)
+    item, y, gold = np.arange(8) % 4, np.arange(8) % 3, np.array([np.nan, 2.0, np.nan, 0.0])
+    confusion = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]])
+    data = {"confusion": confusion, "item": item, "y": y, "z": gold}
+    tree = bl.fit(0, annotators, data, bl.Exact(4), progress=False)
+    joint = np.array([0.2, 0.3, 0.5]) * np.stack([confusion[:, y[item == i]].prod(-1) for i in range(4)])
+    expected = np.log([joint[i].sum() if np.isnan(v) else joint[i, int(v)] for i, v in enumerate(gold)]).sum()
+    assert tree.attrs["log_evidence"] == pytest.approx(expected, rel=1e-10)
 
 
 def test_parts_of_a_vector_are_imputed_given_its_others() -> None:
@@ -263,14 +300,12 @@ def test_refusals_say_why(program: Any, data: Any, words: str) -> None:
     assert words in str(refused.value)
 
 
-def test_other_gaps_compile_nothing_new(tmp_path: Any) -> None:
-    """Where as many elements are missing elsewhere; the result goes through a file, and on from there."""
+def test_other_gaps_compile_nothing_new() -> None:
+    """Compiled code does not depend on which elements are missing."""
     x = np.array([-3.0, -2.5, 2.8, 3.2])
     data = [{"x": x, "label": np.array(label)} for label in ([0.0, np.nan, 1.0, np.nan], [0.0, 0.0, np.nan, np.nan])]
     with precision_scope():
         first, second = (bl.bind(two_classes, one) for one in data)
-    from bayeslab.programs.program import compilation_signature
-
     assert compilation_signature(first) == compilation_signature(second)
 
 
@@ -284,4 +319,3 @@ def test_simulations_and_replications_hold_the_site_whole() -> None:
     tree = bl.predict(1, covariate, data, bl.fit(0, covariate, data, bl.Exact(100), progress=False))
     assert set(tree["posterior_predictive"].data_vars) == {"a", "b"}
     assert np.isnan(tree["log_likelihood"]["a"].values[..., GAPS]).all()
-    assert mixture is not None
