@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(prog="bayeslab", description="Bayesian models of a course, by every method, side by side.")
+    parser.add_argument("--version", action="version", version=f"bayeslab {version('bayeslab')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     models = commands.add_parser("models", help="list the models")

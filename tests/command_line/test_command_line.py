@@ -1,6 +1,7 @@
 """The command line: what it prints and writes, and one sentence for every mistake."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,3 +227,13 @@ def test_an_interruption_before_the_first_draw_is_one_line(
     monkeypatch.setattr(normal_gamma, "data", interrupt)
     assert main(["explain", "normal_gamma"]) == 130
     assert capsys.readouterr().err == "bayeslab: interrupted\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["fit"], ["frobnicate"]])
+def test_help_and_mistakes_import_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from bayeslab.command_line.main import main\ntry: main({arguments})\nfinally: print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert not {"jax", "numpy", "pandas"} & set(done.stdout.splitlines()[-1].split())
+    assert "bayeslab" in done.stdout.splitlines()[0] or "bayeslab" in done.stderr
