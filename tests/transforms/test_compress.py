@@ -79,7 +79,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("wishart", "two vectors", "dirichlets")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in CASES])
 def test_conditionals_from_tables_are_those_from_all_rows(name: str) -> None:
     case = CASES[name]
     with precision_scope():
