@@ -3,16 +3,13 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from jax.experimental.compilation_cache import compilation_cache
 
 import bayeslab as bl
 from bayeslab.command_line.main import main
@@ -20,19 +17,6 @@ from bayeslab.models import LECTURES, normal_gamma
 from bayeslab.results.saving import save
 
 SHORT = ["--draws", "60", "--warmup", "60", "--chains", "2"]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compiled programs go to a folder of the test run, and JAX is left as it was."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture
@@ -205,8 +189,10 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 def test_interrupted_draws_are_written(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fit = bl.fit
+
     def interrupted(*arguments: Any, **settings: Any) -> xr.DataTree:
-        tree = bl.fit(*arguments, **settings)
+        tree = fit(*arguments, **settings)
         tree.attrs["interrupted"] = 1
         return tree
 
