@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,7 @@ def test_interrupted_draws_are_written(
         tree.attrs["interrupted"] = 1
         return tree
 
-    monkeypatch.setattr(sys.modules["bayeslab.fitting"], "fit", interrupted)
+    monkeypatch.setattr(import_module("bayeslab.fitting"), "fit", interrupted)
     arguments = ["fit", "normal_gamma", str(table), "--column", "y=height", "--method", "laplace"]
     assert main([*arguments, "-o", str(tmp_path / "fit.nc")]) == 130
     assert "finished draws" in capsys.readouterr().err
