@@ -1,11 +1,13 @@
 """Running a program with some terms of its log joint replaced by others."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpyro
 from numpyro.distributions import biject_to
+from numpyro.handlers import substitute
 from numpyro.primitives import Messenger
 
 from bayeslab.elimination.terms import Term, terms
@@ -25,7 +27,7 @@ def run_with_terms(
     new_names = {term.name for term in new_terms}
     computed = {name for name, sites in log_joint.computed.items() if not sites.isdisjoint(removed)}
     run = _MaskAndHide({term.name for term in log_joint.terms} - new_names, set(removed), computed)
-    with run:
+    with run, substitute(substitute_fn=partial(_placeholder_of, frozenset(removed))):  # inside of scans too
         result = bound.program()
     old_names = {term.name for term in log_joint.terms}
     for term in new_terms:
@@ -57,6 +59,10 @@ class _MaskAndHide(Messenger):
     def postprocess_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "sample":
             self.values[msg["name"]] = msg["value"]
+
+
+def _placeholder_of(removed: frozenset[str], site: dict[str, Any]) -> Any:
+    return _placeholder_value(site["fn"]) if site["name"] in removed else None
 
 
 def _placeholder_value(fn: Any) -> Any:
