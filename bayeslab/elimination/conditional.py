@@ -26,7 +26,7 @@ from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
 from bayeslab.distributions.markov.log_likelihoods import dense
-from bayeslab.elimination.discrete.chain_tables import chain_conditional
+from bayeslab.elimination.discrete.chains.tables import chain_conditional
 from bayeslab.elimination.discrete.joint import joint_conditional
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
 from bayeslab.elimination.normal_blocks import block_conditional

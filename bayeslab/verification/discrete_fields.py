@@ -27,6 +27,9 @@ from bayeslab.verification.probe_points import Point, choice_points, generic_poi
 
 MAX_CHOICE_POINTS = 4
 """Points with other choices of discrete sites at which a rule is tested, at most: it is tested at many from each."""
+ROUNDINGS = 32
+"""Residual of a rule that passes where the program computes in single precision, in roundings: which elements meet is
+read off the program, so that its arrays of its own need no more digits."""
 
 
 class FieldFinding(NamedTuple):
@@ -127,7 +130,7 @@ def find_field_rule(
             if np.isnan(residual) and not verdict.possible:
                 continue  # nothing is possible there, so nothing is tested
             worst = float(np.maximum(worst, residual))
-    if worst <= RESIDUAL_TOLERANCE:
+    if worst <= max(RESIDUAL_TOLERANCE, ROUNDINGS * field.eps):
         return Finding(site, children, rule, worst, "")
     if np.isnan(worst) and family is ELEMENT_BY_ELEMENT:
         why = "values of some of its elements exclude values of others, so one after another they may not reach all"

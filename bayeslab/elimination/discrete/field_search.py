@@ -1,16 +1,17 @@
 """Finds which discrete elements of a program meet."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination.discrete.chains import chain_layout, step_functions
+from bayeslab.elimination.discrete.chains.recognition import chain_layout, step_functions
+from bayeslab.elimination.discrete.chains.repeated_functions import FunctionFinder
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Chains, Field
-from bayeslab.elimination.discrete.flat_program import flatten
-from bayeslab.elimination.discrete.repeated_functions import FunctionFinder
+from bayeslab.elimination.discrete.flat_program import FlatProgram, flatten
 from bayeslab.elimination.discrete.scopes import ScopeFinder
 from bayeslab.elimination.discrete.sum_of_parts import cut
 from bayeslab.elimination.discrete.sum_table import SumTable
@@ -74,12 +75,19 @@ def find_field(
                 mixed |= {tuple(sorted(scope)) for scope in members}
         parts.append(index[inverse].reshape(found.shape))
     field = Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
+    field.eps = max((float(jnp.finfo(each).eps) for each in _real_types(program, sums)), default=field.eps)
     layout = chain_layout(field)
     if layout is None:
         return field
-    functions = FunctionFinder(program, finder.value).run({number: step_functions(field)})
-    own = [functions[part].numbers if part in functions else np.zeros(0, int) for part in part_numbers]
-    return field.as_chains(Chains(layout, tuple(np.unique(each, return_inverse=True)[1] for each in own)))
+    functions = FunctionFinder(program, finder.value).run({number: step_functions(field, layout)})
+    numbers = [functions[part].numbers if part in functions else np.zeros(0, int) for part in part_numbers]
+    return field.as_chains(Chains(layout, tuple(np.unique(each, return_inverse=True)[1] for each in numbers)))
+
+
+def _real_types(program: FlatProgram, reached: Collection[int]) -> set[Any]:
+    """The types of all real numbers that elements reach."""
+    pairs = (pair for each in program.operations for pair in zip(each.outputs, each.dtypes, strict=True))
+    return {dtype for number, dtype in pairs if number in reached and jnp.issubdtype(dtype, jnp.floating)}
 
 
 def _largest(scopes: frozenset[frozenset[int]]) -> list[frozenset[int]]:

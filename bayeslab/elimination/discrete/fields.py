@@ -16,14 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.markov.table_chain import ChainLayout
+from bayeslab.distributions.markov.chain_layout import ChainLayout
 from bayeslab.programs.program import Values
+
 
 class Chains(NamedTuple):
     """The structure of elements that are chains.
 
-    functions: for every part of the log joint, for each of its elements, a number: elements of equal numbers are the same
-    function of their scopes, each at its own step.
+    functions: for every part of the log joint, for each of its elements, a number: elements of equal numbers are the
+    same function of their scopes, each at its own step.
     """
 
     layout: ChainLayout
@@ -41,10 +42,11 @@ class Field:
     scopes: sets of elements that a function of the log joint has, each once.
     parts: for every part of the log joint, for each of its elements, the index of its scope, CONSTANT or MIXED.
     mixed: the scopes of parts of which an element is a sum of several functions.
-    chain: how its elements are chains, where they are.
+    chain: how its elements are chains, where they are. eps: of the lowest precision in which any part is computed.
     """
 
     chain: Chains | None = None
+    eps: float = float(np.finfo(float).eps)
 
     def __init__(
         self,

@@ -82,9 +82,9 @@ def affine_operands(operation: Operation, reached: set[int]) -> list[int] | None
     floating = all(dtype is not None and jnp.issubdtype(dtype, jnp.floating) for dtype in operation.dtypes)
     if not floating or len(operation.outputs) != 1:
         return None
-    if name == "convert_element_type":
-        return None  # from integers: the elements themselves; parts keep their type
-    if name == "select_n":
+    if name == "convert_element_type":  # from integers: the elements themselves
+        affine = bool(jnp.issubdtype(operation.input_dtypes[0], jnp.floating))
+    elif name == "select_n":
         affine = 0 not in mine
     else:
         affine = (

@@ -1,9 +1,9 @@
 """Loops whose steps do not need each other, as operations on all steps at once.
 
-A scan over the values of its sites hardly ever computes anything in sequence: what is carried from one step to the next
-is a value of the step before, which is known. So every scan of a trace is distributed (Kennedy and McKinley 1990,
-doi:10.1145/110518.110523): what does not depend on itself is computed for all steps at once, in order of dependence, and
-only what does, as the variance of a GARCH model, stays a loop.
+A scan over given values of its sites hardly ever computes anything in sequence: what is carried from one step to the
+next is a value of the step before, which is known. So every scan of a trace is distributed (Kennedy and McKinley 1990,
+doi:10.1145/110518.110523): what does not depend on itself is computed for all steps at once, in order of dependence,
+and only what does, as the variance of a GARCH model, stays a loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,9 @@ def distribute_loops(traced: ClosedJaxpr) -> ClosedJaxpr:
     """A trace with every scan distributed that can be; the same function."""
     if not any(equation.primitive.name == "scan" for equation in traced.jaxpr.eqns):
         return traced
-    arguments = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in traced.jaxpr.invars]
-    return jax.make_jaxpr(lambda *given: _run(traced, given))(*arguments)
+    arguments: list[Any] = [v.aval for v in traced.jaxpr.invars]
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in arguments]
+    return jax.make_jaxpr(lambda *given: _run(traced, given))(*shapes)
 
 
 def _run(traced: ClosedJaxpr, given: Sequence[Any]) -> list[Any]:
@@ -101,7 +102,7 @@ class Loop:
         return found
 
     def _components(self) -> list[list[Var]]:
-        """The carried variables, those together that depend on each other in a circle, each after what it depends on."""
+        """The carried variables, each after what it depends on; those together that depend on each other."""
         reach = {variable: self._reached(self.next[variable]) for variable in self.carried}
         components: list[list[Var]] = []
         for variable in sorted(self.carried, key=lambda v: len(reach[v])):
@@ -164,7 +165,7 @@ class Loop:
         concrete = not any(isinstance(v, jax.core.Tracer) for v in [*start, *moving.values(), *fixed.values()])
 
         def run() -> list[Any]:
-            begin = [jnp.asarray(v, variable.aval.dtype) for v, variable in zip(start, component, strict=True)]
+            begin = [jnp.asarray(v, _dtype(variable)) for v, variable in zip(start, component, strict=True)]
             return jax.lax.scan(step, begin, moving, self.length, self.reverse)[1]
 
         if concrete:
@@ -221,8 +222,12 @@ class Loop:
         )
 
 
+def _dtype(variable: Any) -> Any:
+    return variable.aval.dtype
+
+
 def _contiguous_slice(equation: Any, inputs: Sequence[tuple[Any, bool]]) -> Any:
-    """What a step takes of an array by its number, at all steps: part of the array itself; None for other operations."""
+    """What a step takes of an array by its number, at all steps: part of the array; None for other operations."""
     (operand, stacked), *places = inputs
     if equation.primitive.name != "dynamic_slice" or stacked or not jnp.ndim(operand):
         return None

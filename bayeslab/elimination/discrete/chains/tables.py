@@ -6,8 +6,6 @@ a matrix, one configuration shows all its values, at as many steps.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
-from math import prod
 from typing import NamedTuple
 
 import jax
@@ -15,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.markov.table_chain import ChainLayout, TableChain
-from bayeslab.elimination.discrete.chains import Pattern, patterns_of
+from bayeslab.distributions.markov.chain_layout import ChainLayout
+from bayeslab.distributions.markov.table_chain import TableChain
+from bayeslab.elimination.discrete.chains.readings import readings_of, rows_of, value_of_state, values_of
+from bayeslab.elimination.discrete.chains.recognition import Pattern
 from bayeslab.elimination.discrete.field_parts import field_parts
-from bayeslab.elimination.discrete.fields import CONSTANT, Field
+from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.sum_of_parts import SumOfParts
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
@@ -49,7 +49,7 @@ def chain_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, va
     size = layout.num_states
     states, constant = jnp.zeros((num_chains, num_steps, size)), taken.constant
     shared, moves = jnp.zeros((1, 1, size, size)), jnp.zeros((1, 1, size, size))
-    for number, reading in enumerate(_readings(field)):
+    for number, reading in enumerate(readings_of(field)):
         if reading.constants is not None:
             nowhere = jnp.zeros(field.size, jnp.int32)
             constant += _weighted(taken, number, nowhere, reading.constants).sum()
@@ -61,52 +61,6 @@ def chain_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, va
             else:
                 states += _states(field, layout, pattern, taken, number)
     return ChainTables((states, moves + shared), constant)
-
-
-class PartReading(NamedTuple):
-    """How one part is read. constants: which of its elements are functions of nothing. patterns: of the others, and
-    whether all steps of all chains have the same function."""
-
-    constants: np.ndarray | None
-    patterns: tuple[tuple[Pattern, bool], ...]
-
-
-@lru_cache(maxsize=64)
-def _readings(field: Field) -> tuple[PartReading, ...]:
-    assert field.chain is not None
-    layout, readings = field.chain.layout, []
-    num_chains, num_steps, _ = layout.elements.shape
-    for part, functions in zip(field.parts, field.chain.functions, strict=True):
-        patterns = []
-        for pattern in patterns_of(field, layout, part):
-            combinations = _num_values(layout, pattern.first) * _num_values(layout, pattern.second)
-            everywhere = len(pattern.functions) == num_chains * (num_steps - 1) == len(set(_rows(pattern, num_steps)))
-            same = len(np.unique(functions.ravel()[pattern.functions])) == 1
-            patterns.append((pattern, bool(pattern.second) and everywhere and same and 2 * combinations <= num_steps))
-        constants = np.flatnonzero(part.ravel() == CONSTANT).astype(np.int32)
-        readings.append(PartReading(constants if len(constants) else None, tuple(patterns)))
-    return tuple(readings)
-
-
-def _rows(pattern: Pattern, num_steps: int) -> list[int]:
-    return (pattern.chains * num_steps + pattern.steps).tolist()
-
-
-def _num_values(layout: ChainLayout, members: Sequence[int]) -> int:
-    return prod(layout.cards[member] for member in members)
-
-
-def _values_of(layout: ChainLayout, members: Sequence[int]) -> np.ndarray:
-    """All values of some members (value, member), the first slowest."""
-    cards = [layout.cards[member] for member in members]
-    return np.indices(cards).reshape(len(cards), -1).T.astype(np.int32)
-
-
-def _value_of_state(layout: ChainLayout, members: Sequence[int]) -> np.ndarray:
-    """For every joint state the number of the value of some members, (state,)."""
-    cards = [layout.cards[member] for member in members]
-    digits = layout.digits[:, list(members)]
-    return np.ravel_multi_index(tuple(digits.T), cards) if members else np.zeros(layout.num_states, int)
 
 
 def _weighted(taken: SumOfParts, number: int, indices: Array, functions: np.ndarray) -> Array:
@@ -122,14 +76,17 @@ def _weighted(taken: SumOfParts, number: int, indices: Array, functions: np.ndar
 
 
 def _configuration(field: Field, chosen: dict[int, Array], at: np.ndarray) -> Array:
-    """Indices of all elements (element,): some sites have a value at some steps, all else the first one.
+    """Indices of all elements (element,): some members have a value at some steps, all else the first one.
 
     at: whether a step is one of these (step,).
     """
+    assert field.chain is not None
     pieces = []
-    for site, (shape, size) in enumerate(zip(field.shapes, field.sizes, strict=True)):
-        value = jnp.broadcast_to(chosen.get(site, jnp.zeros((), jnp.int32)), (size,))
-        pieces.append(value if at.all() else jnp.where(np.repeat(at, size // shape[0]), value, 0))
+    for (member, first), size in zip(field.chain.layout.sites, field.sizes, strict=True):
+        value = jnp.broadcast_to(chosen.get(member, jnp.zeros((), jnp.int32)), (size,))
+        length = len(at) - first if first or len(field.sizes) == len(field.chain.layout.cards) else 1
+        mine = np.repeat(at[first : first + length], size // length)
+        pieces.append(value if mine.all() else jnp.where(mine, value, 0))
     return jnp.concatenate(pieces) if len(pieces) > 1 else pieces[0]
 
 
@@ -142,19 +99,19 @@ def _states(field: Field, layout: ChainLayout, pattern: Pattern, taken: SumOfPar
         configuration = _configuration(field, dict(zip(pattern.first, value, strict=True)), every)
         return _weighted(taken, number, configuration, pattern.functions)
 
-    by_value = jax.vmap(at, out_axes=-1)(jnp.asarray(_values_of(layout, pattern.first)))
-    by_place = _placed(by_value, _rows(pattern, num_steps), num_chains * num_steps)
-    return _picked(by_place, _value_of_state(layout, pattern.first), -1).reshape(num_chains, num_steps, -1)
+    by_value = jax.vmap(at, out_axes=-1)(jnp.asarray(values_of(layout, pattern.first)))
+    by_place = _placed(by_value, rows_of(pattern, num_steps), num_chains * num_steps)
+    return _picked(by_place, value_of_state(layout, pattern.first), -1).reshape(num_chains, num_steps, -1)
 
 
 def _moves(field: Field, layout: ChainLayout, pattern: Pattern, taken: SumOfParts, number: int) -> Array:
     """The table of neighbours of some functions of two steps (chain, step - 1, state, state)."""
     num_chains, num_steps, _ = layout.elements.shape
-    first, second = _values_of(layout, pattern.first), _values_of(layout, pattern.second)
+    first, second = values_of(layout, pattern.first), values_of(layout, pattern.second)
     pairs = np.repeat(first, len(second), 0), np.tile(second, (len(first), 1))
-    states = _value_of_state(layout, pattern.first)[:, None], _value_of_state(layout, pattern.second)
+    states = value_of_state(layout, pattern.first)[:, None], value_of_state(layout, pattern.second)
     value_of_pair = (states[0] * len(second) + states[1]).ravel()
-    rows, total = np.array(_rows(pattern, num_steps - 1)), jnp.zeros((num_chains * (num_steps - 1), len(pairs[0])))
+    rows, total = np.array(rows_of(pattern, num_steps - 1)), jnp.zeros((num_chains * (num_steps - 1), len(pairs[0])))
     for parity in range(2):
         mine = np.flatnonzero(pattern.steps % 2 == parity)
         is_before = np.arange(num_steps) % 2 == parity
@@ -166,7 +123,8 @@ def _moves(field: Field, layout: ChainLayout, pattern: Pattern, taken: SumOfPart
             is_before: np.ndarray = is_before,
             mine: np.ndarray = mine,
         ) -> Array:
-            first, second = (dict(zip(*each, strict=True)) for each in ((pattern.first, value[0]), (pattern.second, value[1])))
+            first = dict(zip(pattern.first, value[0], strict=True))
+            second = dict(zip(pattern.second, value[1], strict=True))
             configuration = _configuration(field, first, is_before) + _configuration(field, second, ~is_before)
             return _weighted(taken, number, configuration, pattern.functions[mine])
 
@@ -178,7 +136,7 @@ def _moves(field: Field, layout: ChainLayout, pattern: Pattern, taken: SumOfPart
 
 def _shared_moves(layout: ChainLayout, pattern: Pattern, taken: SumOfParts, number: int) -> Array:
     """The table of neighbours of a function that all steps of all chains share (state, state)."""
-    first, second = _values_of(layout, pattern.first), _values_of(layout, pattern.second)
+    first, second = values_of(layout, pattern.first), values_of(layout, pattern.second)
     starts = 2 * np.arange(len(first) * len(second))
     indices = np.zeros(layout.elements.size, np.int32)
     indices[layout.elements[:, starts][:, :, list(pattern.first)]] = np.repeat(first, len(second), 0)
@@ -189,7 +147,7 @@ def _shared_moves(layout: ChainLayout, pattern: Pattern, taken: SumOfParts, numb
         if chain == 0
     }
     table = _weighted(taken, number, jnp.asarray(indices), np.array([place[start] for start in starts]))
-    states = _value_of_state(layout, pattern.first)[:, None], _value_of_state(layout, pattern.second)
+    states = value_of_state(layout, pattern.first)[:, None], value_of_state(layout, pattern.second)
     return table[states[0] * len(second) + states[1]]
 
 

@@ -51,7 +51,7 @@ class FunctionFinder:
         for operation in self.program.operations:
             outputs = self._outputs(operation)
             for number, shape, each in zip(operation.outputs, operation.shapes, outputs, strict=True):
-                self.functions[number] = each.moved(lambda array, shape=shape: np.broadcast_to(array, shape))
+                self.functions[number] = Functions(*(np.broadcast_to(array, shape) for array in each))
         return self.functions
 
     def _new(self, shape: tuple[int, ...]) -> Functions:
@@ -132,7 +132,9 @@ class FunctionFinder:
             params = {key: value for key, value in operation.params.items() if key != "fill_value"}
 
             def gather(array: np.ndarray) -> np.ndarray:
-                moved = operation.primitive.bind(jnp.asarray(array, jnp.int32), jnp.asarray(index), fill_value=-1, **params)
+                moved = operation.primitive.bind(
+                    jnp.asarray(array, jnp.int32), jnp.asarray(index), fill_value=-1, **params
+                )
                 return np.asarray(moved)
 
             return operand.moved(gather)
@@ -155,7 +157,9 @@ class FunctionFinder:
         elif (operand.steps != NOWHERE).any():
             return self._new(shape)
         found, number = self._rows(*columns), int(np.prod(offsets))
-        numbers = self.next + (found.numbers[:, None] - found.numbers.min(initial=self.next)) * number + np.arange(number)
+        numbers = (
+            self.next + (found.numbers[:, None] - found.numbers.min(initial=self.next)) * number + np.arange(number)
+        )
         self.next = int(numbers.max(initial=self.next)) + 1
         steps = np.broadcast_to(found.steps[:, None], numbers.shape)
         axes = tuple(range(len(batch), len(batch) + len(offsets)))
@@ -171,7 +175,7 @@ class FunctionFinder:
             free = [axis for axis in range(len(shape)) if axis not in (*contracted, *batch)]
             sizes = [int(np.prod([shape[axis] for axis in axes])) for axes in (batch, free, contracted)]
             order = (*batch, *free, *contracted)
-            sides.append(functions.moved(lambda array, order=order, sizes=sizes: np.transpose(array, order).reshape(sizes)))
+            sides.append(Functions(*(np.transpose(array, order).reshape(sizes) for array in functions)))
         (batches, rows, inner), columns = sides[0].numbers.shape, sides[1].numbers.shape[1]
         if batches * rows * columns * inner > MAX_NUMBERS:
             return self._new(operation.shapes[0])
@@ -186,9 +190,4 @@ class FunctionFinder:
         finder = FunctionFinder(program, lambda operand: None, self.next)
         found = finder.run(dict(zip(program.inputs, inputs, strict=True)))
         self.next = finder.next
-        pairs = zip(program.outputs, operation.shapes, strict=True)
-        results = [self._constant(o.value) if isinstance(o, Constant) else found[o] for o, _ in pairs]
-        return [
-            each.moved(lambda array, shape=shape: np.broadcast_to(array, shape))
-            for each, shape in zip(results, operation.shapes, strict=True)
-        ]
+        return [self._constant(o.value) if isinstance(o, Constant) else found[o] for o in program.outputs]
