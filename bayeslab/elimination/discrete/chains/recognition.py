@@ -79,7 +79,7 @@ def _members_of_sites(field: Field) -> tuple[tuple[int, int], ...] | None:
 
 
 def _connected_lanes(field: Field, steps: np.ndarray, lanes: np.ndarray, number: int) -> list[list[int]] | None:
-    """Lanes in sets that meet; None where elements meet that are not at neighbouring steps, or none of different ones."""
+    """Lanes in sets that meet; None where elements of steps that are not neighbours do, or none of different steps."""
     group = list(range(number))
 
     def root(lane: int) -> int:
