@@ -51,6 +51,10 @@ class TableChain(Distribution):
         return self.layout.indices(chain.most_probable_path(log_likelihood))
 
     def log_prob(self, value: Array) -> Array:
+        flat = value.reshape(-1, value.shape[-1])
+        return jax.vmap(self._log_weight)(flat).reshape(value.shape[:-1]) - self.log_partition
+
+    def _log_weight(self, value: Array) -> Array:
         path = self.layout.path(value)
         own = jnp.take_along_axis(self.states, path[..., None], -1)[..., 0].sum((-2, -1))
         chains, steps = np.indices((path.shape[-2], path.shape[-1] - 1))
@@ -58,7 +62,7 @@ class TableChain(Distribution):
             chains = np.zeros_like(chains)
         if self.moves.shape[1] == 1:
             steps = np.zeros_like(steps)
-        return own + self.moves[chains, steps, path[..., :-1], path[..., 1:]].sum((-2, -1)) - self.log_partition
+        return own + self.moves[chains, steps, path[..., :-1], path[..., 1:]].sum((-2, -1))
 
     def table_probs(self) -> tuple[Array, Array]:
         """The expected number of times that the numbers of both tables are added up: derivatives of the log sum."""
