@@ -1,17 +1,16 @@
 """Running a program with some terms of its log joint replaced by others."""
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpyro
 from numpyro.distributions import biject_to
-from numpyro.handlers import substitute
 from numpyro.primitives import Messenger
 
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, elementwise_constraint, is_random
+from bayeslab.programs.sites import wrap_bodies
 
 
 def run_with_terms(
@@ -27,7 +26,7 @@ def run_with_terms(
     new_names = {term.name for term in new_terms}
     computed = {name for name, sites in log_joint.computed.items() if not sites.isdisjoint(removed)}
     run = _MaskAndHide({term.name for term in log_joint.terms} - new_names, set(removed), computed)
-    with run, substitute(substitute_fn=partial(_placeholder_of, frozenset(removed))):  # inside of scans too
+    with run:
         result = bound.program()
     old_names = {term.name for term in log_joint.terms}
     for term in new_terms:
@@ -47,6 +46,8 @@ class _MaskAndHide(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "deterministic" and msg["name"] in self.computed:
             msg["stop"] = True
+        if msg["type"] == "control_flow":
+            wrap_bodies(msg, lambda body, _: _Hide(body, self.gone))
         if msg["type"] != "sample":
             return
         if msg["name"] in self.gone:
@@ -61,8 +62,16 @@ class _MaskAndHide(Messenger):
             self.values[msg["name"]] = msg["value"]
 
 
-def _placeholder_of(removed: frozenset[str], site: dict[str, Any]) -> Any:
-    return _placeholder_value(site["fn"]) if site["name"] in removed else None
+class _Hide(Messenger):
+    """Hides some sites from everybody else, in the body of a scan."""
+
+    def __init__(self, fn: Any, gone: set[str]):
+        self.gone = gone
+        super().__init__(fn)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["name"] in self.gone:
+            msg["value"], msg["stop"] = _placeholder_value(msg["fn"]), True
 
 
 def _placeholder_value(fn: Any) -> Any:

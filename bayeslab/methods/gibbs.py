@@ -124,7 +124,7 @@ def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
 
     Each comes with the Normal sites that meet it in a term, where these can be integrated out while it moves.
     """
-    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.joint]
+    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.is_normal]
     steps = []
     for finding in analysis.findings:
         size = prod(bound.sites[finding.site].shape)
@@ -174,7 +174,7 @@ def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[s
     """
     bound, blocks = analysis.bound, rules_of(analysis.normal_blocks)
     in_blocks = {name for rule in blocks for name in rule.sites}
-    alone = [rule for rule in analysis.rules if rule.family.joint and rule.site not in in_blocks]
+    alone = [rule for rule in analysis.rules if rule.family.is_normal and rule.site not in in_blocks]
     sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
     largest = max((sum(prod(bound.sites[name].shape) for name in found.names), *sizes.values()))
     met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]
