@@ -172,7 +172,8 @@ def terms_of(shapes: tuple) -> Terms:
             if name in latent:
                 leaves, tree = jax.tree.flatten(site["fn"])
                 parameters[name] = leaves
-                choices = _enumerate_support(site["fn"])
+                limit = dict(bound.limits).get(name)
+                choices = _enumerate_support(site["fn"]) if limit is None else np.arange(limit + 1)
                 shared = choices is not None and site["scale"] is None and _is_repeated(site["fn"])
                 records[name] = {
                     "tree": tree,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayeslab.programs.arguments import parameters, signature
+from bayeslab.programs.count_limits import with_count_limits
 from bayeslab.programs.data import Entry, as_entry, read_entries, refuse_conflicting_codes
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.observed_values import event_mask, observed_value
@@ -50,7 +51,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
         data_flow = trace_data_flow(bound, latent)
     scanned = [name for name, site in probe.items() if site["scanned"]]
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    return check_bound(bound, data_flow, SpecialSites(scanned, [name for name in scaled if name in latent]))
+    special = SpecialSites(scanned, [name for name in scaled if name in latent])
+    return with_count_limits(check_bound(bound, data_flow, special))
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:

@@ -56,7 +56,7 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches"],
-    meta_fields=["function", "settings", "guarded", "computed"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -72,6 +72,7 @@ class Bound:
     present: for sites with missing entries only, which entries are present.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
     computed: observed sites whose values the program computes from latent sites, so that their densities are factors.
+    limits: latent counts without a bound, and the largest values that they are summed over to.
     transform: what runs the program for inference in place of the function, with sites integrated out for example.
     batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
     """
@@ -83,6 +84,7 @@ class Bound:
     present: Values
     guarded: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
     transform: "Transform | None" = None
     batches: Values = field(default_factory=dict)
 
