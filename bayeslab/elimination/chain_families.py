@@ -11,7 +11,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood
-from bayeslab.distributions.step_normal import StepNormal, array_to_path, chain_of_neighbours, path_to_array
+from bayeslab.distributions.markov.step_normal import StepNormal, array_to_path, chain_of_neighbours, path_to_array
 from bayeslab.elimination import cubature
 from bayeslab.elimination.around import around_mean
 from bayeslab.elimination.family import Family, Local

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayeslab.programs.arguments import parameters, signature
-from bayeslab.programs.count_limits import with_count_limits
 from bayeslab.programs.data import Entry, as_entry, read_entries, refuse_conflicting_codes
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import errors_explained, probe_sites, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
+from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.programs.tracing.provenance import trace_data_flow, trace_written_sites, written_values
 from bayeslab.programs.validation import SpecialSites, check_bound, short_name
 

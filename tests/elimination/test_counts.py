@@ -15,8 +15,8 @@ import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
-from bayeslab.programs.count_limits import with_count_limits
 from bayeslab.programs.program import precision_scope
+from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.transforms.draw_checks import FalseConditional, require_within_limits
 from bayeslab.verification.findings import find_conditional
 

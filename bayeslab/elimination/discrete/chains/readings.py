@@ -8,8 +8,21 @@ from typing import NamedTuple
 import numpy as np
 
 from bayeslab.distributions.markov.chain_layout import ChainLayout
-from bayeslab.elimination.discrete.chains.recognition import Pattern, patterns_of
 from bayeslab.elimination.discrete.fields import CONSTANT, Field
+
+
+class Pattern(NamedTuple):
+    """Functions of equal scopes: of these members at one step, and of those at the next.
+
+    first, second: places of the sites in the joint state. functions: which elements of a part they are (function,).
+    chains, steps: where they are, by the chain and by the earlier step (function,).
+    """
+
+    first: tuple[int, ...]
+    second: tuple[int, ...]
+    functions: np.ndarray
+    chains: np.ndarray
+    steps: np.ndarray
 
 
 class PartReading(NamedTuple):
@@ -59,3 +72,17 @@ def value_of_state(layout: ChainLayout, members: Sequence[int]) -> np.ndarray:
     cards = [layout.cards[member] for member in members]
     digits = layout.digits[:, list(members)]
     return np.ravel_multi_index(tuple(digits.T), cards) if members else np.zeros(layout.num_states, int)
+
+
+def patterns_of(field: Field, layout: ChainLayout, part: np.ndarray) -> list[Pattern]:
+    """The elements of one part of the log joint, by the members that they are functions of; constants are left out."""
+    places = np.empty((field.size, 3), int)
+    places[layout.elements.ravel()] = np.indices(layout.elements.shape).reshape(3, -1).T
+    flat, found = part.ravel(), dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int, int]]]()
+    for index in np.flatnonzero(flat != CONSTANT):
+        scope = places[list(field.scopes[flat[index]])]
+        step = int(scope[:, 1].min())
+        first = tuple(sorted(int(m) for _, t, m in scope if t == step))
+        second = tuple(sorted(int(m) for _, t, m in scope if t > step))
+        found.setdefault((first, second), []).append((int(index), int(scope[0, 0]), step))
+    return [Pattern(*key, *np.array(rows).T) for key, rows in found.items()]

@@ -6,32 +6,17 @@ have a joint state.
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from bayeslab.distributions.markov.chain_layout import ChainLayout
 from bayeslab.elimination.discrete.chains.repeated_functions import Functions
-from bayeslab.elimination.discrete.fields import CONSTANT, Field
+from bayeslab.elimination.discrete.fields import Field
 
 MAX_CHAIN_STATES = 128
 """Joint states of a step, at most."""
 MAX_CHAIN_NUMBERS = 5 * 10**7
 """Numbers of all transitions of all chains, at most."""
-
-
-class Pattern(NamedTuple):
-    """Functions of equal scopes: of these members at one step, and of those at the next.
-
-    first, second: places of the sites in the joint state. functions: which elements of a part they are (function,).
-    chains, steps: where they are, by the chain and by the earlier step (function,).
-    """
-
-    first: tuple[int, ...]
-    second: tuple[int, ...]
-    functions: np.ndarray
-    chains: np.ndarray
-    steps: np.ndarray
 
 
 def chain_layout(field: Field) -> ChainLayout | None:
@@ -99,20 +84,6 @@ def _connected_lanes(field: Field, steps: np.ndarray, lanes: np.ndarray, number:
     for lane in range(number):
         chains.setdefault(root(lane), []).append(lane)
     return list(chains.values()) if moves else None
-
-
-def patterns_of(field: Field, layout: ChainLayout, part: np.ndarray) -> list[Pattern]:
-    """The elements of one part of the log joint, by the members that they are functions of; constants are left out."""
-    places = np.empty((field.size, 3), int)
-    places[layout.elements.ravel()] = np.indices(layout.elements.shape).reshape(3, -1).T
-    flat, found = part.ravel(), dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int, int]]]()
-    for index in np.flatnonzero(flat != CONSTANT):
-        scope = places[list(field.scopes[flat[index]])]
-        step = int(scope[:, 1].min())
-        first = tuple(sorted(int(m) for _, t, m in scope if t == step))
-        second = tuple(sorted(int(m) for _, t, m in scope if t > step))
-        found.setdefault((first, second), []).append((int(index), int(scope[0, 0]), step))
-    return [Pattern(*key, *np.array(rows).T) for key, rows in found.items()]
 
 
 def step_functions(field: Field, layout: ChainLayout) -> Functions:

@@ -15,8 +15,7 @@ from jax import Array
 
 from bayeslab.distributions.markov.chain_layout import ChainLayout
 from bayeslab.distributions.markov.table_chain import TableChain
-from bayeslab.elimination.discrete.chains.readings import readings_of, rows_of, value_of_state, values_of
-from bayeslab.elimination.discrete.chains.recognition import Pattern
+from bayeslab.elimination.discrete.chains.readings import Pattern, readings_of, rows_of, value_of_state, values_of
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.sum_of_parts import SumOfParts
