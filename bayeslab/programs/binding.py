@@ -15,6 +15,7 @@ from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import errors_explained, probe_sites, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
+from bayeslab.programs.tracing.compilation_cache import keep_compilations
 from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.programs.tracing.provenance import trace_data_flow, trace_written_sites, written_values
 from bayeslab.programs.validation import SpecialSites, check_bound, short_name
@@ -29,6 +30,7 @@ def bind(program: Program, data: Data) -> Bound:
     argument, a wrong shape, a value outside the support of its site, NaN elsewhere, an invalid hyperparameter, or
     entries whose categories or labels contradict each other.
     """
+    keep_compilations()
     function, entries = unwrap_partial(program, read_entries(data))
     if isinstance(function, DerivedProgram):
         return function.transformed(_bind_entries(function.model, entries))
