@@ -7,6 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from bayeslab.distributions import precision_structure
+from bayeslab.elimination.chain_families import NUM_COLOURS
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
@@ -142,7 +143,7 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
     bound = analysis.bound
     if bound.transform is not None or bound.moving:
         return ()
-    normal = [rule.site for rule in analysis.rules if rule.family.joint]
+    normal = [rule.site for rule in analysis.rules if rule.family.is_normal]
     others = set(bound.latent) - set(normal)
     priors = terms(bound).priors
     if not normal or not others or (closed and not any(priors[name].depends & others for name in normal)):
@@ -169,8 +170,11 @@ def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
         if rule.block is not None:
             own, directions = precision_structure.elimination_cost(rule.block), num_directions(rule.block)
         else:
-            directions = prod(bound.sites[rule.site].shape[axis] for axis in rule.coupled)
-            own = prod(bound.sites[rule.site].shape) * directions**2
+            shape = bound.sites[rule.site].shape
+            directions = prod(shape[axis] for axis in rule.coupled)
+            if rule.family.by_steps:
+                directions = NUM_COLOURS * directions // shape[0]
+            own = prod(shape) * directions**2
         total += own + directions * sum(term.cost for term in rule.reached(terms(bound).terms))
     return total
 

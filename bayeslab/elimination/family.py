@@ -71,6 +71,7 @@ class Family(NamedTuple):
     joint: elements may be joint over axes on which they meet, as those of a Normal; statistics are products of pairs.
     enumerates: every element is looked at with each of its values, independently of the others.
     tables: the log density is a sum of tables, each over a few discrete elements.
+    by_steps: a Normal along the first axis, of which neighbouring steps meet.
     """
 
     name: str
@@ -90,6 +91,12 @@ class Family(NamedTuple):
     joint: bool = False
     enumerates: bool = False
     tables: bool = False
+    by_steps: bool = False
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether its members are Normal."""
+        return self.joint or self.by_steps
 
     @property
     def structured(self) -> bool:

@@ -110,7 +110,7 @@ def _rank_in_scan(bound: Bound, block: Block) -> int:
     """
     if any(bound.sites[rule.sites[0]].is_discrete for rule in block):
         return 0
-    return 1 if any(rule.family.joint for rule in block) else 2
+    return 1 if any(rule.family.is_normal for rule in block) else 2
 
 
 def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
@@ -118,7 +118,7 @@ def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
 
     Each comes with the Normal sites that meet it in a term, where these can be integrated out while it moves.
     """
-    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.joint]
+    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.is_normal]
     steps = []
     for finding in analysis.findings:
         size = prod(bound.sites[finding.site].shape)
@@ -168,7 +168,7 @@ def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[s
     """
     bound, blocks = analysis.bound, rules_of(analysis.normal_blocks)
     in_blocks = {name for rule in blocks for name in rule.sites}
-    alone = [rule for rule in analysis.rules if rule.family.joint and rule.site not in in_blocks]
+    alone = [rule for rule in analysis.rules if rule.family.is_normal and rule.site not in in_blocks]
     sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
     largest = max((sum(prod(bound.sites[name].shape) for name in found.names), *sizes.values()))
     met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]

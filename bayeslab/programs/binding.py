@@ -24,6 +24,7 @@ from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
 from bayeslab.programs.tracing.compilation_cache import keep_compilations
+from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.programs.tracing.provenance import (
     DataFlow,
     trace_data_flow,
@@ -69,7 +70,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     _refuse_empty(bound, probe, empty, data_flow)
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    return check_bound(bound, data_flow, SpecialSites([name for name in scaled if name in latent]))
+    special = SpecialSites([name for name in scaled if name in latent])
+    return with_count_limits(check_bound(bound, data_flow, special))
 
 
 def _with_data_flow(

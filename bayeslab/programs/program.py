@@ -58,7 +58,7 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
-    meta_fields=["function", "settings", "guarded", "computed", "imputed"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -74,6 +74,7 @@ class Bound:
     present: for sites with missing entries only, which entries are present.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
     computed: observed sites whose values the program computes from latent sites, so that their densities are factors.
+    limits: latent counts without a bound, and the largest values that they are summed over to.
     transform: what runs the program for inference in place of the function, with sites integrated out for example.
     batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
     imputed: latent sites of which some elements are given; these are values of an observed site, `given_part(name)`.
@@ -87,6 +88,7 @@ class Bound:
     present: Values
     guarded: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
     transform: "Transform | None" = None
     batches: Values = field(default_factory=dict)
     imputed: tuple[str, ...] = ()
