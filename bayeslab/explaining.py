@@ -101,6 +101,10 @@ def _notes(analysis: Analysis) -> list[str]:
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
+    notes += [
+        f"site '{name}': summed over up to {limit}, beyond which less than 1e-12 of its conditional was found"
+        for name, limit in bound.limits
+    ]
     improper = [s.name for s in bound.sites.values() if s.improper and not s.learned]
     notes += [f"site '{name}': improper prior; no draws from the prior, no evidence" for name in improper]
     notes += [f"site '{name}': a numpyro.param, of which MAP, EM and SVI learn a point" for name in bound.learned]

@@ -151,6 +151,8 @@ class _PortionOfDraws(NamedTuple):
             conflict_text := describe_prior_conflict(bound, run.draws.samples)
         ):  # a point estimate may be at an end
             tree.attrs["prior_conflict"] = conflict_text
+        if bound.limits:
+            tree.attrs["summed_up_to"] = ", ".join(f"{name}: {limit}" for name, limit in bound.limits)
         return tree if previous is None else append_result(previous, tree, sampler)
 
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from bayeslab.distributions import precision_structure
+from bayeslab.elimination.chain_families import NUM_COLOURS
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
@@ -16,7 +17,9 @@ from bayeslab.methods.laplace import MAP
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.methods.svi import SVI
+from bayeslab.methods.wrappers.imputed import gaps_of, imputed_sampler
 from bayeslab.mixed_membership import methods as mixed_membership
+from bayeslab.programs.missing.gaps import without_given_elements
 from bayeslab.programs.program import Bound, Site
 from bayeslab.programs.validation import listed_names
 from bayeslab.sampling.protocols import Method, Sampler
@@ -69,7 +72,16 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
             f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
             "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
         )
-    return Plan(method, method.plan(analysis), why)
+    return Plan(method, _sampler(method, analysis), why)
+
+
+def _sampler(method: Method, analysis: Analysis) -> Sampler:
+    """The sampler of a method. One that moves coordinates gets those of missing elements alone, not of given ones."""
+    bound = analysis.bound
+    if not bound.imputed or not getattr(method, "moves_coordinates", False):
+        return method.plan(analysis)
+    gaps = gaps_of(bound, getattr(method, "collapse", ()))
+    return imputed_sampler(method.plan(Analysis(without_given_elements(bound, gaps)) if gaps else analysis), gaps)
 
 
 def default_method(analysis: Analysis) -> Choice:
@@ -131,7 +143,7 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
     bound = analysis.bound
     if bound.transform is not None or bound.moving:
         return ()
-    normal = [rule.site for rule in analysis.rules if rule.family.joint]
+    normal = [rule.site for rule in analysis.rules if rule.family.is_normal]
     others = set(bound.latent) - set(normal)
     priors = terms(bound).priors
     if not normal or not others or (closed and not any(priors[name].depends & others for name in normal)):
@@ -158,8 +170,11 @@ def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
         if rule.block is not None:
             own, directions = precision_structure.elimination_cost(rule.block), num_directions(rule.block)
         else:
-            directions = prod(bound.sites[rule.site].shape[axis] for axis in rule.coupled)
-            own = prod(bound.sites[rule.site].shape) * directions**2
+            shape = bound.sites[rule.site].shape
+            directions = prod(shape[axis] for axis in rule.coupled)
+            if rule.family.by_steps:
+                directions = NUM_COLOURS * directions // shape[0]
+            own = prod(shape) * directions**2
         total += own + directions * sum(term.cost for term in rule.reached(terms(bound).terms))
     return total
 

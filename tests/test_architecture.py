@@ -36,6 +36,7 @@ import json, sys
 import jax, numpyro
 settings, loaded = dict(jax.config.values), set(sys.modules)
 import bayeslab
+bayeslab.fit, bayeslab.NUTS, bayeslab.explain
 print(json.dumps({
     "changed": [name for name, value in jax.config.values.items() if settings.get(name) != value],
     "added": sorted(set(sys.modules) - loaded),

@@ -133,7 +133,11 @@ def test_mean_field_loses_spread_where_coefficients_correlate() -> None:
 
 @pytest.mark.parametrize(
     "guide",
-    [bl.low_rank_normal(), bl.normalising_flow(), autoguide.AutoMultivariateNormal],
+    [
+        bl.low_rank_normal(),
+        pytest.param(bl.normalising_flow(), marks=pytest.mark.slow),
+        autoguide.AutoMultivariateNormal,
+    ],
     ids=["low rank", "flow", "class"],
 )
 def test_other_guides_come_close(guide: Any) -> None:

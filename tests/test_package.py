@@ -27,7 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree, dist = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("dist")
     for folder in ("bayeslab", "models"):
         copytree(ROOT / folder, tree / folder)
-    for file in ("pyproject.toml", "README.md"):
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
         (tree / file).write_text((ROOT / file).read_text())
     uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", dist, tree)
     (built,) = dist.glob("*.whl")
@@ -52,6 +52,7 @@ def test_wheel_contains_every_module_and_no_others(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         modules = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
     engine = {str(path.relative_to(ROOT)) for path in (ROOT / "bayeslab").rglob("*.py")}
+    engine |= {"bayeslab/__init__.pyi", "bayeslab/py.typed"}
     lectures = {f"bayeslab/models/{path.name}" for path in (ROOT / "models").glob("*.py")}
     assert modules == engine | lectures
 

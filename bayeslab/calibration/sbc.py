@@ -21,6 +21,7 @@ from bayeslab.planning import plan
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
+from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.datatree import has_same_data, posterior_draws, to_datatree
@@ -100,6 +101,8 @@ def sbc(
             new = {name: truth[name] for name in simulated.values()}
             simulated_bound = replace(bound, observed=bound.observed | new)
             draws, stats, _ = whole_chain(key_run, method, sampler, simulated_bound)
+            truth |= whole_sites(simulated_bound, {name: truth[name] for name in bound.latent})
+            draws = whole_sites(simulated_bound, draws)
             kept = [name for name in bound.latent if name in draws]  # sites that are counted only have no draws
             true, drawn = {name: truth[name] for name in kept}, {name: draws[name] for name in kept}
             seen = {name: new[copy] for name, copy in simulated.items()}

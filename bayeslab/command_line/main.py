@@ -1,8 +1,8 @@
 """The `bayeslab` command. Its parts are imported where they are used, so that help and mistakes cost little."""
 
 import argparse
-import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(prog="bayeslab", description="Bayesian models of a course, by every method, side by side.")
+    parser.add_argument("--version", action="version", version=f"bayeslab {version('bayeslab')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     models = commands.add_parser("models", help="list the models")
@@ -133,7 +134,6 @@ def _explain(arguments: argparse.Namespace) -> int:
     from bayeslab.explaining import explain
 
     lecture = _lecture(arguments.name)
-    _keep_compilations()
     print(explain(lecture.model, getattr(lecture, "data", lecture.example)()))
     return 0
 
@@ -142,7 +142,6 @@ def _demo(arguments: argparse.Namespace) -> int:
     lecture = _lecture(arguments.name)
     folder = arguments.out or Path("demo") / arguments.name
     folder.mkdir(parents=True, exist_ok=True)
-    _keep_compilations()
     import matplotlib
 
     matplotlib.use("Agg")
@@ -162,7 +161,6 @@ def _fit(arguments: argparse.Namespace) -> int:
     columns, values = _parse_pairs(arguments.column, "--column"), _parse_pairs(arguments.set, "--set")
     data = model_data(lecture, frame, arguments.target, columns, values)
     method = _method(arguments, lecture.model, data)
-    _keep_compilations()
     from bayeslab.diagnostics.diagnose import diagnose
     from bayeslab.fitting import fit
 
@@ -198,7 +196,6 @@ def _structure(arguments: argparse.Namespace) -> int:
         reading={name: options[name] for name in reading if options[name] is not None},
         filters={name: options[name] for name in filters if options[name] is not None},
     )
-    _keep_compilations()
     progress = sys.stderr.isatty()
     models = structure_admixture.model, structure_correlated.model
     results = run_structure(*models, settings, arguments.out, _say, progress)
@@ -280,16 +277,6 @@ def _summary(tree: "DataTree") -> str:
         return summary(tree, var_names=continuous or None).to_string()
     draws = stacked_parameters(posterior)
     return draws.isel(chain=0, draw=0).to_series().to_string()
-
-
-def _keep_compilations() -> None:
-    """Turn on JAX's persistent compilation cache, so that the second run of a command compiles nothing."""
-    import jax
-
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(cache / "bayeslab"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def _positive_integer(text: str) -> int:

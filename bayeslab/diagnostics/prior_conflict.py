@@ -46,7 +46,11 @@ def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray
     priors = [
         prior
         for name, prior in terms(bound).priors.items()
-        if name in draws and not prior.depends and not prior.discrete and prior.kind.__name__ in SCIPY_DISTRIBUTIONS
+        if name in draws
+        and name not in bound.imputed
+        and not prior.depends
+        and not prior.discrete
+        and prior.kind.__name__ in SCIPY_DISTRIBUTIONS
     ]
     distributions = evaluate_all([_prior_distribution(prior) for prior in priors], bound)
     candidates = [

@@ -36,6 +36,11 @@ class FactorDistribution(Distribution):
         super().__init__((), (len(plan.cards),))
 
     @property
+    def cards(self) -> tuple[int, ...]:
+        """How many values every variable has (variable,)."""
+        return self.plan.cards
+
+    @property
     def log_partition(self) -> Array:
         """The log of the sum of all weights."""
         return log_partition(self.plan, self.tables)

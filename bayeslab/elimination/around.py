@@ -96,8 +96,8 @@ def around_paths(q: Any, current: Array, steps: Any, prior: Any) -> Array:
 
 def around_joint(q: Any, current: Array, steps: Any, prior: Any = None) -> Array:
     """Probe values of discrete elements that meet: draws, and values in which any two have every pair of choices."""
-    cards = jnp.asarray(q.plan.cards)
-    pairs = jnp.minimum(pairs_of_choices(q.event_shape, max(q.plan.cards)), cards - 1)
+    cards = np.asarray(q.cards)
+    pairs = jnp.minimum(pairs_of_choices(q.event_shape, int(cards.max())), cards - 1)
     draws = q.sample(jax.random.PRNGKey(1), (4,))
     return jnp.concatenate([draws[:1], current[None], draws[1:], pairs.astype(draws.dtype)])
 

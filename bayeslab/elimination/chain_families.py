@@ -1,6 +1,7 @@
 """Conditionals of Markov chains, linear Gaussian chains and Gaussian processes: their priors, updated."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -10,7 +11,10 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood
-from bayeslab.elimination.family import Local
+from bayeslab.distributions.markov.step_normal import StepNormal, array_to_path, chain_of_neighbours, path_to_array
+from bayeslab.elimination import cubature
+from bayeslab.elimination.around import around_mean
+from bayeslab.elimination.family import Family, Local
 from bayeslab.elimination.matrix_families import symmetric_part
 from bayeslab.programs.program import innermost_distribution
 
@@ -53,6 +57,63 @@ def read_linear_gaussian_chain(local: Local, point: Array, prior: Distribution) 
     units = jnp.eye(point.shape[-1], dtype=point.dtype)
     precision = -jax.vmap(lambda unit: change(jnp.broadcast_to(unit, point.shape)), out_axes=-1)(units)
     return symmetric_part(precision), slope + (precision @ point[..., None])[..., 0]
+
+
+NUM_COLOURS = 3
+"""Steps of one colour have no neighbour in common."""
+
+
+def read_steps(local: Local, point: Array, prior: Distribution, coupled: tuple[int, ...]) -> tuple[Array, ...]:
+    """The precision and the linear part of a Normal of which neighbouring steps meet, as in `chain_of_neighbours`.
+
+    Products of the Hessian with all steps of one colour show the blocks of all of them at once.
+    """
+    slope, change = jax.linearize(jax.grad(local.density), point)
+    flat = array_to_path(point, coupled, point.ndim)
+    num_steps, size = flat.shape[-2:]
+    colour = jnp.arange(num_steps)[:, None] % NUM_COLOURS
+
+    def response(which: Array, unit: Array) -> Array:
+        direction = jnp.broadcast_to(jnp.where(colour == which, unit, 0.0), flat.shape)
+        return -array_to_path(change(path_to_array(direction, coupled, point.shape)), coupled, point.ndim)
+
+    units = jnp.eye(size, dtype=point.dtype)
+    columns = [jax.vmap(lambda unit, c=c: response(c, unit), out_axes=-1)(units) for c in range(NUM_COLOURS)]
+
+    def blocks(shift: int) -> Array:
+        """The blocks of every step with the one that far behind it."""
+        count = num_steps - abs(shift)
+        rows, steps = slice(max(shift, 0), max(shift, 0) + count), slice(max(-shift, 0), max(-shift, 0) + count)
+        chosen = [
+            jnp.where((colour == c)[steps, :, None], each[..., rows, :, :], 0.0) for c, each in enumerate(columns)
+        ]
+        return sum(chosen[1:], chosen[0])
+
+    own, following = symmetric_part(blocks(0)), (blocks(1) + blocks(-1).mT) / 2
+    linear = array_to_path(slope, coupled, point.ndim) + (own @ flat[..., None])[..., 0]
+    linear = linear.at[..., 1:, :].add((following @ flat[..., :-1, :, None])[..., 0])
+    linear = linear.at[..., :-1, :].add((following.mT @ flat[..., 1:, :, None])[..., 0])
+    return own, following, linear
+
+
+@lru_cache(maxsize=64)
+def normal_by_steps(coupled: tuple[int, ...]) -> Family:
+    """The family of a Normal along the first axis of a site, of which neighbouring steps meet. coupled: joint axes."""
+
+    def build(eta: tuple[Array, ...], prior: Distribution) -> StepNormal:
+        return StepNormal(chain_of_neighbours(*eta), coupled, prior.shape())
+
+    return Family(
+        "Normal, step by step",
+        lambda local, point, prior: read_steps(local, point, prior, coupled),
+        build,
+        mode=lambda q: q.mean,
+        points=cubature.of_step_normal,
+        middle=lambda key, q, old: q.mean,
+        typical=lambda q, otherwise: jax.lax.stop_gradient(jnp.where(jnp.isfinite(mean := q.mean), mean, otherwise)),
+        around=around_mean,
+        by_steps=True,
+    )
 
 
 def read_process(local: Local, point: Array, prior: Distribution) -> tuple[Array, Array, Array]:

@@ -26,6 +26,7 @@ from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.distributions import Enumerated, JointNormal
 from bayeslab.distributions.markov.log_likelihoods import dense
+from bayeslab.elimination.discrete.chains.tables import chain_conditional
 from bayeslab.elimination.discrete.joint import joint_conditional
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
 from bayeslab.elimination.normal_blocks import block_conditional
@@ -73,6 +74,8 @@ def conditional(
 
         normal = block_conditional(rule.block, joint_density, initial)
         return Conditional(normal, joint_density(normal.mean) - normal.log_prob(normal.mean))
+    if rule.field is not None and rule.field.chain is not None:
+        return Conditional(*chain_conditional(rule.field, site_terms, bound, values))
     if rule.field is not None:
         return Conditional(*joint_conditional(rule.field, site_terms, bound, values))
     site = terms(bound).priors[rule.site]

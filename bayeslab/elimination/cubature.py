@@ -35,6 +35,11 @@ def of_linear_gaussian_chain(q: Any) -> Array:
     return q.paths(_simplex(2 * q.event_shape[-1]))
 
 
+def of_step_normal(q: Any) -> Array:
+    """The same for the chain of a Normal whose neighbouring steps meet."""
+    return q.paths(_simplex(2 * q.chain.event_shape[-1]))
+
+
 def of_gamma(q: Any) -> Array:
     """Two points with the expected log x and x."""
     low, high = _pair_with_mean_one(digamma(q.concentration) - jnp.log(q.concentration))

@@ -199,6 +199,9 @@ ENUMERATED = Family(
 JOINTLY_ENUMERATED = Family("Enumerated jointly", mode=lambda q: q.mode(), around=around_joint, tables=True)
 """The joint conditional of discrete elements that meet: they are summed over one after another."""
 
+CHAIN_OF_STEPS = Family("Markov chain", mode=lambda q: q.mode(), around=around_joint, tables=True)
+"""The joint conditional of discrete elements that meet from step to step, as in a scan: the recursions of chains."""
+
 ELEMENT_BY_ELEMENT = Family("Enumerated, element by element")
 """Discrete elements that meet, each drawn given all others; there is no distribution of all of them."""
 

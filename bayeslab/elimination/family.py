@@ -72,6 +72,7 @@ class Family(NamedTuple):
     enumerates: every element is looked at with each of its values, independently of the others.
     tables: the log density is a sum of tables, each over a few discrete elements.
     wider: distributions whose sites may have this family where their own does not hold.
+    by_steps: a Normal along the first axis, of which neighbouring steps meet.
     """
 
     name: str
@@ -92,6 +93,12 @@ class Family(NamedTuple):
     enumerates: bool = False
     tables: bool = False
     wider: tuple[type[Distribution], ...] = ()
+    by_steps: bool = False
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether its members are Normal."""
+        return self.joint or self.by_steps
 
     @property
     def structured(self) -> bool:

@@ -10,6 +10,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, elementwise_constraint, is_random
+from bayeslab.programs.sites import wrap_bodies
 
 
 def run_with_terms(
@@ -45,6 +46,8 @@ class _MaskAndHide(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "deterministic" and msg["name"] in self.computed:
             msg["stop"] = True
+        if msg["type"] == "control_flow":
+            wrap_bodies(msg, lambda body, _: _Hide(body, self.gone))
         if msg["type"] != "sample":
             return
         if msg["name"] in self.gone:
@@ -57,6 +60,18 @@ class _MaskAndHide(Messenger):
     def postprocess_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "sample":
             self.values[msg["name"]] = msg["value"]
+
+
+class _Hide(Messenger):
+    """Hides some sites from everybody else, in the body of a scan."""
+
+    def __init__(self, fn: Any, gone: set[str]):
+        self.gone = gone
+        super().__init__(fn)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["name"] in self.gone:
+            msg["value"], msg["stop"] = _placeholder_value(msg["fn"]), True
 
 
 def _placeholder_value(fn: Any) -> Any:

@@ -112,7 +112,9 @@ def _feasible_from_uniform(noise: Values, bound: Bound) -> Values:
     for name, prior in terms(bound).priors.items():
         site = bound.sites[name]
         fn = prior.distribution(bound, values)
-        if prior.discrete:
+        if (limit := dict(bound.limits).get(name)) is not None:
+            values[name] = jnp.full(site.shape, limit // 2, site.dtype)
+        elif prior.discrete:
             inner = innermost_distribution(fn)
             choices = prior.choices if prior.choices is not None else np.arange(getattr(inner, "num_states", 2))
             values[name] = jnp.asarray(choices)[(noise[name] * len(choices)).astype(int)].astype(site.dtype)
@@ -132,7 +134,9 @@ def _draw_or_middle(family: Family, q: Distribution, uniform: Array, key: Array,
 
 def feasible_point(key: Array, bound: Bound) -> Values:
     """Values of the latent sites inside their supports."""
-    sites = trace(substitute(seed(bound.program, key), substitute_fn=init_inside_support)).get_trace()
+    counts = {name: jnp.full(bound.sites[name].shape, limit // 2) for name, limit in bound.limits}
+    model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
+    sites = trace(substitute(model, data=counts)).get_trace()
     return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
 
 

@@ -31,6 +31,7 @@ from bayeslab.programs.tracing.analyticity import EquationPath, Kink
 from bayeslab.programs.tracing.analyticity import trace_dependencies as reached_by
 from bayeslab.programs.tracing.branches import branch_indicators
 from bayeslab.programs.tracing.compilation import prune_trace
+from bayeslab.programs.tracing.loop_distribution import distribute_loops
 
 TraceSlice = Callable[..., list[Array]]
 """Some outputs of a traced program, as a function of (bound, values)."""
@@ -171,7 +172,8 @@ def terms_of(shapes: tuple) -> Terms:
             if name in latent:
                 leaves, tree = jax.tree.flatten(site["fn"])
                 parameters[name] = leaves
-                choices = _enumerate_support(site["fn"])
+                limit = dict(bound.limits).get(name)
+                choices = _enumerate_support(site["fn"]) if limit is None else np.arange(limit + 1)
                 shared = choices is not None and site["scale"] is None and _is_repeated(site["fn"])
                 records[name] = {
                     "tree": tree,
@@ -187,6 +189,7 @@ def terms_of(shapes: tuple) -> Terms:
         traced, shape = jax.make_jaxpr(run, return_shape=True)(bound, latent)
     outputs = jax.tree.unflatten(jax.tree.structure(shape), range(len(traced.out_avals)))
     unreached = [frozenset[str]()] * len(jax.tree.leaves(bound))
+    at_once = distribute_loops(traced)
     reached = track_deps_jaxpr(traced.jaxpr, [*unreached, *(frozenset({name}) for name in sorted(latent))])
     reached = [names & _sites_of_output(traced, index, latent) for index, names in enumerate(reached)]
     continuous = [(name,) if jnp.issubdtype(latent[name].dtype, jnp.floating) else () for name in sorted(latent)]
@@ -195,7 +198,7 @@ def terms_of(shapes: tuple) -> Terms:
     for name in bound.latent:
         indices, site, record = outputs[1][name], bound.sites[name], records[name]
         depends = frozenset().union(*(reached[index] for index in indices))
-        rebuild = _rebuild_distribution(_slice_trace(traced, indices, latent)[0], record["tree"])
+        rebuild = _rebuild_distribution(_slice_trace(at_once, indices, latent)[0], record["tree"])
         description = (name, site.shape, site.event_dim, site.plates, type(record["fn"]), depends, rebuild)
         priors[name] = Prior(
             *description,
@@ -207,7 +210,7 @@ def terms_of(shapes: tuple) -> Terms:
         )
     all_terms = []
     for name, index in outputs[0].items():
-        slice_, cost = _slice_trace(traced, [index], latent)
+        slice_, cost = _slice_trace(at_once, [index], latent)
         shared = name in records and records[name]["shared"]
         choices = _enumerated_prior(priors[name], batch[name]) if shared else None
         arguments = (name, reached[index], _single_output(slice_), batch[name], cost)

@@ -4,6 +4,10 @@ A representation of a process g at its inputs, with prior mean 0, draws it and i
 exp(sum_i linear_i g_i - precision_i g_i^2 / 2), given as information pairs (precision, linear).
 """
 
+import lazy_loader
+
 from bayeslab.gaussian_processes.distribution import GaussianProcess
 
-__all__ = ["GaussianProcess"]
+# kernels bring tinygp
+__getattr__, _, _ = lazy_loader.attach(__name__, ["kernels", "solvers"])
+__all__ = ["GaussianProcess", "kernels", "solvers"]

@@ -1,6 +1,6 @@
 """Expectation maximisation from the conditionals of a program."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,10 +38,11 @@ NUM_LBFGS_STEPS = 5
 class EM:
     """The maximum of p(others | observed), the others being the sites that are not integrated out.
 
-    Discrete sites are integrated out, and those of `collapse`, such as ("a",). A step takes the expectation of the log
-    joint over them at the current point and maximises it over the others, one after the other: by the mode of the
-    conditional where there is one in closed form, by quasi-Newton steps otherwise (Dempster, Laird and Rubin 1977; Meng
-    and Rubin 1993). Steps start where those before lead, and are kept where the density grows, so it never decreases
+    Discrete sites are integrated out, those of `collapse`, such as ("a",), and those of which some elements are missing
+    where these have a conditional in closed form. A step takes the expectation of the log joint over them at the
+    current point and maximises it over the others, one after the other: by the mode of the conditional
+    where there is one in closed form, by quasi-Newton steps otherwise (Dempster, Laird and Rubin 1977; Meng and Rubin
+    1993). Steps start where those before lead, and are kept where the density grows, so it never decreases
     (`bayeslab.methods.acceleration`).
     It is the point that `MAP` looks for as well: a density of the sites as they are written; `Laplace` has its errors.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
@@ -67,7 +68,7 @@ class EM:
 
     def plan(self, analysis: Analysis) -> Sampler:
         bound, findings = analysis.bound, {finding.site: finding for finding in analysis.plain.findings}
-        marginal_bound = without_discrete_sites(analysis, self)
+        marginal_bound = without_discrete_sites(analysis, replace(self, collapse=self._integrated_out(analysis)))
         if not isinstance(marginal_bound.transform, Marginal):
             raise ValueError(
                 "EM takes expectations over discrete sites, and the program has none; name continuous ones, "
@@ -94,6 +95,13 @@ class EM:
         return collapsed_sampler(
             best_of_starts(sampler, self.num_starts, "log_joint"), marginal_bound, bound, modes_of_eliminated
         )
+
+    def _integrated_out(self, analysis: Analysis) -> tuple[str, ...]:
+        """The continuous sites that are integrated out."""
+        rules = {rule.site: rule for rule in analysis.plain.rules}
+        imputed = [name for name in analysis.bound.imputed if name in rules and name in analysis.bound.latent]
+        more = [n for n in imputed if rules[n].family.has_expectations and not analysis.bound.sites[n].is_discrete]
+        return tuple(dict.fromkeys((*self.collapse, *more)))
 
 
 @dataclass(frozen=True)

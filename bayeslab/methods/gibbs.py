@@ -4,34 +4,20 @@ NUTS."""
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import prod
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-import numpyro.infer
-from jax import Array
-from numpyro.infer import CustomGibbs
-from numpyro.infer.mcmc import MCMCKernel
 
 from bayeslab.elimination.conditional import Block, Rule
-from bayeslab.elimination.sweep import deterministic_values, feasible_point, gibbs_sweep
-from bayeslab.elimination.terms import Term, sum_of_terms, terms
-from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
+from bayeslab.elimination.terms import terms
+from bayeslab.methods.gibbs_samplers import BlockSampler, SweepSampler
 from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
-from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
-from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Group, Groups, bound_parts, groups_beside, replace_rows
+from bayeslab.transforms.tables import Group, groups_beside
 from bayeslab.verification.discrete_fields import FieldFinding, joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
-
-NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
-"""The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
-hidden Markov model stayed in a poor mode."""
 
 MAX_JOINT_NUMBERS = 2**16
 """Numbers of all tables that arise when discrete sites are drawn at once, at most: a millisecond."""
@@ -69,7 +55,7 @@ class Gibbs:
         require_count(self, "num_warmup")
         require_blocks(self, "joint")
 
-    def plan(self, analysis: Analysis) -> "SweepSampler | BlockSampler":
+    def plan(self, analysis: Analysis) -> SweepSampler | BlockSampler:
         bound = analysis.bound
         if not bound.latent:
             raise ValueError("every site of the program is observed: there is nothing to infer")
@@ -112,11 +98,19 @@ class Gibbs:
                 with suppress(ValueError):
                     joint.append(analysis.order(sites))
         joint = _with_normal_blocks(joint, analysis, [rule.site for rule in rules])
-        blocks = blocks_in_program_order(joint, rules)
-        blocks = tuple(
-            sorted(blocks, key=lambda block: not any(bound.sites[rule.sites[0]].is_discrete for rule in block))
-        )
+        blocks = tuple(sorted(blocks_in_program_order(joint, rules), key=partial(_rank_in_scan, bound)))
         return SweepSampler(blocks, rules, groups, compilation_signature(bound), slices)
+
+
+def _rank_in_scan(bound: Bound, block: Block) -> int:
+    """When a block is drawn: discrete sites first, then Normal ones, then the rest.
+
+    From a random start, effects are drawn while scales are still of the same size, so that they follow the data. Drawn
+    first, the precision of effects that start all but equal is large, and then keeps them so for hundreds of sweeps.
+    """
+    if any(bound.sites[rule.sites[0]].is_discrete for rule in block):
+        return 0
+    return 1 if any(rule.family.is_normal for rule in block) else 2
 
 
 def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
@@ -124,7 +118,7 @@ def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
 
     Each comes with the Normal sites that meet it in a term, where these can be integrated out while it moves.
     """
-    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.joint]
+    bound, normal = analysis.bound, [rule.site for rule in analysis.rules if rule.family.is_normal]
     steps = []
     for finding in analysis.findings:
         size = prod(bound.sites[finding.site].shape)
@@ -174,7 +168,7 @@ def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[s
     """
     bound, blocks = analysis.bound, rules_of(analysis.normal_blocks)
     in_blocks = {name for rule in blocks for name in rule.sites}
-    alone = [rule for rule in analysis.rules if rule.family.joint and rule.site not in in_blocks]
+    alone = [rule for rule in analysis.rules if rule.family.is_normal and rule.site not in in_blocks]
     sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
     largest = max((sum(prod(bound.sites[name].shape) for name in found.names), *sizes.values()))
     met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]
@@ -209,135 +203,3 @@ def _split_gibbs_and_nuts(bound: Bound, rules: tuple[Rule, ...], rest: list[str]
         return rules, rest
     remaining = tuple(rule for rule in rules if rule not in movers)
     return _split_gibbs_and_nuts(bound, remaining, [*rest, *(rule.site for rule in movers)])
-
-
-def _sweep(
-    key: Array,
-    sampler: "SweepSampler | BlockSampler",
-    log_joint_terms: tuple[Term, ...],
-    bound: Bound,
-    values: Values,
-) -> Values:
-    """Values after one draw of every site with steps, and of every block, of a sampler."""
-    if sampler.slices:
-        slice_key, key = jax.random.split(key)
-        slice_keys = jax.random.split(slice_key, len(sampler.slices))
-        for step, step_key in zip(sampler.slices, slice_keys, strict=True):
-            values = step.draw(step_key, log_joint_terms, bound, values)
-    return gibbs_sweep(key, sampler.blocks, log_joint_terms, bound, values)
-
-
-class SweepState(NamedTuple):
-    """The state of a chain of sweeps."""
-
-    values: Values
-    key: Array
-
-
-@dataclass(frozen=True)
-class SweepSampler(Sampler):
-    """A systematic scan of conditionals, for programs whose sites all have one.
-
-    blocks: rules of the sites that are drawn jointly, in the order of the scan.
-    rules: of every site that has one given all others, in program order. slices: draws of those with steps.
-    """
-
-    blocks: tuple[Block, ...]
-    rules: tuple[Rule, ...]
-    groups: Groups
-    structure: Any
-    slices: tuple[SliceStep, ...] = ()
-
-    warmup_draws = prepares = True
-
-    @property
-    def statistics(self) -> Groups:
-        return self.groups
-
-    def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals_of_blocks(bound, self.blocks)
-
-    def prepare(self, bound: Bound) -> Bound:
-        return replace_rows(self.groups, self.rules, bound)
-
-    def start(self, key: Array, data: Bound) -> SweepState:
-        """A random point of finite density; with discrete sites, the end of the best of a few short chains."""
-        if not any(data.plain.sites[name].is_discrete for name in data.plain.latent):
-            return self._feasible_state(key, data)
-
-        def step(state: SweepState, _: None) -> tuple[SweepState, Array]:
-            state, draws = self.advance(state, data)
-            return state, draws.stats["lp"]
-
-        def trial(key: Array) -> tuple[SweepState, Array]:
-            state, log_joint = jax.lax.scan(step, self._feasible_state(key, data), None, NUM_TRIAL_SWEEPS)
-            return state, jnp.nan_to_num(log_joint[-1], nan=-jnp.inf)
-
-        states, log_joint = jax.lax.map(trial, jax.random.split(key, NUM_TRIAL_CHAINS))
-        return jax.tree.map(lambda leaf: leaf[jnp.argmax(log_joint)], states)
-
-    def _feasible_state(self, key: Array, data: Bound) -> SweepState:
-        """A random point of finite density."""
-        key, start_key = jax.random.split(key)
-        return SweepState(feasible_point(start_key, data.plain), key)
-
-    def advance(self, state: SweepState, data: Bound) -> tuple[SweepState, Draws]:
-        key, sweep_key = jax.random.split(state.key)
-        bound, all_terms, tables = bound_parts(data)
-        known = _sweep(sweep_key, self, all_terms, bound, state.values | tables)
-        log_p = sum_of_terms(all_terms, bound, known)
-        values = {name: known[name] for name in state.values}
-        return SweepState(values, key), Draws(values | deterministic_values(bound, values), {"lp": log_p})
-
-
-@dataclass(frozen=True)
-class BlockSampler(Sampler):
-    """One block of sites that are drawn from conditionals and one that NUTS moves, composed by `numpyro.infer.Gibbs`.
-
-    blocks: rules of the first, in the order in which they are drawn. rest: the sites of the second. slices: draws of
-    sites with steps, which belong to the first.
-    """
-
-    blocks: tuple[Block, ...]
-    rest: tuple[str, ...]
-    structure: Any
-    num_warmup: int
-    slices: tuple[SliceStep, ...] = ()
-
-    warmup_draws = True
-
-    def conditionals(self, bound: Bound) -> Conditionals:
-        return conditionals_of_blocks(bound, self.blocks)
-
-    def start(self, key: Array, bound: Bound) -> State:
-        key, start_key = jax.random.split(key)
-        values = feasible_point(start_key, bound)
-        initial = {name: values[name] for name in self._gibbs_sites}
-        return self._kernel(bound).init(key, self.num_warmup, initial, (bound,), {})
-
-    def advance(self, state: State, bound: Bound) -> tuple[State, Draws]:
-        kernel = self._kernel(bound)
-        initial = {name: state.z[name] for name in self._gibbs_sites}
-        kernel.init(jax.random.PRNGKey(0), self.num_warmup, initial, (bound,), {})
-        state = kernel.sample(state, (bound,), {})
-        values = kernel.postprocess_fn((bound,), {})(state.z)
-        latent = {name: values[name] for name in bound.latent}
-        log_p = sum_of_terms(terms(bound).terms, bound, latent)
-        return state, Draws(values, kernel_stats(state.block_states[1]) | {"lp": log_p})
-
-    @property
-    def _gibbs_sites(self) -> list[str]:
-        """The sites that are drawn from their conditionals."""
-        drawn = [name for block in self.blocks for rule in block for name in rule.sites]
-        return [*drawn, *(step.site for step in self.slices)]
-
-    def _kernel(self, bound: Bound) -> MCMCKernel:
-        """The NumPyro kernel of both blocks."""
-
-        def update(rng_key: Array, gibbs_sites: Values, hmc_sites: Values) -> Values:
-            samples = _sweep(rng_key, self, terms(bound).terms, bound, dict(gibbs_sites) | dict(hmc_sites))
-            return {name: samples[name] for name in self._gibbs_sites}
-
-        step = nuts_block_kernel(bound, self.rest)(evaluate)
-        blocks = [(CustomGibbs(update), self._gibbs_sites), (step, list(self.rest))]
-        return numpyro.infer.Gibbs(blocks)

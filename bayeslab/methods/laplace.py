@@ -45,7 +45,7 @@ class MAP:
     num_samples = 1
     num_chains = 1
     thinning = 1
-    learns = True
+    learns = moves_coordinates = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")
@@ -78,6 +78,7 @@ class Laplace:
 
     num_chains = 1
     thinning = 1
+    moves_coordinates = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_samples")

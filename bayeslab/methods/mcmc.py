@@ -47,6 +47,8 @@ class MCMC:
     num_chains: int = 4
     thinning: int = 1
 
+    moves_coordinates = True
+
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
@@ -81,6 +83,8 @@ class NUTS:
     statistics: bool | None = None
     collapse: tuple[str, ...] = ()
     noncentered: bool | None = None
+
+    moves_coordinates = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning", "max_tree_depth")

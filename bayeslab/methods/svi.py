@@ -102,6 +102,11 @@ class SVI:
     thinning = 1
     learns = True
 
+    @property
+    def moves_coordinates(self) -> bool:
+        """Whether the guide is made here, for the missing elements alone where sites are missing in part."""
+        return isinstance(_guide_record(self.guide), Automatic)
+
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_particles", "window", "num_samples")
         require_names(self, "collapse")

@@ -1,6 +1,6 @@
 """Forward simulation: draws from the prior, replications of the data, predictions for new inputs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,14 @@ import numpy as np
 from jax import Array
 from numpyro.handlers import substitute, trace
 
+from bayeslab.prediction.class_probabilities import (
+    GIVEN_THE_REST,
+    class_probabilities,
+    class_probabilities_of_fit,
+    probabilities_dataset,
+)
+from bayeslab.prediction.fitted_arguments import fitted_arguments
+from bayeslab.prediction.known_sites import draws_given_known, known_of
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
     data_of_fit,
@@ -24,15 +32,14 @@ from bayeslab.prediction.new_groups import (
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import require_prior_draws
-from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
+from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
-from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.datatree import (
-    argument_recipes,
     categories_of,
     constant_data,
+    dimensions,
     has_same_data,
     observed_data,
     posterior_draws,
@@ -40,7 +47,7 @@ from bayeslab.results.datatree import (
 )
 
 if TYPE_CHECKING:
-    from xarray import DataArray, Dataset, DataTree
+    from xarray import Dataset, DataTree
 
 DRAWS_PER_BATCH = 64
 """The number of draws that are simulated at once."""
@@ -61,7 +68,9 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         bound = bind(model, data).plain
         require_prior_draws(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
-        simulations = {name: value[None] for name, value in jax.device_get(simulate_draws(keys, bound, {}, ())).items()}
+        drawn = jax.device_get(simulate_draws(keys, bound, {}, ()))
+        drawn |= {name: value for name, value in whole_sites(bound, drawn).items() if name in bound.latent}
+        simulations = {name: np.asarray(value)[None] for name, value in drawn.items()}
         groups = {
             "prior": {name: value for name, value in simulations.items() if name not in bound.observed},
             "prior_predictive": {name: value for name, value in simulations.items() if name in bound.observed},
@@ -77,24 +86,29 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (a vector
     is drawn as a whole, whatever is known of it), and log_likelihood, NaN at missing entries; latent sites that
     belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
-    them. For other data, with or without values of the observed sites: predictions, predictions_constant_data and,
-    where there are values and what belongs to a row can be integrated out of it, predictions_log_likelihood. Latent
-    sites with an entry for every new row (those in all plates of an observed site) are then drawn anew; effects of
-    groups are not where data of their own are given as they were, and others observed elsewhere. Where a plate has more
-    positions than at the fit, the others are new groups, drawn from their prior given each draw; a new name among
+    them. Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of
+    their value given all else that is known of the row.
+    For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
+    where there are values and what belongs to a row can be integrated out of it, and predictions_probabilities: for
+    discrete sites of rows the mean over draws of the probability of every value given all else that is known of the
+    row, and the log score of values that are known. Latent sites with an entry for every new row (those in all plates
+    of an observed site) are drawn given what is known, as are missing entries. Known values are used where others
+    depend on them; those on which none does are predicted as if none of these were known. Effects of groups are those
+    of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has more
+    positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name among
     categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
     that the fit does not know and that are no new groups, labels that contradict those of the fit (other columns, or in
-    another order), where `data` leave out what a result cannot keep, as a function that is not the default, and where
-    the program draws nothing, because its data are in a factor.
+    another order), where sites cannot be drawn given what is known, where `data` leave out what a result cannot keep,
+    as a function that is not the default, and where the program draws nothing, because its data are in a factor.
     """
     posterior = posterior_draws(tree, "predict")
     program, given = unwrap_partial(model, read_entries(data))
     given = {name: with_codes_of_fit(name, item, tree) for name, item in given.items()}
     with precision_scope():
-        fitted = _fitted_arguments(program, given, tree)
+        fitted = fitted_arguments(program, given, tree)
         entries = with_grown_sizes(fitted, given, tree) | given
         bound = bind_with_new_groups(program, entries, given, tree).plain
         replicate = has_same_data(tree, bound)
@@ -105,13 +119,25 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         chains, num_draws = next(iter(latent.values())).shape[:2]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * num_draws)
-        grown = {name for name, value in flat.items() if value.shape[1:] != bound.sites[name].shape}
+        grown = {n: value.shape[1:] for n, value in flat.items() if value.shape[1:] != bound.sites[n].shape}
         hidden = tuple(name for name in flat if name not in grown)
-        simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden))
-        flat |= {name: jnp.asarray(simulations[name]) for name in grown}
+        left_out, simulations = "", dict[str, Any]()
+        if replicate or grown or not bound.observed:
+            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden))
+            flat |= {name: jnp.asarray(simulations[name]) for name in grown}
+        if bound.observed and not replicate:
+            known = known_of(bound, flat, grown)
+            drawn, left_out = draws_given_known(keys[0], known, flat)
+            simulations = jax.device_get({name: value for name, value in drawn.items() if name not in hidden})
+            classes = class_probabilities(known, flat)
+        else:
+            classes = class_probabilities_of_fit(bound, flat) if replicate else {}
         _require_predictions(simulations, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
+        scores = {n: c.log_probability for n, c in classes.items() if c.log_probability is not None}
+        density |= {f"{name}{GIVEN_THE_REST}": score for name, score in scores.items()}
+        dims_from = likelihood.dims_from | {f"{name}{GIVEN_THE_REST}": name for name in scores}
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
             return {
@@ -127,7 +153,12 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
                 "predictions_log_likelihood": stacked(density),
                 "predictions_constant_data": constant_data(bound),
             }
-        added = to_datatree(groups, bound, entries, likelihood.dims_from)
+        added = to_datatree(groups, bound, entries, dims_from)
+        if classes and not replicate:
+            categories = {name: categories_of(tree, name) for name in classes}
+            added["predictions_probabilities"] = probabilities_dataset(classes, dimensions(bound, entries), categories)
+    if left_out:
+        added["predictions"].attrs["left_out"] = left_out
     if new_names := new_group_names(given, tree):
         added["predictions"].attrs["new_groups"] = new_names
     for name in ("log_likelihood", "predictions_log_likelihood"):
@@ -148,89 +179,6 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
             f"predict has nothing to draw: no site of the program is observed{'; ' + reason if factors else ''}; "
             "write the data as an observed site, numpyro.sample(..., obs=y)"
         )
-
-
-def _fitted_arguments(program: Program, given: Mapping[str, Entry], tree: "DataTree") -> dict[str, Entry]:
-    """The arguments of the fit that are not given, but for those that only hand over data and may be None.
-
-    Raises ValueError for one that the result does not hold.
-    """
-    declared = parameters(program)
-    observed = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
-    constants = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
-    descriptions = argument_recipes(tree)
-    if not descriptions:
-        kept = [n for n in map(str, constants) if n in declared and declared[n].default is not None]
-        descriptions = {name: {"array": name, "default": False} for name in kept}
-    left_out = [name for name in descriptions if name in declared and name not in given and name not in observed]
-    fitted: dict[str, Entry] = {}
-    for name, description in descriptions.items():
-        if name not in declared or (
-            "array" not in description and "value" not in description and description["default"]
-        ):
-            continue
-        if missing := next(_missing_parts(description, constants), None):
-            if name in left_out:
-                raise ValueError(
-                    f"data lack argument '{name}', which was not its default at the fit and is not in the result, "
-                    f"because it is made of {missing}; give it"
-                )
-            if name in given:
-                fitted[name] = given[name]
-        else:
-            value = _rebuild_argument(description, constants)
-            item = as_entry(constants[name], name) if "array" in description and constants[name].ndim else Entry(value)
-            fitted[name] = item._replace(categories=categories_of(tree, name))
-    optional = {n for n in left_out if n in fitted and declared[n].default is None and [*_array_names(descriptions[n])]}
-    data_only = optional & _data_only_arguments(program, fitted) if optional else set()
-    return {name: fitted[name] for name in left_out if name in fitted and name not in data_only}
-
-
-def _missing_parts(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Iterator[str]:
-    """The parts of an argument that a result does not hold, in words: classes, and arrays that were taken out of it."""
-    if "other" in how:
-        yield f"a {how['other']}"
-    yield from (f"array '{name}'" for name in _array_names(how) if name not in constants)
-    for part in _nested_parts(how):
-        yield from _missing_parts(part, constants)
-
-
-def _array_names(how: Mapping[str, Any]) -> Iterator[str]:
-    """The names of the arrays in the description of an argument."""
-    if "array" in how:
-        yield how["array"]
-    for part in _nested_parts(how):
-        yield from _array_names(part)
-
-
-def _nested_parts(how: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The descriptions of the elements of a dict, list or tuple."""
-    return [*how.get("dict", {}).values(), *how.get("list", []), *how.get("tuple", [])]
-
-
-def _rebuild_argument(how: Mapping[str, Any], constants: Mapping[Any, "DataArray"]) -> Any:
-    """An argument from its description and its arrays."""
-    if "array" in how:
-        value = constants[how["array"]]
-        return value.values if value.ndim else value.item()
-    if "dict" in how:
-        return {key: _rebuild_argument(part, constants) for key, part in how["dict"].items()}
-    if "value" in how:
-        return how["value"]
-    parts = [_rebuild_argument(part, constants) for part in _nested_parts(how)]
-    return tuple(parts) if "tuple" in how else parts
-
-
-def _data_only_arguments(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
-    """The arguments that are observed values and reach no parameter of a distribution."""
-    bound = bind(program, arguments).plain
-    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    facts = trace_data_flow(bound, latent)
-    reached = [
-        {name.split(".")[0] for fact in facts.of(*kinds) for name in fact.reached_by("argument")}
-        for kinds in (("written",), ("parameter", "bound"))
-    ]
-    return reached[0] - reached[1]
 
 
 def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:

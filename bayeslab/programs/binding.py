@@ -1,7 +1,7 @@
 """bind(): a function meets its data. Every check of what users give happens here, before anything is compiled."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,13 +10,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayeslab.programs.arguments import parameters, signature
-from bayeslab.programs.data import Entry, as_entry, read_entries, refuse_conflicting_codes
+from bayeslab.programs.data import (
+    Entry,
+    as_entry,
+    read_entries,
+    refuse_conflicting_codes,
+    values_and_presence,
+)
 from bayeslab.programs.label_checks import refuse_conflicting_labels
+from bayeslab.programs.missing.imputation import with_split_sites
+from bayeslab.programs.missing.split_distributions import Split
 from bayeslab.programs.observed_values import event_mask, observed_value
-from bayeslab.programs.probing import errors_explained, probe_sites, split_arguments
+from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
-from bayeslab.programs.tracing.provenance import trace_data_flow, trace_written_sites, written_values
-from bayeslab.programs.validation import SpecialSites, check_bound, short_name
+from bayeslab.programs.tracing.compilation_cache import keep_compilations
+from bayeslab.programs.tracing.count_limits import with_count_limits
+from bayeslab.programs.tracing.provenance import (
+    DataFlow,
+    trace_data_flow,
+    trace_written_sites,
+    written_values,
+)
+from bayeslab.programs.validation import (
+    SpecialSites,
+    check_bound,
+    missing_parents,
+    short_name,
+)
 
 
 def bind(program: Program, data: Data) -> Bound:
@@ -28,6 +48,7 @@ def bind(program: Program, data: Data) -> Bound:
     argument, a wrong shape, a value outside the support of its site, NaN elsewhere, an invalid hyperparameter, or
     entries whose categories or labels contradict each other.
     """
+    keep_compilations()
     function, entries = unwrap_partial(program, read_entries(data))
     if isinstance(function, DerivedProgram):
         return function.transformed(_bind_entries(function.model, entries))
@@ -42,15 +63,66 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     sites = {name: entries[name] for name in entries if name not in named}
     probe = probe_sites(bound, {name: np.shape(item.value) for name, item in sites.items()})
     _refuse_unknown(sites, named, probe, function)
-    bound = _observe(bound, probe, sites)
+    empty = {name: item for name, item in sites.items() if not _has_values(name, item)}
+    bound = _observe(bound, probe, {name: item for name, item in sites.items() if name not in empty})
     refuse_conflicting_labels(entries, {name: site["plates"] for name, site in probe.items()})
-    known = {*bound.observed, *bound.computed}
-    latent = {name: site["value"] for name, site in probe.items() if name not in known}
-    with errors_explained(bound):
-        data_flow = trace_data_flow(bound, latent)
     scanned = [name for name, site in probe.items() if site["scanned"]]
+    bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
+    _refuse_empty(bound, probe, empty, data_flow)
     scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    return check_bound(bound, data_flow, SpecialSites(scanned, [name for name in scaled if name in latent]))
+    special = SpecialSites([name for name in scaled if name in latent])
+    return with_count_limits(check_bound(bound, data_flow, special))
+
+
+def _with_data_flow(
+    bound: Bound, probe: dict[str, dict[str, Any]], scanned: Collection[str]
+) -> tuple[Bound, dict[str, Any], DataFlow]:
+    """The Bound, in which sites that are missing in part and that others depend on are split; its latent sites; its
+    data flow."""
+
+    def traced(bound: Bound) -> tuple[dict[str, Any], DataFlow]:
+        known = {*bound.observed, *bound.computed}
+        latent = {name: site["value"] for name, site in probe.items() if name not in known}
+        with errors_explained(bound):
+            return latent, trace_data_flow(bound, latent)
+
+    latent, data_flow = traced(bound)
+    if names := missing_parents(bound, data_flow, scanned):
+        for name, split in probe_splits(bound, names).items():
+            _refuse_unsplittable(name, split, data_flow)
+        bound = with_split_sites(bound, names)
+        latent, data_flow = traced(bound)
+    return bound, latent, data_flow
+
+
+def _has_values(name: str, item: Entry) -> bool:
+    """Whether some element of an entry is present."""
+    return bool(np.size(item.value) == 0 or values_and_presence(item, name)[1].any())
+
+
+def _refuse_empty(bound: Bound, probe: dict[str, Any], empty: dict[str, Entry], flow: DataFlow) -> None:
+    """Raise ValueError for a site without any value, unless others depend on it: then it is latent."""
+    for name, item in empty.items():
+        used = any(name in fact.reached_by("latent") and fact.site != name for fact in flow.of("density"))
+        if not used or bound.sites[name].shape != np.shape(item.value):
+            observed_value(name, item, probe[name]["value"])
+
+
+def _refuse_unsplittable(name: str, split: Split, flow: DataFlow) -> None:
+    """Raise ValueError for a site whose missing elements cannot be drawn beside those that are given."""
+    advice = f"leave '{name}' out of the data to make all of it latent, or complete it"
+    if not split.possible:
+        raise ValueError(
+            f"entry '{name}' has missing values that others depend on, and those of a {split.family} cannot be "
+            f"imputed; {advice}"
+        )
+    for fact in flow.of("parameter", "bound"):
+        makes_support = fact.kind == "bound" or fact.name in split.shared
+        if fact.site == name and makes_support and fact.reached_by("latent"):
+            raise ValueError(
+                f"entry '{name}' has missing values that others depend on, and the support of its site depends on "
+                f"site '{fact.reached_by('latent')[0]}', so they cannot be imputed; {advice}"
+            )
 
 
 def suggestion(word: str, words: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 import inspect
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.programs.arguments import Argument, Slot, StaticValue, argument_arrays, parameters, signature
 from bayeslab.programs.data import Entry, as_array, as_entry, as_structure, can_mark_missing, first_true
+from bayeslab.programs.missing.split_distributions import Split, split_of
 from bayeslab.programs.program import (
     Bound,
     Program,
@@ -103,6 +104,18 @@ def probe_sites(bound: Bound, shapes: Mapping[str, Shape] = {}) -> dict[str, dic
         notes, refused = _run_on_shapes(bound, shapes)
     _refuse_sites(notes, refused)
     return notes
+
+
+def probe_splits(bound: Bound, names: Collection[str]) -> dict[str, Split]:
+    """What splitting observed sites into a given and a latent part comes to."""
+    splits: dict[str, Split] = {}
+
+    def run(bound: Bound, key: Array) -> None:
+        sites = trace(substitute(bound.unconditioned(key), substitute_fn=init_inside_support)).get_trace(**bound.inputs)
+        splits.update({name: split_of(sites[name]["fn"], bound.present[name].ndim) for name in names})
+
+    jax.eval_shape(run, bound, jax.random.PRNGKey(0))
+    return splits
 
 
 def _split(function: Program, given: Mapping[str, Entry], concrete: frozenset[str]) -> Bound:

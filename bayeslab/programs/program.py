@@ -16,6 +16,8 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
 from bayeslab.programs.arguments import Argument, rebuild_argument
+from bayeslab.programs.missing.imputation import ImputationHandler
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.subsampling import SubsamplingHandler
@@ -55,8 +57,8 @@ class DerivedProgram(Protocol):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["arrays", "observed", "present", "transform", "batches"],
-    meta_fields=["function", "settings", "guarded", "computed"],
+    data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -72,8 +74,11 @@ class Bound:
     present: for sites with missing entries only, which entries are present.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
     computed: observed sites whose values the program computes from latent sites, so that their densities are factors.
+    limits: latent counts without a bound, and the largest values that they are summed over to.
     transform: what runs the program for inference in place of the function, with sites integrated out for example.
     batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
+    imputed: latent sites of which some elements are given; these are values of an observed site, `given_part(name)`.
+    gaps: for those of them whose latent part holds the missing elements only, their places in the flat site.
     """
 
     function: Program
@@ -83,8 +88,11 @@ class Bound:
     present: Values
     guarded: tuple[str, ...] = ()
     computed: tuple[str, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
     transform: "Transform | None" = None
     batches: Values = field(default_factory=dict)
+    imputed: tuple[str, ...] = ()
+    gaps: Values = field(default_factory=dict)
 
     @property
     def source(self) -> SubsamplingHandler:
@@ -94,7 +102,9 @@ class Bound:
 
     def source_with(self, shapes: Mapping[str, Shape]) -> SubsamplingHandler:
         """The `source` for values of some shapes of observed sites."""
-        return SubsamplingHandler(SiteHandler(self.function, shapes), self.batches)
+        sites = SiteHandler(self.function, {whole_site(name): shape for name, shape in shapes.items()} | dict(shapes))
+        given = {name: self.present[given_part(name)] for name in self.imputed}
+        return SubsamplingHandler(ImputationHandler(sites, given, self.gaps) if given else sites, sites, self.batches)
 
     def unconditioned(self, key: Array, source: SubsamplingHandler | None = None) -> Unconditioned:
         """The `source` with observed sites drawn like all others, but for those that are computed."""

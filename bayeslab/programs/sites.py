@@ -17,6 +17,9 @@ from numpyro.handlers import block, seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.missing.names import UNOBSERVED
+from bayeslab.programs.missing.split_distributions import proper_where_masked
+
 Shape = tuple[int, ...]
 
 LEARNED_FROM = "learned_from"
@@ -48,7 +51,7 @@ class SiteHandler(Messenger):
 
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "control_flow":
-            _wrap_bodies(msg, self._within)
+            wrap_bodies(msg, self._within)
         if msg["type"] == "param" and msg["value"] is None:
             if msg["args"] == (None,):  # numpyro.module asks whether there is a value, before it makes one
                 msg["args"] = (self._start_of(msg["name"]),)
@@ -73,7 +76,8 @@ class SiteHandler(Messenger):
             fn = fn.expand(repeated_batch_shape(fn.batch_shape, fn.event_shape, shape))
             if msg["is_observed"] and shape == () != fn.batch_shape and fn.event_dim == 0:
                 msg["value"] = jnp.broadcast_to(msg["value"], fn.batch_shape)
-        msg["fn"] = fn
+        hidden_elsewhere = msg["name"].endswith(UNOBSERVED) and not msg["is_observed"]
+        msg["fn"] = proper_where_masked(fn) if hidden_elsewhere else fn
         if "enumerate" in msg["infer"]:
             msg["infer"] = {name: value for name, value in msg["infer"].items() if name != "enumerate"}
 
@@ -119,7 +123,7 @@ class Unconditioned(uncondition):
 
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "control_flow":
-            _wrap_bodies(msg, lambda body, _: Unconditioned(body, self.kept))
+            wrap_bodies(msg, lambda body, _: Unconditioned(body, self.kept))
             stack = msg["kwargs"]["substitute_stack"]
             msg["kwargs"]["substitute_stack"] = [pair for pair in stack if pair[0] != "condition"]
             self.freed_conditions |= any(kind == "condition" for kind, _ in stack)
@@ -186,7 +190,7 @@ def with_wide_integers(fn: Distribution) -> Distribution:
     return jax.tree.map(_widened, fn)
 
 
-def _wrap_bodies(msg: dict[str, Any], wrap: Callable[[Callable[..., Any], bool], Callable[..., Any]]) -> None:
+def wrap_bodies(msg: dict[str, Any], wrap: Callable[[Callable[..., Any], bool], Callable[..., Any]]) -> None:
     """Put a handler around the functions that a scan or a conditional of NumPyro runs, where others do not reach."""
     if msg["fn"] is scan_wrapper:
         body, start, *others = msg["args"]

@@ -1,6 +1,6 @@
 """A handler for plates that a program subsamples: they are drawn whole, or as the elements of a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isclose, prod
 from typing import Any
 
@@ -17,12 +17,13 @@ class SubsamplingHandler(Messenger):
     NumPyro counts every element of a batch as often as the plate is larger. That is right for the sites that all
     elements share, and for sums over the plate, but not for what is inferred of an element itself.
 
+    site_handler: the one inside of `fn`, which says what it refuses.
     indices: plate -> the elements of the batch, for plates that have one.
     batch_sizes: plate -> its size and the size of the batch, for every plate that the program subsamples.
     """
 
-    def __init__(self, fn: SiteHandler, indices: Mapping[str, Array]):
-        self.site_handler = fn
+    def __init__(self, fn: Callable[..., Any], site_handler: SiteHandler, indices: Mapping[str, Array]):
+        self.site_handler = site_handler
         self.indices = indices
         self.batch_sizes: dict[str, tuple[int, int]] = {}
         super().__init__(fn)

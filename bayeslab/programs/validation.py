@@ -11,6 +11,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 
 from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
+from bayeslab.programs.missing.names import OBSERVED, UNOBSERVED, whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import DataFlow, Fact
 
@@ -21,9 +22,8 @@ NUM_REPLAY_POINTS = 20
 
 
 class SpecialSites(NamedTuple):
-    """Sites with checks of their own. scanned: sites in a scan. scaled: latent chains that handlers.scale scales."""
+    """Sites with checks of their own. scaled: latent chains that handlers.scale scales."""
 
-    scanned: Collection[str]
     scaled: Collection[str]
 
 
@@ -34,7 +34,6 @@ def check_bound(bound: Bound, flow: DataFlow, special: SpecialSites) -> Bound:
     """
     _refuse_hidden_randomness(bound, flow)
     _refuse_nan(bound, flow)
-    _refuse_missing_parents(bound, flow, special.scanned)
     _refuse_scaled_chains(bound, special.scaled)
     _refuse_infinite(bound)
     values = dict(zip(flow.known, jax.device_get(flow.known_values(bound)), strict=True))
@@ -154,25 +153,30 @@ def _is_written(name: str, flow: DataFlow) -> bool:
     return any(name in fact.reached_by("argument") for fact in flow.of("written"))
 
 
-def _refuse_missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> None:
-    """Raise for a site that depends on values that are missing.
+def missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> list[str]:
+    """The observed sites with missing values that others depend on.
 
-    A scan hides what depends on what, so it is replayed with other numbers in the gaps.
+    Raises ValueError for those in a scan. A scan hides what depends on what, so it is replayed with other numbers in
+    the gaps.
     """
-    dependent = [
-        (name, fact.site)
-        for fact in flow.of("density")
-        for name in fact.reached_by("observed")
-        if name in bound.present and name not in scanned and name != fact.site
-    ]
     for name in (name for name in bound.present if name in scanned):
-        dependent += [(name, site) for site in _sites_changed_by_gaps(bound, name)]
-    for name, site in dependent:
-        what = f"site '{site}' depends" if site != name else "its other values depend"
-        raise ValueError(
-            f"entry '{name}' has missing values, but {what} on them; "
-            f"leave '{name}' out of the data to make all of it latent, or complete it"
-        )
+        for site in _sites_changed_by_gaps(bound, name):
+            what = f"site '{site}' depends" if site != name else "its other values depend"
+            raise ValueError(
+                f"entry '{name}' has missing values, but {what} on them, and steps of a scan are not imputed; "
+                f"leave '{name}' out of the data to make all of it latent, or complete it"
+            )
+    dependent = {name for fact in flow.of("density") for name in fact.reached_by("observed") if name != fact.site}
+    names = [name for name in bound.present if name in dependent and name not in scanned]
+    drawn = {fact.site for fact in flow.facts}
+    for name in [name for name in names if name.removesuffix(OBSERVED) + UNOBSERVED in drawn]:
+        if sites := _sites_changed_by_gaps(bound, name):
+            raise ValueError(
+                f"the values of site '{name.removesuffix(OBSERVED)}' are NaN where its obs_mask says that they are "
+                f"observed, and site '{sites[0]}' depends on them"
+            )
+        names.remove(name)
+    return names
 
 
 def _sites_changed_by_gaps(bound: Bound, name: str) -> list[str]:
@@ -289,7 +293,7 @@ def _refuse_outside_support(fact: Fact, inside: np.ndarray, values: dict[Fact, A
     support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
     value = np.asarray(bound.observed[fact.site])[first_true(wrong)]
     raise ValueError(
-        f"entry '{fact.site}' at position {first_true(wrong)} is {value}, "
+        f"entry '{whole_site(fact.site)}' at position {first_true(wrong)} is {value}, "
         f"which is outside the support of its site ({fact.family}: {support})"
     )
 

@@ -13,8 +13,10 @@ from jax import Array
 
 from bayeslab.programs.arguments import Argument, Slot, StaticValue, parameters
 from bayeslab.programs.data import Entry
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
+from bayeslab.results.imputed_elements import by_whole_site, tell_imputed
 from bayeslab.results.settings_digest import settings_digest
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def to_datatree(
     from arviz_base import from_dict
 
     dims = dimensions(bound, entries)
-    dims |= {name: dims[site] for name, site in like.items()}
+    dims |= {whole_site(name): dims[site] for name, site in like.items()}
+    groups = {name: by_whole_site(name, group, bound) for name, group in groups.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in _LEADING_DIMS}
     with warnings.catch_warnings():
@@ -56,6 +59,8 @@ def to_datatree(
     for name, layout in _LEADING_DIMS.items():
         if groups.get(name):
             tree[name] = _raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
+    if "posterior" in tree.children:
+        tell_imputed(tree, bound, dims)
     for group in _GROUPS_WITH_CATEGORIES:
         for name, entry in entries.items():
             if entry.categories and group in tree.children and name in tree[group]:
@@ -72,7 +77,9 @@ def to_datatree(
 
 def observed_data(bound: Bound) -> dict[str, np.ndarray]:
     """The values of the observed sites, NaN where they are missing."""
-    return {name: _nan_where_missing(bound, name, np.asarray(value)) for name, value in bound.observed.items()}
+    return {
+        whole_site(name): _nan_where_missing(bound, name, np.asarray(value)) for name, value in bound.observed.items()
+    }
 
 
 def constant_data(bound: Bound) -> dict[str, np.ndarray]:
@@ -117,14 +124,14 @@ def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str
 
 def entries_of_sites(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """The entry that has the values of an observed site, by site: that of its name, or an argument given to obs=."""
-    found = {name: entries[name] for name in bound.observed if name in entries}
-    for name in (name for name in bound.observed if name not in entries):
+    found = {whole_site(name): entries[whole_site(name)] for name in bound.observed if whole_site(name) in entries}
+    for name in (name for name in bound.observed if whole_site(name) not in entries):
         value = np.asarray(bound.observed[name])
         present = np.broadcast_to(_present_elements(bound, name, value), value.shape)
         for entry in (entry for entry in entries.values() if entry.dims or entry.labels):
             given = np.asarray(entry.value)
             if given.shape == value.shape and np.array_equal(given[present], value[present]):
-                found[name] = entry
+                found[whole_site(name)] = entry
     return found
 
 

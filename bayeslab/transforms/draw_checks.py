@@ -27,6 +27,9 @@ MAX_CHECKED_DRAWS = 16
 Conditionals = tuple[tuple[tuple[Term, ...], Rule], ...]
 """Rules, each with the terms of the log joint under which it holds."""
 
+SHARE_OF_LIMIT = 0.8
+"""Share of the largest value of a count up to which draws may come."""
+
 
 class FalseConditional(ValueError):
     """A conditional that was found and proven does not hold at a draw: the draws are not of the posterior."""
@@ -55,6 +58,7 @@ def check_draws(
     plain = bound.plain
     if not all(name in draws for name in plain.latent):
         return
+    require_within_limits(plain, draws)
     with jax.enable_x64(True):
         widened_bound = in_double_precision(plain)
         values = _draws_to_check(widened_bound, draws)
@@ -71,6 +75,17 @@ def check_draws(
         if statistics is not None and statistics.groups:
             eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f")
             _check_statistics(widened_bound, in_double_precision(data), values, eps)
+
+
+def require_within_limits(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
+    """Raises FalseConditional where draws of a count come near the value up to which it was summed over."""
+    for name, limit in bound.limits:
+        largest = int(np.max(np.asarray(draws[name]), initial=0))
+        if largest > SHARE_OF_LIMIT * limit:
+            raise FalseConditional(
+                f"site '{name}': draws reach {largest}, and its values were summed over up to {limit} only, so the "
+                "draws may not be of the posterior; give it a prior with a bound, as a DiscreteUniform, or a closer one"
+            )
 
 
 def require_identity(excess: Array | np.ndarray) -> None:

@@ -17,7 +17,9 @@ from numpyro.distributions import Distribution
 
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.factor_distribution import FactorDistribution
+from bayeslab.distributions.markov.table_chain import TableChain
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
+from bayeslab.elimination.discrete.chains.tables import chain_tables
 from bayeslab.elimination.discrete.joint import joint_tables
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Prior, Term, terms
@@ -35,7 +37,7 @@ def moments_of_conditional(family: Family, q: Distribution) -> Moments:
     """What expectations need of a conditional: probabilities, cubature points or the distribution."""
     if family.enumerates:
         return innermost_distribution(q).probs
-    if isinstance(q, FactorDistribution):
+    if isinstance(q, FactorDistribution | TableChain):
         return q.table_probs()
     if family.structured:
         inner = innermost_distribution(q)
@@ -158,9 +160,10 @@ def _expected_tables(rule: Rule, reached: Sequence[Term]) -> Term:
 
     def mean(bound: Bound, values: Values) -> Array:
         assert rule.field is not None
-        tables = joint_tables(rule.field, reached, bound, values)
-        probs = values[moment_key(rule.site)]
-        return jnp.where(probs == 0, 0.0, probs * tables.numbers).sum() + tables.constant
+        read = joint_tables if rule.field.chain is None else chain_tables
+        tables = read(rule.field, reached, bound, values)
+        pairs = zip(jax.tree.leaves(values[moment_key(rule.site)]), jax.tree.leaves(tables.numbers), strict=True)
+        return sum((jnp.where(p == 0, 0.0, p * numbers).sum() for p, numbers in pairs), tables.constant)
 
     holds = frozenset().union(*(term.holds or {term.name} for term in reached))
     kinks = frozenset().union(*(term.kinks for term in reached))

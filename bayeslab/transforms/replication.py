@@ -24,6 +24,10 @@ def replicate_data(model: Program, data: Data, bound: Bound) -> Bound:
         raise ValueError(
             "data of a program with sites integrated out cannot come twice; give the program it was made of"
         )
+    if bound.imputed:
+        raise ValueError(
+            f"others depend on site '{bound.imputed[0]}', which is missing in part, so its data cannot come twice"
+        )
     copies = _Copies(tuple(bound.observed))
     with copies:
         drawn = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)

@@ -15,7 +15,7 @@ from bayeslab.elimination.conditional import Rule, without
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.table_reading import reading_of
-from bayeslab.elimination.families import ELEMENT_BY_ELEMENT, JOINTLY_ENUMERATED
+from bayeslab.elimination.families import CHAIN_OF_STEPS, ELEMENT_BY_ELEMENT, JOINTLY_ENUMERATED
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
@@ -27,6 +27,9 @@ from bayeslab.verification.probe_points import Point, choice_points, generic_poi
 
 MAX_CHOICE_POINTS = 4
 """Points with other choices of discrete sites at which a rule is tested, at most: it is tested at many from each."""
+ROUNDINGS = 32
+"""Residual of a rule that passes where the program computes in single precision, in roundings: which elements meet is
+read off the program, so that its arrays of its own need no more digits."""
 
 
 class FieldFinding(NamedTuple):
@@ -75,9 +78,13 @@ def _findings_of_sets(
         def found(names: tuple[str, ...], family: Family) -> Finding:
             return find_field_rule(widened_bound, log_joint_terms, names, family, points)
 
-        return [
-            FieldFinding(names, found(names, JOINTLY_ENUMERATED), found(names, ELEMENT_BY_ELEMENT)) for names in sets
-        ]
+        def both(names: tuple[str, ...]) -> FieldFinding:
+            jointly = found(names, JOINTLY_ENUMERATED)
+            if jointly.rule is not None and jointly.rule.family is CHAIN_OF_STEPS:
+                return FieldFinding(names, jointly, jointly)  # nobody draws the steps of a chain one after another
+            return FieldFinding(names, jointly, found(names, ELEMENT_BY_ELEMENT))
+
+        return [both(names) for names in sets]
 
 
 def meeting_sites(log_joint_terms: Sequence[Term], names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -108,7 +115,9 @@ def find_field_rule(
     children = tuple(term.name for term in reached if term.name not in names)
     try:
         field = find_field(log_joint_terms, terms(bound).priors, names, *points[1])
-        if family is JOINTLY_ENUMERATED:
+        if family is JOINTLY_ENUMERATED and field.chain is not None:
+            family = CHAIN_OF_STEPS
+        elif family is JOINTLY_ENUMERATED:
             reading_of(field)
     except ValueError as reason:
         return Finding(site, children, None, np.nan, str(reason))
@@ -121,7 +130,7 @@ def find_field_rule(
             if np.isnan(residual) and not verdict.possible:
                 continue  # nothing is possible there, so nothing is tested
             worst = float(np.maximum(worst, residual))
-    if worst <= RESIDUAL_TOLERANCE:
+    if worst <= max(RESIDUAL_TOLERANCE, ROUNDINGS * field.eps):
         return Finding(site, children, rule, worst, "")
     if np.isnan(worst) and family is ELEMENT_BY_ELEMENT:
         why = "values of some of its elements exclude values of others, so one after another they may not reach all"
@@ -131,6 +140,9 @@ def find_field_rule(
 
 def joint_size(field: Field) -> int:
     """How many numbers the tables have that arise when all elements are summed over."""
+    if field.chain is not None:
+        num_chains, num_steps, _ = field.chain.layout.elements.shape
+        return num_chains * num_steps * field.chain.layout.num_states
     cards = tuple(map(int, field.cards))
     rounds = elimination_rounds(cards, reading_of(field).plan.scopes)
     return elimination_size(cards, [step for steps in rounds for step in steps])[1]

@@ -9,6 +9,7 @@ used.
 A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true Normal with a million rows 1e-11.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Self
@@ -20,6 +21,7 @@ from jax import Array
 from numpyro.distributions import DiscreteUniform
 
 from bayeslab.elimination.around import bit_masks
+from bayeslab.elimination.chain_families import normal_by_steps
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
@@ -34,6 +36,12 @@ from bayeslab.verification.undefined import describe_impossible, describe_undefi
 
 LOOSE_TOLERANCE = 1e-5
 """Tolerance of residuals where values may be extreme. What is no number there says nothing."""
+MIN_STEPS_OF_NORMAL = 64
+"""Steps of a Normal site from which on a chain is sooner eliminated than a matrix of all steps."""
+MAX_NUMBERS_OF_STEP = 8
+"""Numbers of one step that are joint in such a chain, at most."""
+NUM_FAR_MOVES, SHARE_MOVED = 32, 0.15
+"""Moves that look for elements that meet though their steps are no neighbours, and the share of steps in each."""
 MIN_CHILD_SHARE = 1e-9
 """Share of the change below which children are lost in rounding, and refute nothing."""
 
@@ -100,11 +108,13 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     axis_checks = [_coupled_axes(log_joint_terms, name) for name in normal]
     couplings = zip(*(evaluate_all(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
     coupled = {name: np.any(meets, axis=0) for name, meets in zip(normal, couplings, strict=True)}
+    by_steps = _sites_by_steps(log_joint_terms, coupled, generic_pair[1])
     rules, children = [], {}
     for name in names:
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
         children[name] = tuple(term.name for term in log_joint_terms if name in term.depends and term.name != name)
-        rules += [Rule(name, family, axes, children[name]) for family in families[name]]
+        of_site = [normal_by_steps(axes)] if name in by_steps else families[name]
+        rules += [Rule(name, family, axes, children[name]) for family in of_site]
     noise = probe_noise(bound)
     residuals: dict[Rule, float] = {}
     shares: dict[Rule, float] = {}
@@ -125,6 +135,10 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         return [rule for rule in asked if residuals[rule] <= RESIDUAL_TOLERANCE]
 
     passed = passing(rules)
+    failed = [rule for rule in rules if rule not in passed and rule.family.by_steps]
+    whole = [rule._replace(family=family) for rule in failed for family in families[rule.site]]
+    passed += passing(whole)
+    rules = [rule for rule in rules if rule not in failed] + whole
     settled = {rule.site for rule in passed}
     wider = passing(
         [
@@ -223,6 +237,45 @@ def reason_against(rule: Rule) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "its prior"
+
+
+def _sites_by_steps(log_joint_terms: tuple[Term, ...], coupled: dict[str, np.ndarray], point: Point) -> list[str]:
+    """Sites of many steps along the first axis, of which only neighbours seem to meet; the test of the rule decides."""
+    chosen = []
+    for name, axes in coupled.items():
+        shape = np.shape(point[1][name])
+        size = math.prod(shape[axis] for axis in np.flatnonzero(axes) if axis)
+        if shape and axes[0] and shape[0] >= MIN_STEPS_OF_NORMAL and size <= MAX_NUMBERS_OF_STEP:
+            chosen.append(name)
+    far = evaluate_all([_far_meetings(log_joint_terms, name) for name in chosen], point) if chosen else []
+    return [name for name, meets in zip(chosen, far, strict=True) if not meets]
+
+
+@lru_cache(maxsize=1024)
+def _far_meetings(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
+    """A function of a point: whether elements of a site meet that are not of neighbouring steps.
+
+    The site is moved at some steps, chosen at random, and the gradient is compared at those that are not near any.
+    """
+    site_terms = [term for term in log_joint_terms if name in term.depends]
+
+    def meetings(point: Point) -> Array:
+        bound, values = point
+        value = values[name]
+        masks = np.random.default_rng(3).random((NUM_FAR_MOVES, len(value))) < SHARE_MOVED
+        padded = np.pad(masks, ((0, 0), (1, 1)))
+        near = padded[:, :-2] | padded[:, 1:-1] | padded[:, 2:]
+
+        def density(x: Array) -> Array:
+            return sum_of_terms(site_terms, bound, values | {name: x})
+
+        slope, change = jax.linearize(jax.grad(density), value)
+        step = 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2
+        shape = len(masks), len(value), *(1 for _ in value.shape[1:])
+        changes = jnp.abs(jax.lax.map(change, jnp.where(masks.reshape(shape), step, 0.0)))
+        return (jnp.where(near.reshape(shape), 0.0, changes) > 1e-10 * (changes.max() + jnp.abs(slope).max())).any()
+
+    return meetings
 
 
 @lru_cache(maxsize=1024)

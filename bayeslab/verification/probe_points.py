@@ -28,6 +28,8 @@ MAX_POINT_NUMBERS = 2 * 10**5
 """Numbers that these points are in all, about, where not all choices are tried with each other."""
 MAX_CYCLED_ELEMENTS = 64
 """Elements of a site, at most, that takes all its choices, and mixed ones, however many numbers these points are."""
+NUM_COUNTS_TRIED = 6
+"""Values of a count without a bound that are tried among choices of discrete sites."""
 NUM_MIXED_POINTS = 16
 """Points with mixed choices, after those at which every element takes every choice: two elements that may be 1 miss
 that both are in all of them once in a hundred times."""
@@ -50,7 +52,7 @@ def _generic_values(bound: Bound) -> tuple[Values, list[Values], dict[str, tuple
 
     def run(point: int) -> dict[str, Array]:
         seeded = bound.unconditioned(jax.random.PRNGKey(2 + point))
-        model = substitute(seeded, substitute_fn=partial(_generic_value, point))
+        model = substitute(seeded, substitute_fn=partial(_generic_value, point, dict(bound.limits)))
         sites = trace(model).get_trace(**bound.inputs)
         widths.update({name: width for name in bound.latent if (width := _prior_width(sites[name]["fn"])) is not None})
         return {name: jnp.asarray(sites[name]["value"]) for name in (*bound.observed, *bound.latent)}
@@ -86,6 +88,8 @@ def choice_points(bound: Bound) -> list[Point]:
     values = generic_points(bound)[1][1]
     site_choices = {name: prior.choices for name, prior in terms(bound).priors.items() if prior.choices is not None}
     site_choices = {name: options for name, options in site_choices.items() if len(options) > 1 and values[name].size}
+    for name, limit in bound.limits:
+        site_choices[name] = np.unique(np.linspace(0, limit, NUM_COUNTS_TRIED).astype(int))
     if not site_choices:
         return []
     shapes = {name: values[name].shape for name in site_choices}
@@ -158,10 +162,15 @@ def _point_size(bound: Bound, values: Values) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves((bound, values)))
 
 
-def _generic_value(point: int, site: dict) -> Any:
-    """A value inside the support of a site, whatever its distribution there; integers within a few of the least."""
+def _generic_value(point: int, limits: dict[str, int], site: dict) -> Any:
+    """A value inside the support of a site, whatever its distribution there; integers within a few of the least.
+
+    Counts that are summed over up to a limit have values that allow what is observed.
+    """
     if site["type"] != "sample" or site["value"] is not None:
         return None
+    if site["name"] in limits:
+        return jnp.full(site["fn"].shape(), limits[site["name"]] >> (1 + point))
     fn, support = site["fn"], site["fn"].support
     if not support.is_discrete:
         if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint):

@@ -63,7 +63,7 @@ def _first_impossible(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable
         q = conditional(rule, log_joint_terms, *point).distribution
         if rule.family.enumerates:
             none = ~jnp.isfinite(innermost_distribution(q).logits).any(-1)
-            return jnp.stack(jnp.unravel_index(jnp.argmax(none), none.shape))
+            return jnp.array(jnp.unravel_index(jnp.argmax(none), none.shape), int)
         left = q.possible_steps()
         chain = jnp.argmin(left)
         return jnp.stack([*jnp.unravel_index(chain, left.shape), left.reshape(-1)[chain]])

@@ -36,6 +36,7 @@ def test_sweeps_leave_the_joint_distribution_alone(lecture: ModuleType) -> None:
     assert bl.joint_distribution_test(0, lecture.model, lecture.example(), GIBBS, level=1e-4).passes
 
 
+@pytest.mark.slow
 def test_so_do_sweeps_that_count_origins() -> None:
     method = counterpart(GIBBS)
     assert method is not None

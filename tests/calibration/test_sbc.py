@@ -19,12 +19,23 @@ from scipy.stats import kstest
 import bayeslab as bl
 from bayeslab import sbc
 from bayeslab.methods.stated import Stated, StatedSampler
-from bayeslab.models import LECTURES, linear_regression, normal_known_variance, normal_wishart, weight_matrix
+from bayeslab.models import (
+    LECTURES,
+    beta_binomial,
+    dirichlet_multinomial,
+    linear_regression,
+    normal_gamma,
+    normal_known_variance,
+    normal_wishart,
+    weight_matrix,
+)
 from bayeslab.programs.program import Bound
 from ranks import LEVEL, smallest_p
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
 every_lecture = pytest.mark.parametrize("lecture", STATED, ids=lambda m: m.__name__.rpartition(".")[2])
+SHORT = (beta_binomial, dirichlet_multinomial, linear_regression, normal_gamma)
+"""Lectures with which NUTS is calibrated in less than ten seconds; all others are slow tests."""
 NUTS = bl.NUTS(num_warmup=100, num_samples=39, thinning=2, num_chains=1)
 
 
@@ -44,7 +55,13 @@ def test_stated_posteriors_are_calibrated(lecture: ModuleType) -> None:
     assert smallest_p(sbc(1, lecture.model, lecture.example(), method, 1000, progress=False)) > LEVEL
 
 
-@every_lecture
+@pytest.mark.parametrize(
+    "lecture",
+    [
+        pytest.param(lecture, marks=[pytest.mark.slow] * (lecture not in SHORT), id=lecture.__name__.rpartition(".")[2])
+        for lecture in STATED
+    ],
+)
 def test_nuts_is_calibrated(lecture: ModuleType) -> None:
     assert smallest_p(sbc(2, lecture.model, easy(lecture), NUTS, 1000, progress=False)) > LEVEL
 

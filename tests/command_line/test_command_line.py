@@ -1,17 +1,16 @@
 """The command line: what it prints and writes, and one sentence for every mistake."""
 
 import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from jax.experimental.compilation_cache import compilation_cache
 
 import bayeslab as bl
 from bayeslab.command_line.main import main
@@ -19,19 +18,6 @@ from bayeslab.models import LECTURES, normal_gamma
 from bayeslab.results.saving import save
 
 SHORT = ["--draws", "60", "--warmup", "60", "--chains", "2"]
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Compiled programs go to a folder of the test run, and JAX is left as it was."""
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture
@@ -204,12 +190,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
 def test_interrupted_draws_are_written(
     table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fit = bl.fit
+
     def interrupted(*arguments: Any, **settings: Any) -> xr.DataTree:
-        tree = bl.fit(*arguments, **settings)
+        tree = fit(*arguments, **settings)
         tree.attrs["interrupted"] = 1
         return tree
 
-    monkeypatch.setattr(sys.modules["bayeslab.fitting"], "fit", interrupted)
+    monkeypatch.setattr(import_module("bayeslab.fitting"), "fit", interrupted)
     arguments = ["fit", "normal_gamma", str(table), "--column", "y=height", "--method", "laplace"]
     assert main([*arguments, "-o", str(tmp_path / "fit.nc")]) == 130
     assert "finished draws" in capsys.readouterr().err
@@ -226,3 +214,13 @@ def test_an_interruption_before_the_first_draw_is_one_line(
     monkeypatch.setattr(normal_gamma, "data", interrupt)
     assert main(["explain", "normal_gamma"]) == 130
     assert capsys.readouterr().err == "bayeslab: interrupted\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["fit"], ["frobnicate"]])
+def test_help_and_mistakes_import_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        f"import sys; from bayeslab.command_line.main import main\ntry: main({arguments})\nfinally: print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert not {"jax", "numpy", "pandas"} & set(done.stdout.splitlines()[-1].split())
+    assert "bayeslab" in done.stdout.splitlines()[0] or "bayeslab" in done.stderr

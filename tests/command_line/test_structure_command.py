@@ -80,6 +80,7 @@ def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatc
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", ["2", pytest.param("1-2", marks=pytest.mark.slow)])
 def test_few_genotypes_of_a_text_file(numbers: str, tmp_path: Path) -> None:
     """So few that origins would not be counted by default; one locus was not read at all."""
@@ -96,6 +97,7 @@ def test_few_genotypes_of_a_text_file(numbers: str, tmp_path: Path) -> None:
     assert (out / "ancestry_2.csv").read_text().splitlines()[1].startswith("ind0,1,")
 
 
+@pytest.mark.slow
 def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
     folder = file.parent / "longer"
     for options in (["-k", "2", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):

@@ -165,6 +165,7 @@ def left_to_right(num_steps: int) -> None:
         numpyro.sample("y", dist.Normal(mu[z], 1.0).to_event(1))
 
 
+@pytest.mark.slow
 def test_a_long_chain_that_cannot_go_back_is_fitted() -> None:
     random = np.random.default_rng(0)
     y = np.concatenate([random.normal(mean, 1, 100) for mean in (0, 4, -3)])[None]

@@ -87,10 +87,10 @@ def regression(x: Any) -> None:
 
 
 def excluded() -> None:
-    """Neighbours that must differ."""
+    """Neighbours in a ring that must differ."""
     with numpyro.plate("node", 4):
         z = numpyro.sample("z", dist.Categorical(jnp.array([0.5, 0.3, 0.2])))
-    numpyro.factor("differ", jnp.where(z[1:] == z[:-1], -jnp.inf, 0.0).sum())
+    numpyro.factor("differ", jnp.where(z == jnp.roll(z, 1), -jnp.inf, 0.0).sum())
 
 
 def steps() -> None:

@@ -335,7 +335,8 @@ def test_processes_in_a_plate_are_independent() -> None:
         assert (np.abs(one.mean(0) - mean) < 5 * deviation / np.sqrt(4000)).all()
 
 
-@pytest.mark.parametrize("number", [250, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [250, 1000])
 def test_the_whole_pipeline_is_calibrated(number: int) -> None:
     """Hyperparameters and function from their priors: NUTS on the rest, ranks of all of them uniform."""
     data = gp_regression_unknown_kernel.example()

@@ -103,7 +103,10 @@ def test_exact_is_calibrated(case: str) -> None:
     assert smallest_p(bl.sbc(1, *named(case), bl.Exact(DRAWS), SIMULATIONS, progress=False)) > LEVEL
 
 
-@pytest.mark.parametrize("case", THINNING)
+SHORT = ("many_rows", "nested_plates", "switch", "truncated_mean")
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] * (c not in SHORT)) for c in THINNING])
 def test_gibbs_is_calibrated(case: str) -> None:
     assert smallest_p(bl.sbc(2, *named(case), gibbs(THINNING[case]), SIMULATIONS, progress=False)) > LEVEL
 

@@ -153,6 +153,7 @@ COUNTED = bl.mixed_membership.Gibbs(num_warmup=100, num_samples=20, num_chains=1
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 def test_fits_in_blocks_are_calibrated_whatever_topics_are_called() -> None:
     """Topics that documents share, and probabilities of words in them, with both concentrations drawn."""

@@ -116,6 +116,7 @@ def moves(y: Array, q: Array, p: Array, keys: range) -> tuple[JointMoves, list[t
     return exchange, found
 
 
+@pytest.mark.slow
 def test_moves_gain_what_they_say_and_find_the_top() -> None:
     """The top of shares, as seen from one place, is the same from moves with other keys."""
     rng = np.random.default_rng(0)

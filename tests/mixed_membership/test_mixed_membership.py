@@ -117,6 +117,7 @@ def test_the_log_joint_is_that_of_origins_drawn_with_it() -> None:
     assert abs(float(lp[0].mean() - lp[1].mean())) < 4.5 * error
 
 
+@pytest.mark.slow
 def test_hyperparameters_are_drawn_with_counts() -> None:
     """The mean of alpha is that of enumeration and quadrature under its prior, Uniform(0, 10)."""
     alphas = np.linspace(0, 10, 202)[1:-1]
@@ -220,6 +221,7 @@ def test_the_bound_is_that_of_the_engine() -> None:
     np.testing.assert_allclose(bounds[0], bounds[1], atol=0.1)
 
 
+@pytest.mark.slow
 def test_moments_are_kept_of_many_components(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where draws of the components are many, their means and standard deviations over the same draws are kept."""
     method = bl.mixed_membership.Gibbs(num_samples=200, num_chains=2)

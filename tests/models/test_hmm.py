@@ -235,6 +235,7 @@ def test_padding_changes_no_optimum(method: Any, best: Callable[[Any], Any]) -> 
 # A textbook.
 
 
+@pytest.mark.slow
 def test_em_finds_what_the_textbook_finds_from_every_start() -> None:
     """Zucchini, MacDonald and Langrock (2016), 4.3: with a flat prior the mode is their maximum of the likelihood.
 
@@ -327,6 +328,7 @@ def labelled(lengths: Any) -> None:
 UNEQUAL = {"lengths": np.array([4, 1, 3]), "y": np.array([[0, 0, NAN, 0], [0, NAN, NAN, NAN], [0, 0, 0, NAN]])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "simulations"),
     [

@@ -150,6 +150,7 @@ def test_gibbs_is_the_posterior(counts: bool) -> None:
     assert np.abs(gap / azs.mcse(found, method="mean")["shared"].values).max() < 4.5
 
 
+@pytest.mark.slow
 def test_structure_written_as_documents_has_the_same_posterior() -> None:
     """Mean field of both programs reaches the same bound, up to the origins that have one order here."""
     lengths = np.bincount(EXAMPLE["document"])
@@ -205,6 +206,7 @@ def test_a_maximum_in_the_softmax_basis() -> None:
         bl.mixed_membership.MAP(basis="logits")
 
 
+@pytest.mark.slow
 def test_concentrations_are_learned() -> None:
     truth = simulated_documents(150, 60, 100, 3, seed=1, alpha=0.3, concentration=0.2)
     data = documents(truth["counts"]) | {"num_topics": 3}
@@ -257,6 +259,7 @@ def test_new_documents_have_shares_of_known_topics() -> None:
     assert np.abs(found["shares"].mean(("chain", "draw")).values - mean / weight) < 4.5 * error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_batches_come_close_to_all_data(tokens: bool) -> None:
     """The bound is that of all data, so below its maximum; 31 individuals are no multiple of four."""

@@ -89,7 +89,7 @@ def test_a_single_population_is_the_closed_form() -> None:
     np.testing.assert_array_equal(tree["posterior"]["ancestry"], 1.0)
 
 
-@pytest.mark.parametrize("lecture", [structure_admixture, structure_correlated])
+@pytest.mark.parametrize("lecture", [structure_admixture, pytest.param(structure_correlated, marks=pytest.mark.slow)])
 def test_hyperparameters_are_drawn_by_nuts(lecture: Any) -> None:
     """What has no conditional in closed form is a block of NUTS inside Gibbs."""
     data = lecture.example() | {"alpha": None}

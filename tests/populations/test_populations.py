@@ -263,7 +263,7 @@ def field(apart: dict[str, Any]) -> xr.DataTree:
     return bl.fit(0, MODEL, apart, FIELD, progress=False)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "Gibbs")) for n in METHODS])
 def test_a_fit_begins_where_it_is_told(name: str, apart: dict[str, Any], field: xr.DataTree) -> None:
     """The populations of a start keep their places, in all chains; what is climbed does not fall."""
     best, order = means_of_chain(field), [2, 0, 1]

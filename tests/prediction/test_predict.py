@@ -155,7 +155,7 @@ def measured_groups(group: Any) -> None:
 
 
 def test_effects_of_groups_are_those_of_the_fit_where_their_own_data_are() -> None:
-    """Drawn anew they have the spread of the prior, 5."""
+    """Others are given data of their own, and have the spread of the prior, 5, without."""
     z = np.array([-4.0, np.nan, 4.0])
     fitted = bl.fit(
         0, measured_groups, {"group": np.arange(3), "y": z[[0, 2, 2]], "z": z}, bl.Exact(500), progress=False
@@ -164,9 +164,10 @@ def test_effects_of_groups_are_those_of_the_fit_where_their_own_data_are() -> No
     mean = fitted["posterior"]["mu"].values[..., None] + fitted["posterior"]["b"].values[..., [2, 0]]
     scores = (known - mean) / 0.1
     assert stats.kstest(scores.ravel(), "norm").pvalue > 1e-4
-    for other in ({"z": z + 1.0}, {}):
+    weight = 25 / 26
+    for other, mean, sd in (({"z": z + 1.0}, -3.0 * weight, weight**0.5), ({}, 0.0, 5.0)):
         anew = bl.predict(1, measured_groups, {"group": np.array([2, 0]), **other}, fitted)["predictions"]
-        assert stats.kstest(anew["b"].values[..., 0].ravel() / 5.0, "norm").pvalue > 1e-4
+        assert stats.kstest((anew["b"].values[..., 0].ravel() - mean) / sd, "norm").pvalue > 1e-4
 
 
 def effects(order: Any) -> None:

@@ -63,11 +63,6 @@ def centred(y: Any) -> None:
         numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
 
 
-def chained(n: int) -> None:
-    x = numpyro.sample("x", dist.Normal(0.0, 1.0).expand([n]).to_event(1))
-    numpyro.sample("y", dist.Normal(x, 1.0).to_event(1))
-
-
 def multinomial(n: int) -> None:
     p = numpyro.sample("p", dist.Dirichlet(jnp.ones(3)))
     with numpyro.plate("row", n):
@@ -156,7 +151,6 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "empty": (poisson, {"n": 0, "y": np.zeros(0)}, "data are empty: a plate of 'poisson'"),
     "all missing": (poisson, {"n": 3, "y": np.full(3, np.nan)}, "'y' has no value: all 3 are missing"),
     "infinite value": (normal_gamma.model, NORMAL | {"y": NORMAL["y"] * np.inf}, "outside the support"),
-    "missing parent": (chained, {"n": 2, "x": np.array([1.0, np.nan])}, "but site 'y' depends on them"),
     "missing lag": (lagged, {"n": 3, "first": 1.0, "y": [1.0, np.nan, 2.0]}, "its other values depend on them"),
     "missing state": (lagged, {"n": 3, "first": 0, "y": [1.0, np.nan, 0.0]}, "its other values depend on them"),
     "scaled chain": (tempered, {"heat": 2.0, "y": ONES}, "scale multiplies the density of the latent chain 'z'"),

@@ -56,7 +56,7 @@ METHODS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["NUTS", *(pytest.param(n, marks=pytest.mark.slow) for n in ("HMC", "BarkerMH"))])
 def test_a_draw_has_the_density_that_was_recorded_for_it(program: str, method: str) -> None:
     model, data = PROGRAMS[program]
     tree = bl.fit(0, model, data, METHODS[method], progress=False)
@@ -104,6 +104,7 @@ def test_values_of_a_process_are_those_of_the_collapsed_program() -> None:
     assert 0.8 < row["sd_ratio_min"] <= row["sd_ratio_max"] < 1.25
 
 
+@pytest.mark.slow
 def test_other_sites_of_mixed_membership_follow_their_bounds() -> None:
     """Origins are counted; the sites that Dirichlet parameters depend on are drawn by NUTS, between sweeps."""
 

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def test_interrupted_between_portions_it_returns_what_is_there(tmp_path: Path, m
         written(tree, path)
         calls.append(tree.posterior.sizes["draw"])
         if len(calls) == 1:
-            monkeypatch.setattr(sys.modules["bayeslab.fitting"], "drive", _keyboard)
+            monkeypatch.setattr(import_module("bayeslab.fitting"), "drive", _keyboard)
 
     monkeypatch.setattr(checkpoints, "save", interrupted)
     tree = bl.fit(0, LECTURE.model, DATA, METHOD, checkpoint=path, progress=False)

@@ -1,6 +1,6 @@
 """Hidden chains whose rows are tables of statistics: what fits compute from products is what they compute from rows."""
 
-import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_steps_with_tables_are_those_with_rows(method: Any, monkeypatch: pytest.
     lecture, data, _ = CASES["vectors"]
     histories = []
     for seconds in (0.0, np.inf):
-        monkeypatch.setattr(sys.modules["bayeslab.transforms.compress"], "SEARCH_SECONDS", seconds)
+        monkeypatch.setattr(import_module("bayeslab.transforms.compress"), "SEARCH_SECONDS", seconds)
         histories.append(bl.fit(0, lecture.model, data, method, progress=False)["history"])
     for name, values in histories[0].items():
         np.testing.assert_allclose(values, histories[1][name], rtol=1e-7)

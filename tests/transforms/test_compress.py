@@ -1,7 +1,7 @@
 """Sufficient statistics found from programs: the same densities and conditionals as from all rows, or none at all."""
 
-import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
@@ -79,7 +79,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("wishart", "two vectors", "dirichlets")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in CASES])
 def test_conditionals_from_tables_are_those_from_all_rows(name: str) -> None:
     case = CASES[name]
     with precision_scope():
@@ -200,7 +203,7 @@ def test_modes_are_the_same_with_statistics(method: Any, monkeypatch: pytest.Mon
     """As if finding statistics took no time, so that few rows pay for it."""
     case = CASES["regression"]
     rows = bl.fit(0, case.program, case.data, method, progress=False)
-    monkeypatch.setattr(sys.modules["bayeslab.transforms.compress"], "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("bayeslab.transforms.compress"), "SEARCH_SECONDS", 0.0)
     with precision_scope():
         assert isinstance(method.plan(Analysis(bind(case.program, case.data))), CompressedSampler)
     tables = bl.fit(0, case.program, case.data, method, progress=False)

@@ -129,12 +129,12 @@ def test_a_precision_that_is_not_conjugate_is_refused(program: Any) -> None:
         assert find_conditional(bind(program, {"n": 20, "y": y}), "precision").reason == "not Wishart given 'y'"
 
 
-MORE = [pytest.param(part, marks=pytest.mark.slow) for part in range(3, 200)]
+MORE = [pytest.param(part, marks=pytest.mark.slow) for part in range(1, 200)]
 
 
-@pytest.mark.parametrize("part", [*range(3), *MORE])
+@pytest.mark.parametrize("part", [0, *MORE])
 def test_conditionals_of_random_programs_are_those_of_quadrature(part: int) -> None:
-    """Ten of them a part: 30 in all, and 2,000 with the slow ones."""
+    """Ten of them a part: 2,000 with the slow ones."""
 
     @seed(20 + part)
     @settings(max_examples=10, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,14 +1,17 @@
 """Finds which discrete elements of a program meet."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Field
-from bayeslab.elimination.discrete.flat_program import flatten
+from bayeslab.elimination.discrete.chains.recognition import chain_layout, step_functions
+from bayeslab.elimination.discrete.chains.repeated_functions import FunctionFinder
+from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Chains, Field
+from bayeslab.elimination.discrete.flat_program import FlatProgram, flatten
 from bayeslab.elimination.discrete.scopes import ScopeFinder
 from bayeslab.elimination.discrete.sum_of_parts import cut
 from bayeslab.elimination.discrete.sum_table import SumTable
@@ -51,11 +54,12 @@ def find_field(
     known = {number: leaf for number, leaf in zip(program.inputs, leaves, strict=True) if id(leaf) in arguments}
     table, number = SumTable(), program.inputs[0]
     singles = np.array([table.number(frozenset({frozenset({element})})) for element in range(blank.size)], np.int32)
-    sums = ScopeFinder(table, program, known).run({number: singles})
+    finder = ScopeFinder(table, program, known)
+    sums = finder.run({number: singles})
     scopes: dict[tuple[int, ...], int] = {}
     mixed: set[tuple[int, ...]] = set()
-    parts = []
-    for part in cut(program, number).parts:
+    parts, part_numbers = [], cut(program, number).parts
+    for part in part_numbers:
         found = sums.get(part)
         if found is None:
             shape = next(s for o in program.operations for n, s in zip(o.outputs, o.shapes, strict=True) if n == part)
@@ -70,7 +74,20 @@ def find_field(
                 index[place] = MIXED if members else CONSTANT
                 mixed |= {tuple(sorted(scope)) for scope in members}
         parts.append(index[inverse].reshape(found.shape))
-    return Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
+    field = Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
+    field.eps = max((float(jnp.finfo(each).eps) for each in _real_types(program, sums)), default=field.eps)
+    layout = chain_layout(field)
+    if layout is None:
+        return field
+    functions = FunctionFinder(program, finder.value).run({number: step_functions(field, layout)})
+    numbers = [functions[part].numbers if part in functions else np.zeros(0, int) for part in part_numbers]
+    return field.as_chains(Chains(layout, tuple(np.unique(each, return_inverse=True)[1] for each in numbers)))
+
+
+def _real_types(program: FlatProgram, reached: Collection[int]) -> set[Any]:
+    """The types of all real numbers that elements reach."""
+    pairs = (pair for each in program.operations for pair in zip(each.outputs, each.dtypes, strict=True))
+    return {dtype for number, dtype in pairs if number in reached and jnp.issubdtype(dtype, jnp.floating)}
 
 
 def _largest(scopes: frozenset[frozenset[int]]) -> list[frozenset[int]]:

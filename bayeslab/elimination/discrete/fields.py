@@ -6,16 +6,30 @@ log joint at a few configurations, one for every choice of elements that do not 
 """
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from hashlib import sha256
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions.markov.chain_layout import ChainLayout
 from bayeslab.programs.program import Values
+
+
+class Chains(NamedTuple):
+    """The structure of elements that are chains.
+
+    functions: for every part of the log joint, for each of its elements, a number: elements of equal numbers are the
+    same function of their scopes, each at its own step.
+    """
+
+    layout: ChainLayout
+    functions: tuple[np.ndarray, ...]
+
 
 CONSTANT, MIXED = -1, -2
 """What an element of a part has in place of the index of a scope: none, and several."""
@@ -28,7 +42,11 @@ class Field:
     scopes: sets of elements that a function of the log joint has, each once.
     parts: for every part of the log joint, for each of its elements, the index of its scope, CONSTANT or MIXED.
     mixed: the scopes of parts of which an element is a sum of several functions.
+    chain: how its elements are chains, where they are. eps: of the lowest precision in which any part is computed.
     """
+
+    chain: Chains | None = None
+    eps: float = float(np.finfo(float).eps)
 
     def __init__(
         self,
@@ -43,6 +61,14 @@ class Field:
         self.mixed = mixed
         arrays = b"".join(part.tobytes() + repr(part.shape).encode() for part in parts)
         self._digest = sha256(repr((names, shapes, choices, scopes, mixed)).encode() + arrays).hexdigest()
+
+    def as_chains(self, chain: Chains) -> "Field":
+        """The field, whose elements are chains."""
+        field = copy(self)
+        field.chain = chain
+        numbers = b"".join(each.tobytes() for each in chain.functions)
+        field._digest = sha256(self._digest.encode() + numbers).hexdigest()
+        return field
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Field) and self._digest == other._digest

@@ -66,7 +66,7 @@ class ScopeFinder:
     def _sum(self, operand: Any) -> np.ndarray | None:
         return None if isinstance(operand, Constant) else self.sums.get(operand)
 
-    def _value(self, operand: Any) -> np.ndarray | None:
+    def value(self, operand: Any) -> np.ndarray | None:
         """The value of an operand that depends on no site, None where it does."""
         if isinstance(operand, Constant):
             return np.asarray(operand.value)
@@ -155,7 +155,7 @@ class ScopeFinder:
         assert array is not None
         if operation.input_shapes[1 - place] == () or not self._has_pairs(array):
             return array
-        factor = self._value(operation.inputs[1 - place])
+        factor = self.value(operation.inputs[1 - place])
         return array if factor is None else np.where(np.broadcast_to(factor == 0, shape), 0, array)
 
     def _has_pairs(self, array: np.ndarray) -> bool:
@@ -194,7 +194,7 @@ class ScopeFinder:
         arrays = []
         for place, contracted, batch in ((0, left, left_batch), (1, right, right_batch)):
             shape, array = operation.input_shapes[place], sums[place]
-            value = self._value(operation.inputs[place]) if array is None else array
+            value = self.value(operation.inputs[place]) if array is None else array
             source = np.ones(shape, np.int32) if value is None else np.asarray(value != 0 if array is None else value)
             free = [axis for axis in range(len(shape)) if axis not in (*contracted, *batch)]
             moved = np.transpose(source, (*batch, *free, *contracted))
@@ -216,7 +216,7 @@ class ScopeFinder:
         """What places of an array hold: any of those that unknown places may be, as these say."""
         numbers, shape = operation.params["dimension_numbers"], operation.shapes[0]
         operand, places = sums
-        index = self._value(operation.inputs[1]) if places is None else None
+        index = self.value(operation.inputs[1]) if places is None else None
         result = np.zeros(shape, np.int32)
         if operand is not None:
             if index is None:
@@ -235,7 +235,7 @@ class ScopeFinder:
         return self._multiply(np.broadcast_to(rows, shape), result)
 
     def _sliced(self, operation: Operation, sums: Sequence[np.ndarray | None]) -> np.ndarray:
-        starts = [self._value(each) for each in operation.inputs[1:]]
+        starts = [self.value(each) for each in operation.inputs[1:]]
         if any(start is None for start in starts) or sums[0] is None:
             return self._whole(operation)[0]
         sizes = operation.params["slice_sizes"]

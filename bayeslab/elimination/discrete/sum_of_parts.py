@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from bayeslab.elimination.discrete.first_steps import FirstSteps
 from bayeslab.elimination.discrete.flat_program import (
     Constant,
     FlatProgram,
@@ -81,9 +82,9 @@ def affine_operands(operation: Operation, reached: set[int]) -> list[int] | None
     floating = all(dtype is not None and jnp.issubdtype(dtype, jnp.floating) for dtype in operation.dtypes)
     if not floating or len(operation.outputs) != 1:
         return None
-    if name == "convert_element_type":
-        return None  # from integers: the elements themselves; parts keep their type
-    if name == "select_n":
+    if name == "convert_element_type":  # from integers: the elements themselves
+        affine = bool(jnp.issubdtype(operation.input_dtypes[0], jnp.floating))
+    elif name == "select_n":
         affine = 0 not in mine
     else:
         affine = (
@@ -97,10 +98,12 @@ def affine_operands(operation: Operation, reached: set[int]) -> list[int] | None
 class SumOfParts(NamedTuple):
     """A scalar function of one vector as a constant and a weighted sum of the elements of some arrays.
 
-    parts: from the vector to these arrays. weights: arrays of the same shapes. constant: what is left.
+    parts: from the vector to these arrays. first_rows: (vector, part, count) -> the first rows of one of them, in less
+    time. weights: arrays of the same shapes. constant: what is left.
     """
 
     parts: Callable[[Array], list[Array]]
+    first_rows: Callable[[Array, int, int], Array]
     weights: list[Array]
     constant: Array
 
@@ -122,6 +125,9 @@ def sum_of_parts(density: Callable[[Array], Array], start: Array) -> SumOfParts:
         values = run_operations(moving, shared | {number: vector})
         return [values[each] for each in place.parts]
 
+    def first_rows(vector: Array, part: int, count: int) -> Array:
+        return FirstSteps(moving, shared | {number: vector}).rows(place.parts[part], count)
+
     def total(arrays: list[Array]) -> Array:
         values = run_operations(place.after, shared | dict(zip(place.parts, arrays, strict=True)))
         [output] = program.outputs
@@ -131,7 +137,7 @@ def sum_of_parts(density: Callable[[Array], Array], start: Array) -> SumOfParts:
     zeros = [jnp.zeros(kind.shape, kind.dtype) for kind in kinds]
     constant, pull = jax.vjp(total, zeros)
     [weights] = pull(jnp.ones_like(constant))
-    return SumOfParts(parts, weights, constant)
+    return SumOfParts(parts, first_rows, weights, constant)
 
 
 def weighted(parts: Sequence[Array], weights: Sequence[Array]) -> Array:

@@ -45,7 +45,7 @@ class SumTable:
         if rows.shape[1] == 0 or not rows.any():
             return np.zeros(len(rows), np.int32)
         rows = np.sort(rows, axis=1)
-        first, inverse = _distinct_rows(rows)
+        first, inverse = distinct_rows(rows)
         numbers = np.empty(len(first), np.int32)
         for place, row in enumerate(rows[first]):
             members = row if ordered else np.unique(row[row > 0])
@@ -56,7 +56,7 @@ class SumTable:
         return numbers[inverse]
 
 
-def _distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def distinct_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Indices of distinct rows, and for every row the place of the one that it equals."""
     rows = np.ascontiguousarray(rows)
     keys = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]

@@ -29,6 +29,7 @@ from bayeslab.programs.program import (
     innermost_distribution,
     is_random,
 )
+from bayeslab.programs.tracing.loop_distribution import distribute_loops
 
 
 class Fact(NamedTuple):
@@ -141,7 +142,7 @@ def _trace_data_flow(shapes: tuple, latent_shapes: tuple) -> DataFlow:
         return [value for _, value in pairs]
 
     key = jax.random.PRNGKey(0)
-    jaxpr = jax.make_jaxpr(run)(bound, latent, key)
+    jaxpr = distribute_loops(jax.make_jaxpr(run)(bound, latent, key))  # else all that a scan returns has one source
     groups = {
         "argument": bound.arrays,
         "observed": bound.observed,

@@ -1,0 +1,85 @@
+"""What `bayeslab` offers; each name is imported when it is used."""
+
+from . import (
+    datasets as datasets,
+)
+from . import (
+    distributions as distributions,
+)
+from . import (
+    mixed_membership as mixed_membership,
+)
+from . import (
+    models as models,
+)
+from . import (
+    plots as plots,
+)
+from . import (
+    populations as populations,
+)
+from . import (
+    states as states,
+)
+from . import (
+    topics as topics,
+)
+from .calibration.geweke import joint_distribution_test as joint_distribution_test
+from .calibration.rank_uniformity import calibration_verdict as calibration_verdict
+from .calibration.sbc import sbc as sbc
+from .diagnostics.align import align as align
+from .diagnostics.compare import compare_posteriors as compare_posteriors
+from .diagnostics.diagnose import diagnose as diagnose
+from .diagnostics.modes import modes as modes
+from .distributions import LinearGaussianChain as LinearGaussianChain
+from .distributions import MarkovChain as MarkovChain
+from .explaining import explain as explain
+from .fitting import fit as fit
+from .gaussian_processes import GaussianProcess as GaussianProcess
+from .gaussian_processes import kernels as kernels
+from .gaussian_processes import solvers as solvers
+from .methods.em import EM as EM
+from .methods.exact import Exact as Exact
+from .methods.gibbs import Gibbs as Gibbs
+from .methods.laplace import MAP as MAP
+from .methods.laplace import Laplace as Laplace
+from .methods.mcmc import MCMC as MCMC
+from .methods.mcmc import NUTS as NUTS
+from .methods.mean_field import MeanField as MeanField
+from .methods.svi import (
+    SVI as SVI,
+)
+from .methods.svi import (
+    full_rank_normal as full_rank_normal,
+)
+from .methods.svi import (
+    low_rank_normal as low_rank_normal,
+)
+from .methods.svi import (
+    mean_field_normal as mean_field_normal,
+)
+from .methods.svi import (
+    normalising_flow as normalising_flow,
+)
+from .prediction.gaussian_process import (
+    process_at as process_at,
+)
+from .prediction.gaussian_process import (
+    process_components as process_components,
+)
+from .prediction.gaussian_process import (
+    process_draws as process_draws,
+)
+from .prediction.predict import predict as predict
+from .prediction.predict import simulate as simulate
+from .programs.binding import bind as bind
+from .reports.comparison_card import comparison_card as comparison_card
+from .states.cross_validation import choose as choose
+from .states.cross_validation import held_out as held_out
+from .transforms.augment import augment as augment
+from .transforms.collapse import collapse as collapse
+from .transforms.compress import compress as compress
+from .transforms.draw_checks import FalseConditional as FalseConditional
+from .transforms.recover import recover as recover
+
+__version__: str

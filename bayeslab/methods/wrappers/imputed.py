@@ -1,0 +1,76 @@
+"""Samplers of programs with continuous sites that are missing in part: they move the missing elements alone."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.missing.gaps import Gaps, missing_elements, with_given_elements, without_given_elements
+from bayeslab.programs.missing.names import given_part
+from bayeslab.programs.probing import probe_splits
+from bayeslab.programs.program import Bound
+from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
+
+
+def gaps_of(bound: Bound, integrated_out: tuple[str, ...]) -> tuple[Gaps, ...]:
+    """The missing elements of continuous sites that are missing in part, where they stand by themselves.
+
+    integrated_out: sites that are eliminated, which is found for their whole shape.
+    """
+    names = [name for name in bound.imputed if not bound.sites[name].is_discrete and name not in integrated_out]
+    gaps = []
+    for name, split in probe_splits(bound.plain, [given_part(name) for name in names]).items() if names else ():
+        if split.elements_ndim is not None:
+            found = Gaps(name.removesuffix(given_part("")), split.elements_ndim, 0)
+            gaps.append(found._replace(size=int(np.sum(missing_elements(bound, found)))))
+    return tuple(gaps)
+
+
+class ImputedData(NamedTuple):
+    """What such a sampler is given. bound: without the given elements. inner: what its sampler is given."""
+
+    bound: Bound
+    inner: Any
+
+
+@dataclass(frozen=True)
+class ImputedSampler(SamplerWrapper):
+    """A sampler of a program without the given elements of some sites, whose draws have them again."""
+
+    gaps: tuple[Gaps, ...]
+
+    prepares = True
+
+    def prepare(self, bound: Bound) -> ImputedData:
+        without = without_given_elements(bound, self.gaps)
+        return ImputedData(without, self.inner.prepare(without))
+
+    def start(self, key: Array, data: ImputedData) -> State:
+        return self.inner.start(key, data.inner)
+
+    def adapt(self, state: State, data: ImputedData) -> tuple[State, Draws]:
+        return self.inner.adapt(state, data.inner)
+
+    def advance(self, state: State, data: ImputedData) -> tuple[State, Draws]:
+        state, draws = self.inner.advance(state, data.inner)
+        return state, draws._replace(samples=with_given_elements(data.bound, draws.samples))
+
+    def convergence_verdict(
+        self, state: State, data: ImputedData, samples: dict[str, Any]
+    ) -> tuple[State | None, str] | None:
+        moved = {gaps.site: gaps for gaps in self.gaps}
+        own = {
+            name: value.reshape(*value.shape[:1], -1, *value.shape[1 + moved[name].elements_ndim :])[
+                :, data.bound.gaps[name]
+            ]
+            if name in moved
+            else value
+            for name, value in samples.items()
+        }
+        return self.inner.convergence_verdict(state, data.inner, own)
+
+
+def imputed_sampler(sampler: Sampler, gaps: tuple[Gaps, ...]) -> Sampler:
+    """A sampler of a program without some given elements as one of the whole program."""
+    return ImputedSampler(sampler, gaps) if gaps else sampler

@@ -1,0 +1,193 @@
+"""Predictions that use what is known of new rows: sites that the program draws, given others that the data hold.
+
+The parameters keep the draws of the fit. Latent sites of new rows, or of new groups, are drawn from their conditionals
+given these and all values that are known, which elimination finds.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.handlers import condition, seed, substitute, trace
+
+from bayeslab.elimination.terms import terms
+from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split_sites
+from bayeslab.programs.missing.names import given_part, whole_site
+from bayeslab.programs.probing import probe_splits
+from bayeslab.programs.program import Bound, Values, init_inside_support, is_random
+from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.transforms.collapse import draw_eliminated, marginal
+
+DRAWS_PER_BATCH = 64
+"""The number of draws that are predicted from at once."""
+
+
+class Known(NamedTuple):
+    """What is known of new rows.
+
+    bound: the program and the new data, discrete sites that others depend on split, all leaves with a mask.
+    own: latent sites of new rows and groups, which have no draws. leaves: observed sites that nothing depends on.
+    by_draw: sites of which elements are known from the draws: those of groups of the fit, beside new ones.
+    """
+
+    bound: Bound
+    own: tuple[str, ...]
+    leaves: tuple[str, ...]
+    by_draw: tuple[str, ...]
+
+
+def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]) -> Known:
+    """What the data hold of sites. latent: draws of sites that the result has (draw, *site).
+
+    groups: sites with new groups, whose values among the draws of the result are in the first corner -> its shape.
+    """
+    inner = _sites_that_others_depend_on(bound)
+    complete = [n for n in inner if bound.sites[n].is_discrete and n not in bound.present and whole_site(n) == n]
+    splits = probe_splits(replace(bound, present=bound.present | _all_present(bound, complete)), complete)
+    classes = [name for name, split in splits.items() if split.possible]
+    leaves = tuple(name for name in bound.observed if name not in inner and whole_site(name) == name)
+    masks = bound.present | _all_present(bound, [n for n in (*leaves, *classes) if n not in bound.present])
+    corners = {name: _corner(mask, groups[name]) for name, mask in _all_present(bound, groups).items()}
+    splits = probe_splits(replace(bound, present=bound.present | corners), list(groups))
+    grown = tuple(name for name, split in splits.items() if split.possible)
+    given = bound.observed | {name: latent[name][0] for name in grown}
+    present = masks | {name: corners[name] for name in grown}
+    bound = with_split_sites(replace(bound, present=present, observed=given), [*classes, *grown])
+    own = tuple(name for name in bound.latent if name not in latent or name in grown)
+    return Known(bound, own, leaves, grown)
+
+
+def _sites_that_others_depend_on(bound: Bound) -> list[str]:
+    """The observed sites that reach the density of another site."""
+    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
+    pairs = [(name, f.site) for f in trace_data_flow(bound, latent).of("density") for name in f.reached_by("observed")]
+    return sorted({name for name, site in pairs if whole_site(name) != whole_site(site)})
+
+
+def _all_present(bound: Bound, names: Collection[str]) -> Values:
+    """Masks of sites of which nothing is missing."""
+    batch = {
+        name: bound.sites[name].shape[: len(bound.sites[name].shape) - bound.sites[name].event_dim] for name in names
+    }
+    return {name: jnp.ones(shape, bool) for name, shape in batch.items()}
+
+
+def _corner(mask: Array, fitted: tuple[int, ...]) -> Array:
+    """Which elements of a batch are in its first corner of another shape."""
+    return (~mask).at[tuple(slice(0, size) for size in fitted[: mask.ndim])].set(True)
+
+
+def informed_sites(known: Known) -> tuple[str, ...]:
+    """The own sites about which known values say something: those that reach their density, through others or not."""
+    own_terms = terms(known.bound).terms
+    informed = {n for t in own_terms if t.name not in known.bound.latent for n in t.depends if n in known.own}
+    while more := {
+        n for t in own_terms if t.name in informed for n in t.depends if n in known.own and n not in informed
+    }:
+        informed |= more
+    return tuple(name for name in known.own if name in informed)
+
+
+def without_uninformed(known: Known, kept: Collection[str] = ()) -> Bound:
+    """The program without the densities of own sites about which nothing is known, which integrate to one.
+
+    kept: sites that stay all the same.
+    """
+    informed = {*informed_sites(known), *kept}
+    names = [name for name in known.own if name not in informed]
+    if not names:
+        return known.bound
+    model = substitute(seed(known.bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+    values = {name: site["value"] for name, site in trace(model).get_trace().items() if name in names}
+    none = {name: ~mask for name, mask in _all_present(known.bound, names).items()}
+    bound = known.bound
+    return replace(bound, observed=bound.observed | values, present=bound.present | none)
+
+
+class Predictions(NamedTuple):
+    """Draws of all sites but those that the result has. values: (draw, *site). left_out: why some have none."""
+
+    values: Values
+    left_out: str = ""
+
+
+def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
+    """Draws of the sites of new rows, given draws of those of the result.
+
+    Own sites and missing entries are drawn given all that is known; entries of leaves that are known are drawn anew, as
+    if no leaf were known.
+    Raises ValueError where sites cannot be drawn given what is known.
+    """
+    bound, informed = known.bound, informed_sites(known)
+    keys = jax.random.split(key, (5, len(next(iter(latent.values())))))
+    fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
+    by_draw = {given_part(name): latent[name] for name in known.by_draw}
+    anew = _simulated(keys[0], bound, fixed, by_draw, known.leaves)
+    if not informed:
+        return Predictions(_without_parts(bound, anew, by_draw))
+    try:
+        collapsed = marginal(without_uninformed(known), informed)
+    except ValueError as reason:
+        gaps = [n for n in known.leaves if not np.all(bound.present[n]) and np.any(bound.present[n])]
+        if gaps or _reach_more_than_leaves(known, informed):
+            raise ValueError(f"predict cannot draw what is missing in new rows given what is known: {reason}") from None
+        kept = {name: value for name, value in anew.items() if name not in informed}
+        return Predictions(_without_parts(bound, kept, by_draw), str(reason))
+    start = fixed | {name: anew[name] for name in informed}
+    no_leaf = {name: jnp.zeros_like(bound.present[name]) for name in known.leaves}
+    passes = []
+    for hidden, own_keys, pass_keys in zip(({}, no_leaf), keys[1:3], keys[3:], strict=True):
+        at = replace(collapsed, present=collapsed.present | hidden)
+        drawn = _eliminated(own_keys, at, start, by_draw)
+        all_fixed = fixed | {name: drawn[name] for name in informed}
+        passes.append(_simulated(pass_keys, bound, all_fixed, by_draw, known.leaves))
+    values, of_known_leaves = passes
+    for name in known.leaves:
+        ndim = values[name].ndim - 1
+        values[name] = chosen(bound.present[name], of_known_leaves[name], values[name], ndim)
+    return Predictions(_without_parts(bound, values, by_draw))
+
+
+def _without_parts(bound: Bound, values: Values, by_draw: Values) -> Values:
+    """Values of sites, whole where they are split, by the names that data have for them."""
+    whole = whole_sites(bound, values | by_draw)
+    return {name: value for name, value in whole.items() if whole_site(name) == name}
+
+
+def _reach_more_than_leaves(known: Known, informed: Collection[str]) -> bool:
+    """Whether known values other than those of leaves say something about own sites."""
+    terms_of_known = [t for t in terms(known.bound).terms if t.name not in (*known.bound.latent, *known.leaves)]
+    return any(not t.depends.isdisjoint(informed) for t in terms_of_known)
+
+
+@jax.jit
+def _eliminated(keys: Array, collapsed: Bound, values: Values, by_draw: Values) -> Values:
+    """Draws of the sites that are integrated out, (draw, *site)."""
+
+    def run(at: tuple[Array, Values, Values]) -> Values:
+        key, start, given = at
+        return draw_eliminated(key, replace(collapsed, observed=collapsed.observed | given), start)
+
+    return jax.lax.map(run, (keys, values, by_draw), batch_size=DRAWS_PER_BATCH)
+
+
+@partial(jax.jit, static_argnames="leaves")
+def _simulated(keys: Array, bound: Bound, fixed: Values, by_draw: Values, leaves: tuple[str, ...]) -> Values:
+    """Runs of the program (draw, *site) with some latent sites fixed; of the observed ones leaves are drawn."""
+
+    def run(at: tuple[Array, Values, Values]) -> Values:
+        key, values, given = at
+        known = {n: v for n, v in (bound.observed | given).items() if n not in leaves and n not in bound.computed}
+        model = substitute(condition(bound.unconditioned(key), data=known), data=values)
+        return {
+            name: jnp.asarray(site["value"])
+            for name, site in trace(model).get_trace(**bound.inputs).items()
+            if name not in (*bound.computed, *known) and (is_random(site) or site["type"] == "deterministic")
+        }
+
+    return jax.lax.map(run, (keys, fixed, by_draw), batch_size=DRAWS_PER_BATCH)

@@ -1,0 +1,1 @@
+"""Sites that are missing in part and that others depend on."""

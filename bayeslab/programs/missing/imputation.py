@@ -1,0 +1,85 @@
+"""Sites that are missing in part and that others depend on: a given part, which is data, and a latent part.
+
+As if the program drew the missing elements in a plate of their own. In the form that conditionals are found in, the
+latent site keeps its whole shape, so that its elements still meet the rows that they belong to: elements that are given
+get a distribution of their own which no other site reaches, and nothing depends on them, so they integrate to one. For
+methods that move coordinates, `without_given_elements` leaves them out.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpyro
+from jax import Array
+from numpyro.primitives import Messenger
+
+from bayeslab.programs.missing.gaps import scattered
+from bayeslab.programs.missing.names import given_part, whole_site
+from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements
+
+
+class ImputationHandler(Messenger):
+    """A handler that splits sites into a given and a latent part; the program sees both as one value.
+
+    present: site -> which elements are given: (*batch) for whole events, or with axes of the event.
+    gaps: for sites whose latent part holds nothing but the missing elements, their places in the flat site.
+    """
+
+    def __init__(self, fn: Any, present: Mapping[str, Array], gaps: Mapping[str, Array]):
+        self.present, self.gaps = present, gaps
+        self._given: dict[str, Array] = {}
+        super().__init__(fn)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        name = str(msg.get("name"))
+        if msg["type"] != "sample" or name not in self.present:
+            return
+        fn, present = msg["fn"], self.present[name]
+        given = numpyro.sample(given_part(name), fn, obs=msg["value"] if msg["is_observed"] else None)
+        self._given[name] = given
+        msg |= {"value": None, "is_observed": False}
+        if name in self.gaps:
+            msg |= {"fn": elements_at(fn, self.gaps[name]), "cond_indep_stack": []}
+        else:
+            msg["fn"] = with_own_elements(fn, present, given)
+
+    def postprocess_message(self, msg: dict[str, Any]) -> None:
+        name = msg.get("name")
+        if msg["type"] == "sample" and name in self._given:
+            given = self._given.pop(name)
+            if name in self.gaps:
+                msg["value"] = scattered(given, self.gaps[name], msg["value"])
+            else:
+                msg["value"] = chosen(self.present[name], given, msg["value"], given.ndim)
+
+
+def chosen(present: Any, given: Any, latent: Any, site_ndim: int) -> Array:
+    """Whole values (..., *site): given elements where they are present, else latent ones."""
+    return jnp.where(present.reshape(present.shape + (1,) * (site_ndim - present.ndim)), given, latent)
+
+
+def with_split_sites(bound: Any, names: Collection[str]) -> Any:
+    """The Bound with some more of its observed sites split; `present` has them."""
+
+    def renamed(values: dict[str, Array]) -> dict[str, Array]:
+        return {given_part(name) if name in names else name: value for name, value in values.items()}
+
+    imputed = (*bound.imputed, *names)
+    return replace(bound, observed=renamed(bound.observed), present=renamed(bound.present), imputed=imputed)
+
+
+def whole_sites(bound: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values (..., *site) of sites, with the given elements of those that are missing in part.
+
+    They are those among the values, where these have the given part, too; else those of the data.
+    """
+    whole = {
+        name: value for name, value in values.items() if whole_site(name) not in values or whole_site(name) == name
+    }
+    for name in bound.imputed:
+        if name in whole:
+            given = values.get(given_part(name), bound.observed[given_part(name)])
+            whole[name] = chosen(bound.present[given_part(name)], given, whole[name], len(bound.sites[name].shape))
+    return whole
