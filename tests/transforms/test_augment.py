@@ -196,6 +196,7 @@ def test_what_counts_more_than_once_keeps_its_density() -> None:
         assert list(trace(seed(bl.augment(hidden), 0)).get_trace()) == ["feature", "w"]
 
 
+@pytest.mark.slow
 def test_a_dispersion_that_is_not_known_gets_nuts() -> None:
     """The variable of a negative binomial depends on it, so that it has no conditional in closed form."""
     explained = str(bl.explain(bl.augment(glm.model), glm.example()))
