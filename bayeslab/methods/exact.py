@@ -15,7 +15,7 @@ from bayeslab.programs.pytrees import Ordered
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Groups, bound_parts, groups_beside_rules, replace_rows
+from bayeslab.transforms.tables import Groups, groups_beside_rules, program_parts, replace_rows
 from bayeslab.verification.identity import excess_over_rounding
 
 
@@ -86,7 +86,7 @@ class ExactSampler(Sampler):
         return replace_rows(self.groups, self.alone, bound)
 
     def start(self, key: Array, data: Bound) -> ExactState:
-        bound, all_terms, tables = bound_parts(data)
+        bound, all_terms, tables = program_parts(data)
         rule, stage = self.rules[-1], elimination_stages(self.rules, all_terms)[-1]
         last = conditional(rule, stage, bound, tables)
         constants = (term.density(bound, tables).sum() for term in stage if not term.depends)
@@ -111,7 +111,7 @@ class ExactSampler(Sampler):
 
     def _completed(self, key: Array, state: ExactState, data: Bound, values: Values) -> Draws:
         """A draw of all sites, given that of the site that was eliminated last."""
-        bound, all_terms, tables = bound_parts(data)
+        bound, all_terms, tables = program_parts(data)
         log_q = state.last.distribution.log_prob(self.rules[-1].joined(values)).sum()
         samples, distributions = draw_block(key, self.rules[:-1], all_terms, bound, values | tables)
         log_q += sum((q.log_prob(rule.joined(samples)).sum() for rule, q in distributions.items()), jnp.zeros(()))

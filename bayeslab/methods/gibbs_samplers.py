@@ -18,7 +18,7 @@ from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.programs.program import Bound, Values, evaluate
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.transforms.tables import Groups, program_parts, replace_rows
 
 NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
 """The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
@@ -76,7 +76,8 @@ class SweepSampler(Sampler):
 
     def start(self, key: Array, data: Bound) -> SweepState:
         """A random point of finite density; with discrete sites, the end of the best of a few short chains."""
-        if not any(data.plain.sites[name].is_discrete for name in data.plain.latent):
+        bound = program_parts(data).plain
+        if not any(bound.sites[name].is_discrete for name in bound.latent):
             return self._feasible_state(key, data)
 
         def step(state: SweepState, _: None) -> tuple[SweepState, Array]:
@@ -93,11 +94,11 @@ class SweepSampler(Sampler):
     def _feasible_state(self, key: Array, data: Bound) -> SweepState:
         """A random point of finite density."""
         key, start_key = jax.random.split(key)
-        return SweepState(feasible_point(start_key, data.plain), key)
+        return SweepState(feasible_point(start_key, program_parts(data).plain), key)
 
     def advance(self, state: SweepState, data: Bound) -> tuple[SweepState, Draws]:
         key, sweep_key = jax.random.split(state.key)
-        bound, all_terms, tables = bound_parts(data)
+        bound, all_terms, tables = program_parts(data)
         known = _sweep(sweep_key, self, all_terms, bound, state.values | tables)
         log_p = sum_of_terms(all_terms, bound, known)
         values = {name: known[name] for name in state.values}

@@ -38,7 +38,7 @@ from bayeslab.transforms.expectation import (
     moment_key,
     require_linear,
 )
-from bayeslab.transforms.tables import Groups, bound_parts, replace_rows
+from bayeslab.transforms.tables import Groups, program_parts, replace_rows
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.ordering import blocks_in_program_order
@@ -196,7 +196,7 @@ class FactorSampler(Sampler):
 
     def start(self, key: Array, data: Bound) -> CoordinateAscentState:
         key, start_key = jax.random.split(key)
-        bound, all_terms, tables = bound_parts(data)
+        bound, all_terms, tables = program_parts(data)
         all_terms = tuple(
             term._replace(reader=None) for term in all_terms
         )  # averages have none, and a state keeps its form
@@ -224,7 +224,7 @@ class FactorSampler(Sampler):
 
     def advance(self, state: CoordinateAscentState, data: Bound) -> tuple[CoordinateAscentState, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
-        bound, all_terms, tables = bound_parts(data)
+        bound, all_terms, tables = program_parts(data)
         factors: Factors = unwrap_distributions(state.acceleration.best)
         values: Values = {}
         log_q = jnp.zeros(())
@@ -244,7 +244,7 @@ class FactorSampler(Sampler):
     def _sweep_from(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
         """The factors after one sweep of coordinate ascent from the flat coordinates `at`, their flat coordinates, and
         the evidence lower bound."""
-        bound, all_terms, tables = bound_parts(data)
+        bound, all_terms, tables = program_parts(data)
         best = unwrap_distributions(best)
         known, new_factors = dict(best.known), []
         for name, extrapolated in self._coordinates(best, bound)[1](at).items():

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.programs.program import Bound
 from bayeslab.transforms.compress import compressible
-from bayeslab.transforms.tables import Groups
+from bayeslab.transforms.tables import Groups, is_collapsed
 from bayeslab.verification.discrete_fields import FieldFinding, find_collapsed_field, find_discrete_fields
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.normal_blocks import find_normal_blocks
@@ -54,8 +54,8 @@ class Analysis:
 
     @cached_property
     def groups(self) -> Groups:
-        """Terms of the log joint that tables of sufficient statistics replace."""
-        return compressible(self.bound, self.findings)
+        """Terms of the log joint that tables of sufficient statistics replace; none where sites are integrated out."""
+        return () if is_collapsed(self.bound) else compressible(self.bound, self.findings)
 
     def order(self, sites: Sequence[str]) -> Block:
         """Rules that eliminate some sites, one after the other.

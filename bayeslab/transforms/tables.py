@@ -124,6 +124,17 @@ def bound_parts(bound: Bound) -> BoundParts:
     return BoundParts(plain, compressed_terms(statistics.groups, plain), statistics.tables)
 
 
+def is_collapsed(bound: Bound) -> bool:
+    """Whether sites have been integrated out of a Bound."""
+    return bound.transform is not None and not isinstance(bound.transform, Statistics)
+
+
+def program_parts(bound: Bound) -> BoundParts:
+    """`bound_parts` for methods that draw all latent sites of a program: that of a collapsed one has terms of its
+    own."""
+    return BoundParts(bound, terms(bound).terms, {}) if is_collapsed(bound) else bound_parts(bound)
+
+
 def groups_beside(groups: Groups, bound: Bound, sites: Collection[str]) -> Groups:
     """The groups that leave all terms as they are that some sites reach."""
     reached = {term.name for term in terms(bound).terms if not term.depends.isdisjoint(sites)}

@@ -190,6 +190,21 @@ def test_every_continuous_method_takes_labels(method: Any) -> None:
     assert ((z == high).mean((0, 1)) > 0.9).tolist() == [False] * 5 + [True] * 3
 
 
+@pytest.mark.parametrize("rows", [3, 400])
+@pytest.mark.parametrize("method", [bl.Exact(4000), bl.Gibbs(10, 2000, 2), bl.MeanField(num_samples=4000)], ids=repr)
+def test_methods_from_conditionals_draw_what_is_left(method: Any, rows: int) -> None:
+    """The terms of a collapsed program are those of the marginal density, not those of the program as written."""
+    data = {"num_rows": rows, "kappa0": 0.01, "y": np.random.default_rng(0).normal(2.0, 0.5, rows)}
+    exact = bl.fit(0, normal_gamma.model, data, bl.Exact(20_000), progress=False)
+    tree = bl.fit(1, bl.collapse(normal_gamma.model, "mu"), data, method, progress=False)
+    assert list(tree["posterior"].data_vars) == ["tau"]
+    draws, right = tree["posterior"]["tau"].values.ravel(), exact["posterior"]["tau"].values.ravel()
+    assert abs(draws.mean() - right.mean()) < 4.5 * right.std() * (1 / len(draws) + 1 / len(right)) ** 0.5
+    evidence = tree.attrs.get("log_evidence", tree.attrs.get("elbo"))
+    if evidence is not None:  # one factor is the posterior
+        assert abs(evidence - exact.attrs["log_evidence"]) < 1e-6
+
+
 def test_rows_with_latents_of_their_own_have_marginal_likelihoods() -> None:
     """log p(y, x | mu) of a row with a label and an effect, against the sum of two bivariate Normals."""
     rng = np.random.default_rng(0)
