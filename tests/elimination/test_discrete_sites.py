@@ -18,6 +18,7 @@ from scipy.stats import multivariate_normal, norm
 import bayeslab as bl
 from bayeslab.distributions.factor_distribution import FactorDistribution, log_partition
 from bayeslab.distributions.factor_graph import elimination_plan
+from bayeslab.elimination.discrete.chains.recognition import chain_layout
 from bayeslab.elimination.discrete.element_draws import draw_elements
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field
@@ -232,6 +233,15 @@ def test_elements_that_exclude_each_other_are_not_drawn_one_after_another() -> N
         [found_sites] = Analysis(bind(excluded, {})).discrete_fields
     assert found_sites.jointly.rule is not None
     assert "exclude values of others" in found_sites.by_element.reason
+
+
+def test_sites_of_different_widths_are_no_chain() -> None:
+    """Items and the guesses of their annotators have as many steps, and meet in scopes of two."""
+    scopes = tuple((item, 2 + 3 * item + position) for item in range(2) for position in range(3))
+    choices = ((0, 1, 2), (0, 1))
+    assert chain_layout(Field(("c", "guesses"), ((2, 1), (2, 3)), choices, scopes, (), ())) is None
+    same = Field(("c", "guesses"), ((2, 1), (2, 1)), choices, ((0, 2), (1, 3), (0, 1)), (), ())
+    assert chain_layout(same) is not None
 
 
 def annotators(who: Any, annotations: Any) -> None:

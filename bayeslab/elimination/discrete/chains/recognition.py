@@ -46,7 +46,7 @@ def _members_of_sites(field: Field) -> tuple[tuple[int, int], ...] | None:
     """Which member of a joint state the elements of every site are, and at which step they begin; None if unknown."""
     ndim = max(map(len, field.shapes))
     long = [site for site, shape in enumerate(field.shapes) if len(shape) == ndim]
-    if ndim == 0 or len({field.shapes[site][0] for site in long}) > 1 or field.shapes[long[0]][0] < 2:
+    if ndim == 0 or len({field.shapes[site] for site in long}) > 1 or field.shapes[long[0]][0] < 2:
         return None
     before = [site for site in range(len(field.shapes)) if site not in long]
     if before and len(before) != len(long):
