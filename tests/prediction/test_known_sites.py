@@ -107,6 +107,7 @@ def network(n: int) -> None:
         numpyro.sample("c", dist.Bernoulli(pc[b]))
 
 
+@pytest.mark.slow
 def test_networks_answer_any_query_given_any_evidence() -> None:
     """Every pattern of what is known of three nodes, against enumeration at every draw."""
     data = {"n": 20, "a": R.integers(0, 2, 20), "b": R.integers(0, 2, 20), "c": R.integers(0, 2, 20)}
