@@ -323,6 +323,7 @@ def outputs(x: Any) -> None:
         numpyro.sample("y", dist.Normal(f, 0.3).to_event(1))
 
 
+@pytest.mark.slow
 def test_processes_in_a_plate_are_independent() -> None:
     y = np.stack([Y, np.where(np.arange(12) < 4, np.nan, -2 * Y)])
     tree = bl.fit(0, outputs, {"x": LINE, "y": y}, bl.Exact(num_samples=4000), progress=False)
@@ -364,6 +365,7 @@ def test_components_are_those_of_the_formula_and_add_up() -> None:
         np.testing.assert_allclose(found["f_sd"][place] ** 2, variance, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_components_average_over_draws_and_need_a_covariance_matrix() -> None:
     data = {"x": LINE, "y": Y}
     tree = bl.fit(3, bl.collapse(one_scale, "f"), data, bl.NUTS(num_warmup=50, num_samples=20), progress=False)

@@ -218,6 +218,7 @@ def through_points(x: Any) -> None:
         numpyro.sample("y", dist.Normal(f, 0.3))
 
 
+@pytest.mark.slow
 def test_fewer_new_inputs_than_inducing_points_are_predicted_as_among_many() -> None:
     data, many = {"x": LINE, "y": np.sin(LINE)}, np.linspace(3.0, 7.0, 30)
     tree = bl.fit(0, through_points, data, bl.Exact(num_samples=2), progress=False)

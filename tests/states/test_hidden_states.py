@@ -255,6 +255,7 @@ def test_what_changes_from_step_to_step_has_seen_the_future(model: Any, site: st
         bl.states.filtered_states(model, data, tree, site="z")
 
 
+@pytest.mark.slow
 def test_what_belongs_to_no_step_may_have_many_numbers() -> None:
     data = {"y": np.array([0, 3, 2])}
     tree = bl.fit(0, shared_symbols, data, bl.Gibbs(num_warmup=3, num_samples=3, num_chains=1), progress=False)
