@@ -43,9 +43,13 @@ types: .venv/.ready
 tests: .venv/.ready
 	XLA_FLAGS=--xla_backend_optimization_level=0 .venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
 
+LONG_NOTEBOOKS := notebooks/elimination.ipynb notebooks/mcmc_vs_vi.ipynb
+NOTEBOOKS := $(filter-out $(LONG_NOTEBOOKS), $(wildcard notebooks/*.ipynb))
+
+# All but those that take minutes, which `make slow` runs.
 notebooks: .venv/.ready
 	@rm -rf build/notebooks
-	@printf '%s\n' notebooks/*.ipynb | xargs -P 2 -I {} env -u MPLBACKEND .venv/bin/jupyter nbconvert \
+	@printf '%s\n' $(NOTEBOOKS) | xargs -P 2 -I {} env -u MPLBACKEND .venv/bin/jupyter nbconvert \
 	    --to notebook --execute --ExecutePreprocessor.record_timing=False --output-dir build/notebooks {}
 
 # What takes longest in the notebooks; they read it.
@@ -56,6 +60,7 @@ tables: .venv/.ready
 
 slow: .venv/.ready
 	.venv/bin/pytest -m slow --durations 10
+	$(MAKE) --no-print-directory notebooks NOTEBOOKS="$(LONG_NOTEBOOKS)"
 
 test-3.12: .tools/python-3.12/.ready
 	.tools/python-3.12/bin/pytest -m "not slow" $(PARALLEL)

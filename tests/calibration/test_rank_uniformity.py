@@ -143,6 +143,7 @@ def test_a_collapsed_program_is_refused() -> None:
         bl.sbc(1, collapsed, data, bl.NUTS(), 20, given=given)
 
 
+@pytest.mark.slow
 def test_uniform_ranks_of_the_exact_posterior_need_no_correction() -> None:
     """The p-values of the verdict over keys are not too small."""
     lecture = normal_known_variance

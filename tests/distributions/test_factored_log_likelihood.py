@@ -130,6 +130,7 @@ def test_expected_rows_are_sums_over_smoothed_states(name: str) -> None:
     require_equal(q.expected_rows(), expected)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lead", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_rows_are_shared_by_what_is_mapped(lead: int) -> None:
     """Several chains, and several data sets, laid out before they are mapped, or while."""

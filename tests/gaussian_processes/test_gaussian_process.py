@@ -279,6 +279,7 @@ def test_one_row_is_enough() -> None:
     np.testing.assert_allclose(tree.attrs["log_evidence"], stats.norm(0, np.sqrt(1.09)).logpdf(Y[0]), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2])
 def test_unknown_kernel_takes_one_or_more_inputs(size: int) -> None:
     data = {"x": PLANE[:, :size], "y": Y}
@@ -303,6 +304,7 @@ def by_basis(x: Any, num_basis: int) -> None:
         numpyro.sample("y", dist.Normal(f, 0.3))
 
 
+@pytest.mark.slow
 def test_predictions_say_how_far_a_solver_is_from_the_dense_answer() -> None:
     apart = []
     for size in (6, 24):

@@ -114,6 +114,7 @@ def test_all_starts_are_reported_and_the_best_is_kept() -> None:
     np.testing.assert_allclose(tree["sample_stats"]["lp"].values, ends.max())
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_stopped() -> None:
     data, short, long = gaussian_mixture.example(), bl.EM(num_steps=3, num_starts=4), FEW
     first = bl.fit(5, gaussian_mixture.model, data, short, progress=False)

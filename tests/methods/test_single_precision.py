@@ -23,7 +23,7 @@ from bayeslab.planning import default_method
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 
-LONG = ("normal_wishart", "markov_chain", "hmm", "linear_dynamical_system")
+LONG = ("normal_wishart", "markov_chain", "hmm", "linear_dynamical_system", "lda", "local_level")
 TOLERANCE = 1e-4
 """Of a log density, relative to it or to one, whichever is larger."""
 

@@ -137,6 +137,7 @@ def test_hyperparameters_are_drawn_with_counts() -> None:
     assert abs(float(found["alpha"].mean()) - weight @ alphas / weight.sum()) < 4.5 * error
 
 
+@pytest.mark.slow
 def test_new_individuals_have_their_ancestry_at_known_frequencies() -> None:
     """E[q] of two individuals, by enumeration of the origins of each."""
     rng = np.random.default_rng(4)

@@ -199,6 +199,7 @@ APART = {"series": SERIES, "num_states": 2}
 PADDED = {"num_states": 2, **sequences(SERIES)}
 
 
+@pytest.mark.slow
 def test_padding_adds_nothing() -> None:
     """The log joint, and with the states summed over its value and gradient, which are NUTS's."""
     rng = np.random.default_rng(0)

@@ -131,6 +131,7 @@ def test_a_split_finds_the_population_that_is_not_explained(before: int) -> None
     assert np.argmin(errors) == before
 
 
+@pytest.mark.slow
 def test_three_populations_are_chosen(apart: dict[str, Any]) -> None:
     table = bl.populations.choose_populations(0, structure_admixture.model, apart, (2, 3, 4))
     assert table.attrs == {"best": 3, "smallest": 3, "method": "MeanField"}

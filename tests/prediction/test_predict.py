@@ -109,6 +109,7 @@ def test_missing_entries_are_predicted_and_have_no_likelihood() -> None:
     assert abs(spread.mean() - mean) < 5 * spread.std() / np.sqrt(500)
 
 
+@pytest.mark.slow
 def test_a_partly_missing_event_has_the_likelihood_of_its_rest() -> None:
     data = normal_wishart.example()
     y = data["y"].copy()

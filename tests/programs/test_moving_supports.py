@@ -70,6 +70,7 @@ def test_a_draw_has_the_density_that_was_recorded_for_it(program: str, method: s
     np.testing.assert_allclose(tree["sample_stats"]["lp"].values[0], again, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_conjugate_site_that_moves_coordinates_joins_their_block() -> None:
     """The amplitude goes to NUTS with the process; the shift keeps its conditional."""
     model, data = PROGRAMS["classifier"]
@@ -93,6 +94,7 @@ def test_hidden_labels_cannot_move_coordinates() -> None:
         bl.fit(0, mixed, {"x": X, "y": LABELS}, bl.Gibbs(), progress=False)
 
 
+@pytest.mark.slow
 def test_values_of_a_process_are_those_of_the_collapsed_program() -> None:
     lecture, data = gp_regression_unknown_kernel, gp_regression_unknown_kernel.example()
     method = bl.NUTS(num_warmup=500, num_samples=2000, target_accept_prob=0.95)

@@ -115,6 +115,7 @@ CASES: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("mixture", marks=pytest.mark.slow), "two sites a row"])
 def test_batches_lead_to_the_mean_field_of_all_rows(name: str) -> None:
     """Within the noise of the last steps, a fraction of a standard deviation of the posterior."""

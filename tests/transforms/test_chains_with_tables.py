@@ -52,6 +52,7 @@ def each(*fast: str) -> list[Any]:
     return [pytest.param(name, marks=() if name in fast else pytest.mark.slow) for name in CASES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", each("scalars"))
 def test_states_given_tables_are_those_given_rows(name: str) -> None:
     """Evidence, smoothed states and moves, and the entropy of the path. 1, y and y^2 are what is left of nine products

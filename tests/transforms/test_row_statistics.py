@@ -44,6 +44,7 @@ MIXTURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("two features", marks=pytest.mark.slow), "missing rows, far from zero"])
 def test_rows_at_every_label_are_a_few_numbers(name: str) -> None:
     """The same log joint, with labels summed over, hence at every choice of them."""
