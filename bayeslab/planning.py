@@ -17,7 +17,7 @@ from bayeslab.methods.laplace import MAP
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.methods.svi import SVI
-from bayeslab.methods.wrappers.imputed import gaps_of, imputed_sampler
+from bayeslab.methods.wrappers.imputed import ImputedSampler, gaps_of
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.programs.missing.gaps import without_given_elements
 from bayeslab.programs.program import Bound, Site
@@ -77,11 +77,11 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
 
 def _sampler(method: Method, analysis: Analysis) -> Sampler:
     """The sampler of a method. One that moves coordinates gets those of missing elements alone, not of given ones."""
-    bound = analysis.bound
-    if not bound.imputed or not getattr(method, "moves_coordinates", False):
+    bound, moves_coordinates = analysis.bound, getattr(method, "moves_coordinates", False)
+    gaps = gaps_of(bound, getattr(method, "collapse", ())) if moves_coordinates else ()
+    if not gaps:
         return method.plan(analysis)
-    gaps = gaps_of(bound, getattr(method, "collapse", ()))
-    return imputed_sampler(method.plan(Analysis(without_given_elements(bound, gaps)) if gaps else analysis), gaps)
+    return ImputedSampler(method.plan(Analysis(without_given_elements(bound, gaps))), gaps)
 
 
 def default_method(analysis: Analysis) -> Choice:

@@ -204,8 +204,7 @@ def refuse_mixed_data(bound: Bound) -> None:
     """Raises ValueError where nothing is observed, or where observed values reach the program as arguments as well."""
     if not bound.observed:
         raise ValueError(f"data give no value to any sample site of {list(bound.sites)}, so nothing is observed")
-    shapes = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    facts = trace_data_flow(bound, shapes)
+    facts = trace_data_flow(bound, bound.latent_shapes)
     used = {name for fact in facts.of("density") for name in fact.reached_by("argument")}
     for fact in facts.of("written"):
         for name in fact.reached_by("argument"):

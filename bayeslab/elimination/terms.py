@@ -155,7 +155,7 @@ def terms(bound: Bound) -> Terms:
 def terms_of(shapes: tuple) -> Terms:
     """The terms of a program of one structure."""
     bound = abstract_bound(shapes)
-    latent = {n: jax.ShapeDtypeStruct(bound.sites[n].shape, bound.sites[n].dtype) for n in bound.latent}
+    latent = bound.latent_shapes
     records: dict[str, dict[str, Any]] = {}
     batch: dict[str, int] = {}
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
-
 from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import Entry, as_entry
@@ -90,8 +88,7 @@ def _rebuild_argument(how: Mapping[str, Any], constants: Mapping[Any, "DataArray
 def _data_only_arguments(program: Program, arguments: Mapping[str, Entry]) -> set[str]:
     """The arguments that are observed values and reach no parameter of a distribution."""
     bound = bind(program, arguments).plain
-    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    facts = trace_data_flow(bound, latent)
+    facts = trace_data_flow(bound, bound.latent_shapes)
     reached = [
         {name.split(".")[0] for fact in facts.of(*kinds) for name in fact.reached_by("argument")}
         for kinds in (("written",), ("parameter", "bound"))

@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.handlers import condition, seed, substitute, trace
+from numpyro.handlers import condition, substitute, trace
 
+from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split_sites
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
-from bayeslab.programs.program import Bound, Values, init_inside_support, is_random
+from bayeslab.programs.program import Bound, Values, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.transforms.collapse import draw_eliminated, marginal
 
@@ -64,17 +65,14 @@ def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]
 
 def _sites_that_others_depend_on(bound: Bound) -> list[str]:
     """The observed sites that reach the density of another site."""
-    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    pairs = [(name, f.site) for f in trace_data_flow(bound, latent).of("density") for name in f.reached_by("observed")]
+    flow = trace_data_flow(bound, bound.latent_shapes)
+    pairs = [(name, f.site) for f in flow.of("density") for name in f.reached_by("observed")]
     return sorted({name for name, site in pairs if whole_site(name) != whole_site(site)})
 
 
 def _all_present(bound: Bound, names: Collection[str]) -> Values:
     """Masks of sites of which nothing is missing."""
-    batch = {
-        name: bound.sites[name].shape[: len(bound.sites[name].shape) - bound.sites[name].event_dim] for name in names
-    }
-    return {name: jnp.ones(shape, bool) for name, shape in batch.items()}
+    return {name: jnp.ones(bound.sites[name].batch_shape, bool) for name in names}
 
 
 def _corner(mask: Array, fitted: tuple[int, ...]) -> Array:
@@ -102,10 +100,10 @@ def without_uninformed(known: Known, kept: Collection[str] = ()) -> Bound:
     names = [name for name in known.own if name not in informed]
     if not names:
         return known.bound
-    model = substitute(seed(known.bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
-    values = {name: site["value"] for name, site in trace(model).get_trace().items() if name in names}
-    none = {name: ~mask for name, mask in _all_present(known.bound, names).items()}
     bound = known.bound
+    inside = feasible_point(jax.random.PRNGKey(0), bound)
+    values = {name: inside[name] for name in names}
+    none = {name: ~mask for name, mask in _all_present(bound, names).items()}
     return replace(bound, observed=bound.observed | values, present=bound.present | none)
 
 

@@ -123,9 +123,9 @@ def _factorises_by_rows(bound: Bound, values: Values) -> bool:
     for names, term in joint.items():
         sites = [plain.sites[name] for name in names.split(", ")]
         shape = jax.eval_shape(term.density, plain, values).shape
-        if not any(shape in (_batch_shape(site), _plate_shape(site)) for site in sites):
+        if not any(shape in (site.batch_shape, _plate_shape(site)) for site in sites):
             return False
-        if not all(_is_broadcastable(shape, _batch_shape(site)) for site in sites):
+        if not all(_is_broadcastable(shape, site.batch_shape) for site in sites):
             return False
         hidden = bit_masks(shape)[1]
         shown = np.concatenate([np.ones((1, *shape), bool), ~hidden, hidden])
@@ -137,11 +137,6 @@ def _factorises_by_rows(bound: Bound, values: Values) -> bool:
         if not is_unchanged[shown].all():
             return False
     return bool(joint)
-
-
-def _batch_shape(site: Site) -> tuple[int, ...]:
-    """The batch shape of a site."""
-    return site.shape[: len(site.shape) - site.event_dim]
 
 
 def _plate_shape(site: Site) -> tuple[int, ...]:
@@ -170,7 +165,7 @@ def _likelihood_of_shown_rows(bound: Bound, names: str, values: Values, shown: A
 
 def _present_in_rows(bound: Bound, name: str, rows: Array) -> Array:
     """Which entries of a site are observed, if only some rows are."""
-    batch = _batch_shape(bound.plain.sites[name])
+    batch = bound.plain.sites[name].batch_shape
     present = bound.present.get(name, jnp.ones(batch, bool))
     rows = jnp.broadcast_to(rows, batch)
     return present & rows.reshape(batch + (1,) * (present.ndim - rows.ndim))

@@ -19,8 +19,7 @@ def require_prior_draws(bound: Bound, verb: str) -> None:
             raise ValueError(
                 f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
             )
-    latent = {name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
-    for fact in trace_data_flow(bound, latent).of("density"):
+    for fact in trace_data_flow(bound, bound.latent_shapes).of("density"):
         if bound.sites[fact.site].role == "factor" and fact.reached_by("latent"):
             raise ValueError(
                 f"{verb} needs draws from the prior, but factor '{fact.site}' changes it, and nothing draws from that"

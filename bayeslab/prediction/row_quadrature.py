@@ -70,12 +70,9 @@ def with_rows_integrated(bound: Bound, sites: tuple[str, ...], values: list[Valu
     shape = priors[sites[0]].shape
     known = [name for name in bound.latent if name not in sites]
     for term in terms(bound).terms:
-        if not term.depends.isdisjoint(sites):
-            own = {
-                name: jax.ShapeDtypeStruct(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent
-            }
-            if jax.eval_shape(term.density, bound, own).shape != shape:
-                return None
+        reached = not term.depends.isdisjoint(sites)
+        if reached and jax.eval_shape(term.density, bound, bound.latent_shapes).shape != shape:
+            return None
     full, fewer = (
         replace(bound, transform=RowQuadrature((), None, sites, nodes))
         for nodes in (NUM_NODES[number], NUM_NODES[number] * 2 // 3)

@@ -32,7 +32,6 @@ from bayeslab.programs.tracing.provenance import (
     written_values,
 )
 from bayeslab.programs.validation import (
-    SpecialSites,
     check_bound,
     missing_parents,
     short_name,
@@ -69,9 +68,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     scanned = [name for name, site in probe.items() if site["scanned"]]
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     _refuse_empty(bound, probe, empty, data_flow)
-    scaled = [name for name, site in probe.items() if site["scaled"] and site["family"] == "MarkovChain"]
-    special = SpecialSites([name for name in scaled if name in latent])
-    return with_count_limits(check_bound(bound, data_flow, special))
+    scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
+    return with_count_limits(check_bound(bound, data_flow, scaled_chains))
 
 
 def _with_data_flow(

@@ -127,6 +127,11 @@ class Bound:
         """The Bound without its transform: the program as it was written."""
         return replace(self, transform=None)
 
+    @property
+    def latent_shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """The shape and the type of every latent site."""
+        return {name: jax.ShapeDtypeStruct(self.sites[name].shape, self.sites[name].dtype) for name in self.latent}
+
     def prior_draw(self, key: Array, values: Values | None = None) -> dict[str, Any]:
         """The sample sites of one run, observed sites drawn like all others. values: of sites that are not drawn.
 
@@ -192,6 +197,11 @@ class Site(NamedTuple):
     improper: bool
     moves: bool
     learned: bool = False
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The shape without the axes of the event."""
+        return self.shape[: len(self.shape) - self.event_dim]
 
 
 def evaluate(bound: Bound) -> Any:

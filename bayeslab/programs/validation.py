@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,20 +21,15 @@ NUM_REPLAY_POINTS = 20
 """Number of points at which densities are compared for other values in the gaps of data."""
 
 
-class SpecialSites(NamedTuple):
-    """Sites with checks of their own. scaled: latent chains that handlers.scale scales."""
-
-    scaled: Collection[str]
-
-
-def check_bound(bound: Bound, flow: DataFlow, special: SpecialSites) -> Bound:
+def check_bound(bound: Bound, flow: DataFlow, scaled_chains: Collection[str]) -> Bound:
     """The Bound, in which sites whose support depends on latent sites are guarded.
 
+    scaled_chains: latent chains that `handlers.scale` may scale.
     Raises ValueError for what compiled code would not notice.
     """
     _refuse_hidden_randomness(bound, flow)
     _refuse_nan(bound, flow)
-    _refuse_scaled_chains(bound, special.scaled)
+    _refuse_scaled_chains(bound, scaled_chains)
     _refuse_infinite(bound)
     values = dict(zip(flow.known, jax.device_get(flow.known_values(bound)), strict=True))
     for fact, value in values.items():

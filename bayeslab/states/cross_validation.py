@@ -246,7 +246,7 @@ def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | N
     with precision_scope():
         bound = bind(model, data).plain
         chain = bound.sites[chain_site(bound, site)]
-    sequences = int(np.prod(chain.shape[: len(chain.shape) - chain.event_dim]))
+    sequences = int(np.prod(chain.batch_shape))
     if tree["posterior"].sizes["draw"] < MIN_DRAWS_FOR_LOO:
         reason = f"needs at least {MIN_DRAWS_FOR_LOO} draws of the posterior"
     elif sequences >= MIN_SEQUENCES_FOR_LOO:

@@ -1,6 +1,5 @@
 """augment(): programs with variables that make the rest of them Normal."""
 
-import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +12,8 @@ from numpyro.primitives import Messenger
 
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
-from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Program, innermost_distribution
+from bayeslab.transforms.transformed_program import TransformedProgram
 
 
 def augment(model: Program) -> "Augmented":
@@ -42,22 +41,12 @@ def augment(model: Program) -> "Augmented":
 
 
 @dataclass(frozen=True)
-class Augmented:
+class Augmented(TransformedProgram):
     """A program with auxiliary variables for its sites, where there are any."""
-
-    model: Program
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return signature(self.model)
 
     @property
     def __name__(self) -> str:
-        return f"{getattr(self.model, '__name__', type(self.model).__name__)} augmented"
-
-    @property
-    def __module__(self) -> str:  # type: ignore[override]
-        return getattr(self.model, "__module__", "")
+        return f"{self.model_name} augmented"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with AugmentHandler():

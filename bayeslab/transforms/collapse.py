@@ -4,7 +4,6 @@ The sites disappear; the densities of their children are masked, so that names, 
 factor, the local evidence, takes their place. The result is a program: it binds, explains and runs like any other.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -18,12 +17,13 @@ from bayeslab.elimination.conditional import Rule, conditional, elimination_stag
 from bayeslab.elimination.replacement import run_with_terms
 from bayeslab.elimination.sweep import draw_block
 from bayeslab.elimination.terms import Term
-from bayeslab.programs.arguments import parameters, signature
+from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.programs.validation import listed_sites
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.tables import Statistics, bound_parts
+from bayeslab.transforms.transformed_program import TransformedProgram
 
 
 def collapse(model: Program, *sites: str) -> "Collapsed":
@@ -52,24 +52,14 @@ def collapse(model: Program, *sites: str) -> "Collapsed":
 
 
 @dataclass(frozen=True)
-class Collapsed:
+class Collapsed(TransformedProgram):
     """A program whose `sites` are integrated out where it meets its data."""
 
-    model: Program
     sites: tuple[str, ...]
 
     @property
-    def __signature__(self) -> inspect.Signature:
-        return signature(self.model)
-
-    @property
     def __name__(self) -> str:
-        name = getattr(self.model, "__name__", type(self.model).__name__)
-        return f"{name} without {', '.join(self.sites)}"
-
-    @property
-    def __module__(self) -> str:  # type: ignore[override]
-        return getattr(self.model, "__module__", "")
+        return f"{self.model_name} without {', '.join(self.sites)}"
 
     def transformed(self, plain: Bound) -> Bound:
         """The Bound of this program from that of the model."""

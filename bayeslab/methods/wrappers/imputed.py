@@ -6,11 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.missing.gaps import Gaps, missing_elements, with_given_elements, without_given_elements
-from bayeslab.programs.missing.names import given_part
+from bayeslab.programs.missing.gaps import (
+    Gaps,
+    missing_elements,
+    with_given_elements,
+    without_given,
+    without_given_elements,
+)
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound
-from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
+from bayeslab.sampling.protocols import Draws, SamplerWrapper, State
 
 
 def gaps_of(bound: Bound, integrated_out: tuple[str, ...]) -> tuple[Gaps, ...]:
@@ -22,7 +28,7 @@ def gaps_of(bound: Bound, integrated_out: tuple[str, ...]) -> tuple[Gaps, ...]:
     gaps = []
     for name, split in probe_splits(bound.plain, [given_part(name) for name in names]).items() if names else ():
         if split.elements_ndim is not None:
-            found = Gaps(name.removesuffix(given_part("")), split.elements_ndim, 0)
+            found = Gaps(whole_site(name), split.elements_ndim, 0)
             gaps.append(found._replace(size=int(np.sum(missing_elements(bound, found)))))
     return tuple(gaps)
 
@@ -59,18 +65,9 @@ class ImputedSampler(SamplerWrapper):
     def convergence_verdict(
         self, state: State, data: ImputedData, samples: dict[str, Any]
     ) -> tuple[State | None, str] | None:
-        moved = {gaps.site: gaps for gaps in self.gaps}
-        own = {
-            name: value.reshape(*value.shape[:1], -1, *value.shape[1 + moved[name].elements_ndim :])[
-                :, data.bound.gaps[name]
-            ]
-            if name in moved
-            else value
-            for name, value in samples.items()
+        missing = {
+            gaps.site: without_given(gaps, data.bound.gaps[gaps.site], samples[gaps.site])
+            for gaps in self.gaps
+            if gaps.site in samples
         }
-        return self.inner.convergence_verdict(state, data.inner, own)
-
-
-def imputed_sampler(sampler: Sampler, gaps: tuple[Gaps, ...]) -> Sampler:
-    """A sampler of a program without some given elements as one of the whole program."""
-    return ImputedSampler(sampler, gaps) if gaps else sampler
+        return self.inner.convergence_verdict(state, data.inner, samples | missing)

@@ -40,6 +40,11 @@ def with_given_elements(bound: Any, values: Mapping[str, Array]) -> dict[str, Ar
     return whole
 
 
+def without_given(gaps: Gaps, places: Array, values: Array) -> Array:
+    """The missing elements (draw, element, *event) of draws of a whole site (draw, *site). places: in the flat site."""
+    return values.reshape(len(values), -1, *values.shape[1 + gaps.elements_ndim :])[:, places]
+
+
 def scattered(given: Array, gaps: Array, missing: Array) -> Array:
     """The whole value, from the missing elements (element, *event) and their places in the flat site."""
     return given.reshape(-1, *missing.shape[1:]).at[gaps].set(missing).reshape(given.shape)

@@ -101,6 +101,15 @@ def _changed(fn: Distribution, change: Any, batch: tuple[int, ...]) -> Distribut
     return type(fn)(**built)
 
 
+def _with_expansion_inside(fn: ExpandedDistribution) -> Distribution:
+    """An expanded masked or independent distribution, with what is inside of it expanded in its place."""
+    inner = fn.base_dist
+    if isinstance(inner, MaskedDistribution):
+        return inner.base_dist.expand(fn.batch_shape).mask(jnp.broadcast_to(inner._mask, fn.batch_shape))
+    parts = inner.event_shape[: inner.reinterpreted_batch_ndims]
+    return inner.base_dist.expand(fn.batch_shape + parts).to_event(inner.reinterpreted_batch_ndims)
+
+
 def with_own_elements(fn: Distribution, present: Array, given: Array | None) -> Distribution:
     """The distribution of the latent part, of the shape of the whole site. given: for parts of vectors."""
     if isinstance(fn, MaskedDistribution):  # elements that nothing depends on are never masked: they stay proper
@@ -108,13 +117,7 @@ def with_own_elements(fn: Distribution, present: Array, given: Array | None) -> 
         extra = tuple(range(len(fn.batch_shape), present.ndim))
         return with_own_elements(fn.base_dist, present, given).mask(mask | present.all(extra))
     if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, MaskedDistribution | Independent):
-        inner = fn.base_dist
-        if isinstance(inner, MaskedDistribution):
-            expanded = inner.base_dist.expand(fn.batch_shape).mask(jnp.broadcast_to(inner._mask, fn.batch_shape))
-        else:
-            parts = inner.event_shape[: inner.reinterpreted_batch_ndims]
-            expanded = inner.base_dist.expand(fn.batch_shape + parts).to_event(inner.reinterpreted_batch_ndims)
-        return with_own_elements(expanded, present, given)
+        return with_own_elements(_with_expansion_inside(fn), present, given)
     if isinstance(fn, Independent):
         inner = fn.base_dist
         present = jnp.broadcast_to(
@@ -155,13 +158,7 @@ def elements_at(fn: Distribution, gaps: Array) -> Distribution:
         mask = jnp.repeat(jnp.broadcast_to(jnp.asarray(fn._mask), fn.batch_shape).ravel(), size)
         return elements_at(fn.base_dist, gaps).mask(mask[gaps])
     if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, MaskedDistribution | Independent):
-        inner = fn.base_dist
-        if isinstance(inner, MaskedDistribution):
-            return elements_at(
-                inner.base_dist.expand(fn.batch_shape).mask(jnp.broadcast_to(inner._mask, fn.batch_shape)), gaps
-            )
-        parts = inner.event_shape[: inner.reinterpreted_batch_ndims]
-        return elements_at(inner.base_dist.expand(fn.batch_shape + parts), gaps)
+        return elements_at(_with_expansion_inside(fn), gaps)
     if isinstance(fn, Independent):
         return elements_at(fn.base_dist, gaps)
 

@@ -1,0 +1,27 @@
+"""Programs that are made of others."""
+
+import inspect
+from dataclasses import dataclass
+
+from bayeslab.programs.arguments import signature
+from bayeslab.programs.program import Program
+
+
+@dataclass(frozen=True)
+class TransformedProgram:
+    """A program that is made of another one, whose arguments and module it has; equal for equal fields."""
+
+    model: Program
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return signature(self.model)
+
+    @property
+    def __module__(self) -> str:  # type: ignore[override]
+        return getattr(self.model, "__module__", "")
+
+    @property
+    def model_name(self) -> str:
+        """The name of the other program."""
+        return getattr(self.model, "__name__", type(self.model).__name__)
