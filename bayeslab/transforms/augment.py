@@ -118,10 +118,11 @@ def _logits(inner: Distribution) -> Array:
 
 
 def _mask_of(fn: Distribution) -> Any:
-    """Which elements of a site count: True for all."""
+    """Which elements of a site count: True for all, else (*batch, *event), with ones for axes that a mask lacks."""
     mask: Any = True
     while hasattr(fn, "base_dist"):
-        if isinstance(fn, MaskedDistribution):
-            mask = jnp.logical_and(mask, fn._mask) if mask is not True else fn._mask
+        if isinstance(fn, MaskedDistribution) and fn._mask is not True:
+            own = jnp.broadcast_to(jnp.asarray(fn._mask), fn.batch_shape)
+            mask = jnp.logical_and(mask, own.reshape(own.shape + (1,) * fn.event_dim))
         fn = fn.base_dist
     return mask

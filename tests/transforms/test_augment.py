@@ -196,6 +196,19 @@ def test_what_counts_more_than_once_keeps_its_density() -> None:
         assert list(trace(seed(bl.augment(hidden), 0)).get_trace()) == ["feature", "w"]
 
 
+def test_a_mask_of_rows_is_one_of_their_events() -> None:
+    """Six vectors of two, the last one masked: its Polya-Gamma variables have no tilt, those of others their own."""
+    x = np.arange(1.0, 13.0).reshape(6, 2)
+
+    def vectors() -> None:
+        with numpyro.plate("row", 6):
+            logits = dist.Bernoulli(logits=x).to_event(1)
+            numpyro.sample("y", logits.mask(np.arange(6) < 5), obs=np.ones((6, 2), int))
+
+    omega = trace(seed(bl.augment(vectors), 0)).get_trace()["y_omega"]["fn"]
+    np.testing.assert_array_equal(omega.base_dist.tilt, x * (np.arange(6) < 5)[:, None])
+
+
 @pytest.mark.slow
 def test_a_dispersion_that_is_not_known_gets_nuts() -> None:
     """The variable of a negative binomial depends on it, so that it has no conditional in closed form."""
