@@ -99,6 +99,13 @@ def test_completion_shows_what_users_need() -> None:
     assert len(bl.__all__) < 52
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: path.stem)
+def test_tests_do_not_import_by_the_folder_of_tests(path: Path) -> None:
+    """It is no package on the path of pytest, only where the project's folder happens to be on Python's."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        assert not any(name.split(".")[0] == "tests" for name in imported_modules(node, ())), ast.unparse(node)
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "models").glob("*.py")), ids=lambda path: path.stem)
 def test_lectures_import_the_engine_for_distributions_and_data_only(path: Path) -> None:
     """A lecture is a NumPyro program; the engine gives it what NumPyro lacks and, inside its functions, real data."""

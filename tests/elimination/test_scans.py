@@ -26,7 +26,7 @@ from bayeslab.programs.program import precision_scope
 from bayeslab.programs.tracing.loop_distribution import distribute_loops
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.probe_points import generic_points
-from tests.catalogue.scan_programs import SCANS
+from scan_programs import SCANS
 
 NUM_DRAWS = 20_000
 
