@@ -333,3 +333,8 @@ def _symmetrise(matrix: Array) -> Array:
 
 def _prepend(first: Array, later: Array) -> Array:
     return jnp.concatenate([first[None], later])
+
+
+def is_parallel() -> bool:
+    """Whether steps are combined in parallel, which is worth it on accelerators."""
+    return jax.default_backend() != "cpu"

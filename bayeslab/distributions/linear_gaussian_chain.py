@@ -70,6 +70,8 @@ class LinearGaussianChain(Distribution):
         for name, array in transitions.items():
             batches[name] = _leading_batch(array, name, size, time_varying)
             transitions[name] = (array if time_varying else jnp.expand_dims(array, len(batches[name]))).astype(dtype)
+        if not time_varying:
+            _refuse_steps_as_batch(batches, num_steps)
         axes = {name: array.shape[len(batches[name])] for name, array in transitions.items()}
         steps = _num_steps(axes, num_steps, time_varying)
         common = steps - 1 if any(axis != 1 for axis in axes.values()) else 1
@@ -121,7 +123,7 @@ class LinearGaussianChain(Distribution):
 
     def marginals(self) -> Moments:
         """Mean ``(*batch, num_steps, d)`` and covariance ``(*batch, num_steps, d, d)`` of the state at every step."""
-        return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps, _is_parallel()))
+        return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps, kalman.is_parallel()))
 
     def cross_covariances(self) -> Array:
         """The covariance of each state with the one before, Cov(z_{t+1}, z_t), ``(*batch, num_steps - 1, d, d)``."""
@@ -162,7 +164,7 @@ class LinearGaussianChain(Distribution):
         An observation y_t ~ N(C z_t + D, R) has the information pair C' R^-1 C and C' R^-1 (y_t - D). The batch of
         both may extend the chain's.
         """
-        start, transitions = kalman.conditioned(*self._arguments(precision, linear), _is_parallel())
+        start, transitions = kalman.conditioned(*self._arguments(precision, linear), kalman.is_parallel())
         matrix, offset, covariance = _steps_last(transitions)
         parameters = (matrix, covariance, offset)
         return LinearGaussianChain(start.mean, start.covariance, *parameters, time_varying=True, validate_args=False)
@@ -172,15 +174,15 @@ class LinearGaussianChain(Distribution):
 
         precision, linear: as for `condition`.
         """
-        return kalman.log_mass(*self._arguments(precision, linear), _is_parallel())
+        return kalman.log_mass(*self._arguments(precision, linear), kalman.is_parallel())
 
     def predicted(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given the observations before its step. Arguments as for `condition`."""
-        return _steps_last(kalman.filtered(*self._arguments(precision, linear), _is_parallel()).predicted)
+        return _steps_last(kalman.filtered(*self._arguments(precision, linear), kalman.is_parallel()).predicted)
 
     def filtered(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given the observations up to its step. Arguments as for `condition`."""
-        return _steps_last(kalman.filtered(*self._arguments(precision, linear), _is_parallel()).filtered)
+        return _steps_last(kalman.filtered(*self._arguments(precision, linear), kalman.is_parallel()).filtered)
 
     def smoothed(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given all observations. Arguments as for `condition`."""
@@ -272,6 +274,16 @@ def _leading_batch(array: Array, name: str, size: int, time_varying: bool = Fals
     return array.shape[:lead]
 
 
+def _refuse_steps_as_batch(batches: dict[str, tuple[int, ...]], num_steps: int | None) -> None:
+    """Raises ValueError where the one argument with a batch is of a transition, and has as many as there are of them."""
+    name, *others = [name for name, batch in batches.items() if batch] or [""]
+    if num_steps and num_steps > 2 and not (others or "initial" in name) and batches.get(name) == (num_steps - 1,):
+        raise ValueError(
+            f"{name} has an axis of {num_steps - 1}, one for each transition of {num_steps} steps: pass time_varying="
+            f"True; for a batch of {num_steps - 1} chains, give initial_mean that axis too"
+        )
+
+
 def _num_steps(axes: dict[str, int], num_steps: int | None, time_varying: bool) -> int:
     """The length of the path, from the axes of steps; raises ValueError if they do not fit."""
     if num_steps is not None and operator.index(num_steps) < 1:
@@ -310,11 +322,6 @@ def _steps_last(record: Any) -> Any:
             for name, leaf in zip(record._fields, record, strict=True)
         )
     )
-
-
-def _is_parallel() -> bool:
-    """Whether steps are combined in parallel, which is worth it on accelerators."""
-    return jax.default_backend() != "cpu"
 
 
 def _whitening(covariance: Array) -> tuple[Array, Array]:

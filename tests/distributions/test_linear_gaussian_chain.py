@@ -360,6 +360,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         r"batch shapes do not broadcast: initial_mean \(3,\), .*transition_matrix \(2,\)",
     ),
     "offset": (lambda: build(np.zeros(3), 4), r"offset has shape \(3,\); expected \(\*batch, 2\)"),
+    "offsets of steps": (
+        lambda: build(np.zeros((3, 2)), 4),
+        "offset has an axis of 3, one for each transition of 4 steps: pass time_varying=True",
+    ),
     "not positive": (lambda: LinearGaussianChain(ZERO, ONE, ONE, -ONE, num_steps=3), "invalid transition_covariance"),
     "singular": (lambda: LinearGaussianChain(ZERO, 0 * ONE, ONE, ONE, num_steps=3), "invalid initial_covariance"),
     "not finite": (lambda: LinearGaussianChain(ZERO, ONE, ONE + np.inf, ONE, num_steps=3), "invalid transition_matrix"),

@@ -1,0 +1,117 @@
+"""How a file became the data of a fit, kept in its result, so that new files are read the same and numbers find their
+way back to the units of the file."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.command_line.columns import Reading
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset, DataTree
+
+ATTRIBUTE = "table_coding"
+"""The attribute of a result that has the coding as JSON."""
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How the columns of a file became the data of a model.
+
+    reading: what was said of the columns. columns: of arguments and sites. target: of a regression, empty elsewhere.
+    features: of x, the fields of `bayeslab.datasets.regression.Feature`. y_centre, y_scale: of the target; y in the
+    fit is (y - y_centre) / y_scale. classes: of the target, by their codes. signed: whether the codes are -1 and 1.
+    is_vector: x has no axis of features.
+    """
+
+    table: str
+    reading: Reading
+    columns: dict[str, str] = field(default_factory=dict)
+    target: str = ""
+    features: tuple[tuple[Any, ...], ...] = ()
+    y_centre: float = 0.0
+    y_scale: float = 1.0
+    classes: tuple[str, ...] = ()
+    signed: bool = False
+    is_vector: bool = False
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of features."""
+        from bayeslab.datasets.regression import Feature
+
+        return [Feature(*feature).name for feature in self.features]
+
+    @property
+    def covariates(self) -> list[str]:
+        """The columns that x is made of."""
+        return list(dict.fromkeys(feature[1] for feature in self.features if feature[0] != "intercept"))
+
+    @property
+    def is_standardised(self) -> bool:
+        """Whether a number of the fit is another one in the file."""
+        features = any((feature[4], feature[5]) != (0.0, 1.0) for feature in self.features)
+        return features or (self.y_centre, self.y_scale) != (0.0, 1.0)
+
+    def coded_data(self) -> dict[str, "DataArray"]:
+        """What `bayeslab.datasets.new_rows` takes as the data of the fit."""
+        from xarray import DataArray
+
+        from bayeslab.datasets.regression import Feature
+
+        fields = zip(*self.features, strict=True)
+        coords = {name: ("feature", list(values)) for name, values in zip(Feature._fields, fields, strict=True)}
+        scales = {"y_centre": self.y_centre, "y_scale": self.y_scale}
+        x = DataArray(
+            np.zeros((0, len(self.features))), {"feature": self.names, **coords, **scales}, dims=("row", "feature")
+        )
+        return {"x": x}
+
+
+def coding_of(tree: "DataTree") -> Coding | None:
+    """The coding that a result holds, None where it has none."""
+    if ATTRIBUTE not in tree.attrs:
+        return None
+    saved = json.loads(tree.attrs[ATTRIBUTE])
+    reading = saved.pop("reading")
+    lists = {name: tuple(reading[name]) for name in ("missing", "categorical", "drop")}
+    saved["features"] = tuple(map(tuple, saved["features"]))
+    return Coding(**saved | {"reading": Reading(**reading | lists), "classes": tuple(saved["classes"])})
+
+
+def in_original_units(posterior: "Dataset", coding: Coding) -> "Dataset | None":
+    """The coefficients, and the standard deviation of the noise, in the units of the file.
+
+    w (..., feature) of a linear predictor, with what takes up the shift of columns: the intercept among features, the
+    site intercept, the cuts of an ordered regression, or an intercept of its own. None where nothing was standardised,
+    or the posterior has no such coefficients.
+    """
+    from xarray import DataArray, Dataset
+
+    names = coding.names
+    if not coding.is_standardised or "w" not in posterior or "feature" not in posterior["w"].dims:
+        return None
+    w = posterior["w"]
+    if w["feature"].values.tolist() != names:
+        return None
+    centre, scale = (DataArray([f[place] for f in coding.features], {"feature": names}) for place in (4, 5))
+    slopes = w * coding.y_scale / scale
+    shift = coding.y_centre - (slopes * centre).sum("feature")
+    result: dict[str, Any] = {}
+    if "intercept" in names:
+        slopes = slopes + DataArray([float(name == "intercept") for name in names], {"feature": names}) * shift
+    elif "cuts" in posterior:
+        result["cuts"] = posterior["cuts"] - shift
+    elif "intercept" in posterior:
+        result["intercept"] = posterior["intercept"] * coding.y_scale + shift
+    else:
+        result["intercept"] = shift
+    result = {"w": slopes.transpose(*w.dims)} | result
+    if "tau" in posterior and posterior["tau"].dims == ("chain", "draw"):
+        result["sigma"] = coding.y_scale / np.sqrt(posterior["tau"])
+    return Dataset(result)

@@ -1,0 +1,210 @@
+"""Columns of a file read by what they hold: numbers, dates, or levels; what is in doubt is refused with the way out."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.command_line.table_file import TextTable
+from bayeslab.programs.binding import suggestion
+
+if TYPE_CHECKING:
+    from pandas import Series
+
+MISSING_TEXTS = frozenset(["", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A", "."])
+"""The cells that are missing values wherever they are."""
+MAX_LEVELS = 20
+"""The most levels of a column that is taken for one of levels unless it is said to be one."""
+MAX_CELLS_NAMED = 3
+"""The most cells that a message names."""
+
+DATE_PATTERN = re.compile(
+    r"\d{4}[-/.]\d{1,2}([-/.]\d{1,2})?([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z| ?[+-]\d{2}:?\d{2})?"
+    r"|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( \d{1,2}:\d{2}(:\d{2})?)?"
+    r"|\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?"
+    r"|\d{1,2}[ -]?[A-Za-z]{3,9}\.?[ -]?,?\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}"
+)
+"""A date, a time or both, as people and programs write them."""
+ISO_DATE_PATTERN = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?")
+"""A date that begins with its year."""
+DAY_MONTH_PATTERN = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
+"""A date of day and month, or month and day, and year."""
+LEADING_ZERO_PATTERN = re.compile(r"[+-]?0\d+")
+"""A whole number with a zero in front, as codes have it."""
+THOUSANDS_PATTERN = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+"""A number with a comma before every three digits, which could be decimal where it is one comma."""
+DECIMAL_COMMA_PATTERN = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+"""A number with a decimal comma."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the user says of columns.
+
+    missing: cells that are missing values. categorical: columns of levels whatever is in them. dates: columns of dates,
+    by their names, and the day from which days are counted, None for the first. drop: columns that are left out.
+    decimal, thousands: the signs in numbers, empty to find out.
+    """
+
+    missing: tuple[str, ...] = ()
+    categorical: tuple[str, ...] = ()
+    dates: Mapping[str, str | None] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    decimal: str = ""
+    thousands: str = ""
+
+
+def require_known(table: TextTable, names: Any, option: str = "") -> None:
+    """Raise ValueError for a name that no column has."""
+    for name in names:
+        if name not in table.columns:
+            known = list(table.columns)
+            start = f"{option}: there is no column" if option else "there is no column"
+            raise ValueError(f"{start} '{name}'.{suggestion(name, known)} The columns of '{table.path}' are {known}")
+
+
+def column(table: TextTable, name: str, reading: Reading) -> "Series":
+    """A column as numbers, NaN where missing, or as text, None where missing. `is_levels` says which.
+
+    Raises ValueError for dates, for numbers among which some cells are none, for codes with zeros in front and for
+    numbers that can be read in two ways, unless `reading` says what they are.
+    """
+    import pandas
+
+    require_known(table, [name])
+    cells = np.array([cell.strip() for cell in table.columns[name]], object)
+    is_missing = np.isin(cells, list(MISSING_TEXTS | set(reading.missing)))
+    index = table.labels if table.labels is not None else pandas.RangeIndex(len(cells))
+    if name in reading.categorical:
+        return pandas.Series(np.where(is_missing, None, cells), index, dtype=object, name=name)
+    if name in reading.dates:
+        return pandas.Series(_days(table, name, cells, is_missing, reading.dates[name]), index, name=name)
+    numbers = _numbers(table, name, cells, is_missing, reading)
+    is_number = ~np.isnan(numbers)
+    _refuse_dates(table, name, cells[~is_missing & ~is_number], (~is_missing).sum())
+    wrong = ~is_number & ~is_missing
+    if not wrong.any():
+        if codes := [cell for cell in cells[is_number] if LEADING_ZERO_PATTERN.fullmatch(cell)]:
+            raise ValueError(
+                f"column '{name}' holds codes such as {codes[0]}, with zeros in front: leave it out with --drop {name}, "
+                f"or take it as levels with --categorical {name}"
+            )
+        return pandas.Series(numbers, index, name=name)
+    if is_number.sum() >= wrong.sum():
+        raise ValueError(_some_cells(table, name, cells, wrong))
+    return pandas.Series(np.where(is_missing, None, cells), index, dtype=object, name=name)
+
+
+def is_levels(series: "Series") -> bool:
+    """Whether a column holds text."""
+    return series.dtype == object
+
+
+def require_few_levels(series: "Series", reading: Reading) -> None:
+    """Raise ValueError for a column of text with many levels, or mostly different ones, that is not said to be one."""
+    name, present = str(series.name), series.dropna()
+    levels = present.nunique()
+    if name in reading.categorical or levels <= 2 or (levels <= MAX_LEVELS and 2 * levels <= len(present)):
+        return
+    first = ", ".join(map(repr, present.unique()[:MAX_CELLS_NAMED]))
+    raise ValueError(
+        f"column '{name}' holds {levels} different texts in {len(present)} rows, such as {first}: leave it out with "
+        f"--drop {name}, or give each level a coefficient with --categorical {name}"
+    )
+
+
+def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: Reading) -> np.ndarray:
+    """The cells as numbers, NaN where they are none."""
+    import pandas
+
+    present = cells[~is_missing]
+    decimal, thousands = reading.decimal, reading.thousands
+    with_commas = [cell for cell in present if "," in cell]
+    if with_commas and not (decimal or thousands):
+        grouped = [bool(THOUSANDS_PATTERN.fullmatch(cell)) for cell in with_commas]
+        commas = [bool(DECIMAL_COMMA_PATTERN.fullmatch(cell)) for cell in with_commas]
+        others = [cell for cell in present if "," not in cell]
+        if all(commas) and not all(grouped) and not any("." in cell for cell in others):
+            decimal = ","
+        elif all(grouped):
+            both = all(commas) and not any("." in cell for cell in present)
+            raise ValueError(
+                f"column '{name}' holds {with_commas[0]!r}, line {_line(table, cells, with_commas[0])}: pass --thousands ,"
+                f"{' if its commas set thousands apart, or --decimal , if they are decimal' if both else ''}"
+            )
+    for sign, other in ((thousands, ""), (decimal, ".")):
+        if sign and sign != other:
+            cells = np.array([cell.replace(sign, other) for cell in cells], object)
+    numbers = pandas.to_numeric(pandas.Series(cells, dtype=object), errors="coerce").to_numpy(float)
+    return np.where(is_missing, np.nan, numbers)
+
+
+def _refuse_dates(table: TextTable, name: str, texts: Any, total: int) -> None:
+    """Raise ValueError where most of the cells are dates."""
+    dates = [text for text in texts if DATE_PATTERN.fullmatch(text)]
+    if dates and 2 * len(dates) >= total:
+        raise ValueError(
+            f"column '{name}' of '{table.path}' holds dates or times such as {dates[0]!r}: leave it out with "
+            f"--drop {name}, make it days since its first with --date {name}, or take it as levels with "
+            f"--categorical {name}"
+        )
+
+
+def _some_cells(table: TextTable, name: str, cells: Any, wrong: Any) -> str:
+    """The sentence on a column of numbers with cells that are none."""
+    places = np.flatnonzero(wrong)
+    named = ", ".join(f"{cells[place]!r} in line {table.lines[place]}" for place in places[:MAX_CELLS_NAMED])
+    more = f" and {len(places) - MAX_CELLS_NAMED} more" if len(places) > MAX_CELLS_NAMED else ""
+    texts = sorted(set(cells[places]))
+    ways = f'--missing "{texts[0]}"' if len(texts) == 1 else " ".join(f'--missing "{text}"' for text in texts[:3])
+    return (
+        f"column '{name}' of '{table.path}' holds numbers but for {named}{more}: pass {ways} if that stands for a "
+        f"missing value, or --categorical {name} if the column holds levels"
+    )
+
+
+def _days(table: TextTable, name: str, cells: Any, is_missing: Any, origin: str | None) -> np.ndarray:
+    """Dates as days since the origin, or else the first of them. Raises ValueError that names a cell that is none."""
+    import pandas
+
+    present = cells[~is_missing]
+    pairs = [DAY_MONTH_PATTERN.fullmatch(cell) for cell in present]
+    if present.size and all(pairs):
+        first, second = (max(int(pair[place]) for pair in pairs if pair) for place in (1, 2))
+        day_first = first > 12 or "." in present[0]
+        if not day_first and second <= 12:
+            raise ValueError(
+                f"the dates of column '{name}', such as {present[0]!r}, have day and month in an order that nothing "
+                "tells; write them as 2020-12-31"
+            )
+        times = pandas.to_datetime(pandas.Series(present), dayfirst=day_first, errors="coerce")
+    else:
+        iso = [cell if ISO_DATE_PATTERN.fullmatch(cell) else "" for cell in present]
+        texts = pandas.Series([text.replace("/", "-") for text in iso], dtype=object)
+        times = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+    if times.isna().any():
+        cell = present[int(times.isna().to_numpy().argmax())]
+        raise ValueError(f"column '{name}' has {cell!r} in line {_line(table, cells, cell)}; expected a date as 2020-12-31")
+    start = pandas.Timestamp(origin) if origin else times.min()
+    days = np.full(len(cells), np.nan)
+    days[~is_missing] = ((times - start) / pandas.Timedelta(days=1)).to_numpy(float)
+    return days
+
+
+def first_day(table: TextTable, name: str, reading: Reading) -> str:
+    """The day from which the days of a column of dates are counted, as text."""
+    import pandas
+
+    if (origin := reading.dates[name]) is not None:
+        return origin
+    known = "1970-01-01"
+    since = column(table, name, Reading(reading.missing, dates={name: known}))
+    first = pandas.Timestamp(known) + pandas.Timedelta(days=float(since.min()))
+    return str(first).removesuffix(" 00:00:00")
+
+
+def _line(table: TextTable, cells: Any, cell: str) -> int:
+    """The line of the first row with this cell."""
+    return table.lines[int(np.flatnonzero(cells == cell)[0])]

@@ -1,0 +1,78 @@
+"""`bayeslab fit`: a model, the columns of a file, a result."""
+
+import json
+import sys
+from argparse import Namespace
+from types import ModuleType
+
+from bayeslab.command_line.coding import ATTRIBUTE
+from bayeslab.command_line.columns import Reading
+from bayeslab.command_line.csv_data import column_names, model_data, without_missing
+from bayeslab.command_line.method_choice import chosen_method
+from bayeslab.command_line.result_text import problems, result_record, result_text
+from bayeslab.command_line.table_file import read_table
+from bayeslab.programs.arguments import signature
+
+EXIT_PROBLEMS = 3
+"""The exit code of a result with which something is wrong."""
+EXIT_INTERRUPTED = 130
+"""The exit code of a fit that was interrupted."""
+
+
+def run(arguments: Namespace, lecture: ModuleType) -> int:
+    """Fit a model to a file; returns the exit code."""
+    from bayeslab.fitting import fit
+    from bayeslab.results.saving import require_writable, save
+
+    table = read_table(arguments.table, arguments.separator, arguments.encoding)
+    require_writable(arguments.out)
+    columns, values = parse_pairs(arguments.column, "--column"), parse_pairs(arguments.set, "--set")
+    reading = reading_of(arguments)
+    notes = [*table.notes]
+    if arguments.drop_missing:
+        mapped = [name for text in columns.values() for name in column_names(table, text)]
+        is_regression = "x" in signature(lecture.model).parameters and "x" not in columns
+        used = [name for name in table.columns if name not in reading.drop] if is_regression else mapped
+        table, said = without_missing(table, used, reading)
+        notes.append(said)
+    found = model_data(lecture, table, reading, arguments.target, columns, values)
+    for note in [*notes, *found.notes] if not arguments.quiet else []:
+        print(f"{table.path}: {note}", file=sys.stderr)
+    method = chosen_method(arguments, lecture.model, found.data)
+    checkpoint = arguments.out if arguments.resume else None
+    progress = sys.stderr.isatty() and not arguments.quiet
+    tree = fit(arguments.seed, lecture.model, found.data, method, checkpoint=checkpoint, progress=progress)
+    tree.attrs[ATTRIBUTE] = found.coding.to_json()
+    save(tree, arguments.out)
+    complaints = problems(tree)
+    if arguments.json:
+        print(json.dumps(result_record(tree) | {"file": str(arguments.out), "seed": arguments.seed}, indent=1))
+    elif not arguments.quiet:
+        print(result_text(tree))
+        print(f"\nWritten: {arguments.out}")
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    if tree.attrs["interrupted"]:
+        print(f"bayeslab: interrupted; the finished draws are in '{arguments.out}'", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return EXIT_PROBLEMS if complaints else 0
+
+
+def reading_of(arguments: Namespace) -> Reading:
+    """What the options say of columns."""
+    names = {option: _listed(getattr(arguments, option)) for option in ("categorical", "drop")}
+    dates = dict.fromkeys(_listed(arguments.date))
+    return Reading(tuple(arguments.missing), **names, dates=dates, decimal=arguments.decimal, thousands=arguments.thousands)
+
+
+def parse_pairs(texts: list[str], option: str) -> dict[str, str]:
+    """The values of an option that is given as NAME=VALUE, by name."""
+    for text in texts:
+        if "=" not in text:
+            raise ValueError(f"{option} takes NAME=..., not '{text}'")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
+
+
+def _listed(texts: list[str]) -> tuple[str, ...]:
+    """The columns that an option names, in one or in several of its values."""
+    return tuple(name for text in texts for name in text.split(","))

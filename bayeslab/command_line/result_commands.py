@@ -1,0 +1,206 @@
+"""`bayeslab summary`, `compare` and `predict`: what is done with results that are files."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bayeslab.command_line.coding import Coding, coding_of
+from bayeslab.command_line.csv_data import covariate_frame, mapped_columns
+from bayeslab.command_line.fit_command import EXIT_PROBLEMS
+from bayeslab.command_line.result_text import PROBABILITY, problems, result_record, result_text
+from bayeslab.command_line.table_file import TextTable, read_table
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from xarray import DataTree
+
+MAX_ROWS_PRINTED = 20
+"""The most predictions that are printed; a file gets all."""
+
+
+def summary(arguments: Namespace) -> int:
+    """Print what a result says; returns the exit code."""
+    tree = load_result(arguments.result)
+    complaints = problems(tree)
+    if arguments.json:
+        print(json.dumps(result_record(tree) | {"file": str(arguments.result)}, indent=1))
+    elif not arguments.quiet:
+        print(f"{tree.attrs['model']} by {tree.attrs['method']}")
+        print(result_text(tree))
+    for complaint in complaints:
+        print(complaint, file=sys.stderr)
+    return EXIT_PROBLEMS if complaints else 0
+
+
+def compare(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
+    """Print how far results are from the first, or of other models which predicts best; returns the exit code.
+
+    Raises ValueError for results of other data.
+    """
+    trees = {str(path): load_result(path) for path in arguments.results}
+    if len(trees) < 2:
+        raise ValueError("name two results or more, of different files")
+    first, *others = trees
+    for name in others:
+        if not _same_observations(trees[first], trees[name]):
+            raise ValueError(f"'{name}' and '{first}' are of different data, so nothing of them can be compared")
+    if len({tree.attrs["model"] for tree in trees.values()}) == 1:
+        from bayeslab.diagnostics.compare import compare_posteriors
+        from bayeslab.reports.comparison_text import to_text
+
+        table = compare_posteriors(trees)
+        frame = table.to_dataframe()
+        text = f"Against '{first}', in standard deviations of its posterior:\n{to_text(table)}"
+    else:
+        frame = _predictive_table(trees, lectures, arguments.seed)
+        text = f"Predictions of one row from the others, the best model first:\n{frame.to_string(na_rep='-')}"
+    if arguments.json:
+        print(json.dumps(json.loads(frame.to_json(orient="index")), indent=1))
+    elif not arguments.quiet:
+        print(text)
+    return 0
+
+
+def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
+    """Predict the target, or what the model draws of a row, for the rows of a new file; returns the exit code."""
+    from bayeslab.prediction.predict import predict as predict_rows
+    from bayeslab.results.saving import require_writable, save_text
+
+    tree = load_result(arguments.result)
+    coding = coding_of(tree)
+    if coding is None:
+        raise ValueError(f"'{arguments.result}' does not say how its columns were read; make it with `bayeslab fit`")
+    if arguments.out is not None:
+        require_writable(arguments.out)
+    table = read_table(arguments.table, arguments.separator, arguments.encoding)
+    lecture = _lecture_of(tree, lectures)
+    data = _new_data(lecture, table, coding)
+    predicted = predict_rows(arguments.seed, lecture.model, data, tree)
+    frame = _prediction_frame(predicted, table, coding)
+    if arguments.out is not None:
+        save_text(frame.to_csv(index_label="row"), arguments.out)
+    if arguments.json:
+        print(json.dumps(json.loads(frame.to_json(orient="index", double_precision=15)), indent=1))
+    elif not arguments.quiet:
+        print(f"{coding.target or 'predictions'}: means, and intervals of probability {PROBABILITY}")
+        print(frame.head(MAX_ROWS_PRINTED).to_string(na_rep="-", float_format="{:.4g}".format))
+        if len(frame) > MAX_ROWS_PRINTED:
+            print(f"and {len(frame) - MAX_ROWS_PRINTED} more rows: -o FILE.csv writes all")
+        if arguments.out is not None:
+            print(f"\nWritten: {arguments.out}")
+    return 0
+
+
+def load_result(path: Path) -> "DataTree":
+    """The result in a file. Raises FileNotFoundError, and ValueError for a file that is none."""
+    import xarray
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file '{path}'")
+    try:
+        tree = xarray.load_datatree(path, engine="h5netcdf")
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ValueError(f"'{path}' is damaged, or no result of `bayeslab fit` ({error})") from error
+    if "posterior" not in tree.children or "model" not in tree.attrs:
+        raise ValueError(f"'{path}' is no result of `bayeslab fit`: it has no posterior of a model")
+    return tree
+
+
+def _lecture_of(tree: "DataTree", lectures: dict[str, ModuleType]) -> ModuleType:
+    """The model that a result is of."""
+    name = str(tree.attrs["model"]).removesuffix(".model").rpartition(".")[2]
+    if name not in lectures:
+        raise ValueError(f"the result is of {tree.attrs['model']}, which is no model of `bayeslab models`")
+    return lectures[name]
+
+
+def _new_data(lecture: ModuleType, table: TextTable, coding: Coding) -> dict[str, Any]:
+    """The data of a model for the rows of a new file, read as those of the fit."""
+    from dataclasses import replace
+
+    from bayeslab.datasets import new_rows
+    from bayeslab.programs.arguments import signature
+
+    parameters = signature(lecture.model).parameters
+    data: dict[str, Any] = {"num_rows": table.num_rows} if "num_rows" in parameters else {}
+    for name, text in coding.columns.items():
+        if name in parameters or all(each in table.columns for each in text.split(",")) or text in table.columns:
+            data[name] = mapped_columns(table, text, coding.reading)
+    if coding.features:
+        levels = [feature[1] for feature in coding.features if feature[0] == "level"]
+        reading = replace(coding.reading, categorical=tuple({*coding.reading.categorical, *levels}))
+        frame = covariate_frame(table, coding.covariates, replace(coding, reading=reading), levels=False)
+        x = new_rows(frame, coding.coded_data())["x"]
+        data["x"] = x.isel(feature=0, drop=True) if coding.is_vector else x
+    return data
+
+
+def _prediction_frame(predicted: "DataTree", table: TextTable, coding: Coding) -> "DataFrame":
+    """A row of the file a row: mean, sd and interval of every number that is drawn of it, probabilities of classes, and
+    the target where the file has it."""
+    import pandas
+
+    group = "predictions" if "predictions" in predicted.children else "posterior_predictive"
+    chances = predicted.children.get("predictions_probabilities", {})
+    columns: dict[str, Any] = {}
+    tails = 50 * (1 - PROBABILITY) * np.array([1, -1]) + [0, 100]
+    for site, values in predicted[group].data_vars.items():
+        is_target = site == "y" and bool(coding.target)
+        name, labels = (coding.target, coding.classes) if is_target else (str(site), ())
+        drawn = values.transpose("chain", "draw", ...).values
+        drawn = drawn.reshape(-1, *drawn.shape[2:]).astype(float)
+        if drawn.shape[1:] != (table.num_rows,):
+            continue
+        if site in chances:
+            probabilities = chances[site].values
+            for code in range(probabilities.shape[1]):
+                columns[f"P({name} = {labels[code] if labels else code})"] = probabilities[:, code]
+        elif labels:
+            codes = (drawn + 1) / 2 if coding.signed else drawn
+            columns |= {f"P({name} = {label})": (codes == code).mean(0) for code, label in enumerate(labels)}
+        else:
+            drawn = drawn * coding.y_scale + coding.y_centre if is_target else drawn
+            low, high = np.percentile(drawn, tails, axis=0)
+            columns |= {name: drawn.mean(0), f"{name} sd": drawn.std(0), f"{name} low": low, f"{name} high": high}
+    index = table.labels if table.labels is not None else range(1, table.num_rows + 1)
+    if not columns:
+        raise ValueError("the model draws nothing of single rows, so there is nothing to predict")
+    frame = pandas.DataFrame(columns, index=pandas.Index(list(index), name="row"))
+    if coding.target in table.columns:
+        frame.insert(0, f"{coding.target} in file", table.columns[coding.target])
+    return frame
+
+
+def _same_observations(first: "DataTree", other: "DataTree") -> bool:
+    """Whether two results have the same observed values."""
+    if not all("observed_data" in tree.children for tree in (first, other)):
+        return False
+    values = [tree["observed_data"].to_dataset() for tree in (first, other)]
+    return set(values[0]) == set(values[1]) and all(
+        values[0][name].shape == values[1][name].shape
+        and np.allclose(values[0][name].values, values[1][name].values, equal_nan=True)
+        for name in values[0]
+    )
+
+
+def _predictive_table(trees: dict[str, "DataTree"], lectures: dict[str, ModuleType], seed: int) -> "DataFrame":
+    """Expected log predictive densities by leaving one row out, with those of `az.compare`."""
+    from arviz_stats import compare as compare_densities
+    from xarray import DataTree
+
+    from bayeslab.prediction.predict import predict as predict_rows
+
+    with_density = {}
+    for name, tree in trees.items():
+        observed = {str(site): values for site, values in tree["observed_data"].data_vars.items()}
+        predicted = predict_rows(seed, _lecture_of(tree, lectures).model, observed, tree)
+        if "log_likelihood" not in predicted.children:
+            raise ValueError(f"'{name}' has no density of single rows, so its predictions cannot be compared")
+        groups = {group: predicted[group].to_dataset() for group in ("posterior", "log_likelihood")}
+        with_density[name] = DataTree.from_dict(groups)
+    return compare_densities(with_density)

@@ -1,0 +1,127 @@
+"""A file of columns set apart by commas, semicolons, tabs or bars, as text that nobody has interpreted yet."""
+
+import csv
+import re
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+from bayeslab.datasets.files.text import read_text
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What may stand between columns, and its name."""
+NUM_LINES_OF_SEPARATOR = 50
+"""The number of lines that the separator is found from."""
+NUMBER_PATTERN = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+"""A number with a decimal point or comma."""
+
+
+class TextTable(NamedTuple):
+    """The cells of a file by column. lines: where the rows are in the file. labels: of rows, where the first column has
+    no name. separator: between columns. notes: sentences on how it was read, where that is not plain."""
+
+    path: Path
+    columns: dict[str, list[str]]
+    lines: list[int]
+    labels: list[str] | None
+    separator: str
+    notes: tuple[str, ...]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.lines)
+
+
+def read_table(path: Path, separator: str | None = None, encoding: str | None = None) -> TextTable:
+    """The cells of a file; blank lines, and lines that begin with # above the names of columns, are passed over.
+
+    separator: between columns, one character; by default found from the lines. encoding: by default that of the byte
+    order mark, else UTF-8, else Windows-1252. Compressed files are read as what they hold.
+    Raises OSError for a file that is not there, ValueError, with the line, for what is no table: rows of other lengths,
+    columns without a name or with one name, no rows, no names.
+    """
+    text, notes = read_text(path, encoding)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    first = 0
+    lines = text.split("\n")
+    while first < len(lines) and (not lines[first].strip() or lines[first].startswith("#")):
+        first += 1
+    skipped = sum(line.startswith("#") for line in lines[:first])
+    if first == len(lines):
+        raise ValueError(f"cannot read '{path}' as CSV: it has no line of names of columns")
+    if skipped:
+        notes += (f"{skipped} comment line{'s' * (skipped > 1)} above the names of columns passed over",)
+    if separator is None:
+        separator = _separator(path, lines[first:])
+        if separator != ",":
+            notes += (f"columns are set apart by {SEPARATORS[separator]}",)
+    rows, numbers = _rows(path, lines[first:], first, separator)
+    header, cells = [name.strip() for name in rows[0]], rows[1:]
+    _check_header(path, header, numbers[0], cells)
+    columns = {name: [row[place] for row in cells] for place, name in enumerate(header)}
+    labels = columns.pop("", None)
+    if not columns:
+        raise ValueError(f"cannot read '{path}' as CSV: it has a column of row labels and no other")
+    return TextTable(path, columns, numbers[1:], labels, separator, notes)
+
+
+def _separator(path: Path, lines: Sequence[str]) -> str:
+    """The separator that gives the first lines the same number of columns, and most of them."""
+    sample = [line for line in lines if line.strip()][:NUM_LINES_OF_SEPARATOR]
+    widths = {}
+    for separator in SEPARATORS:
+        try:
+            counts = {len(row) for row in csv.reader(sample[:-1] or sample, delimiter=separator)}
+        except csv.Error:
+            continue
+        if len(counts) == 1 and max(counts) > 1:
+            widths[separator] = max(counts)
+    if not widths:
+        return ","
+    if {";", ","} <= widths.keys():  # decimal commas: every comma is inside of a number
+        cells = [cell for line in sample[1:] for cell in line.split(";")]
+        if all(NUMBER_PATTERN.fullmatch(cell) for cell in cells if "," in cell):
+            return ";"
+    best = max(widths.values())
+    candidates = [separator for separator in widths if widths[separator] == best]
+    if len(candidates) > 1:
+        names = " and ".join(SEPARATORS[separator] for separator in candidates)
+        raise ValueError(f"'{path}' could have its columns set apart by {names}; say which with --separator")
+    return candidates[0]
+
+
+def _rows(path: Path, lines: list[str], before: int, separator: str) -> tuple[list[list[str]], list[int]]:
+    """The cells of every line that is not blank, and the numbers of the lines that they begin on."""
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    reader = csv.reader(StringIO("\n".join(lines)), delimiter=separator, strict=True, skipinitialspace=True)
+    start = before + 1
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row) or len(row) > 1:
+                if rows and len(row) != len(rows[0]):
+                    raise ValueError(
+                        f"cannot read '{path}' as CSV: line {start} has {len(row)} columns, and line {numbers[0]}, which "
+                        f"names them, {len(rows[0])}, set apart by {SEPARATORS.get(separator, repr(separator))}"
+                    )
+                rows.append(row)
+                numbers.append(start)
+            start = before + reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"cannot read '{path}' as CSV: line {start}: {error}") from None
+    if len(rows) < 2:
+        raise ValueError(f"'{path}' has no rows")
+    return rows, numbers
+
+
+def _check_header(path: Path, header: list[str], line: int, cells: list[list[str]]) -> None:
+    """Raise ValueError for names that are numbers, are missing or occur twice."""
+    if all(map(NUMBER_PATTERN.fullmatch, header)) and all(map(NUMBER_PATTERN.fullmatch, cells[0])):
+        raise ValueError(f"line {line} of '{path}' holds numbers; expected the names of the columns: put them first")
+    for place, name in enumerate(header):
+        if not name and place:
+            raise ValueError(f"line {line} of '{path}' has no name for column {place + 1}")
+        if header.index(name) != place:
+            where = f"columns {header.index(name) + 1} and {place + 1}"
+            raise ValueError(f"line {line} of '{path}' has the name '{name}' twice, for {where}; rename one")

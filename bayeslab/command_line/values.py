@@ -1,0 +1,44 @@
+"""What the texts of options stand for. Nothing heavy is imported: help and mistakes cost little."""
+
+from argparse import ArgumentTypeError
+
+
+def positive_integer(text: str) -> int:
+    """The positive whole number that a text stands for."""
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"'{text}' is not a positive whole number")
+    return int(text)
+
+
+def separator(text: str) -> str:
+    """The character between columns that a text stands for; a tab can be written as tab or \\t."""
+    character = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(text, text)
+    if len(character) != 1:
+        raise ArgumentTypeError(f"'{text}' is not one character, and none of tab, comma and semicolon")
+    return character
+
+
+def ascending_numbers(text: str) -> tuple[int, ...]:
+    """The ascending numbers from 1 that a text such as 2-6, 3 or 2,4,6 stands for."""
+    numbers: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        if not (first.isdecimal() and (last.isdecimal() or not dash)) or int(first) < 1:
+            raise ArgumentTypeError(f"'{text}' is no range such as 2-6, and no list such as 2,3,5")
+        numbers |= set(range(int(first), int(last or first) + 1))
+    if not numbers:
+        raise ArgumentTypeError(f"'{text}' has no number in it")
+    return tuple(sorted(numbers))
+
+
+def alpha_or_learn(text: str) -> float | None:
+    """The positive number that a text stands for, None for "learn"."""
+    if text == "learn":
+        return None
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = -1.0
+    if not 0 < alpha < float("inf"):
+        raise ArgumentTypeError(f"'{text}' is neither a positive number nor 'learn'")
+    return alpha

@@ -1,0 +1,1 @@
+"""Files of text, and corpora in the formats of other programs."""

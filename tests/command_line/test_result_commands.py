@@ -1,0 +1,149 @@
+"""Results on the command line: units of the file, predictions, comparisons, problems and their advice."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayeslab.command_line.advice import OPTIONS, advice
+from bayeslab.command_line.main import main
+from bayeslab.command_line.method_choice import methods
+from bayeslab.command_line.result_commands import load_result
+from bayeslab.results.saving import save
+
+ROWS = 60
+
+
+def frame() -> pd.DataFrame:
+    """Houses: areas, days, towns and prices with noise."""
+    rng = np.random.default_rng(0)
+    area, town = rng.normal(2000, 500, ROWS), rng.choice(["x", "y"], ROWS)
+    days = pd.date_range("2020-01-01", periods=ROWS, freq="3D").strftime("%Y-%m-%d")
+    price = 50 + 0.1 * area - 20 * (town == "y") + rng.normal(0, 15, ROWS)
+    return pd.DataFrame({"area": area, "town": town, "sold": days, "price": price, "dear": np.where(price > 240, "dear", "cheap")})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Houses, new houses, an exact fit of their prices and one of another seed."""
+    folder = tmp_path_factory.mktemp("houses")
+    frame().to_csv(folder / "houses.csv", index=False)
+    frame().iloc[:3].drop(columns=["dear", "price"]).to_csv(folder / "new.csv", index=False)
+    for name, seed in (("fit", "0"), ("other", "1")):
+        arguments = ["--target", "price", "--drop", "dear", "--date", "sold", "--draws", "4000", "--seed", seed, "--quiet"]
+        assert main(["fit", "linear_regression", str(folder / "houses.csv"), *arguments, "-o", str(folder / f"{name}.nc")]) == 0
+    return folder
+
+
+def printed_json(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def least_squares() -> np.ndarray[Any, Any]:
+    houses = frame()
+    x = np.column_stack([np.ones(ROWS), houses["area"], houses["town"] == "y", 3.0 * np.arange(ROWS)])
+    return np.linalg.lstsq(x, houses["price"], rcond=None)[0]
+
+
+def test_coefficients_are_in_the_units_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nearly those of least squares: the prior is weak."""
+    found = printed_json(["summary", str(folder / "fit.nc")], capsys)
+    means = [found["original_units"][f"w[{name}]"]["mean"] for name in ("intercept", "area", "town[y]", "sold")]
+    np.testing.assert_allclose(means, least_squares(), rtol=0.05, atol=0.05)
+    assert abs(found["original_units"]["sigma"]["mean"] - 15) < 3
+    assert abs(found["parameters"]["w[area]"]["mean"]) < 1.1
+    assert "r_hat" not in found["parameters"]["tau"]
+    assert found["problems"] == []
+    main(["summary", str(folder / "fit.nc")])
+    text = capsys.readouterr().out
+    assert text.index("In the units of") < text.index("As fitted")
+    assert "nan" not in text
+
+
+def test_predictions_are_in_the_units_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And new days count from the first day of the fit."""
+    out = folder / "predicted.csv"
+    found = printed_json(["predict", str(folder / "fit.nc"), str(folder / "new.csv"), "-o", str(out)], capsys)
+    houses = frame().iloc[:3]
+    x = np.column_stack([np.ones(3), houses["area"], houses["town"] == "y", 3.0 * np.arange(3)])
+    means = [row["price"] for row in found.values()]
+    np.testing.assert_allclose(means, x @ least_squares(), atol=4)
+    assert all(row["price low"] < row["price"] < row["price high"] for row in found.values())
+    np.testing.assert_allclose(pd.read_csv(out)["price"], means)
+
+
+def test_a_result_is_compared_with_another(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed_json(["compare", str(folder / "fit.nc"), str(folder / "other.nc")], capsys)
+    assert found[str(folder / "other.nc")]["mean_error_max"] < 0.15
+
+
+def test_classes_are_predicted_by_name(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the approximation of Laplace, which is quick."""
+    out = str(folder / "classes.nc")
+    arguments = ["--target", "dear", "--drop", "price,sold", "--method", "laplace", "-o", out]
+    found = printed_json(["fit", "logistic_regression", str(folder / "houses.csv"), *arguments], capsys)
+    assert found["classes"] == ["cheap", "dear"]
+    chances = printed_json(["predict", out, str(folder / "houses.csv")], capsys)
+    dear = np.array([row["P(dear = dear)"] for row in chances.values()])
+    assert (dear[frame()["dear"] == "dear"]).mean() > 0.7 > 0.4 > (dear[frame()["dear"] == "cheap"]).mean()
+
+
+REFUSED = {
+    "dates": (["linear_regression", "--target", "price", "--drop", "dear"], ["dates", "--date sold"]),
+    "text target": (["linear_regression", "--target", "dear", "--drop", "sold"], ["'cheap', 'dear'", "logistic_regression"]),
+    "numbers as classes": (["logistic_regression", "--target", "price", "--drop", "sold"], ["60 different", "two classes"]),
+    "text for numbers": (["normal_gamma", "--column", "y=town"], ["town", "holds text", "takes numbers"]),
+    "method": (["linear_regression", "--target", "price", "--drop", "dear,sold", "--method", "nutz"], ["nuts", "mean-field"]),
+    "setting": (
+        ["linear_regression", "--target", "price", "--drop", "dear,sold", "--method", "exact", "--warmup", "9"],
+        ["--warmup", "Exact"],
+    ),
+    "option": (["linear_regression", "--target", "price", "--drop", "deer"], ["--drop", "deer", "Did you mean 'dear'"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_mistakes_name_the_way_out(folder: Path, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [model, *arguments], words = REFUSED[case]
+    assert main(["fit", model, str(folder / "houses.csv"), *arguments, "-o", str(folder / "none.nc")]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
+    assert not (folder / "none.nc").exists()
+
+
+def test_predictions_refuse_other_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"column": {"town": None}, "level": {"town": "z"}, "missing": {"area": ""}}
+    words = {"column": "no column 'town'", "level": "unknown level 'z'", "missing": "'area' .* missing in line 2"}
+    for case, change in changes.items():
+        new = frame().iloc[:3].assign(**change)
+        path = folder / f"{case}.csv"
+        (new.drop(columns="town") if case == "column" else new).to_csv(path, index=False)
+        assert main(["predict", str(folder / "fit.nc"), str(path)]) == 2
+        assert re.search(words[case], capsys.readouterr().err)
+    assert main(["predict", str(folder / "new.csv"), str(folder / "new.csv")]) == 2
+    assert "no result of" in capsys.readouterr().err
+
+
+def test_advice_names_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of every sentence that `diagnose` has, and of no argument of Python."""
+    source = (Path(__file__).parents[2] / "bayeslab/diagnostics/diagnose.py").read_text()
+    source += (Path(__file__).parents[2] / "bayeslab/verification/optimum.py").read_text()
+    lines = re.sub(r'"\s*\n\s*f?"', "", source)
+    assert all(said in lines for said in OPTIONS)
+    for argument in ("num_samples", "previous=", "target_accept_prob", "max_tree_depth", "az.plot"):
+        assert argument in lines
+        assert argument not in " ".join(advice("\n".join(OPTIONS)))
+    tree = load_result(folder / "fit.nc").isel(draw=slice(50))
+    save(tree, folder / "few.nc")
+    assert main(["summary", str(folder / "few.nc"), "--quiet"]) == 3
+    assert capsys.readouterr().err.startswith("Few draws")
+
+
+def test_every_method_has_a_name() -> None:
+    assert {"em", "exact", "gibbs", "laplace", "map", "mean-field", "nuts", "svi"} <= methods().keys()
