@@ -78,23 +78,28 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
     is_missing = np.isin(cells, list(MISSING_TEXTS | set(reading.missing)))
     index = table.labels if table.labels is not None else pandas.RangeIndex(len(cells))
     if name in reading.categorical:
-        return pandas.Series(np.where(is_missing, None, cells), index, dtype=object, name=name)
+        return pandas.Series(_without(cells, is_missing), index, dtype=object, name=name)
     if name in reading.dates:
         return pandas.Series(_days(table, name, cells, is_missing, reading.dates[name]), index, name=name)
     numbers = _numbers(table, name, cells, is_missing, reading)
     is_number = ~np.isnan(numbers)
-    _refuse_dates(table, name, cells[~is_missing & ~is_number], (~is_missing).sum())
+    _refuse_dates(table, name, cells[~is_missing & ~is_number], int((~is_missing).sum()))
     wrong = ~is_number & ~is_missing
     if not wrong.any():
         if codes := [cell for cell in cells[is_number] if LEADING_ZERO_PATTERN.fullmatch(cell)]:
             raise ValueError(
-                f"column '{name}' holds codes such as {codes[0]}, with zeros in front: leave it out with --drop {name}, "
-                f"or take it as levels with --categorical {name}"
+                f"column '{name}' holds codes such as {codes[0]}, with zeros in front: leave it out with --drop "
+                f"{name}, or take it as levels with --categorical {name}"
             )
         return pandas.Series(numbers, index, name=name)
     if is_number.sum() >= wrong.sum():
         raise ValueError(_some_cells(table, name, cells, wrong))
-    return pandas.Series(np.where(is_missing, None, cells), index, dtype=object, name=name)
+    return pandas.Series(_without(cells, is_missing), index, dtype=object, name=name)
+
+
+def _without(cells: Any, is_missing: Any) -> list[str | None]:
+    """The cells, None where missing."""
+    return [None if missing else cell for cell, missing in zip(cells, is_missing, strict=True)]
 
 
 def is_levels(series: "Series") -> bool:
@@ -130,9 +135,10 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
             decimal = ","
         elif all(grouped):
             both = all(commas) and not any("." in cell for cell in present)
+            ways = "--thousands , if its commas set thousands apart, or --decimal , if they are decimal"
             raise ValueError(
-                f"column '{name}' holds {with_commas[0]!r}, line {_line(table, cells, with_commas[0])}: pass --thousands ,"
-                f"{' if its commas set thousands apart, or --decimal , if they are decimal' if both else ''}"
+                f"column '{name}' holds {with_commas[0]!r} in line {_line(table, cells, with_commas[0])}: pass "
+                f"{ways if both else '--thousands ,'}"
             )
     for sign, other in ((thousands, ""), (decimal, ".")):
         if sign and sign != other:
@@ -186,7 +192,9 @@ def _days(table: TextTable, name: str, cells: Any, is_missing: Any, origin: str 
         times = pandas.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
     if times.isna().any():
         cell = present[int(times.isna().to_numpy().argmax())]
-        raise ValueError(f"column '{name}' has {cell!r} in line {_line(table, cells, cell)}; expected a date as 2020-12-31")
+        raise ValueError(
+            f"column '{name}' has {cell!r} in line {_line(table, cells, cell)}; expected a date as 2020-12-31"
+        )
     start = pandas.Timestamp(origin) if origin else times.min()
     days = np.full(len(cells), np.nan)
     days[~is_missing] = ((times - start) / pandas.Timedelta(days=1)).to_numpy(float)

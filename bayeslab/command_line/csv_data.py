@@ -115,7 +115,8 @@ def covariate_frame(table: TextTable, names: list[str], coding: Coding, *, level
         if frame[name].isna().any():
             line, more = table.lines[int(frame[name].isna().to_numpy().argmax())], int(frame[name].isna().sum()) - 1
             raise ValueError(
-                f"column '{name}' of '{table.path}' is missing in line {line}{f' and {more} more' if more else ''}: fill it in, or leave out the column with --drop {name} or such rows with --drop-missing"
+                f"column '{name}' of '{table.path}' is missing in line {line}{f' and {more} more' if more else ''}: "
+                f"fill it in, or leave out the column with --drop {name} or such rows with --drop-missing"
             )
         if levels and is_levels(frame[name]):
             require_few_levels(frame[name], coding.reading)
@@ -245,7 +246,12 @@ def _text_target(lecture: ModuleType, response: "Series") -> str:
 def _without_gaps_as_integers(series: "Series") -> "Series":
     """Whole numbers as integers, which counts and codes are."""
     values = series.to_numpy()
-    if values.dtype.kind == "f" and np.isfinite(values).all() and (values % 1 == 0).all() and (abs(values) < 2**53).all():
+    if (
+        values.dtype.kind == "f"
+        and np.isfinite(values).all()
+        and (values % 1 == 0).all()
+        and (abs(values) < 2**53).all()
+    ):
         return series.astype(int)
     return series
 

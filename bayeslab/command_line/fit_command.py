@@ -62,7 +62,9 @@ def reading_of(arguments: Namespace) -> Reading:
     """What the options say of columns."""
     names = {option: _listed(getattr(arguments, option)) for option in ("categorical", "drop")}
     dates = dict.fromkeys(_listed(arguments.date))
-    return Reading(tuple(arguments.missing), **names, dates=dates, decimal=arguments.decimal, thousands=arguments.thousands)
+    return Reading(
+        tuple(arguments.missing), **names, dates=dates, decimal=arguments.decimal, thousands=arguments.thousands
+    )
 
 
 def parse_pairs(texts: list[str], option: str) -> dict[str, str]:

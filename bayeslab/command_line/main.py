@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0, 2 for a mistake (one sentence on stderr), 3 where a result has problems, 130
-    when interrupted."""
+    """Run one command; returns the exit code: 0, 2 for a mistake (one sentence on stderr), 3 where a result has
+    problems, 130 when interrupted."""
     try:
         arguments = _parser().parse_args(argv)
         return arguments.run(arguments)

@@ -35,7 +35,7 @@ def methods() -> dict[str, Any]:
     import bayeslab as bl
 
     found = {}
-    for name in bl.__all__:
+    for name in dir(bl):
         kind = getattr(bl, name)
         if isinstance(kind, type) and hasattr(kind, "plan") and hasattr(kind, "__dataclass_fields__"):
             settings = fields(kind)

@@ -18,12 +18,12 @@ examples:
     bayeslab fit linear_regression houses.csv --target price --missing "n/a?" --drop id --date sold --categorical town
         --drop-missing -o fit.nc
 
-exit codes: 0, 2 for a mistake, 3 where the result has problems (they are said, with what to do), 130 when interrupted.
+exit codes: 0; 2 for a mistake; 3 where the result has problems, which are said with what to do; 130 when interrupted.
 """
 RESULT_EXAMPLES = {
     "predict": "\nexample:\n  bayeslab predict fit.nc new_houses.csv -o prices.csv\n",
-    "compare": "\nexamples:\n  two methods: bayeslab compare nuts.nc svi.nc\n  two models of the same rows: bayeslab compare "
-    "linear.nc lasso.nc\n",
+    "compare": "\nexamples:\n  two methods: bayeslab compare nuts.nc svi.nc\n  two models of the same rows: "
+    "bayeslab compare linear.nc lasso.nc\n",
     "summary": "\nexample:\n  bayeslab summary fit.nc --json\n",
 }
 
@@ -87,7 +87,9 @@ def add_results(commands: Any, predict: Any, compare: Any, summary: Any) -> None
 def _command(commands: Any, name: str, what: str, examples: str) -> Any:
     """A command whose help ends in examples."""
     raw = argparse.RawDescriptionHelpFormatter
-    return commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".", epilog=examples, formatter_class=raw)
+    return commands.add_parser(
+        name, help=what, description=what[0].upper() + what[1:] + ".", epilog=examples, formatter_class=raw
+    )
 
 
 def _add_columns(command: Any) -> None:
@@ -99,7 +101,7 @@ def _add_columns(command: Any) -> None:
     columns.add_argument("--date", action="append", default=[], metavar="COLUMN",
                          help="of dates, which become days since the first of them")  # fmt: skip
     columns.add_argument("--missing", action="append", default=[], metavar="TEXT",
-                         help="a cell that stands for a missing value, besides empty ones, NA, NaN, N/A and null")  # fmt: skip
+                         help="a cell that is a missing value, besides empty ones, NA, NaN and null")  # fmt: skip
     columns.add_argument("--drop-missing", action="store_true", help="leave out rows with missing values")
     columns.add_argument("--decimal", choices=[".", ","], default="", help="sign in numbers (default: found out)")
     columns.add_argument("--thousands", choices=[".", ",", " ", "'"], default="", help="sign in numbers")

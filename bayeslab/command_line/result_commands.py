@@ -144,9 +144,11 @@ def _prediction_frame(predicted: "DataTree", table: TextTable, coding: Coding) -
     """A row of the file a row: mean, sd and interval of every number that is drawn of it, probabilities of classes, and
     the target where the file has it."""
     import pandas
+    from xarray import Dataset
 
     group = "predictions" if "predictions" in predicted.children else "posterior_predictive"
-    chances = predicted.children.get("predictions_probabilities", {})
+    with_chances = "predictions_probabilities" in predicted.children
+    chances = predicted["predictions_probabilities"].to_dataset() if with_chances else Dataset()
     columns: dict[str, Any] = {}
     tails = 50 * (1 - PROBABILITY) * np.array([1, -1]) + [0, 100]
     for site, values in predicted[group].data_vars.items():

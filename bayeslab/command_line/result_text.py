@@ -69,7 +69,9 @@ def result_record(tree: DataTree) -> dict[str, Any]:
     posterior = with_class_names(tree["posterior"].to_dataset(), coding)
     shown, notes = shown_sites(posterior)
     original = None if coding is None else in_original_units(posterior, coding)
-    attrs = {name: tree.attrs[name] for name in ("model", "method", "settings", "log_evidence", "elbo") if name in tree.attrs}
+    attrs = {
+        name: tree.attrs[name] for name in ("model", "method", "settings", "log_evidence", "elbo") if name in tree.attrs
+    }
     return {
         **{name: value.item() if hasattr(value, "item") else value for name, value in attrs.items()},
         "seconds": float(tree.attrs.get("compile_seconds", 0.0) + tree.attrs.get("sampling_seconds", 0.0)),
@@ -99,12 +101,10 @@ def _table(draws: Dataset) -> str:
         return stacked_parameters(draws).isel(chain=0, draw=0).to_series().rename(None).to_string()
     frame = summary_frame(draws)
     formats = {"ess": "{:.0f}", "mcse": "{:.2g}", "r_hat": "{:.3f}"}
-    cells = {
-        column: [formats.get(str(column).partition("_")[0], formats.get(str(column), "{:.4g}")).format(value) for value in values]
-        for column, values in frame.items()
-    }
-    shown = {column: [cell.replace("nan", "-") for cell in texts] for column, texts in cells.items()}
-    return frame.assign(**shown).to_string()
+    for column in map(str, frame.columns):
+        form = formats.get(column, formats.get(column.partition("_")[0], "{:.4g}"))
+        frame[column] = [form.format(value).replace("nan", "-") for value in frame[column]]
+    return frame.to_string()
 
 
 def _records(draws: Dataset) -> dict[str, dict[str, float | None]]:
@@ -115,7 +115,10 @@ def _records(draws: Dataset) -> dict[str, dict[str, float | None]]:
         from bayeslab.results.parameters import stacked_parameters
 
         values = stacked_parameters(draws).isel(chain=0, draw=0)
-        return {str(name): {"value": _finite(value)} for name, value in zip(values["parameter"].values, values.values, strict=True)}
+        return {
+            str(name): {"value": _finite(value)}
+            for name, value in zip(values["parameter"].values, values.values, strict=True)
+        }
     frame = summary_frame(draws)
     return {str(name): {str(column): _finite(value) for column, value in row.items()} for name, row in frame.iterrows()}
 

@@ -102,8 +102,8 @@ def _rows(path: Path, lines: list[str], before: int, separator: str) -> tuple[li
             if any(cell.strip() for cell in row) or len(row) > 1:
                 if rows and len(row) != len(rows[0]):
                     raise ValueError(
-                        f"cannot read '{path}' as CSV: line {start} has {len(row)} columns, and line {numbers[0]}, which "
-                        f"names them, {len(rows[0])}, set apart by {SEPARATORS.get(separator, repr(separator))}"
+                        f"cannot read '{path}' as CSV: line {start} has {len(row)} columns, and line {numbers[0]}, "
+                        f"which names them, {len(rows[0])}, set apart by {SEPARATORS.get(separator, repr(separator))}"
                     )
                 rows.append(row)
                 numbers.append(start)
@@ -111,7 +111,7 @@ def _rows(path: Path, lines: list[str], before: int, separator: str) -> tuple[li
     except csv.Error as error:
         raise ValueError(f"cannot read '{path}' as CSV: line {start}: {error}") from None
     if len(rows) < 2:
-        raise ValueError(f"'{path}' has no rows")
+        raise ValueError(f"cannot read '{path}' as CSV: it has no rows")
     return rows, numbers
 
 

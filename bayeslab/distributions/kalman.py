@@ -96,9 +96,9 @@ def update(state: Moments, information: InformationPair) -> Updated:
         jnp.eye(mean.shape[-1], dtype=mean.dtype) + covariance @ precision
     )
     updated, innovation_precision = _symmetrise(I_minus_gain @ covariance), _symmetrise(precision @ I_minus_gain)
-    innovation = _matvec(I_minus_gain.mT, linear - _matvec(precision, mean))
-    squares = _dot(linear, _matvec(updated, linear)) + _dot(mean, _matvec(I_minus_gain.mT, linear) + innovation)
-    posterior = Moments(_matvec(I_minus_gain, mean + _matvec(covariance, linear)), updated)
+    innovation = matvec(I_minus_gain.mT, linear - matvec(precision, mean))
+    squares = _dot(linear, matvec(updated, linear)) + _dot(mean, matvec(I_minus_gain.mT, linear) + innovation)
+    posterior = Moments(matvec(I_minus_gain, mean + matvec(covariance, linear)), updated)
     return Updated(
         posterior, I_minus_gain, InformationPair(innovation_precision, innovation), (squares - log_determinant) / 2
     )
@@ -107,7 +107,7 @@ def update(state: Moments, information: InformationPair) -> Updated:
 def predict(state: Moments, transition: Transition) -> Moments:
     """The prediction: the state after a transition."""
     covariance = transition.matrix @ state.covariance @ transition.matrix.mT + transition.covariance
-    return Moments(_matvec(transition.matrix, state.mean) + transition.offset, _symmetrise(covariance))
+    return Moments(matvec(transition.matrix, state.mean) + transition.offset, _symmetrise(covariance))
 
 
 @compiled
@@ -169,7 +169,7 @@ def path(first: Array, transitions: Transition, noise: Array) -> Array:
     """States (step, *sample, *batch, d) from the first one and what is added at every other step."""
 
     def step(state: Array, transition: Transition, noise: Array) -> tuple[Array, Array]:
-        state = _matvec(transition.matrix, state) + transition.offset + noise
+        state = matvec(transition.matrix, state) + transition.offset + noise
         return state, state
 
     return _prepend(first, _scan(step, first, transitions, noise)[1])
@@ -249,7 +249,7 @@ def _information_before(transition: Transition, updated: Updated, information: I
     """The information pair of a state, from its own pair and the update of the transition that follows."""
     transpose = transition.matrix.mT
     precision = information.precision + _symmetrise(transpose @ updated.innovation.precision @ transition.matrix)
-    return InformationPair(precision, information.linear + _matvec(transpose, updated.innovation.linear))
+    return InformationPair(precision, information.linear + matvec(transpose, updated.innovation.linear))
 
 
 def _combine_potentials(earlier: Potential, later: Potential) -> Potential:
@@ -319,7 +319,7 @@ def _inverse_and_log_det_jvp(
     return (inverse, log_determinant), (-change @ inverse, jnp.trace(change, axis1=-2, axis2=-1))
 
 
-def _matvec(matrix: Array, vector: Array) -> Array:
+def matvec(matrix: Array, vector: Array) -> Array:
     return (matrix @ vector[..., None])[..., 0]
 
 

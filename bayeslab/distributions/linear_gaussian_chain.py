@@ -105,11 +105,11 @@ class LinearGaussianChain(Distribution):
         shape = (self.num_steps, *sample_shape, *self.batch_shape, self.event_shape[1])
         noise = jax.random.normal(key, shape, self.initial_mean.dtype)
         start, transitions = self._parts(self.batch_shape)
-        first = start.mean + _matvec(kalman.semidefinite_cholesky(start.covariance), noise[0])
+        first = start.mean + kalman.matvec(kalman.semidefinite_cholesky(start.covariance), noise[0])
         roots = jnp.expand_dims(
             kalman.semidefinite_cholesky(transitions.covariance), [1 + axis for axis in range(len(sample_shape))]
         )
-        return jnp.moveaxis(kalman.path(first, transitions, _matvec(roots, noise[1:])), 0, -2)
+        return jnp.moveaxis(kalman.path(first, transitions, kalman.matvec(roots, noise[1:])), 0, -2)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -118,7 +118,7 @@ class LinearGaussianChain(Distribution):
             expected = ", ".join(map(str, self.event_shape))
             raise ValueError(f"a path of shape {path.shape} does not fit; expected (..., {expected})")
         first = _log_normal(path[..., 0, :] - self.initial_mean, self.initial_covariance)
-        step = path[..., 1:, :] - _matvec(self.transition_matrix, path[..., :-1, :]) - self.offset
+        step = path[..., 1:, :] - kalman.matvec(self.transition_matrix, path[..., :-1, :]) - self.offset
         return first + _log_normal(step, self.transition_covariance).sum(-1)
 
     def marginals(self) -> Moments:
@@ -152,7 +152,7 @@ class LinearGaussianChain(Distribution):
         before, after = mean[..., :-1, :], mean[..., 1:, :]
         difference = other.transition_matrix - self.transition_matrix
         spread = difference @ covariance[..., :-1, :, :] @ difference.mT + other.transition_covariance
-        step = after - _matvec(self.transition_matrix, before) - self.offset
+        step = after - kalman.matvec(self.transition_matrix, before) - self.offset
         first = _log_normal(mean[..., 0, :] - self.initial_mean, self.initial_covariance, covariance[..., 0, :, :])
         return first + _log_normal(step, self.transition_covariance, spread).sum(-1)
 
@@ -195,15 +195,15 @@ class LinearGaussianChain(Distribution):
         """
         start, steps = _whitening(self.initial_covariance)[0], _whitening(self.transition_covariance)[0]
         steps = jnp.broadcast_to(steps, (*steps.shape[:-3], self.num_steps - 1, *steps.shape[-2:]))
-        matrix, shift = steps @ self.transition_matrix, _matvec(steps, self.offset)
+        matrix, shift = steps @ self.transition_matrix, kalman.matvec(steps, self.offset)
         return {
             "initial_precision": start.mT @ start,
-            "initial_linear": _matvec(start.mT, _matvec(start, self.initial_mean)),
+            "initial_linear": kalman.matvec(start.mT, kalman.matvec(start, self.initial_mean)),
             "precision": steps.mT @ steps,
             "matrix": steps.mT @ matrix,
-            "offset": _matvec(steps.mT, shift),
+            "offset": kalman.matvec(steps.mT, shift),
             "before_precision": matrix.mT @ matrix,
-            "before_linear": -_matvec(matrix.mT, shift),
+            "before_linear": -kalman.matvec(matrix.mT, shift),
         }
 
     @staticmethod
@@ -213,11 +213,11 @@ class LinearGaussianChain(Distribution):
             _inverse_precision(coefficients["initial_precision"]),
             _inverse_precision(coefficients["precision"]),
         )
-        matrix, offset = steps @ coefficients["matrix"], _matvec(steps, coefficients["offset"])
-        mean = _matvec(start, coefficients["initial_linear"])
+        matrix, offset = steps @ coefficients["matrix"], kalman.matvec(steps, coefficients["offset"])
+        mean = kalman.matvec(start, coefficients["initial_linear"])
         chain = LinearGaussianChain(mean, start, matrix, steps, offset, time_varying=True, validate_args=False)
         precision = coefficients["before_precision"] - matrix.mT @ coefficients["matrix"]
-        linear = coefficients["before_linear"] + _matvec(matrix.mT, coefficients["offset"])
+        linear = coefficients["before_linear"] + kalman.matvec(matrix.mT, coefficients["offset"])
         batch, (size,) = (
             np.broadcast_shapes(chain.batch_shape, precision.shape[:-3], linear.shape[:-2]),
             mean.shape[-1:],
@@ -275,7 +275,7 @@ def _leading_batch(array: Array, name: str, size: int, time_varying: bool = Fals
 
 
 def _refuse_steps_as_batch(batches: dict[str, tuple[int, ...]], num_steps: int | None) -> None:
-    """Raises ValueError where the one argument with a batch is of a transition, and has as many as there are of them."""
+    """Raises ValueError where the one argument with a batch is of transitions, and has as many as there are."""
     name, *others = [name for name, batch in batches.items() if batch] or [""]
     if num_steps and num_steps > 2 and not (others or "initial" in name) and batches.get(name) == (num_steps - 1,):
         raise ValueError(
@@ -337,7 +337,7 @@ def _whitening(covariance: Array) -> tuple[Array, Array]:
 def _log_normal(distance: Array, covariance: Array, spread: Array | None = None) -> Array:
     """The log density of N(0, covariance) at a distance, or its mean over distances with a covariance `spread`."""
     whitening, logs = _whitening(covariance)
-    squares = (_matvec(whitening, distance) ** 2).sum(-1)
+    squares = (kalman.matvec(whitening, distance) ** 2).sum(-1)
     if spread is not None:
         squares += ((whitening @ spread) * whitening).sum((-2, -1))
     return -squares / 2 - logs - distance.shape[-1] * np.log(2 * np.pi) / 2
@@ -347,7 +347,3 @@ def _inverse_precision(precision: Array) -> Array:
     """The covariance that belongs to a precision."""
     whitening, _ = _whitening(precision)
     return whitening.mT @ whitening
-
-
-def _matvec(matrix: Array, vector: Array) -> Array:
-    return (matrix @ vector[..., None])[..., 0]

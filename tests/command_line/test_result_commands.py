@@ -24,7 +24,9 @@ def frame() -> pd.DataFrame:
     area, town = rng.normal(2000, 500, ROWS), rng.choice(["x", "y"], ROWS)
     days = pd.date_range("2020-01-01", periods=ROWS, freq="3D").strftime("%Y-%m-%d")
     price = 50 + 0.1 * area - 20 * (town == "y") + rng.normal(0, 15, ROWS)
-    return pd.DataFrame({"area": area, "town": town, "sold": days, "price": price, "dear": np.where(price > 240, "dear", "cheap")})
+    return pd.DataFrame(
+        {"area": area, "town": town, "sold": days, "price": price, "dear": np.where(price > 240, "dear", "cheap")}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +36,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame().to_csv(folder / "houses.csv", index=False)
     frame().iloc[:3].drop(columns=["dear", "price"]).to_csv(folder / "new.csv", index=False)
     for name, seed in (("fit", "0"), ("other", "1")):
-        arguments = ["--target", "price", "--drop", "dear", "--date", "sold", "--draws", "4000", "--seed", seed, "--quiet"]
-        assert main(["fit", "linear_regression", str(folder / "houses.csv"), *arguments, "-o", str(folder / f"{name}.nc")]) == 0
+        arguments = [
+            "--target",
+            "price",
+            "--drop",
+            "dear",
+            "--date",
+            "sold",
+            "--draws",
+            "4000",
+            "--seed",
+            seed,
+            "--quiet",
+        ]
+        assert (
+            main(["fit", "linear_regression", str(folder / "houses.csv"), *arguments, "-o", str(folder / f"{name}.nc")])
+            == 0
+        )
     return folder
 
 
@@ -96,10 +113,19 @@ def test_classes_are_predicted_by_name(folder: Path, capsys: pytest.CaptureFixtu
 
 REFUSED = {
     "dates": (["linear_regression", "--target", "price", "--drop", "dear"], ["dates", "--date sold"]),
-    "text target": (["linear_regression", "--target", "dear", "--drop", "sold"], ["'cheap', 'dear'", "logistic_regression"]),
-    "numbers as classes": (["logistic_regression", "--target", "price", "--drop", "sold"], ["60 different", "two classes"]),
+    "text target": (
+        ["linear_regression", "--target", "dear", "--drop", "sold"],
+        ["'cheap', 'dear'", "logistic_regression"],
+    ),
+    "numbers as classes": (
+        ["logistic_regression", "--target", "price", "--drop", "sold"],
+        ["60 different", "two classes"],
+    ),
     "text for numbers": (["normal_gamma", "--column", "y=town"], ["town", "holds text", "takes numbers"]),
-    "method": (["linear_regression", "--target", "price", "--drop", "dear,sold", "--method", "nutz"], ["nuts", "mean-field"]),
+    "method": (
+        ["linear_regression", "--target", "price", "--drop", "dear,sold", "--method", "nutz"],
+        ["nuts", "mean-field"],
+    ),
     "setting": (
         ["linear_regression", "--target", "price", "--drop", "dear,sold", "--method", "exact", "--warmup", "9"],
         ["--warmup", "Exact"],

@@ -140,14 +140,16 @@ def test_what_is_said_is_read(tmp_path: Path, case: str) -> None:
         np.testing.assert_allclose(read, expected)
 
 
-@pytest.mark.parametrize(("cells", "few"), [("ab" * 9, True), ("abcdef", False), ("ab", True), ("abcdefghijklmnopqrstu" * 9, False)])
+@pytest.mark.parametrize(
+    ("cells", "few"), [("ab" * 9, True), ("abcdef", False), ("ab", True), ("abcdefghijklmnopqrstu" * 9, False)]
+)
 def test_columns_of_many_levels_are_refused(tmp_path: Path, cells: str, few: bool) -> None:
     read = table(tmp_path, "a;b\n" + "".join(f"{cell};x\n" for cell in cells))
     require_few_levels(column(read, "a", Reading()), Reading(categorical=("a",)))
     if few:
         require_few_levels(column(read, "a", Reading()), Reading())
     else:
-        with pytest.raises(ValueError, match="different texts .* --categorical a"):
+        with pytest.raises(ValueError, match=r"different texts .* --categorical a"):
             require_few_levels(column(read, "a", Reading()), Reading())
 
 

@@ -7,14 +7,14 @@ import lzma
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 GZIP_MAGIC = b"\x1f\x8b"
 """The bytes that files compressed by gzip and bgzip begin with."""
-OPENERS: dict[bytes, tuple[str, Callable[..., IO[bytes]]]] = {
-    GZIP_MAGIC: ("gzip", gzip.open),
-    b"BZh": ("bzip2", bz2.open),
-    b"\xfd7zXZ\x00": ("xz", lzma.open),
+OPENERS: dict[bytes, Callable[..., Any]] = {
+    GZIP_MAGIC: gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
 }
 """What compressed files begin with, and what opens them."""
 FOREIGN_MAGIC = {
@@ -53,7 +53,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     for magic, what in FOREIGN_MAGIC.items():
         if start.startswith(magic):
             raise ValueError(f"'{path}' is {what}; expected text")
-    for magic, (_, opener) in OPENERS.items():
+    for magic, opener in OPENERS.items():
         if start.startswith(magic):
             return opener(path, "rb")
     return path.open("rb")
