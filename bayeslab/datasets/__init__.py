@@ -2,9 +2,13 @@
 
 from bayeslab.datasets.classification import breast_cancer, classification_data, irises, simulated_mails, wines
 from bayeslab.datasets.document_data import documents, simulated_documents
+from bayeslab.datasets.files.corpora import read_ldac, read_uci
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
 from bayeslab.datasets.genetics.filters import filter_genotypes
+from bayeslab.datasets.genetics.genepop import read_genepop
+from bayeslab.datasets.genetics.mainparams import structure_options
 from bayeslab.datasets.genetics.plink import read_plink
+from bayeslab.datasets.genetics.plink_text import read_ped, read_raw
 from bayeslab.datasets.genetics.read import read_genotypes
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
@@ -49,9 +53,14 @@ __all__ = [
     "original_scale",
     "portland_houses",
     "portland_inputs",
+    "read_genepop",
     "read_genotypes",
+    "read_ldac",
+    "read_ped",
     "read_plink",
+    "read_raw",
     "read_structure",
+    "read_uci",
     "read_vcf",
     "regression_data",
     "rox1_sites",
@@ -62,5 +71,6 @@ __all__ = [
     "simulated_genotypes",
     "simulated_mails",
     "simulated_track",
+    "structure_options",
     "wines",
 ]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
+import re
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_integer, as_positive, axis_lengths, short_repr
+from bayeslab.datasets.document_forms import are_bags, as_frame, as_vocabulary, long_form, refuse_text_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LONG_FORM_COLUMNS = ("document", "word", "count")
-"""The columns that a table of documents may have, in long form: a row for a word in a document."""
+WORD_PATTERN = re.compile(r"\b\w\w+\b")
+"""A word of a text, as CountVectorizer of scikit-learn finds them."""
 
 
 def documents(
@@ -22,9 +24,14 @@ def documents(
 ) -> dict[str, Any]:
     """The data of a topic model: document and word (token,), labelled, num_documents and num_words.
 
-    source: a matrix of counts (document, word), of SciPy, NumPy, pandas or xarray; or lists of words, one a document,
-    or a mapping from names to them; or a DataFrame with columns document and word, and count where it has one.
-    words: the vocabulary in order: of the columns of a matrix; otherwise all that may be used, and by default what is.
+    source: a matrix of counts (document, word), of SciPy, NumPy, pandas or xarray, or what scikit-learn's
+        CountVectorizer makes; lists of words, one a document, or a mapping from names to them; bags of words as gensim
+        has them, lists of (number of a word, count); a table of pandas, polars or Arrow with a row for a word in a
+        document, whose columns are called as in LONG_FORM_COLUMNS; or a Series of texts or of lists of words, with the
+        names of documents as its index. Texts are taken apart as by CountVectorizer: words of two letters and more, in
+        small letters.
+    words: the vocabulary in order: of the columns of a matrix and of the numbers in bags; otherwise all that may be
+        used, and by default what is. gensim's Dictionary, and a mapping from words to numbers as CountVectorizer has.
     names: of the documents in order; by default those of the source, or numbers.
     Documents without a word and words that nowhere occur are kept. Raises ValueError for counts that are no whole
     numbers from 0, for a word outside of the vocabulary or missing, for a name that two documents or words have, and
@@ -32,8 +39,11 @@ def documents(
     """
     import pandas as pd
 
-    if isinstance(source, pd.DataFrame) and {"document", "word"} <= set(source.columns):
-        table = _from_table(source, words, names)
+    source, words = as_frame(source), as_vocabulary(words)
+    if isinstance(source, pd.Series):
+        source, names = list(_texts_as_words(source)), _index_names(source, names)
+    if isinstance(source, pd.DataFrame) and (renamed := long_form(source)) is not None:
+        table = _from_table(renamed, words, names)
     elif _is_matrix(source):
         table = _from_matrix(source, words, names)
     else:
@@ -100,6 +110,7 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
         raise ValueError(
             f"the matrix has dimensions {short_repr(source.dims)}; expected (document, word), so transpose it"
         )
+    refuse_text_columns(source)
     rows, columns = _axis_names(source)
     values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
     if values.dtype.kind not in "biuf":
@@ -138,9 +149,9 @@ def _from_table(
 ) -> DocumentWordCounts:
     if source.columns.has_duplicates:
         raise ValueError(f"the table has column {source.columns[source.columns.duplicated()][0]!r} twice")
-    if unknown := set(source.columns) - set(LONG_FORM_COLUMNS):
+    if unknown := set(source.columns) - {"document", "word", "count"}:
         raise ValueError(
-            f"the table has columns {sorted(map(str, unknown))}; expected {', '.join(LONG_FORM_COLUMNS)} and no others"
+            f"the table has columns {sorted(map(str, unknown))}; expected document, word, count and no others"
         )
     for column in ("document", "word"):
         if source[column].isna().any():
@@ -153,16 +164,20 @@ def _from_table(
 
 
 def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> DocumentWordCounts:
-    if isinstance(source, str) or not isinstance(source, Sequence | Mapping):
+    if isinstance(source, str | bytes | Set) or not isinstance(source, Iterable):
         raise TypeError(
             f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
         )
     if names is not None and isinstance(source, Mapping):
         first = next(iter(source), None)
         raise ValueError(f"the documents are named by the mapping, as {first!r}; leave names out")
+    if not isinstance(source, Sequence | Mapping):
+        source = list(source)  # as corpora that are read from a file have no places
     by_name = (
         dict(source) if isinstance(source, Mapping) else dict(zip(_document_names(source, names), source, strict=True))
     )
+    if are_bags(list(by_name.values())):
+        return _from_bags(by_name, words)
     word_lists = {name: _words_of_document(name, document) for name, document in by_name.items()}
     import pandas as pd
 
@@ -174,6 +189,43 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
     if (missing := tokens.isna().to_numpy()).any():
         raise ValueError(f"document {_quoted(document[missing][0])} has a missing word; leave it out")
     return document, _categorical(tokens, words, "word", document), np.ones(len(tokens), int)
+
+
+def _from_bags(bags: Mapping[Hashable, Any], words: Sequence[Hashable] | None) -> DocumentWordCounts:
+    """Bags of words: lists of pairs of the number of a word and its count."""
+    import pandas as pd
+
+    pairs = [np.asarray(list(bag), float).reshape(-1, 2) for bag in bags.values()]
+    numbers, count = np.concatenate(pairs, axis=0).T
+    document = np.repeat(np.arange(len(pairs)), [len(bag) for bag in pairs])
+    labels = _unique_names(list(bags), "documents")
+    wrong = np.flatnonzero(~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53)))
+    if wrong.size:
+        raise ValueError(
+            f"document {_quoted(labels[document[wrong[0]]])} has {numbers[wrong[0]]:g} as the number of a word; expected "
+            "whole numbers from 0"
+        )
+    largest = int(numbers.max(initial=-1))
+    vocabulary = _unique_names(range(largest + 1) if words is None else words, "words")
+    if largest >= len(vocabulary):
+        where = _quoted(labels[document[int(numbers.argmax())]])
+        raise ValueError(f"document {where} has word number {largest}, but {len(vocabulary)} words are named, from 0")
+    word = pd.Categorical.from_codes(numbers.astype(int), vocabulary)
+    named = pd.Categorical.from_codes(document, labels)
+    return named, word, _checked_counts(count, named, word)
+
+
+def _texts_as_words(source: pd.Series) -> Iterator[Any]:
+    """The documents of a Series, texts as lists of their words."""
+    for name, document in source.items():
+        if document is None or isinstance(document, float):
+            raise ValueError(f"document {name!r} is missing; leave it out")
+        yield WORD_PATTERN.findall(document.lower()) if isinstance(document, str) else document
+
+
+def _index_names(source: pd.Series, names: Sequence[Hashable] | None) -> Sequence[Hashable]:
+    """The names of documents: those given, or the index."""
+    return source.index.tolist() if names is None else names
 
 
 def _words_of_document(name: Hashable, document: Any) -> list[Any]:
@@ -248,7 +300,7 @@ def _checked_counts(count: np.ndarray, document: pd.Categorical, word: pd.Catego
         first = wrong[0]
         raise ValueError(
             f"the count of word {_quoted(word[first])} in document {_quoted(document[first])} is {count[first]}; "
-            "expected whole numbers from 0"
+            "expected whole numbers from 0: topic models take counts, and no weights such as tf-idf"
         )
     return count.astype(int)
 

@@ -18,6 +18,9 @@ MISSING_COPY = -1
 MAX_LIST_DEPTH = 32
 """Largest number of levels of nested lists."""
 
+MAX_DENSE_ELEMENTS = 2**27
+"""Largest number of elements of a sparse matrix that becomes an array."""
+
 NUMERIC_OBJECT_KINDS = ("integer", "floating", "mixed-integer-float", "boolean")
 """What `pandas.api.types.infer_dtype` calls the columns of Python objects that are taken as numbers."""
 
@@ -70,9 +73,23 @@ def as_entry(value: Any, name: str) -> Entry:
         return Entry(zero_filled(_native_byte_order(value.data), present), None if present.all() else present)
     if isinstance(value, Iterator):
         raise TypeError(f"entry '{name}' is a {type(value).__name__}, which can be read only once; give a list of it")
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):
+        return Entry(as_numpy_array(_dense(value, name), name))
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic | jax.Array):
+        return Entry(as_numpy_array(value, name))  # of polars, Arrow or torch
     if isinstance(value, np.ndarray) or (isinstance(value, list) and value and _is_list_of_numbers(value, name)):
         return Entry(as_numpy_array(value, name))
     return Entry(value)
+
+
+def _dense(value: Any, name: str) -> np.ndarray:
+    """A sparse matrix of SciPy as an array; raises ValueError for one that is too large to be one."""
+    if np.prod(value.shape, dtype=float) > MAX_DENSE_ELEMENTS:
+        raise ValueError(
+            f"entry '{name}' is sparse, of shape {value.shape}, too large for an array, and programs take arrays; of a "
+            "corpus, bayeslab.datasets.documents makes words"
+        )
+    return value.toarray()
 
 
 def refuse_conflicting_codes(entries: Mapping[str, Entry]) -> None:

@@ -166,17 +166,20 @@ STRUCTURE: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "line 3 .* has '-1' in column 3, and no allele is negative; pass missing=-1",
     ),
-    "zero": ("m n\na 1 0\na 1 98\n", {}, "locus 'n' .* has the allele 0 beside 98; pass missing=0"),
+    "zero": (
+        "m n\na 1 0\na 1 98\n",
+        {},
+        "line 2 .* has 0 at locus 'n', beside alleles up to 98, .* pass missing=0 if .* or missing=-9",
+    ),
     "letter": ("m n\na 1 A\na 1 2\n", {}, "line 2 .* has 'A' in column 3; expected an integer"),
     "underscore": ("m n\na 1 1_0\na 1 2\n", {}, "line 2 .* has '1_0' in column 3"),
     "large": ("m n\na 1 99999999999\na 1 2\n", {}, "line 2 .* has '99999999999' in column 3"),
-    "heading": ("who m n\na 1 2\na 2 1\n", {"num_loci": 2}, "line 2 .* begins with 'a', line 1 with 'who'"),
+    "heading": ("who pop m n\na 1 1 2\na 1 2 1\n", {}, "line 1 .* has 'pop' as the name of a column"),
     "heading of rows": (
         "who m n\na 1 2\n",
         {"num_loci": 1, "one_row": True},
         "line 1 .* has 'm' in column 2; expected",
     ),
-    "population": ("m\na p 1\na p 2\n", {"populations": True}, "line 2 .* has 'p' as population; expected an integer"),
     "flag": ("m\na 3 1\na 3 2\n", {"population_flags": True}, "line 2 .* has '3' as population_flag; expected 0 or 1"),
     "loci": ("m n\na 1 2\na 1 2\n", {"num_loci": 3}, "line 1 .* has 2 columns; expected 3, one for each locus"),
     "names twice": ("m m\na 1 2\na 1 2\n", {}, "has locus 'm' twice, at column 1 and column 2"),
@@ -263,7 +266,7 @@ def test_other_errors_are_one_sentence_too(tmp_path: Path, monkeypatch: pytest.M
         refused(path, f"there is no file .*panel.{suffix[1:]}")
         write_plink(tmp_path)
     refused(tmp_path / "panel.vcf", "there is no file")
-    refused(path.with_suffix(".fam"), "has none of the suffixes .bed, .vcf, ")
+    refused(path.with_suffix(".fam"), "goes with another file that holds the genotypes: name the .bed")
     np.testing.assert_array_equal(read_genotypes(path.with_suffix(""))["y"], Y)
     for package, suffix in (("bed_reader", ".bed"), ("cyvcf2", ".vcf")):
         written = path if suffix == ".bed" else write_vcf(tmp_path, suffix)

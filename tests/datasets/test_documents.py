@@ -61,8 +61,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "names": (lambda: documents([["a"]], names=[1, 2]), "there are 1 documents, but 2 are named"),
     "columns": (
-        lambda: documents(pd.DataFrame({"document": [0], "word": [1], "n": [1]})),
-        r"the table has columns \['n'\]; expected document, word, count",
+        lambda: documents(pd.DataFrame({"document": [0], "word": [1], "weight": [1]})),
+        r"the table has columns \['weight'\]; expected document, word, count",
     ),
     "missing": (
         lambda: documents(pd.DataFrame({"document": [0, None], "word": ["a", "b"]})),

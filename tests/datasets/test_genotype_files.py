@@ -124,7 +124,7 @@ def test_many_alleles_take_two_bytes(tmp_path: Path) -> None:
     (tmp_path / "a.str").write_text(
         "m1 m2\n" + "".join(f"i{i} {a} {b}\n" for i, one in enumerate(ys) for a, b in one.T)
     )
-    found = read_structure(tmp_path / "a.str", 3)
+    found = read_structure(tmp_path / "a.str", 3, missing=-9)
     assert found["y"].dtype == np.int16
     np.testing.assert_array_equal(found["alleles"].values[:, found["y"].values[4, 0]][0], ["24", "25", "26"])
     alternatives = ",".join("A" * size for size in range(2, 131))

@@ -128,7 +128,7 @@ WRONG = {
         [2],
         "y is 2 for individual 1 at locus 0, copy 0, which num_alleles does not allow",
     ),
-    "no data": ([[[0, 1]], [[np.nan, np.nan]]], None, "individual 1 has no data"),
+    "no data": ([[[np.nan, np.nan]], [[np.nan, np.nan]]], None, "y has no genotype"),
     "other loci": ([[[0, 1]], [[1, 1]]], [2, 2], r"num_alleles has shape \(2,\), but y has 1 loci"),
     "empty": (np.zeros((0, 3, 2)), None, "none of them empty"),
 }
@@ -139,6 +139,23 @@ def test_wrong_genotypes_get_one_sentence(case: str) -> None:
     x, alleles, words = WRONG[case]
     with pytest.raises(ValueError, match=words):
         genotypes(np.asarray(x, float), alleles)
+
+
+def test_individuals_without_a_genotype_are_told() -> None:
+    y = xr.DataArray([[[0, 1]], [[-1, -1]], [[1, 1]]], {"individual": ["a", "b", "c"]}, ["individual", "locus", "copy"])
+    y.attrs["_FillValue"] = -1
+    with pytest.warns(UserWarning, match="individual b has no genotype: kept, and .*drop_empty=True"):
+        kept = genotypes(y)
+    assert kept["y"].values.tolist() == [[[0, 1]], [[-1, -1]], [[1, 1]]]
+    assert bl.bind(structure.model, kept | {"num_populations": 2}).present["y"].any((1, 2)).tolist() == [
+        True,
+        False,
+        True,
+    ]
+    with pytest.warns(UserWarning, match="individual b has no genotype: left out"):
+        left = genotypes(y, drop_empty=True)
+    assert left["num_individuals"] == 2
+    assert left["y"]["individual"].values.tolist() == ["a", "c"]
 
 
 def test_nothing_to_tell_populations_by() -> None:

@@ -47,12 +47,12 @@ def open_bytes(path: Path) -> IO[bytes]:
     Raises FileNotFoundError, and ValueError for a file that holds no text.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file '{path}'")
+        raise FileNotFoundError(f"there is no file '{path}'.")
     with path.open("rb") as file:
         start = file.read(8)
     for magic, what in FOREIGN_MAGIC.items():
         if start.startswith(magic):
-            raise ValueError(f"'{path}' is {what}; expected text")
+            raise ValueError(f"'{path}' is {what}; expected text.")
     for magic, opener in OPENERS.items():
         if start.startswith(magic):
             return opener(path, "rb")
@@ -69,9 +69,11 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, tuple[str, 
         try:
             contents = file.read(MAX_TEXT_BYTES + 1)
         except DAMAGED as error:
-            raise ValueError(f"'{path}' is cut off or damaged: its compressed data cannot be read ({error})") from error
+            raise ValueError(
+                f"'{path}' is cut off or damaged: its compressed data cannot be read ({error})."
+            ) from error
     if len(contents) > MAX_TEXT_BYTES:
-        raise ValueError(f"'{path}' has more than {MAX_TEXT_BYTES:,} bytes of text; expected less, such as part of it")
+        raise ValueError(f"'{path}' has more than {MAX_TEXT_BYTES:,} bytes of text; expected less, such as part of it.")
     marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if contents.startswith(mark)), None)
     for name in [encoding or marked or "utf-8"] + ([] if encoding or marked else ["cp1252"]):
         text = _decoded(contents, name)
@@ -79,7 +81,7 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, tuple[str, 
             plain = name in ("utf-8", "utf-8-sig") or encoding is not None
             return text, () if plain else (f"the text is in {'Windows-1252' if name == 'cp1252' else name.upper()}",)
     expected = f"text in {encoding or marked}" if encoding or marked else "text in UTF-8 or Windows-1252"
-    raise ValueError(f"cannot read '{path}' as CSV or other text; expected {expected}")
+    raise ValueError(f"cannot read '{path}' as CSV or other text; expected {expected}.")
 
 
 def _decoded(contents: bytes, encoding: str) -> str | None:
@@ -89,4 +91,4 @@ def _decoded(contents: bytes, encoding: str) -> str | None:
     except (UnicodeDecodeError, UnicodeError):
         return None
     except LookupError:
-        raise ValueError(f"there is no encoding '{encoding}'") from None
+        raise ValueError(f"there is no encoding '{encoding}'.") from None

@@ -7,26 +7,39 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayeslab.datasets.arguments import MAX_MAGNITUDE, as_integer, as_number, as_positive, axis_lengths
+from bayeslab.datasets.arguments import (
+    MAX_MAGNITUDE,
+    as_integer,
+    as_number,
+    as_positive,
+    axis_lengths,
+    require_flags,
+)
 from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY, as_numpy_array, values_and_presence
 
 MIN_GAMMA_SUM = 1e-300
 """The smallest sum of Gamma draws that is normalised: below it their shape is so small that floats do not hold them."""
 
 
-def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None) -> dict[str, Any]:
+def genotypes(
+    y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike | None = None, *, drop_empty: bool = False
+) -> dict[str, Any]:
     """The data of a model of populations: num_individuals, num_alleles (locus,), ploidy and y.
 
     y: (individual, locus, copy), alleles counted from 0 at every locus; NaN or masked where a copy was not read, or
         integers with the attribute _FillValue, as `read_plink` and the other readers of files return them.
     num_alleles: (locus,); by default up to the largest allele that is there.
+    drop_empty: leave out individuals of whom no copy was read. They say nothing, and their ancestry stays that of the
+        prior; a warning names them in any case.
     Loci where all that was read is one allele say nothing of populations: they are dropped, with a warning that counts
     them. y comes back as small integers, -1 where a copy was not read, and says so in that attribute.
     Raises ValueError for another shape or order of axes, for an allele that is no integer from 0 to its number less
-    one, and for an individual without any data, and says where.
+    one, where nothing was read, and for a Dataset with recessive alleles, which no model here has, and says where.
     """
     if isinstance(y, xr.Dataset) and "y" not in y:
         raise ValueError(f"the Dataset has no variable y, only {sorted(map(str, y.data_vars))}.")
+    require_flags(drop_empty=drop_empty)
+    _refuse_recessive(y)
     source = y["y"] if isinstance(y, xr.Dataset) else y
     codes, is_read = _allele_codes(source)
     array = source if isinstance(source, xr.DataArray) else xr.DataArray(codes)
@@ -34,10 +47,13 @@ def genotypes(y: ArrayLike | xr.DataArray | xr.Dataset, num_alleles: ArrayLike |
     for dim, wanted in names.items():
         if dim != wanted and wanted in (*array.dims, *array.coords):
             raise ValueError(f"y has {wanted} elsewhere and dimension {dim} in its place; transpose it, or rename one.")
-    empty = np.flatnonzero(~is_read.any((1, 2)))
-    if empty.size:
-        name = array[array.dims[0]].values[empty[0]]
-        raise ValueError(f"individual {name.item()!r} has no data: all of its copies are missing.")
+    empty = ~is_read.any((1, 2))
+    if empty.all():
+        raise ValueError("y has no genotype: all copies of all individuals are missing.")
+    if empty.any():
+        _tell_empty(array[array.dims[0]].values[empty].tolist(), drop_empty)
+        if drop_empty:
+            array, codes, is_read = array[~empty], codes[~empty], is_read[~empty]
     largest = codes.max((0, 2))
     alleles = largest.astype(int) + 1 if num_alleles is None else as_numpy_array(num_alleles, "num_alleles")
     if alleles.shape != largest.shape:
@@ -130,6 +146,29 @@ def _allele_codes(y: Any) -> tuple[np.ndarray, np.ndarray]:
     codes = filled.astype(np.min_scalar_type(-1 - int(filled.max())))
     codes[~is_read] = MISSING_COPY
     return codes, is_read
+
+
+def _refuse_recessive(y: Any) -> None:
+    """Raise ValueError for a Dataset of which some loci have a recessive allele."""
+    if isinstance(y, xr.Dataset) and "recessive_allele" in y.coords and "alleles" in y:
+        alleles, recessive = y["alleles"].values, y["recessive_allele"].values
+        has = np.array([text in known for text, known in zip(recessive, alleles, strict=True)])
+        if has.any():
+            locus = y["locus"].values[has.argmax()]
+            raise ValueError(
+                f"locus {locus!s} has the recessive allele {recessive[has.argmax()]}, as {has.sum()} loci have one; the "
+                "models here take alleles as they were read, so leave such loci out."
+            )
+
+
+def _tell_empty(names: list[Any], drop_empty: bool) -> None:
+    """Warn of individuals of whom nothing was read."""
+    listed = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    many = len(names) > 1
+    done = (
+        "left out" if drop_empty else "kept, and their ancestry is that of the prior: drop_empty=True leaves them out"
+    )
+    warnings.warn(f"individual{'s' * many} {listed} {'have' if many else 'has'} no genotype: {done}.", stacklevel=3)
 
 
 def _refuse(wrong: np.ndarray, values: np.ndarray, why: str) -> None:

@@ -1,15 +1,17 @@
 """The form that readers of genotype files return, and what they have in common."""
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import xarray as xr
 from pandas.api.types import infer_dtype
 
 from bayeslab.datasets.arguments import checked_labels, short_repr
+from bayeslab.datasets.files.text import DAMAGED, open_bytes
 from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY
 
 MAX_ALLELES_IN_ONE_BYTE = 127
@@ -100,21 +102,40 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def columns_of_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+def columns_of_lines(path: Path, *, comments: bool = False) -> Iterator[tuple[int, list[str]]]:
     """The number and the columns of every line that is not blank; columns are set apart by spaces or tabs.
 
-    Raises ValueError for bytes that are no text.
+    comments: whether lines that begin with # above all others are passed over. Compressed files are read as what they
+    hold. Raises ValueError for bytes that are no text, and for compressed ones that are cut off.
     """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+    with open_bytes(path) as file:
+        for number, line in _numbered_lines(path, file):
             try:
                 columns = line.decode("utf-8-sig" if number == 1 else "utf-8").split()
             except UnicodeDecodeError:
                 raise ValueError(f"line {number} of {path} is no text in UTF-8.") from None
             if b"\0" in line:
                 raise ValueError(f"line {number} of {path} has a byte of zero; expected text.")
+            if comments and columns and columns[0].startswith("#"):
+                continue
             if columns:
+                comments = False
                 yield number, columns
+
+
+def _numbered_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, from 1; a carriage return alone ends a line too, where no line feed does."""
+    try:
+        for number, line in enumerate(file, 1):
+            if number == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise ValueError(f"line 1 of {path} is no text in UTF-8 but in UTF-16; convert it.")
+            if number == 1 and b"\r" in line.rstrip(b"\r\n"):
+                rest = b"".join([line, *file])
+                yield from enumerate(rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n"), 1)
+                return
+            yield number, line
+    except DAMAGED as error:
+        raise ValueError(f"{path} is cut off or damaged: its compressed data cannot be read ({error}).") from error
 
 
 def locus_names(

@@ -1,7 +1,6 @@
 """Genotypes from the binary files of PLINK."""
 
 import re
-from collections import Counter
 from os import PathLike
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from bayeslab.datasets.genetics.form import (
     locus_names,
     refuse_repeated,
 )
+from bayeslab.datasets.genetics.plink_text import individual_coords
 from bayeslab.programs.data import MISSING_COPY
 
 BED_MAGIC = bytes([0x6C, 0x1B])
@@ -58,19 +58,12 @@ def read_plink(path: str | PathLike[str]) -> xr.Dataset:
     chromosomes = [row[0] for row in loci]
     names = locus_names([row[1] for row in loci], chromosomes, positions, alleles)
     refuse_repeated(names, f"{bed.with_suffix('.bim')} has locus", lambda locus: f"line {locus_lines[locus]}")
-    individuals = [row[1] for row in people]
-    if max(Counter(individuals).values()) > 1:
-        individuals = [f"{row[0]}:{row[1]}" for row in people]
-    refuse_repeated(individuals, f"{bed.with_suffix('.fam')} has individual", lambda one: f"line {people_lines[one]}")
     coords = {
-        "individual": ("individual", individuals),
+        **individual_coords(bed.with_suffix(".fam"), people, people_lines),
         "locus": ("locus", names),
         "chromosome": ("locus", chromosomes),
         "position": ("locus", positions),
     }
-    populations = ["" if row[0] in ("0", row[1]) else row[0] for row in people]
-    if any(populations):
-        coords["population"] = ("individual", populations)
     return genotype_dataset(bed, _read_alleles(bed, len(people), len(loci)), alleles, coords)
 
 

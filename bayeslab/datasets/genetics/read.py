@@ -1,6 +1,7 @@
 """Genotypes from files of every known format."""
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
@@ -9,8 +10,11 @@ from typing import Any
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_path
+from bayeslab.datasets.files.text import DAMAGED, open_bytes
 from bayeslab.datasets.genetics.form import check_form, existing_file
+from bayeslab.datasets.genetics.genepop import read_genepop
 from bayeslab.datasets.genetics.plink import read_plink
+from bayeslab.datasets.genetics.plink_text import RAW_HEADER, read_ped, read_raw
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
 
@@ -19,24 +23,46 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 
 def read_genotypes(path: str | PathLike[str], **options: Any) -> xr.Dataset:
-    """Genotypes y (individual, locus, copy) from a file, read as its suffix says.
+    """Genotypes y (individual, locus, copy) from a file, read as what it holds, whatever it is called.
 
-    .bed, or what PLINK's three files begin with: `read_plink`. .vcf, .vcf.gz, .vcf.bgz and .bcf: `read_vcf`. .str,
-    .stru and .txt: `read_structure`. .nc: a Dataset that one of them returned, saved by its method `to_netcdf`.
+    PLINK's .bed, or what its three files begin with: `read_plink`; .ped: `read_ped`; .raw: `read_raw`. VCF and BCF,
+    compressed or not: `read_vcf`. GENEPOP: `read_genepop`. A Dataset that one of them returned, saved by its method
+    `to_netcdf`. Any other text, compressed or not: that of STRUCTURE, `read_structure`.
     options: of the reader.
     All return y in small integers with alleles counted from 0, -1 where a copy was not read, and `alleles`
     (locus, allele) with their names; `genotypes` makes data of a model from it.
-    Raises FileNotFoundError, TypeError for options that the reader does not have, and ValueError for another suffix and
-    for a file that is not what its suffix says.
+    Raises FileNotFoundError, TypeError for options that the reader does not have, and ValueError for a file that is not
+    what its suffix says, and for one that goes with another file.
     """
     path = as_path(path)
-    for suffix, reader in READERS.items():
-        if path.name.lower().endswith(suffix):
-            return _read(reader, existing_file(path), options)
-    if Path(f"{path}.bed").is_file():
+    if not path.is_file() and Path(f"{path}.bed").is_file():
         return _read(read_plink, path, options)
-    existing_file(path)
-    raise ValueError(f"{path} has none of the suffixes {', '.join(READERS)} that tell how to read it.")
+    return _read(_reader_of(existing_file(path)), path, options)
+
+
+def _reader_of(path: Path) -> Callable[..., xr.Dataset]:
+    """The reader of a file, by its suffix without that of compression, or else by what it holds."""
+    suffixes = [suffix for suffix in Path(path.name.lower()).suffixes if suffix not in COMPRESSED]
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in READERS:
+        return READERS[suffix]
+    if suffix in BESIDE:
+        raise ValueError(f"{path} goes with another file that holds the genotypes: name {BESIDE[suffix]}.")
+    with path.open("rb") as file:
+        if file.read(len(HDF5_MAGIC)) == HDF5_MAGIC:
+            return _read_netcdf
+    try:
+        with open_bytes(path) as opened:
+            start = opened.read(NUM_BYTES_OF_START)
+    except DAMAGED as error:
+        raise ValueError(f"{path} is cut off or damaged: its compressed data cannot be read ({error}).") from error
+    if start.startswith((b"##fileformat=VCF", b"BCF")):
+        return read_vcf
+    if start.split(maxsplit=6)[:6] == [name.encode() for name in RAW_HEADER]:
+        return read_raw
+    if re.search(rb"(?im)^\s*pop\s*$", start):
+        return read_genepop
+    return read_structure
 
 
 def _read(reader: Callable[..., xr.Dataset], path: Path, options: Mapping[str, Any]) -> xr.Dataset:
@@ -63,13 +89,22 @@ def _read_netcdf(path: Path) -> xr.Dataset:
 
 READERS: Mapping[str, Callable[..., xr.Dataset]] = {
     ".bed": read_plink,
+    ".ped": read_ped,
+    ".raw": read_raw,
     ".vcf": read_vcf,
-    ".vcf.gz": read_vcf,
-    ".vcf.bgz": read_vcf,
     ".bcf": read_vcf,
+    ".gen": read_genepop,
+    ".genepop": read_genepop,
     ".str": read_structure,
     ".stru": read_structure,
-    ".txt": read_structure,
+    ".structure": read_structure,
+    ".strct_in": read_structure,
     ".nc": _read_netcdf,
 }
-"""The reader of files by their suffix."""
+"""The reader of files by their suffix; others are told by what they hold."""
+COMPRESSED = (".gz", ".bgz", ".bz2", ".xz")
+"""The suffixes of compressed files."""
+BESIDE = {".fam": "the .bed", ".bim": "the .bed", ".map": "the .ped", ".tbi": "the VCF", ".csi": "the VCF or BCF"}
+"""The suffixes of files beside those that hold genotypes."""
+NUM_BYTES_OF_START = 2**20
+"""How much of a file is looked at to tell what it is."""

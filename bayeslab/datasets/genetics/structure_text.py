@@ -1,11 +1,10 @@
 """Genotypes from the text files of the program STRUCTURE."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import batched, chain, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -19,28 +18,23 @@ from bayeslab.datasets.genetics.form import (
     genotype_dataset,
     refuse_repeated,
 )
+from bayeslab.datasets.genetics.structure_headings import (
+    INTEGER_PATTERN,
+    Layout,
+    Line,
+    locus_coords,
+    names_markers,
+    number_of_loci,
+    without_leading_names,
+)
 from bayeslab.programs.data import MISSING_COPY
 
-Line = tuple[int, list[str]]
-"""The number of a line in its file, from 1, and its columns."""
-
-INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
-"""An integer that fits into 32 bits."""
 MIN_ALLELE_LENGTH = 10
 """The smallest allele that is a length in base pairs: where all others are at least this, 0 is no allele."""
+DEFAULT_MISSING = -9
+"""The integer for a copy that was not read, where nothing else is said."""
 MAX_COPIES_OR_COLUMNS = 2**20
 """The largest number of copies or of columns that an option may ask for."""
-
-
-class Layout(NamedTuple):
-    """The columns before the alleles, how many lines an individual has, and how many columns a locus."""
-
-    leading: tuple[str, ...]
-    lines: int
-    copies: int
-
-    def width(self, num_loci: int) -> int:
-        return len(self.leading) + num_loci * self.copies
 
 
 def read_structure(
@@ -48,8 +42,9 @@ def read_structure(
     ploidy: int = 2,
     *,
     one_row: bool = False,
-    missing: int = -9,
+    missing: int | None = None,
     num_loci: int | None = None,
+    num_individuals: int | None = None,
     marker_names: bool | None = None,
     recessive_alleles: bool = False,
     map_distances: bool = False,
@@ -67,16 +62,19 @@ def read_structure(
 
     ploidy: how many lines an individual has, one below the other; or, with one_row (ONEROWPERIND), how many columns a
         locus has, side by side.
-    missing: the integer for a copy that was not read (MISSING).
-    num_loci: NUMLOCI; it can be left out where the loci are named.
-    marker_names: whether the first line names the loci (MARKERNAMES), and nothing else; None finds out where that is
-        certain. Without names loci are numbered from 1.
+    missing: the integer for a copy that was not read (MISSING); None for -9, where no 0 stands beside alleles from 2
+        on, as in files of PLINK and Stacks, in which it is such a copy.
+    num_loci, num_individuals: NUMLOCI and NUMINDS, which the file is held against; the first can be left out where the
+        loci are named.
+    marker_names: whether the first line names the loci (MARKERNAMES), and perhaps the columns before them; None finds
+        out where that is certain. Without names, or with "." for one, loci are numbered from 1.
     recessive_alleles, map_distances: whether lines of those come next (RECESSIVEALLELES, MAPDISTANCES); they become
         coordinates recessive_allele and map_distance, and y has the alleles as they are in the file.
     phase_rows: whether a line of phases follows each individual (PHASEINFO); it is passed over.
     labels, populations, population_flags, locations, phenotypes, extra_columns: which columns precede the alleles, in
         this order (LABEL, POPDATA, POPFLAG, LOCDATA, PHENOTYPE, EXTRACOLS); extra ones are passed over. Without labels
-        individuals are numbered from 1.
+        individuals are numbered from 1. Labels of populations and locations may be text.
+    Lines that begin with # above all others are comments; compressed files are read as what they hold.
     Raises FileNotFoundError, and ValueError that names the line where the file is not as these options say, or where
     they leave open what it says: a wrong reading would look like genotypes; TypeError for an option of another type.
     """
@@ -90,7 +88,10 @@ def read_structure(
             "ploidy and num_loci are at least 1, and extra_columns at least 0, but they are "
             f"{ploidy}, {num_loci} and {extra_columns}."
         )
-    missing = as_integer("missing", missing)
+    if missing is not None:
+        missing = as_integer("missing", missing)
+    if num_individuals is not None:
+        num_individuals = as_integer("num_individuals", num_individuals, 1)
     require_flags(
         one_row=one_row, recessive_alleles=recessive_alleles, map_distances=map_distances, phase_rows=phase_rows,
         labels=labels, populations=populations, population_flags=population_flags, locations=locations,
@@ -107,80 +108,36 @@ def read_structure(
     leading = (*(name for name in has_column if has_column[name]), *("extra",) * extra_columns)
     layout = Layout(leading, 1 if one_row else ploidy, ploidy if one_row else 1)
 
-    lines = columns_of_lines(path)
+    lines = columns_of_lines(path, comments=True)
     num_extra_headings = recessive_alleles + map_distances
     head = list(islice(lines, num_extra_headings + 2))
     if not head:
         raise ValueError(f"{path} is empty.")
     if marker_names is None:
-        marker_names = _names_markers(path, head, num_extra_headings, layout, phase_rows)
+        marker_names = names_markers(path, head, num_extra_headings, layout, phase_rows)
+    if marker_names:
+        head[0] = without_leading_names(path, head, num_extra_headings, layout, num_loci)
     if num_loci is None:
-        num_loci = _num_loci(path, head, num_extra_headings, layout, marker_names)
+        num_loci = number_of_loci(path, head, num_extra_headings, layout, marker_names)
     headings = {"locus": marker_names, "recessive_allele": recessive_alleles, "map_distance": map_distances}
     kinds = [kind for kind in headings if headings[kind]]
-    loci = _locus_coords(path, dict(zip(kinds, head, strict=False)), num_loci)
+    loci = locus_coords(path, dict(zip(kinds, head, strict=False)), num_loci)
 
     body = chain(head[len(kinds) :], lines)
-    rows = list(_read_individuals(path, body, layout, num_loci, missing, phase_rows))
+    code = DEFAULT_MISSING if missing is None else missing
+    rows = list(_read_individuals(path, body, layout, num_loci, code, phase_rows))
     if not rows:
         raise ValueError(f"{path} has no individual below its {counted(len(kinds), 'heading')}.")
+    if num_individuals not in (None, len(rows)):
+        raise ValueError(f"{path} has {counted(len(rows), 'individual')}; expected {num_individuals}, num_individuals.")
     firsts, leaders, alleles = zip(*rows, strict=True)
     individuals = _individual_coords(path, layout.leading, leaders, firsts)
-    y, names = _recode_alleles(path, np.stack(alleles), missing, loci["locus"])
+    if missing is None:
+        _refuse_doubtful_zeros(path, alleles, firsts, loci["locus"])
+    y, names = _recode_alleles(path, np.stack(alleles), code, loci["locus"])
     coords = {name: ("individual", values) for name, values in individuals.items()}
     coords |= {name: ("locus", values) for name, values in loci.items()}
     return genotype_dataset(path, y, names, coords)
-
-
-def _names_markers(path: Path, head: list[Line], above: int, layout: Layout, phase_rows: bool) -> bool:
-    """Whether the first line names the loci: it has fewer columns than an individual, and not only numbers."""
-    if phase_rows:
-        raise ValueError(f"{path} has phase_rows, so say with marker_names whether its first line names the loci.")
-    if len(head) < above + 2:
-        return False
-    alike = len(head[above][1]) == len(head[above + 1][1])
-    if alike and layout.width(1) > 1:
-        return False
-    number, first = head[0]
-    beyond = first[len(layout.leading) :] or first
-    if any(not INTEGER_PATTERN.fullmatch(name) for name in beyond):
-        return True
-    raise ValueError(
-        f"line {number} of {path} may name the loci or may be of an individual; pass marker_names=True or "
-        "marker_names=False."
-    )
-
-
-def _num_loci(path: Path, head: list[Line], above: int, layout: Layout, named: bool) -> int:
-    """The number of named loci; raises ValueError without names, as nothing tells their columns from others."""
-    if named:
-        return len(head[0][1])
-    number, columns = head[min(above, len(head) - 1)]
-    size, remainder = divmod(len(columns) - len(layout.leading), layout.copies)
-    number_given = "num_loci" if remainder or size < 1 else f"num_loci={size}"
-    raise ValueError(
-        f"{path} has no line with a name for each locus and nothing else, so nothing tells its alleles from other "
-        f"columns: pass {number_given} if {len(layout.leading)} of the {counted(len(columns), 'column')} of line "
-        f"{number} precede the alleles, or say which do."
-    )
-
-
-def _locus_coords(path: Path, lines: dict[str, Line], num_loci: int) -> dict[str, Sequence[Any]]:
-    """The coordinates of loci, from the lines above the individuals."""
-    for number, columns in lines.values():
-        if len(columns) != num_loci:
-            width = counted(len(columns), "column")
-            raise ValueError(f"line {number} of {path} has {width}; expected {num_loci}, one for each locus.")
-    coords: dict[str, Sequence[Any]] = {"locus": [str(locus + 1) for locus in range(num_loci)]}
-    coords |= {name: columns for name, (_, columns) in lines.items()}
-    refuse_repeated(coords["locus"], f"{path} has locus", lambda locus: f"column {locus + 1}")
-    if "map_distance" in lines:
-        number, columns = lines["map_distance"]
-        try:
-            coords["map_distance"] = list(map(float, columns))
-        except ValueError as error:
-            raise ValueError(f"line {number} of {path} has distances that are no numbers ({error}).") from None
-    return coords
 
 
 def _read_individuals(
@@ -260,7 +217,7 @@ def _individual_coords(
     """The coordinates of individuals, from the columns before their alleles."""
     columns: dict[str, Sequence[Any]] = {"individual": [str(index + 1) for index in range(len(leaders))]}
     columns |= dict(zip(leading, zip(*leaders, strict=True), strict=False))
-    for name in columns.keys() - {"individual"}:
+    for name in columns.keys() & {"population_flag", "phenotype"}:
         for text, first in zip(columns[name], firsts, strict=True):
             if not INTEGER_PATTERN.fullmatch(text) or (name == "population_flag" and text not in ("0", "1")):
                 expected = "0 or 1" if name == "population_flag" else "an integer"
@@ -269,6 +226,23 @@ def _individual_coords(
         columns[name] = list(map(int, columns[name]))
     refuse_repeated(columns["individual"], f"{path} has individual", lambda index: f"line {firsts[index]}")
     return columns
+
+
+def _refuse_doubtful_zeros(
+    path: Path, alleles: Sequence[np.ndarray], firsts: Sequence[int], loci: Sequence[str]
+) -> None:
+    """Raise ValueError where 0 stands beside alleles from 2 on and nothing is -9: it may be an allele, or missing."""
+    with_zero = next((place for place, one in enumerate(alleles) if (one == 0).any()), None)
+    if with_zero is None or any((one == DEFAULT_MISSING).any() for one in alleles):
+        return
+    largest = max(int(one.max()) for one in alleles)
+    if largest >= 2:
+        locus = int((alleles[with_zero] == 0).any(1).argmax())
+        raise ValueError(
+            f"the individual of line {firsts[with_zero]} of {path} has 0 at locus {loci[locus]!r}, beside alleles up to "
+            f"{largest}, and nothing is {DEFAULT_MISSING}: pass missing=0 if 0 stands for a copy that was not read, as "
+            f"in files of PLINK and Stacks, or missing={DEFAULT_MISSING} if it is an allele."
+        )
 
 
 def _recode_alleles(

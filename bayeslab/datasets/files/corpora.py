@@ -1,0 +1,96 @@
+"""Corpora from files of other programs: the bag of words of UCI, and that of D. Blei's lda-c."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_path
+from bayeslab.datasets.document_data import documents
+from bayeslab.datasets.files.text import read_text
+
+
+def read_uci(path: str | PathLike[str], words: str | PathLike[str] | Sequence[str] | None = None) -> dict[str, Any]:
+    """The data of a topic model, as `documents` returns them, from a bag of words of UCI's repository.
+
+    Three lines with the numbers of documents, words and counts; then a line for each count: document and word, from 1,
+    and how often the word is in the document. words: the file of the vocabulary, a word a line, or the words.
+    Documents are named by their numbers, from 1. Raises FileNotFoundError, and ValueError that names the line for what
+    is not as it says, and for a file that is cut off.
+    """
+    from scipy.sparse import coo_array
+
+    path = as_path(path)
+    lines = _numbered_lines(path)
+    if len(lines) < 3 or any(len(row) != 1 for _, row in lines[:3]):
+        raise ValueError(f"{path} is no bag of words of UCI: expected three lines with one number each first.")
+    num_documents, num_words, num_counts = (_integer(path, number, row[0], 0) for number, row in lines[:3])
+    if num_documents * num_words > MAX_NUMBERS_IN_MEMORY:
+        raise ValueError(f"{path} has {num_documents} documents of {num_words} words; expected what memory can hold.")
+    if len(lines) - 3 != num_counts:
+        raise ValueError(f"{path} has {len(lines) - 3} counts; expected {num_counts}, as line {lines[2][0]} says.")
+    entries = np.zeros((num_counts, 3), int)
+    seen: set[tuple[int, int]] = set()
+    for place, (number, row) in enumerate(lines[3:]):
+        if len(row) != 3:
+            raise ValueError(f"line {number} of {path} has {len(row)} columns; expected document, word and count.")
+        largest = (num_documents, num_words, 2**53)
+        entries[place] = [_integer(path, number, text, 1, most) for text, most in zip(row, largest, strict=True)]
+        pair = (int(entries[place, 0]), int(entries[place, 1]))
+        if pair in seen:
+            raise ValueError(f"line {number} of {path} has word {pair[1]} of document {pair[0]} a second time.")
+        seen.add(pair)
+    places = (entries[:, 0] - 1, entries[:, 1] - 1)
+    counts = coo_array((entries[:, 2], places), shape=(num_documents, num_words))
+    return documents(counts, _vocabulary(words, num_words), list(range(1, num_documents + 1)))
+
+
+def read_ldac(path: str | PathLike[str], words: str | PathLike[str] | Sequence[str] | None = None) -> dict[str, Any]:
+    """The data of a topic model, as `documents` returns them, from a corpus of lda-c.
+
+    A line a document: how many different words it has, and for each of them word:count, with words from 0.
+    words: the file of the vocabulary, a word a line, or the words; without it words are numbers up to the largest.
+    Raises FileNotFoundError, and ValueError that names the line for what is not as it says.
+    """
+    path = as_path(path)
+    corpus: list[list[tuple[int, int]]] = []
+    for number, row in _numbered_lines(path):
+        if len(row) - 1 != _integer(path, number, row[0], 0):
+            raise ValueError(f"line {number} of {path} has {len(row) - 1} words; expected {row[0]}, as it begins with.")
+        pairs = [text.partition(":") for text in row[1:]]
+        bag = [(_integer(path, number, word, 0, 2**31), _integer(path, number, count, 1)) for word, _, count in pairs]
+        if len({word for word, _ in bag}) < len(bag):
+            raise ValueError(f"line {number} of {path} has a word twice; expected it once, with its count.")
+        corpus.append(bag)
+    largest = max((word for bag in corpus for word, _ in bag), default=-1)
+    return documents(corpus, None if words is None else _vocabulary(words, largest + 1, at_least=True))
+
+
+def _numbered_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The number and the columns of every line that is not blank."""
+    text, _ = read_text(path)
+    return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _integer(path: Path, number: int, text: str, least: int, most: int = 2**53) -> int:
+    """The integer that a text stands for; raises ValueError that names the line where it stands for none."""
+    if not (text.isascii() and text.isdigit() and len(text) < 19) or not least <= int(text) <= most:
+        limit = f" to {most}" if most < 2**31 else ""
+        raise ValueError(f"line {number} of {path} has {text[:30]!r}; expected a whole number from {least}{limit}.")
+    return int(text)
+
+
+def _vocabulary(words: Any, number: int, *, at_least: bool = False) -> list[str] | None:
+    """The words, from a file where that is named; raises ValueError for another number of them."""
+    if words is None:
+        return None
+    named = isinstance(words, str | PathLike)
+    found = [line.strip() for line in read_text(as_path(words))[0].splitlines()] if named else list(words)
+    while named and found and not found[-1]:
+        found.pop()
+    if len(found) != number and not (at_least and len(found) > number):
+        where = f"{words} has" if named else "words are"
+        raise ValueError(f"{where} {len(found)} words; expected {'at least ' if at_least else ''}{number}.")
+    return found
