@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayeslab.command_line.options import add_fit, add_results
-from bayeslab.command_line.values import alpha_or_learn, ascending_numbers, positive_integer
+from bayeslab.command_line.structure_options import add_structure
+from bayeslab.command_line.values import positive_integer
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -63,51 +64,8 @@ def _parser() -> argparse.ArgumentParser:
 
     add_fit(commands, _fit)
     add_results(commands, _predict, _compare, _summary)
-    _add_structure(commands)
+    add_structure(commands, _structure)
     return parser
-
-
-def _add_structure(commands: Any) -> None:
-    """Adds the command `structure`."""
-    structure = commands.add_parser("structure", help="population structure of a file of genotypes: which K, ancestry")
-    structure.set_defaults(run=_structure)
-    structure.add_argument("file", type=Path, metavar="FILE", help=".bed, .vcf, .vcf.gz, .bcf, .str, .txt or .nc")
-    structure.add_argument("-k", dest="populations", type=ascending_numbers, default=(1, 2, 3, 4, 5), metavar="K",
-                           help="numbers of populations, 2-6 or 2,3,5 (default: 1-5)")  # fmt: skip
-    structure.add_argument("-o", "--out", type=Path, required=True, metavar="FOLDER",
-                           help="for the report and all results; of the same command, it is gone on with")  # fmt: skip
-    structure.add_argument("--seed", type=int, default=0)
-    structure.add_argument("--chains", type=positive_integer, default=4)
-    structure.add_argument(
-        "--warmup", type=positive_integer, default=200, help="sweeps before the first draw (default: 200)"
-    )
-    structure.add_argument("--draws", type=positive_integer, default=200, help="of each chain (default: 200)")
-    structure.add_argument("--thinning", type=positive_integer, default=2, help="sweeps for a draw (default: 2)")
-    structure.add_argument("--share", type=float, default=0.1, help="of genotypes hidden to choose K (default: 0.1)")
-    structure.add_argument("--alpha", type=alpha_or_learn, default="learn", metavar="NUMBER",
-                           help="of the Dirichlet of ancestry (default: learn)")  # fmt: skip
-    structure.add_argument("--independent", action="store_true",
-                           help="frequencies with a uniform prior, in place of drifted ones")  # fmt: skip
-    filters = structure.add_argument_group("filters, in this order")
-    filters.add_argument("--max-missing-individual", dest="max_missing_individual", type=float, metavar="SHARE")
-    filters.add_argument("--max-missing-locus", dest="max_missing_locus", type=float, metavar="SHARE")
-    filters.add_argument("--maf", dest="min_minor_allele_frequency", type=float, metavar="SHARE",
-                         help="smallest minor allele frequency")  # fmt: skip
-    filters.add_argument(
-        "--thin", dest="thin_distance", type=positive_integer, metavar="BASES", help="smallest distance of loci"
-    )
-    filters.add_argument("--r2", dest="max_r2", type=float, metavar="R2", help="largest correlation of loci nearby")
-    reading = structure.add_argument_group("files of STRUCTURE (.str, .stru, .txt)")
-    reading.add_argument("--ploidy", type=positive_integer, metavar="N", help="(default: 2)")
-    reading.add_argument("--missing", type=int, metavar="CODE", help="of a copy that was not read (default: -9)")
-    reading.add_argument(
-        "--num-loci", dest="num_loci", type=positive_integer, metavar="N", help="where loci are not named"
-    )
-    reading.add_argument("--one-row", dest="one_row", action="store_true", default=None, help="per individual")
-    reading.add_argument("--populations", dest="populations_column", action="store_true", default=None,
-                         help="a column of them follows the labels")  # fmt: skip
-    reading.add_argument("--no-labels", dest="labels", action="store_false", default=None,
-                         help="the first column is no label")  # fmt: skip
 
 
 def _models(arguments: argparse.Namespace) -> int:
@@ -176,35 +134,9 @@ def _summary(arguments: argparse.Namespace) -> int:
 
 
 def _structure(arguments: argparse.Namespace) -> int:
-    from bayeslab.models import structure_admixture, structure_correlated
-    from bayeslab.populations.run import Settings, run_structure
-    from bayeslab.reports.population_structure import choice_verdict, write_report
+    from bayeslab.command_line.structure_command import run
 
-    filters = ("max_missing_individual", "max_missing_locus", "min_minor_allele_frequency", "thin_distance", "max_r2")
-    reading = ("ploidy", "missing", "num_loci", "one_row", "populations", "labels")
-    options = vars(arguments) | {"populations": arguments.populations_column}
-    settings = Settings(
-        str(arguments.file),
-        arguments.populations,
-        **{
-            name: options[name]
-            for name in ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent")
-        },
-        reading={name: options[name] for name in reading if options[name] is not None},
-        filters={name: options[name] for name in filters if options[name] is not None},
-    )
-    progress = sys.stderr.isatty()
-    models = structure_admixture.model, structure_correlated.model
-    results = run_structure(*models, settings, arguments.out, _say, progress)
-    _say("writing tables, figures and the report")
-    report = write_report(results, settings, arguments.out)
-    print(choice_verdict(results.choice))
-    print(f"Written: {report}")
-    return 0
-
-
-def _say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+    return run(arguments)
 
 
 def _lectures() -> "dict[str, ModuleType]":

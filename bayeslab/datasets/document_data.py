@@ -202,8 +202,8 @@ def _from_bags(bags: Mapping[Hashable, Any], words: Sequence[Hashable] | None) -
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers == np.floor(numbers)) & (numbers < 2**53)))
     if wrong.size:
         raise ValueError(
-            f"document {_quoted(labels[document[wrong[0]]])} has {numbers[wrong[0]]:g} as the number of a word; expected "
-            "whole numbers from 0"
+            f"document {_quoted(labels[document[wrong[0]]])} has {numbers[wrong[0]]:g} as the number of a word; "
+            "expected whole numbers from 0"
         )
     largest = int(numbers.max(initial=-1))
     vocabulary = _unique_names(range(largest + 1) if words is None else words, "words")

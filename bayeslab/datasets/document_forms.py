@@ -50,10 +50,10 @@ def long_form(frame: pd.DataFrame) -> pd.DataFrame | None:
 def refuse_text_columns(source: Any) -> None:
     """Raise ValueError for a table of pandas that holds text, which is no matrix of counts."""
     for name, kind in getattr(source, "dtypes", {}).items() if hasattr(source, "columns") else ():
-        if kind == object or str(kind) in ("string", "str", "category"):
+        if str(kind) in ("object", "string", "str", "category"):
             raise ValueError(
-                f"column {name!r} of the table holds text; expected counts, a row a document and a column a word, or the "
-                "columns document, word and count"
+                f"column {name!r} of the table holds text; expected counts, a row a document and a column a word, or "
+                "the columns document, word and count"
             )
 
 

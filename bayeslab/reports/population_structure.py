@@ -104,10 +104,13 @@ def choice_verdict(choice: Dataset) -> str:
         return f"Only K = {best} was run, so there is nothing to choose from."
     words = f"K = {best} predicts genotypes that were hidden best"
     if smallest < best:
+        behind = choice.sel(num_populations=smallest)
+        difference, error = abs(float(behind["difference"])), float(behind["difference_se"])
         words = (
-            f"K = {smallest} is the smallest number that predicts hidden genotypes as well as any: K = {best} is ahead"
+            f"The data do not tell K = {smallest} and K = {best} apart: K = {best} predicts hidden genotypes better "
+            f"by {difference:.1f}, with a standard error of {error:.1f}. By the rule of one standard "
+            f"error, which takes the smallest number that is behind by less, it is K = {smallest}"
         )
-        words += " by less than the standard error of the difference"
     words += "."
     if smallest == numbers.max():
         words += " It is the largest that was run; more populations may predict better still."

@@ -3,6 +3,7 @@
 Each case has the files by name, the first of which is read, the options of `read_genotypes`, and what is not as in the
 others: names of individuals, populations and loci.
 """
+# ruff: noqa: E501  (files as they are)
 
 import bz2
 import gzip

@@ -33,8 +33,31 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(file: Path) -> Path:
     folder = file.parent / "whole"
-    assert main(["structure", str(file), "-o", str(folder), *OPTIONS]) == 0
+    assert main(["structure", str(file), "-o", str(folder), *OPTIONS, "--export"]) == 0
     return folder
+
+
+def test_other_programs_get_their_files(whole: Path) -> None:
+    """Means of chains are the mean, frequencies are those of an allele, rows are in one order."""
+    shares = np.loadtxt(whole / "export" / "2.Q")
+    runs = [np.loadtxt(whole / "export" / f"2.run_{chain}.Q") for chain in (1, 2)]
+    np.testing.assert_allclose(np.mean(runs, 0), shares, atol=2e-6)
+    assert np.loadtxt(whole / "export" / "2.P").shape == (
+        len((whole / "export" / "loci.txt").read_text().splitlines()),
+        2,
+    )
+    blocks = (whole / "export" / "3.indfile").read_text().strip().split("\n\n")
+    assert [len(block.splitlines()) for block in blocks] == [30, 30]
+    first = blocks[0].splitlines()[0].split()
+    assert first[:5] == ["1", "1", "(0)", "1", ":"]
+    np.testing.assert_allclose(np.array(first[5:], float).sum(), 1, atol=3e-6)
+    mapped = [line.split("\t") for line in (whole / "export" / "pong_filemap").read_text().splitlines()]
+    assert [row[:2] for row in mapped] == [["K2_run1", "2"], ["K2_run2", "2"], ["K3_run1", "3"], ["K3_run2", "3"]]
+    assert all((whole / "export" / row[2]).is_file() for row in mapped)
+    panel = xr.load_dataset(whole / "genotypes.nc", engine="h5netcdf", mask_and_scale=False)
+    expected = shares @ np.loadtxt(whole / "export" / "2.P").T  # the expected share of allele 1
+    seen = np.ma.masked_less(panel["y"].values, 0).mean((0, 2))
+    assert np.corrcoef(expected.mean(0), seen)[0, 1] > 0.95
 
 
 def test_a_report_and_tables_are_written(whole: Path, file: Path) -> None:
@@ -115,7 +138,7 @@ def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
         (["FILE", "-k", "3-2"], "'3-2' has no number in it"),
         (["FILE", "--share", "1"], "share is 1.0; expected a share"),
         (["FILE", "--alpha", "-1"], "'-1' is neither a positive number nor 'learn'"),
-        (["FILE", "--maf", "2"], "min_minor_allele_frequency is 2.0"),
+        (["FILE", "--maf", "2"], "--maf is 2.0"),
         (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
         (["FILE", "-o", "WHOLE", *OPTIONS, "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
         (["FILE", "-o", "WHOLE", *OPTIONS, "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
@@ -144,10 +167,37 @@ def test_words_say_what_the_numbers_do() -> None:
     assert "largest that was run" in choice_verdict(choice.isel(num_populations=[0, 1]))
     assert "nothing to choose from" in choice_verdict(choice.isel(num_populations=[1]))
     assert choice_verdict(choice.assign_attrs(best=4)) == (
-        "K = 3 is the smallest number that predicts hidden genotypes as well as any: K = 4 is ahead by less than the "
-        "standard error of the difference."
+        "The data do not tell K = 3 and K = 4 apart: K = 4 predicts hidden genotypes better by 0.0, with a standard "
+        "error of 0.0. By the rule of one standard error, which takes the smallest number that is behind by less, "
+        "it is K = 3."
     )
     assert Convergence(1.005, 400, 0.01, 1, 4).words == "yes"
     assert Convergence(1.05, 100, 0.02, 1, 4).words.startswith("nearly")
     assert Convergence(1.3, 30, 0.06, 1, 4).words.startswith("no: the chains are up to 0.06 of ancestry apart")
     assert Convergence(1.0, 400, 0.3, 2, 4).words.startswith("no: the chains are in 2 groups")
+
+
+OF_STRUCTURE = {
+    "zero": ("m1 m2\na 1 0\na 1 3\n", [], "pass --missing 0 if 0 stands for .* or --missing -9 if it is an allele"),
+    "columns": (
+        "m1 m2\na p 1 2\na p 1 3\n",
+        [],
+        "line 2 .* --popdata, --popflag, --locdata, --phenotype and --extra-columns",
+    ),
+    "names": ("a 1 2\na 1 3\n", [], "pass --num-loci 2 if 1 of the 3 columns"),
+    "rows": ("m1 m2\na 1 2 1 3\n", [], "--onerowperind fits"),
+    "mainparams": ("m1 m2\na 1 2\na 1 3\n", ["--mainparams", "MAIN"], "has 1 individual; expected 7"),
+    "override": ("m1 m2\na 1 2\na 1 3\n", ["--mainparams", "MAIN", "--numinds", "9"], "has 1 individual; expected 9"),
+}
+
+
+@pytest.mark.parametrize("case", OF_STRUCTURE)
+def test_messages_on_files_name_options(case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text, options, words = OF_STRUCTURE[case]
+    (tmp_path / "a.str").write_text(text)
+    (tmp_path / "mainparams").write_text("#define NUMINDS 7\n#define LABEL 1\n")
+    given = [str(tmp_path / "mainparams") if option == "MAIN" else option for option in options]
+    assert main(["structure", str(tmp_path / "a.str"), "-o", str(tmp_path / "out"), *given]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(words, said), said
+    assert not re.search("missing=|num_loci|one_row|extra_columns|population_flags|num_individuals=", said)

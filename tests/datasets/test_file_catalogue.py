@@ -179,6 +179,20 @@ TEXTS = [name for name, case in CASES.items() if next(iter(case.files.values()))
 TEXTS = [name for name in TEXTS if name not in ("STRUCTURE, xz", "STRUCTURE, old Mac lines")]
 
 
+@pytest.mark.parametrize("name", TEXTS)
+def test_line_ends_and_byte_order_marks_change_nothing(tmp_path: Path, name: str) -> None:
+    """But that htslib takes no VCF with such a mark, and it is refused."""
+    case = CASES[name]
+    first = next(iter(case.files))
+    for mutation in (same_line_ends, byte_order_mark):
+        path = written(tmp_path, case._replace(files=case.files | {first: mutation(case.files[first], None)}))
+        if mutation is byte_order_mark and "VCF" in name:
+            with pytest.raises(ValueError, match="does not begin with ##fileformat=VCF"):
+                read_genotypes(path, **case.options)
+        else:
+            assert as_text(read_genotypes(path, **case.options)) == EXPECTED
+
+
 @settings(deadline=None, derandomize=True, max_examples=60)
 @pytest.mark.parametrize("mutation", MUTATIONS)
 @given(data=st.data())
@@ -191,11 +205,12 @@ def test_a_changed_file_is_refused_or_the_same(folder: Path, mutation: str, data
     try:
         found = read_genotypes(path, **case.options)
     except (ValueError, OSError) as error:
-        assert re.search(re.escape(Path(name).stem.split(".")[0]), str(error)), error
-        assert "\n" not in str(error)
-        return
+        found, said = None, str(error)
     finally:
         for each in case.files:
             (folder / each).unlink()
+    if found is None:
+        assert re.fullmatch(rf".*{re.escape(Path(name).stem.split('.')[0])}.*", said), said
+        return
     alike = [given for given, wanted in zip(as_text(found), EXPECTED, strict=False) if given == wanted]
     assert len(alike) == len(found["y"]), (name, mutation)

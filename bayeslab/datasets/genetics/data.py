@@ -156,8 +156,8 @@ def _refuse_recessive(y: Any) -> None:
         if has.any():
             locus = y["locus"].values[has.argmax()]
             raise ValueError(
-                f"locus {locus!s} has the recessive allele {recessive[has.argmax()]}, as {has.sum()} loci have one; the "
-                "models here take alleles as they were read, so leave such loci out."
+                f"locus {locus!s} has the recessive allele {recessive[has.argmax()]}, as {has.sum()} loci have one; "
+                "the models here take alleles as they were read, so leave such loci out."
             )
 
 

@@ -23,7 +23,7 @@ POPULATION_LINE = re.compile(r"\s*pop\s*", re.IGNORECASE)
 
 
 def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
-    """Genotypes y (individual, locus, copy) from a file of GENEPOP (M. Raymond and F. Rousset 1995, J. Heredity 86:248).
+    """Genotypes y (individual, locus, copy) from a file of GENEPOP (M. Raymond and F. Rousset 1995, J Hered 86:248).
 
     A title, the names of loci, a line each or set apart by commas, and populations, each after a line `pop`: a name, a
     comma, and a genotype of two or three digits a copy for each locus; zeros where a copy was not read. Populations are
@@ -81,8 +81,8 @@ def _alleles(path: Path, genotypes: list[list[str]], where: list[int]) -> tuple[
         for locus, text in enumerate(row):
             if not (text.isascii() and text.isdigit()) or digits is None:
                 raise ValueError(
-                    f"line {number} of {path} has {text[:20]!r} as genotype of locus {locus + 1}; expected two or three "
-                    "digits a copy, the same everywhere."
+                    f"line {number} of {path} has {text[:20]!r} as genotype of locus {locus + 1}; expected two or "
+                    "three digits a copy, the same everywhere."
                 )
     assert digits is not None
     ploidy = max(widths) // digits

@@ -30,8 +30,8 @@ COUNTED_ALLELE = re.compile(r"(.+)_([^_()/]+)(?:\(/([^()]+)\))?")
 def read_ped(path: str | PathLike[str]) -> xr.Dataset:
     """Genotypes y (individual, locus, copy) from PLINK's .ped; the .map of the same name gives loci their names.
 
-    Alleles are any text, 0 where a copy was not read; y counts those of a locus in the order of their texts. Individuals
-    and populations are named as in `read_plink`. Without a .map loci are numbered from 1.
+    Alleles are any text, 0 where a copy was not read; y counts those of a locus in the order of their texts.
+    Individuals and populations are named as in `read_plink`. Without a .map loci are numbered from 1.
     Raises FileNotFoundError, and ValueError that names the line for another number of columns, for odd numbers of
     alleles and for names that cannot be told apart.
     """
@@ -82,8 +82,8 @@ def read_raw(path: str | PathLike[str]) -> xr.Dataset:
     for place, match in zip(kept, matches, strict=True):
         if match is None:
             raise ValueError(
-                f"line {lines[0][0]} of {path} has {header[place]!r} as column {place + 1}; expected the name of a locus "
-                "and its counted allele, such as rs1_A."
+                f"line {lines[0][0]} of {path} has {header[place]!r} as column {place + 1}; expected the name of a "
+                "locus and its counted allele, such as rs1_A."
             )
         names.append(match[1])
         alleles.append((match[3] or f"not {match[2]}", match[2]))
@@ -93,8 +93,8 @@ def read_raw(path: str | PathLike[str]) -> xr.Dataset:
         for locus, place in enumerate(kept):
             if row[place] not in codes:
                 raise ValueError(
-                    f"line {number} of {path} has {row[place]!r} in column {place + 1}; expected 0, 1, 2 or NA copies of "
-                    f"{alleles[locus][1]}."
+                    f"line {number} of {path} has {row[place]!r} in column {place + 1}; expected 0, 1, 2 or NA copies "
+                    f"of {alleles[locus][1]}."
                 )
             y[one, locus] = codes[row[place]]
     refuse_repeated(names, f"{path} has locus", lambda locus: f"column {kept[locus] + 1}")
@@ -122,7 +122,7 @@ def _require_width(path: Path, lines: Sequence[tuple[int, list[str]]], width: in
     for number, row in lines:
         if len(row) != width:
             raise ValueError(
-                f"line {number} of {path} has {counted(len(row), 'column')}; expected {width}, as in line {lines[0][0]}."
+                f"line {number} of {path} has {counted(len(row), 'column')}; expected {width} as in line {lines[0][0]}."
             )
 
 

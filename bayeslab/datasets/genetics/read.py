@@ -1,5 +1,6 @@
 """Genotypes from files of every known format."""
 
+import codecs
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -53,7 +54,7 @@ def _reader_of(path: Path) -> Callable[..., xr.Dataset]:
             return _read_netcdf
     try:
         with open_bytes(path) as opened:
-            start = opened.read(NUM_BYTES_OF_START)
+            start = opened.read(NUM_BYTES_OF_START).removeprefix(codecs.BOM_UTF8)
     except DAMAGED as error:
         raise ValueError(f"{path} is cut off or damaged: its compressed data cannot be read ({error}).") from error
     if start.startswith((b"##fileformat=VCF", b"BCF")):

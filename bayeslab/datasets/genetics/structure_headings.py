@@ -14,8 +14,11 @@ INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
 """An integer that fits into 32 bits."""
 
 LEADING_NAMES = frozenset(
-    ["pop", "pops", "popid", "popdata", "popflag", "population", "populations", "flag", "loc", "locdata", "location"]
-    + ["site", "phenotype", "pheno", "id", "ind", "indiv", "individual", "sample", "label", "name", "region", "country"]
+    (
+        *("pop", "pops", "popid", "popdata", "popflag", "population", "populations", "flag"),
+        *("loc", "locdata", "location", "site", "region", "country", "phenotype", "pheno"),
+        *("id", "ind", "indiv", "individual", "sample", "label", "name"),
+    )
 )
 """What the columns before alleles are called where a line names them, in small letters."""
 MAX_LEADING_NAMES = 8

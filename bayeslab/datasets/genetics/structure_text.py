@@ -239,9 +239,9 @@ def _refuse_doubtful_zeros(
     if largest >= 2:
         locus = int((alleles[with_zero] == 0).any(1).argmax())
         raise ValueError(
-            f"the individual of line {firsts[with_zero]} of {path} has 0 at locus {loci[locus]!r}, beside alleles up to "
-            f"{largest}, and nothing is {DEFAULT_MISSING}: pass missing=0 if 0 stands for a copy that was not read, as "
-            f"in files of PLINK and Stacks, or missing={DEFAULT_MISSING} if it is an allele."
+            f"the individual of line {firsts[with_zero]} of {path} has 0 at locus {loci[locus]!r}, beside alleles up "
+            f"to {largest}, and nothing is {DEFAULT_MISSING}: pass missing=0 if 0 stands for a copy that was not read, "
+            f"as in files of PLINK and Stacks, or missing={DEFAULT_MISSING} if it is an allele."
         )
 
 
