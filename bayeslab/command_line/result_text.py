@@ -6,13 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.advice import advice
 from bayeslab.command_line.coding import Coding, coding_of, in_original_units
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from xarray import Dataset, DataTree
 
+OPTIONS = {
+    "raise num_samples, or continue with previous=tree": "raise --draws; --resume goes on from what is there",
+    "allow more, or continue with previous=tree": "raise --steps",
+    "raise target_accept_prob, or reparameterise (non-centred scales)": "raise --target-accept, such as to 0.99",
+    "raise max_tree_depth, or rescale the parameters": "raise --max-tree-depth, or rescale the columns",
+    "warm up longer, look at az.plot_rank, and align components that switch labels": "raise --warmup and --draws; "
+    "components that switch labels are no error, and bl.align of the Python library puts them in one order",
+    "take a richer guide, or NUTS": "take --method nuts, or with svi --guide full-rank or flow",
+    "fit again with another key or a longer warm-up": "fit again with another --seed or a larger --warmup",
+    "check the data and the supports, and compute in float64": "check the columns",
+    "reparameterise heavy tails and hierarchical scales": "raise --warmup and --draws",
+}
+"""Advice for Python, and for the command."""
 MAX_ELEMENTS = 500
 """The largest site whose elements are listed."""
 PROBABILITY = 0.89
@@ -91,6 +103,13 @@ def problems(tree: DataTree) -> list[str]:
     from bayeslab.diagnostics.diagnose import diagnose
 
     return advice(diagnose(tree))
+
+
+def advice(problems: str) -> list[str]:
+    """The lines of `diagnose`, with options of the command in place of arguments."""
+    for said, option in OPTIONS.items():
+        problems = problems.replace(said, option)
+    return problems.splitlines()
 
 
 def _table(draws: Dataset) -> str:

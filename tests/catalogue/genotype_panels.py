@@ -89,3 +89,14 @@ def structure_text(y: Array = Y, one_row: bool = False, populations: bool = Fals
         rows = [one.ravel()] if one_row else one.T
         text += "".join(" ".join([*start, *map(str, row)]) + "\n" for row in rows)
     return text
+
+
+SMALL_TEXTS = {
+    "gen": "title\nm1\npop\na, 0102\n",
+    "ped": "f a 0 0 1 1 A C\n",
+    "raw": "FID IID PAT MAT SEX PHENOTYPE m_A\nf a 0 0 1 1 2\n",
+    "mainparams": "#define PLOIDY 2\n",
+    "ldac": "2 0:1 1:2\n",
+    "uci": "1\n2\n1\n1 2 3\n",
+}
+"""The smallest files of other formats, by suffix."""

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayeslab.command_line.advice import OPTIONS, advice
 from bayeslab.command_line.main import main
 from bayeslab.command_line.method_choice import methods
 from bayeslab.command_line.result_commands import load_result
+from bayeslab.command_line.result_text import OPTIONS, advice
 from bayeslab.results.saving import save
 
 ROWS = 60

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bayeslab import datasets
-from genotype_panels import Y, structure_text, write_plink, write_vcf
+from genotype_panels import SMALL_TEXTS, Y, structure_text, write_plink, write_vcf
 from hostile import anything, lawful, refused
 from simulator_laws import mails_law, moons_law, visitors_law
 
@@ -100,7 +100,7 @@ KINDS = {
     "num_documents num_tokens num_words num_topics num_individuals num_loci num_populations ploidy": SIZES,
     "num_steps num_sequences num_hours num_mails": SIZES,
     "num_alleles num_rows": [*SIZES, 1],
-    "thin_distance window extra_columns": WHOLE,
+    "thin_distance window extra_columns num_individuals": WHOLE,
     "seed": [*WHOLE, np.random.default_rng(0)],
     "alpha concentration": [*NUMBERS, 0],
     "admixture": [*NUMBERS[1:], 0],
@@ -109,7 +109,7 @@ KINDS = {
     "missing": [*NUMBERS, 1],
     "fst": [*NUMBERS, 0, 1],
     "passed_only intercept standardise one_row marker_names recessive_alleles map_distances phase_rows labels": FLAGS,
-    "populations population_flags locations phenotypes": FLAGS,
+    "populations population_flags locations phenotypes drop_empty": FLAGS,
     "path": [None, True, 3, 1.5, b"panel.bed", ["panel.bed"], len],
     "stay": [*NEVER, (0.9,), (0.9, 0.9, 0.9), (1.1, 0.9), (NAN, 0.9), (0.9, -0.1), ("0.9", 0.9), 0.9, {0.8, 0.9}],
     "loaded": [*NEVER, (0.2,) * 5, (0.2,) * 6, (0.5, 0.7, -0.2, 0, 0, 0), (NAN, 1, 0, 0, 0, 0), (1,) * 6, "111111"],
@@ -240,6 +240,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
     """Every other public function with arguments that are right."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "panel.str").write_text(structure_text())
+    for suffix, content in SMALL_TEXTS.items():
+        (folder / f"panel.{suffix}").write_text(content)
     frame = pd.DataFrame({"rain": [1.0, 2.0, 4.0], "soil": ["clay", "sand", "clay"], "yield": [1.0, 3.0, 2.0]})
     data = datasets.regression_data(frame, "yield")
     w = xr.DataArray(np.ones((1, 2, 3)), {"feature": data["feature"].values}, ["chain", "draw", "feature"])
@@ -251,15 +253,21 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.documents: {"source": np.eye(2, dtype=int), "words": ["a", "b"], "names": ["c", "d"]},
         datasets.filter_genotypes: {
             "dataset": datasets.read_plink(write_plink(folder)), **shares, "thin_distance": 2, "window": 3},
-        datasets.genotypes: {"y": np.abs(Y), "num_alleles": np.full(Y.shape[1], 2)},
+        datasets.genotypes: {"y": np.abs(Y), "num_alleles": np.full(Y.shape[1], 2), "drop_empty": False},
         datasets.motif_data: {"sequences": datasets.rox1_sites()},
         datasets.new_rows: {"frame": frame, "data": data},
         datasets.original_scale: {"tree": tree, "data": data},
+        datasets.read_genepop: {"path": folder / "panel.gen"},
         datasets.read_genotypes: {"path": folder / "panel.str"},
+        datasets.read_ldac: {"path": folder / "panel.ldac", "words": ["a", "b"]},
+        datasets.read_ped: {"path": folder / "panel.ped"},
+        datasets.read_raw: {"path": folder / "panel.raw"},
+        datasets.read_uci: {"path": folder / "panel.uci", "words": ["a", "b"]},
+        datasets.structure_options: {"path": folder / "panel.mainparams"},
         datasets.read_plink: {"path": folder / "panel.bed"},
         datasets.read_structure: {
             "path": folder / "panel.str", "ploidy": 2, "missing": -9, "num_loci": Y.shape[1], "extra_columns": 0,
-            "marker_names": True, **flags},
+            "marker_names": True, "num_individuals": len(Y), **flags},
         datasets.read_vcf: {"path": write_vcf(folder, ".vcf"), "passed_only": False},
         datasets.scaled_prior: {"y": [1.0, 2.0, np.nan]},
         datasets.classification_data: {"frame": frame, "target": "soil", "intercept": True, "standardise": True},
@@ -299,7 +307,7 @@ def test_anything_as_another_argument_is_obeyed_or_refused(
     name, argument = data.draw(st.sampled_from(places))
     function, given = calls[name]
     with suppress(FileNotFoundError):
-        lawful(lambda: function(**given | {argument: value}), *WORDS.get(argument, (argument, "panel.str")))
+        lawful(lambda: function(**given | {argument: value}), *WORDS.get(argument, (argument, "panel.")))
 
 
 def test_wrong_arguments_of_other_functions_are_refused_by_name(calls: dict[str, Any]) -> None:
@@ -366,8 +374,8 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "no allele": (lambda _: datasets.genotypes([[[0, 1e300]]]), "y is 1e+300 for individual 0"),
     "words first": (lambda _: datasets.documents(xr.DataArray(np.eye(2, dtype=int), dims=["word", "document"])),
                     "the matrix has dimensions ('word', 'document'); expected (document, word)"),
-    "words in no order": (lambda _: datasets.documents(np.eye(2, dtype=int), {"a": 1, "b": 0}),
-                          "names of words must be text or numbers in a list, but are dict"),
+    "words in no order": (lambda _: datasets.documents(np.eye(2, dtype=int), {"a", "b"}),
+                          "names of words must be text or numbers in a list, but are set"),
     "many words": (lambda _: datasets.documents(np.full((3, 3), 2**51)),
                    "words in all; expected counts that memory can hold"),
     "attribute": (lambda calls: filtered(calls, lambda one: one.assign_attrs(removed_loci_rare="many")),
