@@ -1,12 +1,15 @@
 """One small panel of genotypes, and independent writers of it in every format."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cyvcf2 import VCF, Writer
 from hypothesis import settings
+
+from bayeslab import datasets
 
 Array = np.ndarray[Any, Any]
 quick = settings(deadline=None, derandomize=True, max_examples=60)
@@ -100,3 +103,18 @@ SMALL_TEXTS = {
     "uci": "1\n2\n1\n1 2 3\n",
 }
 """The smallest files of other formats, by suffix."""
+
+
+def write_small_texts(folder: Path) -> dict[Callable[..., Any], dict[str, Any]]:
+    """Writes them; returns their readers, with arguments that are right."""
+    paths = {suffix: folder / f"panel.{suffix}" for suffix in SMALL_TEXTS}
+    for suffix, path in paths.items():
+        path.write_text(SMALL_TEXTS[suffix])
+    return {
+        datasets.read_genepop: {"path": paths["gen"]},
+        datasets.read_ped: {"path": paths["ped"]},
+        datasets.read_raw: {"path": paths["raw"]},
+        datasets.structure_options: {"path": paths["mainparams"]},
+        datasets.read_ldac: {"path": paths["ldac"], "words": ["a", "b"]},
+        datasets.read_uci: {"path": paths["uci"], "words": ["a", "b"]},
+    }

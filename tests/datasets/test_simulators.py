@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bayeslab import datasets
-from genotype_panels import SMALL_TEXTS, Y, structure_text, write_plink, write_vcf
+from genotype_panels import Y, structure_text, write_plink, write_small_texts, write_vcf
 from hostile import anything, lawful, refused
 from simulator_laws import mails_law, moons_law, visitors_law
 
@@ -240,8 +240,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
     """Every other public function with arguments that are right."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "panel.str").write_text(structure_text())
-    for suffix, content in SMALL_TEXTS.items():
-        (folder / f"panel.{suffix}").write_text(content)
+    small = write_small_texts(folder)
     frame = pd.DataFrame({"rain": [1.0, 2.0, 4.0], "soil": ["clay", "sand", "clay"], "yield": [1.0, 3.0, 2.0]})
     data = datasets.regression_data(frame, "yield")
     w = xr.DataArray(np.ones((1, 2, 3)), {"feature": data["feature"].values}, ["chain", "draw", "feature"])
@@ -257,13 +256,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.motif_data: {"sequences": datasets.rox1_sites()},
         datasets.new_rows: {"frame": frame, "data": data},
         datasets.original_scale: {"tree": tree, "data": data},
-        datasets.read_genepop: {"path": folder / "panel.gen"},
         datasets.read_genotypes: {"path": folder / "panel.str"},
-        datasets.read_ldac: {"path": folder / "panel.ldac", "words": ["a", "b"]},
-        datasets.read_ped: {"path": folder / "panel.ped"},
-        datasets.read_raw: {"path": folder / "panel.raw"},
-        datasets.read_uci: {"path": folder / "panel.uci", "words": ["a", "b"]},
-        datasets.structure_options: {"path": folder / "panel.mainparams"},
         datasets.read_plink: {"path": folder / "panel.bed"},
         datasets.read_structure: {
             "path": folder / "panel.str", "ploidy": 2, "missing": -9, "num_loci": Y.shape[1], "extra_columns": 0,
@@ -273,7 +266,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.classification_data: {"frame": frame, "target": "soil", "intercept": True, "standardise": True},
         datasets.regression_data: {"frame": frame, "target": "yield", "intercept": True, "standardise": True},
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
-    }  # fmt: skip
+    } | small  # fmt: skip
     return {function.__name__: (function, given) for function, given in found.items()}
 
 
