@@ -215,6 +215,7 @@ FAMILIES = (
         (dist.Gamma, dist.Exponential, dist.Chi2),
         _gamma_mode,
         cubature.of_gamma,
+        reach=(jnp.inf, 0.0),
         **_positive_fields(lambda q: q.concentration / q.rate),
     ),
     two(
@@ -224,6 +225,7 @@ FAMILIES = (
         (dist.InverseGamma,),
         lambda q: q.rate / (q.concentration + 1),
         cubature.of_inverse_gamma,
+        reach=(0.0, -jnp.inf),
         **_positive_fields(lambda q: q.rate / (q.concentration + 1)),
     ),
     two(
@@ -233,6 +235,7 @@ FAMILIES = (
         (dist.Beta, dist.Uniform),
         _beta_mode,
         cubature.of_beta,
+        reach=(0.0, 0.0),
         **SIMPLEX_FIELDS,
     ),
     Family(

@@ -118,16 +118,22 @@ def two(
     priors: tuple[type[Distribution], ...] = (),
     mode: Callable[[Any], Array] | None = None,
     points: Callable[[Any], Array] | None = None,
+    reach: tuple[float, float] = (jnp.inf, -jnp.inf),
     **more: Any,
 ) -> Family:
     """A family with two scalar statistics: their coefficients are read from gradients at two points.
 
+    reach: unconstrained coordinates that the lower of both points is not above, and the higher not below. A conditional
+    with a mass at the end of its support draws values there, beside which only one of its coefficients is seen: of
+    a / x - b at x = 1e-20 all digits of b are lost.
     more: other fields of `Family`.
     """
 
     def read(local: Local, at: Array, prior: Distribution) -> tuple[Array, Array]:
         transform = biject_to(prior.support)
-        x, y = transform(transform.inv(at) - 0.4), transform(transform.inv(at) + 0.5)
+        largest = 0.25 * jnp.log(jnp.finfo(at.dtype).max)  # exponentials, and the squares of these, are numbers
+        middle = jnp.clip(transform.inv(at), -largest, largest)
+        x, y = (transform(jnp.minimum(middle - 0.4, reach[0])), transform(jnp.maximum(middle + 0.5, reach[1])))
         gx, gy = gradients_at(local.density, x, y)
         ones = jnp.ones_like(x)
         (ax, bx), (ay, by) = (jax.jvp(statistics, (at,), (ones,))[1] for at in (x, y))
