@@ -46,12 +46,9 @@ def proposal_sampler(analysis: Analysis, settings: Any) -> Sampler:
     Raises ValueError for a proposal without a density, and for a prior that cannot be drawn from.
     """
     proposal, name = settings.proposal, type(settings).__name__
-    if proposal is None:
-        left = _prior_target(analysis, settings)
-        return collapsed_sampler(PriorSampler(), left, analysis.bound)
-    if isinstance(proposal, FittedDraws):
-        left = without_discrete_sites(analysis, settings)
-        return collapsed_sampler(KernelMixtureSampler(proposal.mixture(left)), left, analysis.bound)
+    if proposal is None or isinstance(proposal, FittedDraws):
+        left, base = density_proposal(analysis, settings)
+        return collapsed_sampler(base, left, analysis.bound)
     sampler = proposal.plan(analysis)
     if not says_its_density(sampler, analysis.bound):
         raise ValueError(
@@ -59,6 +56,15 @@ def proposal_sampler(analysis: Analysis, settings: Any) -> Sampler:
             f"{type(proposal).__name__} give it the result of fit, whose draws it smooths into one"
         )
     return sampler
+
+
+def density_proposal(analysis: Analysis, settings: Any) -> "tuple[Bound, PriorSampler | KernelMixtureSampler]":
+    """The proposals whose density is known everywhere, the prior and smoothed draws: the program whose latent sites they
+    draw, and their sampler."""
+    if settings.proposal is None:
+        return _prior_target(analysis, settings), PriorSampler()
+    left = without_discrete_sites(analysis, settings)
+    return left, KernelMixtureSampler(settings.proposal.mixture(left))
 
 
 def says_its_density(sampler: Sampler, bound: Bound) -> bool:
