@@ -1,4 +1,5 @@
-"""The Monte Carlo methods of the lectures, beside `Gibbs` and `NUTS`: weights, resampling, rejection, random walks, slices,
+"""The Monte Carlo methods of the lectures, beside `Gibbs` and `NUTS`: weights, resampling, rejection, random walks,
+slices,
 tempering. Each is a method of `fit`.
 """
 

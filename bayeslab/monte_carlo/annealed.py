@@ -25,12 +25,14 @@ from bayeslab.transforms.analysis import Analysis
 
 @dataclass(frozen=True)
 class AnnealedImportance:
-    """Independent particles that walk from the prior to the posterior while the temperature changes; the weight of each is
+    """Independent particles that walk from the prior to the posterior while the temperature changes; the weight of each
+    is
     the product of its incremental weights, and their mean an estimate of the evidence without bias.
 
     num_samples: particles. The draws are resampled from them by their weights; group `weighted_posterior` has these.
-    ess_share: a small population, the pilot, goes ahead by sequential Monte Carlo and says where the next temperature is
-    and how to walk, so that the particles stay independent. It is this share of the pilot that is left in every step.
+    ess_share: a small population, the pilot, goes ahead by sequential Monte Carlo and says where the next temperature
+    is and how to walk, so that the particles stay independent. It is this share of the pilot that is left in every
+    step.
     num_moves: steps of a random walk at every temperature. num_temperatures: the most that are taken;
     `attrs["converged"]` says whether they were enough.
     num_pilots: particles of the pilot. collapse: continuous sites to integrate out, as discrete ones always are.
@@ -99,7 +101,7 @@ class AnnealedSampler(Sampler):
         draws = Draws(constrain(bound, unravel(bound)(flat)), {"lp": flat_log_posterior(bound, flat)})
         return state._replace(made=state.made + 1), draws
 
-    def summary(self, state: AnnealedState, data: Any) -> dict[str, float]:
+    def run_summary(self, state: AnnealedState, data: Any) -> dict[str, float]:
         log_weight = np.asarray(state.particles.log_weight)[0]
         log_evidence, error = evidence_of_ratios(log_weight)
         shares = np.exp(log_weight - log_weight.max())

@@ -62,7 +62,9 @@ class FittedDraws:
         dtypes = {name: bound.sites[name].dtype for name in bound.latent}
         values = {name: jnp.asarray(self.values[name], dtypes[name]) for name in bound.latent}
         points = np.asarray(_flat_points(bound, values), float)
-        covariance = np.atleast_2d(np.cov(points, rowvar=False)) if len(points) > 1 else np.zeros((points.shape[1],) * 2)
+        covariance = (
+            np.atleast_2d(np.cov(points, rowvar=False)) if len(points) > 1 else np.zeros((points.shape[1],) * 2)
+        )
         if not np.isfinite(points).all() or np.linalg.matrix_rank(covariance) < len(covariance):
             raise ValueError(
                 f"the {len(points)} draws of the proposal span less than the {len(covariance)} dimensions of the "

@@ -31,8 +31,9 @@ Resampling = Callable[[Array, Array, int], Array]
 class ImportanceSampling:
     """Weighted draws of a proposal: the evidence with its error, and expectations under the posterior.
 
-    proposal: a method that says its own density, as `SVI()` with any guide, `Laplace()` or `MeanField()`, which is fitted
-    first; or a result of `fit` by any method, whose draws are smoothed into a mixture of Student t; by default the prior.
+    proposal: a method that says its own density, as `SVI()` with any guide, `Laplace()` or `MeanField()`, which is
+    fitted first; or a result of `fit` by any method, whose draws are smoothed into a mixture of Student t; by default
+    the prior.
     num_samples: draws of the proposal, and as many that are resampled from them, systematically.
 
     The weights are smoothed by a generalised Pareto distribution (Vehtari et al. 2024, arXiv:1507.02646), but for the
@@ -110,7 +111,8 @@ class SIR:
 class WeightedState(NamedTuple):
     """The state of weighted sampling.
 
-    inner: of the proposal. num_steps: of its fit. converged: whether that fit has. filled: whether the draws below are made.
+    inner: of the proposal. num_steps: of its fit. converged: whether that fit has. filled: whether the draws below are
+    made.
     draws: of the proposal (proposal, *site). lp, log_ratio: their log joint, and that minus their log density
     (proposal,). log_weight: of the draws, normalised. ancestors: the draws that were resampled (sample,).
     made: how many of these were handed out.
@@ -184,7 +186,7 @@ class WeightedSampler(SamplerWrapper):
         samples = {name: value[index] for name, value in state.draws.items()}
         return state._replace(made=state.made + 1), Draws(samples, {"lp": state.lp[index]})
 
-    def summary(self, state: WeightedState, data: Any) -> dict[str, float]:
+    def run_summary(self, state: WeightedState, data: Any) -> dict[str, float]:
         ratios, log_weight = np.asarray(state.log_ratio)[0], np.asarray(state.log_weight)[0]
         log_evidence, error = evidence_of_ratios(ratios)
         return {

@@ -51,7 +51,8 @@ class RandomWalk:
 
 @dataclass(frozen=True)
 class Independence:
-    """Proposals that do not depend on where the chain is. proposal: as of `ImportanceSampling`, the prior by default."""
+    """Proposals that do not depend on where the chain is. proposal: as of `ImportanceSampling`, the prior by
+    default."""
 
     proposal: Any = None
 
@@ -84,8 +85,8 @@ class MetropolisHastings:
     num_warmup: steps before the first draw, in which a random walk is adapted; with an independent proposal that is a
     method, the steps of its fit.
     thinning: keep one draw in so many.
-    collapse: continuous sites that a random walk leaves to be integrated out, such as ("w",), as discrete ones always are.
-    A `Proposal` draws all sites.
+    collapse: continuous sites that a random walk leaves out, to be integrated out, as discrete ones always are. A
+    `Proposal` draws all sites.
     """
 
     proposal: Any = field(default_factory=RandomWalk)

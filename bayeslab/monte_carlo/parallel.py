@@ -28,7 +28,8 @@ SCHEDULE_UPDATES = 0.2, 0.4, 0.7
 
 @dataclass(frozen=True)
 class ParallelTempering:
-    """Chains at temperatures between prior and posterior that propose to trade places (Geyer 1991), in turns of even and
+    """Chains at temperatures between prior and posterior that propose to trade places (Geyer 1991), in turns of even
+    and
     odd pairs (Syed et al. 2022, arXiv:1905.02939): what is found near the prior comes to the posterior, so that chains
     visit several modes.
 
@@ -36,8 +37,8 @@ class ParallelTempering:
     that neighbours trade equally often.
     num_moves: steps of a random walk, adapted at each temperature, between two trades.
     thinning: keep one draw in so many. collapse: continuous sites to integrate out, as discrete ones always are.
-    `attrs` have `log_evidence` from ratios of neighbouring temperatures (stepping stones, Xie et al. 2011) and, of several
-    chains, `log_evidence_se` from their differences; and `swap_rate`, the smallest of all pairs.
+    `attrs` have `log_evidence` from ratios of neighbouring temperatures (stepping stones, Xie et al. 2011) and, of
+    several chains, `log_evidence_se` from their differences; and `swap_rate`, the smallest of all pairs.
     """
 
     num_temperatures: int = 10
@@ -116,7 +117,7 @@ class TemperingSampler(Sampler):
         stats = {"lp": flat_log_posterior(bound, flat), "acceptance_rate": rate, "swap_rate": swap_rate}
         return state, Draws(constrain(bound, unravel(bound)(flat)), stats)
 
-    def summary(self, state: TemperingState, data: Any) -> dict[str, float]:
+    def run_summary(self, state: TemperingState, data: Any) -> dict[str, float]:
         counted = np.asarray(state.num_counted)[:, None]
         log_evidence = np.sum(np.asarray(state.log_ratio_sums) - np.log(counted), axis=1)
         shares = np.exp(log_evidence - log_evidence.max())
@@ -127,7 +128,8 @@ class TemperingSampler(Sampler):
         return evidence | {"swap_rate": float(1 - rejected.max())}
 
     def _moved(self, key: Array, state: TemperingState, bound: Bound) -> tuple[TemperingState, Array]:
-        """Every replica after random walks at its temperature, the first drawn anew; the acceptance rate of the last."""
+        """Every replica after random walks at its temperature, the first drawn anew; the acceptance rate of the
+        last."""
         adapting = state.num_steps < self.num_warmup
         prior_key, walk_key = jax.random.split(key)
 
@@ -176,7 +178,8 @@ class TemperingSampler(Sampler):
         return state, jnp.sum(jnp.where(asked, accept_prob, 0.0)) / jnp.maximum(asked.sum(), 1)
 
     def _respaced(self, state: TemperingState) -> TemperingState:
-        """With temperatures at which neighbours trade equally often, a few times in warm-up; counts begin anew there."""
+        """With temperatures at which neighbours trade equally often, a few times in warm-up; counts begin anew
+        there."""
         moments = jnp.array([int(share * self.num_warmup) for share in SCHEDULE_UPDATES])
         due = jnp.any(state.num_steps == moments) & (state.num_steps > 1)
         rates = jnp.maximum(state.rejections / jnp.maximum(state.trials, 1), 1e-3)

@@ -4,7 +4,7 @@ The prior, any method that says its own density (SVI with any guide, Laplace, Me
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,11 +16,8 @@ from bayeslab.monte_carlo.fitted_draws import FittedDraws, KernelMixture
 from bayeslab.monte_carlo.targets import densities, depends_on_eliminated, prior_values, require_drawn_prior
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
-from bayeslab.sampling.protocols import Draws, Method, Sampler
+from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
-
-if TYPE_CHECKING:
-    from xarray import DataTree
 
 
 def as_proposal(settings: Any) -> None:
@@ -33,10 +30,12 @@ def as_proposal(settings: Any) -> None:
     value = settings.proposal
     if isinstance(value, DataTree):
         object.__setattr__(settings, "proposal", FittedDraws.of(value))
-    elif not (value is None or isinstance(value, FittedDraws) or (hasattr(value, "plan") and not isinstance(value, type))):
+    elif not (
+        value is None or isinstance(value, FittedDraws) or (hasattr(value, "plan") and not isinstance(value, type))
+    ):
         raise TypeError(
-            f"proposal of {type(settings).__name__} must be a method with a density such as Laplace() or SVI(), a result "
-            f"of fit, or None for the prior, not {value!r}"
+            f"proposal of {type(settings).__name__} must be a method with a density such as Laplace() or SVI(), "
+            f"a result of fit, or None for the prior, not {value!r}"
         )
 
 
@@ -59,7 +58,8 @@ def proposal_sampler(analysis: Analysis, settings: Any) -> Sampler:
 
 
 def density_proposal(analysis: Analysis, settings: Any) -> "tuple[Bound, PriorSampler | KernelMixtureSampler]":
-    """The proposals whose density is known everywhere, the prior and smoothed draws: the program whose latent sites they
+    """The proposals whose density is known everywhere, the prior and smoothed draws: the program whose latent sites
+    they
     draw, and their sampler."""
     if settings.proposal is None:
         return _prior_target(analysis, settings), PriorSampler()

@@ -46,7 +46,7 @@ class RejectionSampling:
     proposal: Any = None
     log_bound: float | None = None
     num_samples: int = 1000
-    max_proposals: int = 1_000_000
+    max_proposals: int = 100_000
 
     num_chains = 1
     thinning = 1
@@ -72,11 +72,14 @@ class RejectionSampling:
             return RejectionSampler(proposal_sampler(analysis, self), self.max_proposals, float(self.log_bound))
         if not (self.proposal is None or isinstance(self.proposal, FittedDraws)):
             name = type(self.proposal).__name__
-            raise ValueError(f"the ratio to {name} is known at its own draws alone, so give RejectionSampling a log_bound")
+            raise ValueError(
+                f"the ratio to {name} is known at its own draws alone, so give RejectionSampling a log_bound"
+            )
         left, base = density_proposal(analysis, self)
         if discrete := [name for name in left.latent if left.sites[name].is_discrete]:
             raise ValueError(
-                f"no bound can be searched over {discrete}, which are discrete and cannot be summed over; give log_bound"
+                f"no bound can be searched over {discrete}, which are discrete and cannot be summed over; "
+                "give log_bound"
             )
         mixture = base.mixture if isinstance(base, KernelMixtureSampler) else None
         return collapsed_sampler(RejectionSampler(base, self.max_proposals, None, mixture), left, analysis.bound)
@@ -87,6 +90,7 @@ class RejectionState(NamedTuple):
 
     searches: for the largest ratio, from all starts; none where the bound was given. converged: whether all have.
     log_bound: in use. highest: the largest ratio among the proposals. num_proposals, num_accepted: so far.
+    failed: whether a draw has used up its proposals, after which no more are tried.
     """
 
     inner: State
@@ -97,11 +101,13 @@ class RejectionState(NamedTuple):
     highest: Array
     num_proposals: Array
     num_accepted: Array
+    failed: Array
 
 
 @dataclass(frozen=True)
 class RejectionSampler(SamplerWrapper):
-    """Proposals, and the bound of their ratio. log_bound: None where it is searched. mixture: of the proposal; the prior
+    """Proposals, and the bound of their ratio. log_bound: None where it is searched. mixture: of the proposal; the
+    prior
     is the proposal where there is none."""
 
     max_proposals: int
@@ -112,7 +118,8 @@ class RejectionSampler(SamplerWrapper):
 
     def start(self, key: Array, data: Any) -> RejectionState:
         key, inner_key, search_key = jax.random.split(key, 3)
-        searches, log_bound = (), self.log_bound
+        searches: Any = ()
+        log_bound: Any = self.log_bound
         if log_bound is None:
             keys = jax.random.split(search_key, NUM_STARTS)
             points = jax.vmap(lambda key: self._flat_draw(key, data))(keys)
@@ -120,7 +127,8 @@ class RejectionSampler(SamplerWrapper):
         none = jnp.zeros((), int)
         lowest = jnp.asarray(-jnp.inf, jnp.result_type(float))
         inner = self.inner.start(inner_key, data)
-        return RejectionState(inner, key, searches, jnp.array(False), lowest.at[...].set(log_bound), lowest, none, none)
+        no, bound_so_far = jnp.array(False), jnp.full_like(lowest, log_bound)
+        return RejectionState(inner, key, searches, no, bound_so_far, lowest, none, none, no)
 
     def adapt(self, state: RejectionState, data: Any) -> tuple[RejectionState, Draws]:
         """One step of all searches, or of the fit of the proposal where the bound is given."""
@@ -148,8 +156,15 @@ class RejectionSampler(SamplerWrapper):
         nothing = jax.tree.map(
             lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(self.inner.advance, state.inner, data)[1]
         )
-        first = (state.inner, state.key, jnp.full_like(state.highest, -jnp.inf), jnp.zeros((), int), jnp.array(False), nothing)
-        going: Callable[[Any], Array] = lambda carry: ~carry[4] & (carry[3] < self.max_proposals)  # noqa: E731
+        first = (
+            state.inner,
+            state.key,
+            jnp.full_like(state.highest, -jnp.inf),
+            jnp.zeros((), int),
+            jnp.array(False),
+            nothing,
+        )
+        going: Callable[[Any], Array] = lambda carry: ~carry[4] & ~state.failed & (carry[3] < self.max_proposals)  # noqa: E731
         inner, key, highest, count, taken, draws = jax.lax.while_loop(going, propose, first)
         state = state._replace(
             inner=inner,
@@ -157,6 +172,7 @@ class RejectionSampler(SamplerWrapper):
             highest=jnp.fmax(state.highest, highest),
             num_proposals=state.num_proposals + count,
             num_accepted=state.num_accepted + taken,
+            failed=state.failed | ~taken,
         )
         stats = {"lp": draws.stats["lp"], "above_bound": highest, "accepted": taken}
         return state, Draws(draws.samples, stats)
@@ -165,8 +181,8 @@ class RejectionSampler(SamplerWrapper):
         above, accepted = (np.asarray(draws.stats.pop(name)) for name in ("above_bound", "accepted"))
         if not np.isfinite(above).any():
             raise ValueError(
-                "no proposal of rejection sampling has a finite ratio to a finite bound, so none was found; the ratio has "
-                "no maximum, or the proposal misses the posterior"
+                "no proposal of rejection sampling has a finite ratio to a finite bound, so none was found; the ratio "
+                "has no maximum, or the proposal misses the posterior"
             )
         if (largest := float(above.max())) > 0:
             given = "the log_bound that was given" if self.log_bound is not None else "the bound that was found"
@@ -176,11 +192,11 @@ class RejectionSampler(SamplerWrapper):
             )
         if not accepted.all():
             raise ValueError(
-                f"a draw of rejection sampling used up its {self.max_proposals:,} proposals; take a proposal closer to the "
-                "posterior, such as the result of another method"
+                f"a draw of rejection sampling used up its {self.max_proposals:,} proposals; take a proposal closer to "
+                "the posterior, such as the result of another method"
             )
 
-    def summary(self, state: RejectionState, data: Any) -> dict[str, float]:
+    def run_summary(self, state: RejectionState, data: Any) -> dict[str, float]:
         accepted, proposals = (float(np.asarray(n)[0]) for n in (state.num_accepted, state.num_proposals))
         rate = accepted / proposals
         return {
@@ -191,7 +207,14 @@ class RejectionSampler(SamplerWrapper):
         }
 
     def convergence_verdict(self, state: RejectionState, data: Any, samples: dict[str, Any]) -> None:
-        return None
+        """Raises ValueError where the largest ratio that was found still rises."""
+        if self.log_bound is None:
+            best = np.nanargmin(np.asarray(state.searches.loss))
+            if not np.asarray(state.searches.converged)[best]:
+                raise ValueError(
+                    f"the ratio of posterior to proposal still rises after {MAX_STEPS} steps of the search for its "
+                    "bound, so none was found; give log_bound, or a proposal with heavier tails"
+                )
 
     def _accepts(self, uniform: Array, log_ratio: Array) -> Array:
         """Whether a proposal is kept. log_ratio: of posterior and proposal, without the bound."""

@@ -31,7 +31,8 @@ from bayeslab.transforms.analysis import Analysis
 
 @dataclass(frozen=True)
 class SMC:
-    """A population that is taken from the prior to the posterior in steps of a temperature, weighted, resampled and moved
+    """A population that is taken from the prior to the posterior in steps of a temperature, weighted, resampled and
+    moved
     at each: for posteriors with several modes, and with an estimate of the evidence.
 
     num_samples: particles, which are the draws. num_chains: populations that know nothing of each other, so that R-hat
@@ -70,7 +71,8 @@ class SMC:
 
 
 class SMCState(NamedTuple):
-    """The state of sequential Monte Carlo. log_evidence: of the temperature that was reached. num_steps: that led there.
+    """The state of sequential Monte Carlo. log_evidence: of the temperature that was reached. num_steps: that led
+    there.
     made: particles that were handed out."""
 
     population: Population
@@ -109,7 +111,7 @@ class SMCSampler(Sampler):
         draws = Draws(constrain(bound, unravel(bound)(flat)), {"lp": flat_log_posterior(bound, flat)})
         return state._replace(made=state.made + 1), draws
 
-    def summary(self, state: SMCState, data: Any) -> dict[str, float]:
+    def run_summary(self, state: SMCState, data: Any) -> dict[str, float]:
         log_evidence, eves = np.asarray(state.log_evidence), np.asarray(state.population.eves)
         num_steps = np.asarray(state.num_steps)
         variances = [relative_variance(*each) for each in zip(eves, num_steps, strict=True)]

@@ -88,7 +88,9 @@ class SliceSampler(Sampler):
             value = flat_log_posterior(bound, flat)
             return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
-        kernel = build_coordinate_kernel(stepping_out, along_column, initial_widths=WIDTH, max_expansions=MAX_EXPANSIONS)
+        kernel = build_coordinate_kernel(
+            stepping_out, along_column, initial_widths=WIDTH, max_expansions=MAX_EXPANSIONS
+        )
         current, info = kernel(step_key, state.current, log_density)
         adapted = adapted_walk(state.walk, current.position, jnp.zeros(()))
         walk = jax.tree.map(partial(jnp.where, state.walk.num_steps < self.num_warmup), adapted, state.walk)

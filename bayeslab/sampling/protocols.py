@@ -108,7 +108,7 @@ class Sampler:
         """Means and standard deviations (chain, *site) of sites that draws leave out. state: that of all chains."""
         return {}
 
-    def summary(self, state: State, data: Any) -> dict[str, float]:
+    def run_summary(self, state: State, data: Any) -> dict[str, float]:
         """Numbers about the whole run for the attributes of its result, such as an estimate of the log evidence.
 
         state: that of all chains, after the last draw.
@@ -184,8 +184,8 @@ class SamplerWrapper(Sampler):
     def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
         return self.inner.moments(state, bound)
 
-    def summary(self, state: State, data: Any) -> dict[str, float]:
-        return self.inner.summary(state, data)
+    def run_summary(self, state: State, data: Any) -> dict[str, float]:
+        return self.inner.run_summary(state, data)
 
     def weighted_draws(self, state: State, data: Any) -> dict[str, Any]:
         return self.inner.weighted_draws(state, data)

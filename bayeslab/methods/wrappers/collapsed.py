@@ -96,8 +96,8 @@ class CollapsedSampler(SamplerWrapper):
     def moments(self, state: CollapsedState, bound: Bound) -> dict[str, tuple[Any, Any]]:
         return self.inner.moments(state.inner, bound)
 
-    def summary(self, state: CollapsedState, data: CollapsedData) -> dict[str, float]:
-        return self.inner.summary(state.inner, data.inner)
+    def run_summary(self, state: CollapsedState, data: CollapsedData) -> dict[str, float]:
+        return self.inner.run_summary(state.inner, data.inner)
 
     def weighted_draws(self, state: CollapsedState, data: CollapsedData) -> dict[str, Any]:
         """The weighted draws of the sites that are left, each with a draw of the eliminated ones."""
@@ -107,7 +107,9 @@ class CollapsedSampler(SamplerWrapper):
         log_weight = draws.pop("log_weight")
         latent = {name: draws[name] for name in data.bound.latent}
         keys = jax.random.split(jnp.asarray(state.key)[0], log_weight.shape)
-        samples = jax.jit(jax.vmap(jax.vmap(lambda key, values: self._recovered(key, data.bound, values))))(keys, latent)
+        samples = jax.jit(jax.vmap(jax.vmap(lambda key, values: self._recovered(key, data.bound, values))))(
+            keys, latent
+        )
         return {**samples, "log_weight": log_weight}
 
     def start(self, key: Array, data: CollapsedData) -> CollapsedState:

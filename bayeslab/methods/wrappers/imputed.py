@@ -63,8 +63,8 @@ class ImputedSampler(SamplerWrapper):
         state, draws = self.inner.advance(state, data.inner)
         return state, draws._replace(samples=with_given_elements(data.bound, draws.samples))
 
-    def summary(self, state: State, data: ImputedData) -> dict[str, float]:
-        return self.inner.summary(state, data.inner)
+    def run_summary(self, state: State, data: ImputedData) -> dict[str, float]:
+        return self.inner.run_summary(state, data.inner)
 
     def weighted_draws(self, state: State, data: ImputedData) -> dict[str, Any]:
         draws = dict(self.inner.weighted_draws(state, data.inner))
