@@ -49,7 +49,7 @@ def decide(
     losses = losses.assign_coords(action=[name if np.isscalar(name) else place for place, name in enumerate(names)])
     expected = _weighted_mean(losses, log_weight)
     if not np.isfinite(expected).all():
-        worst = losses["action"].values[int(np.argmax(~np.isfinite(expected.values)))]
+        worst = losses["action"].values[int(np.argmax(~np.isfinite(expected.values)))].item()
         raise ValueError(f"the expected loss of action {worst!r} is not finite; look at the loss at extreme draws")
     best = int(expected.argmin("action"))
     excess = losses - losses.isel(action=best, drop=True)
@@ -116,6 +116,8 @@ def _weighted_mean(losses: DataArray, log_weight: DataArray | None) -> DataArray
 
 def _error(losses: DataArray, log_weight: DataArray | None) -> DataArray:
     """The Monte Carlo error of the mean, (action,): zero of what is the same in all draws."""
+    import arviz_stats  # noqa: F401  (registers the accessor azstats)
+
     if log_weight is not None:
         weights = np.exp(log_weight - log_weight.max())
         weights = weights / weights.sum()
