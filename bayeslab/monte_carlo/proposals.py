@@ -13,7 +13,13 @@ from jax import Array
 from bayeslab.elimination.sweep import deterministic_values
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.monte_carlo.fitted_draws import FittedDraws, KernelMixture
-from bayeslab.monte_carlo.targets import densities, depends_on_eliminated, prior_values, require_drawn_prior
+from bayeslab.monte_carlo.targets import (
+    densities,
+    depends_on_eliminated,
+    prior_values,
+    require_drawn_prior,
+    require_prior_of_its_own,
+)
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
 from bayeslab.sampling.protocols import Draws, Sampler
@@ -80,12 +86,15 @@ def _prior_target(analysis: Analysis, settings: Any) -> Bound:
     """The program whose latent sites are drawn from the prior: without discrete sites, where these can be summed over
     and the others are drawn without them."""
     bound = analysis.bound
+    if not bound.latent:
+        raise ValueError("every site of the program is observed: there is nothing to infer")
     if any(bound.sites[name].is_discrete for name in bound.latent):
         try:
             left = without_discrete_sites(analysis, settings)
         except ValueError:
             left = bound
         bound = bound if depends_on_eliminated(left) else left
+    require_prior_of_its_own(bound, type(settings).__name__)
     require_drawn_prior(bound, type(settings).__name__)
     return bound
 

@@ -56,12 +56,17 @@ def tempered_target(analysis: Analysis, method: object) -> Bound:
     """
     name, bound = type(method).__name__, without_discrete_sites(analysis, method)
     require_drawn_prior(bound, name)
+    require_prior_of_its_own(bound, name)
+    return bound
+
+
+def require_prior_of_its_own(bound: Bound, name: str) -> None:
+    """Raises ValueError where the prior of a latent site depends on one that is integrated out. name: of the method."""
     if unlike := depends_on_eliminated(bound):
         site, parent = unlike
         raise ValueError(
             f"{name} draws from the prior, but that of site '{site}' depends on '{parent}', which is integrated out"
         )
-    return bound
 
 
 def require_drawn_prior(bound: Bound, name: str) -> None:

@@ -22,6 +22,8 @@ from bayeslab.monte_carlo.random_walk import (
 from bayeslab.monte_carlo.targets import flat_densities, flat_prior_draw
 from bayeslab.programs.program import Bound
 
+MIN_STEP = 1e-12
+"""The least change of temperature: particles whose data are impossible need only that to be left behind."""
 MIN_LEFT = 1e-9
 """What may be left of the way to the posterior to be made in one step with the last."""
 
@@ -55,7 +57,7 @@ def next_temperature(population: Population, share: float) -> Array:
     """The temperature at which the effective sample size of the incremental weights is this share of the particles."""
     left = 1.0 - population.temperature
     step = effective_size.ess_solver(lambda values: values, population.log_likelihood, share, left, dichotomy)
-    step = jnp.where(jnp.isnan(step), left, jnp.clip(step, 0.0, left))
+    step = jnp.where(jnp.isnan(step), left, jnp.clip(step, MIN_STEP, left))
     return jnp.where(left - step < MIN_LEFT, 1.0, population.temperature + step)
 
 

@@ -35,16 +35,37 @@ from bayeslab.transforms.analysis import Analysis
 from ranks import LEVEL, smallest_p
 from two_modes import DATA, product
 
+
+@dataclass(frozen=True)
+class Thinned:
+    """Some of the draws of a population, spread over all of it, so that they hardly depend on each other."""
+
+    method: Any
+    num_samples: int = 39
+    num_chains: int = 1
+
+    @property
+    def num_warmup(self) -> int:
+        return self.method.num_warmup
+
+    @property
+    def thinning(self) -> int:
+        return self.method.num_samples // self.num_samples
+
+    def plan(self, analysis: Analysis) -> Sampler:
+        return self.method.plan(analysis)
+
+
 SHORT_CHAIN = {"num_warmup": 200, "num_samples": 39, "num_chains": 1}
 METHODS: dict[str, Method] = {
-    "importance": ImportanceSampling(num_samples=2000),
+    "importance": Thinned(ImportanceSampling(num_samples=4000)),
     "SIR": SIR(num_proposals=4000, num_samples=39),
     "rejection": RejectionSampling(num_samples=39),
     "random walk": MetropolisHastings(**SHORT_CHAIN, thinning=20),
     "independence": MetropolisHastings(Independence(), num_samples=39, num_chains=1, thinning=20),
     "slices": Slice(**SHORT_CHAIN, thinning=2),
-    "SMC": SMC(num_samples=300, num_chains=1, num_moves=5, num_temperatures=50),
-    "annealed": AnnealedImportance(num_samples=300, ess_share=0.9, num_moves=3, num_temperatures=100),
+    "SMC": Thinned(SMC(num_samples=400, num_moves=5, num_temperatures=50)),
+    "annealed": Thinned(AnnealedImportance(num_samples=400, ess_share=0.9, num_moves=3, num_temperatures=100)),
     "tempering": ParallelTempering(num_temperatures=4, num_moves=2, thinning=10, **SHORT_CHAIN),
 }
 every_method = pytest.mark.parametrize("name", METHODS)

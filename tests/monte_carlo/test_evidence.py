@@ -8,6 +8,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import xarray
 from jax import Array
 from numpyro.handlers import mask
 from xarray import DataTree
@@ -244,3 +245,61 @@ def test_a_mixture_of_normals_has_the_evidence_of_all_methods() -> None:
     values = [(tree.attrs["log_evidence"], tree.attrs["log_evidence_se"]) for tree in trees]
     assert abs(values[0][0] - values[1][0]) < 5 * np.hypot(values[0][1], values[1][1])
     assert max(error for _, error in values) < 0.5
+
+
+def two_scales(y: Any) -> None:
+    """The prior of `mu` depends on `tau`."""
+    tau = numpyro.sample("tau", dist.Gamma(3.0, 2.0))
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1 / jnp.sqrt(tau)))
+    with numpyro.plate("row", len(y)):
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+
+def test_a_prior_that_depends_on_what_is_integrated_out_is_refused() -> None:
+    data = {"y": np.array([1.0, 0.5])}
+    with pytest.raises(ValueError, match="that of site 'mu' depends on 'tau', which is integrated out"):
+        bl.fit(0, two_scales, data, SMC(collapse=("tau",)), progress=False)
+    with pytest.raises(ValueError, match="that of site 'mu' depends on 'tau', which is integrated out"):
+        bl.fit(0, bl.collapse(two_scales, "tau"), data, ImportanceSampling(), progress=False)
+
+
+def regression(x: Any, y: Any) -> None:
+    w = numpyro.sample("w", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", len(x)):
+        seen = numpyro.sample("x", dist.Normal(0.0, 1.0), obs=x)
+        numpyro.sample("y", dist.Normal(w * seen, 0.5), obs=y)
+
+
+@pytest.mark.slow
+def test_missing_values_single_precision_and_files(tmp_path: Any) -> None:
+    """Sites that are missing in part are drawn by all; results go through netCDF with their weights."""
+    data = {"x": np.array([0.3, np.nan, -1.2, 0.8]), "y": np.array([0.5, 1.0, -1.5, 0.9])}
+    exact = bl.fit(0, regression, data, bl.NUTS(), progress=False)["posterior"]
+    for method in (ImportanceSampling(), SMC(), MetropolisHastings(thinning=5), AnnealedImportance()):
+        for dtype in (jnp.float64, jnp.float32):
+            tree = bl.fit(1, regression, data, method, progress=False, dtype=dtype)
+            error = float(np.hypot(tree["posterior"]["w"].azstats.mcse(), exact["w"].azstats.mcse()))
+            assert abs(float(tree["posterior"]["w"].mean() - exact["w"].mean())) < 5 * error
+            assert (tree["posterior"]["x"].isel(row=0) == np.asarray(0.3, dtype)).all()
+        tree.to_netcdf(tmp_path / "tree.nc")
+        with xarray.open_datatree(tmp_path / "tree.nc") as again:
+            assert again.attrs["settings"] == tree.attrs["settings"]
+            assert set(again.children) == set(tree.children)
+        if "weighted_posterior" in tree.children:
+            assert (tree["weighted_posterior"]["x"].isel(row=0) == np.asarray(0.3, np.float32)).all()
+
+
+def half_impossible(y: Any) -> None:
+    end = numpyro.sample("end", dist.Gamma(2.0, 0.1))
+    with numpyro.plate("row", len(y)):
+        numpyro.sample("y", dist.Uniform(0.0, end), obs=y)
+
+
+def test_a_likelihood_that_is_zero_over_most_of_the_prior() -> None:
+    """Particles whose data are impossible are left behind; the evidence is that of a sum over a grid."""
+    y = np.array([30.0, 22.0, 35.0])
+    ends = np.linspace(35, 500, 400_001)
+    truth = np.log(np.sum(0.01 * ends * np.exp(-0.1 * ends) / ends**3) * (ends[1] - ends[0]))
+    attrs = bl.fit(0, half_impossible, {"y": y}, SMC(num_samples=500), progress=False).attrs
+    assert attrs["converged"] == 1
+    assert abs(attrs["log_evidence"] - truth) < 5 * attrs["log_evidence_se"] < 0.5
