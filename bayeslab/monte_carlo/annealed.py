@@ -16,7 +16,15 @@ from bayeslab.monte_carlo.importance import evidence_of_ratios
 from bayeslab.monte_carlo.sequential import SMCSampler, SMCState
 from bayeslab.monte_carlo.setting_checks import require_share
 from bayeslab.monte_carlo.targets import tempered_target
-from bayeslab.monte_carlo.tempering import Population, incremental_log_weight, moved, prior_population, walk_factor
+from bayeslab.monte_carlo.tempering import (
+    Population,
+    incremental_log_weight,
+    joined,
+    moved,
+    parted,
+    prior_population,
+    rescaled,
+)
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
 from bayeslab.sampling.protocols import Draws, Sampler
@@ -122,11 +130,13 @@ class AnnealedSampler(Sampler):
     def _step(self, state: AnnealedState, bound: Bound) -> tuple[AnnealedState, Array]:
         """The pilot takes a step of temperature; the particles follow it with its walk."""
         key, move_key, resample_key = jax.random.split(state.key, 3)
-        pilot, _ = self.pilot.adapt(state.pilot, bound)
-        particles, temperature = state.particles, pilot.population.temperature
-        log_weight = particles.log_weight + incremental_log_weight(particles, temperature)
-        particles = particles._replace(temperature=temperature)
-        particles, rate = moved(move_key, bound, particles, walk_factor(pilot.population), self.pilot.num_moves)
+        pilot, factor, _ = self.pilot.reweighted(state.pilot)
+        particles, leaders = state.particles, pilot.population
+        log_weight = particles.log_weight + incremental_log_weight(particles, leaders.temperature)
+        both, rates = moved(move_key, bound, joined(leaders, particles), factor, self.pilot.num_moves)
+        leaders, particles = parted(both, self.pilot.num_particles)
+        pilot = pilot._replace(population=rescaled(leaders, rates[: self.pilot.num_particles].mean()))
         particles = particles._replace(log_weight=log_weight)
         ancestors = resampling.systematic(resample_key, jax.nn.softmax(log_weight), self.num_particles)
+        rate = rates[self.pilot.num_particles :].mean()
         return AnnealedState(pilot, particles, ancestors.astype(jnp.int32), key, state.made), rate

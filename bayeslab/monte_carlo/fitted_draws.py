@@ -2,7 +2,8 @@
 
 The mixture of West (1993, Journal of the Royal Statistical Society B 55): kernels have the covariance of the draws
 times the square of a bandwidth, and their centres are drawn to the mean, so that the mixture has the covariance of the
-draws. In many dimensions it tends to one Student t around the mean.
+draws. The bandwidth is Silverman's or a share of it, the one under which draws are most probable given the others:
+modes that are narrow and far apart need less. In many dimensions the mixture tends to one Student t around the mean.
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_CENTRES = 400
 """Draws that kernels are put around, at most, spread evenly over all."""
+BANDWIDTH_SHARES = 1.0, 0.7, 0.5, 0.35, 0.25, 0.15
+"""Of Silverman's bandwidth, from which one is chosen."""
 DEGREES_OF_FREEDOM = 5.0
 """Of the kernels: tails have to be heavier than those of the posterior."""
 
@@ -61,7 +64,7 @@ class FittedDraws:
             raise ValueError(f"the proposal has no draws of {missing}; it has those of {sorted(self.values)}")
         dtypes = {name: bound.sites[name].dtype for name in bound.latent}
         values = {name: jnp.asarray(self.values[name], dtypes[name]) for name in bound.latent}
-        points = np.asarray(_flat_points(bound, values), float)
+        points = np.unique(np.asarray(_flat_points(bound, values), float), axis=0)  # chains stay where they are
         covariance = (
             np.atleast_2d(np.cov(points, rowvar=False)) if len(points) > 1 else np.zeros((points.shape[1],) * 2)
         )
@@ -71,9 +74,26 @@ class FittedDraws:
                 "posterior, so no density can be made of them; take more draws, or a method such as Laplace()"
             )
         number, size = points.shape
-        bandwidth = (4 / ((size + 2) * number)) ** (1 / (size + 4))
-        centres = points.mean(0) + np.sqrt(1 - min(bandwidth, 1.0) ** 2) * (points - points.mean(0))
-        return KernelMixture(_Array(centres), _Array(bandwidth * np.linalg.cholesky(covariance)))
+        silverman = min((4 / ((size + 2) * number)) ** (1 / (size + 4)), 1.0)
+        candidates = [_kernels(points, covariance, share * silverman) for share in BANDWIDTH_SHARES]
+        centres, factor = max(candidates, key=lambda kernels: _left_out_score(points, *kernels))
+        return KernelMixture(_Array(centres), _Array(factor))
+
+
+def _kernels(points: np.ndarray, covariance: np.ndarray, bandwidth: float) -> tuple[np.ndarray, np.ndarray]:
+    """The centres and Cholesky's factor of the scale of kernels around points (point, coordinate)."""
+    centres = points.mean(0) + np.sqrt(1 - bandwidth**2) * (points - points.mean(0))
+    return centres, bandwidth * np.linalg.cholesky(covariance)
+
+
+def _left_out_score(points: np.ndarray, centres: np.ndarray, factor: np.ndarray) -> float:
+    """The mean log density of points under the kernels of the others, up to a constant."""
+    size = points.shape[1]
+    scaled, middles = np.linalg.solve(factor, points.T).T, np.linalg.solve(factor, centres.T).T
+    squares = ((scaled[:, None] - middles[None]) ** 2).sum(-1)
+    logs = -0.5 * (DEGREES_OF_FREEDOM + size) * np.log1p(squares / DEGREES_OF_FREEDOM)
+    np.fill_diagonal(logs, -np.inf)
+    return float(np.logaddexp.reduce(logs, axis=1).mean() - np.log(np.diag(factor)).sum())
 
 
 class _Array:

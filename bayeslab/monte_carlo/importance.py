@@ -20,8 +20,8 @@ from jax import Array
 
 from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.methods.setting_checks import require_positive
-from bayeslab.monte_carlo.proposals import as_proposal, proposal_sampler
-from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
+from bayeslab.monte_carlo.proposals import ProposalWrapper, as_proposal, proposal_sampler
+from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 Resampling = Callable[[Array, Array, int], Array]
@@ -132,7 +132,7 @@ class WeightedState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WeightedSampler(SamplerWrapper):
+class WeightedSampler(ProposalWrapper):
     """Draws of a proposal, weighted and resampled at once when the proposal is fitted; then handed out one by one."""
 
     num_steps: int
@@ -198,9 +198,6 @@ class WeightedSampler(SamplerWrapper):
 
     def weighted_draws(self, state: WeightedState, data: Any) -> dict[str, Any]:
         return {**state.draws, "log_weight": state.log_weight}
-
-    def convergence_verdict(self, state: WeightedState, data: Any, samples: dict[str, Any]) -> None:
-        return None
 
     def _filled(self, state: WeightedState, data: Any) -> WeightedState:
         """The state with all draws of the proposal, their weights and what was resampled."""

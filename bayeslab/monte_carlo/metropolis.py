@@ -20,7 +20,7 @@ from bayeslab.elimination.sweep import deterministic_values
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
-from bayeslab.monte_carlo.proposals import as_proposal, proposal_sampler
+from bayeslab.monte_carlo.proposals import ProposalWrapper, as_proposal, proposal_sampler
 from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk, walk_step
 from bayeslab.programs.program import Bound, Values, init_inside_support
 from bayeslab.programs.unconstrained import (
@@ -31,7 +31,7 @@ from bayeslab.programs.unconstrained import (
     unconstrained_shapes,
     unravel,
 )
-from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
+from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 INDEPENDENT_BURN_IN = 200
@@ -218,7 +218,7 @@ class IndependenceState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class IndependenceSampler(SamplerWrapper):
+class IndependenceSampler(ProposalWrapper):
     """A chain with proposals that do not depend on where it is."""
 
     warmup_draws = False
@@ -248,9 +248,6 @@ class IndependenceSampler(SamplerWrapper):
         draws = state.current.position
         stats = {"lp": draws.stats["lp"], "acceptance_rate": acceptance_rate}
         return state, Draws(draws.samples, stats)
-
-    def convergence_verdict(self, state: IndependenceState, data: Any, samples: dict[str, Any]) -> None:
-        return None
 
     def _step(self, state: IndependenceState, data: Any) -> tuple[IndependenceState, Array]:
         key, step_key = jax.random.split(state.key)

@@ -22,7 +22,7 @@ from bayeslab.monte_carlo.targets import (
 )
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
 
 
@@ -97,6 +97,18 @@ def _prior_target(analysis: Analysis, settings: Any) -> Bound:
     require_prior_of_its_own(bound, type(settings).__name__)
     require_drawn_prior(bound, type(settings).__name__)
     return bound
+
+
+@dataclass(frozen=True)
+class ProposalWrapper(SamplerWrapper):
+    """A sampler around that of a proposal, whose state holds that of the proposal as `inner`: what the proposal says of
+    its own moments and its own maximum is not said of the posterior."""
+
+    def moments(self, state: Any, bound: Bound) -> dict[str, tuple[Any, Any]]:
+        return {}
+
+    def convergence_verdict(self, state: Any, data: Any, samples: dict[str, Any]) -> None:
+        return None
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def weighted_covariance(positions: Array, weights: Array) -> Array:
 def moved_population(
     key: Array, positions: Array, log_density: Callable[[Array], Array], factor: Array, num_moves: int
 ) -> tuple[Array, Array]:
-    """Every particle (particle, coordinate) after some steps of its own walk, and the mean acceptance of all."""
+    """Every particle (particle, coordinate) after some steps of its own walk, and the mean acceptance of each."""
 
     def move(key: Array, position: Array) -> tuple[Array, Array]:
         def step(state: RWState, key: Array) -> tuple[RWState, Array]:
@@ -86,5 +86,4 @@ def moved_population(
         state, rates = jax.lax.scan(step, RWState(position, log_density(position)), jax.random.split(key, num_moves))
         return state.position, rates.mean()
 
-    positions, rates = jax.vmap(move)(jax.random.split(key, len(positions)), positions)
-    return positions, rates.mean()
+    return jax.vmap(move)(jax.random.split(key, len(positions)), positions)

@@ -14,11 +14,17 @@ from bayeslab.methods.laplace import lbfgs_start, lbfgs_step
 from bayeslab.methods.setting_checks import require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler
 from bayeslab.monte_carlo.fitted_draws import FittedDraws, KernelMixture
-from bayeslab.monte_carlo.proposals import KernelMixtureSampler, as_proposal, density_proposal, proposal_sampler
+from bayeslab.monte_carlo.proposals import (
+    KernelMixtureSampler,
+    ProposalWrapper,
+    as_proposal,
+    density_proposal,
+    proposal_sampler,
+)
 from bayeslab.monte_carlo.targets import flat_densities, flat_prior_draw
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import flat_log_posterior
-from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
+from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 NUM_STARTS = 20
@@ -105,7 +111,7 @@ class RejectionState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RejectionSampler(SamplerWrapper):
+class RejectionSampler(ProposalWrapper):
     """Proposals, and the bound of their ratio. log_bound: None where it is searched. mixture: of the proposal; the
     prior
     is the proposal where there is none."""

@@ -21,6 +21,7 @@ from bayeslab.monte_carlo.tempering import (
     moved,
     next_temperature,
     prior_population,
+    rescaled,
     walk_factor,
 )
 from bayeslab.programs.program import Bound
@@ -123,19 +124,27 @@ class SMCSampler(Sampler):
             "num_temperatures": float(num_steps.max()),
         }
 
-    def _step(self, state: SMCState, bound: Bound) -> tuple[SMCState, Array]:
-        """A step of temperature, and what is told of it: effective sample size, acceptance rate and scale of moves."""
-        key, resample_key, move_key = jax.random.split(state.key, 3)
+    def reweighted(self, state: SMCState) -> tuple[SMCState, Array, Array]:
+        """The state at the next temperature, its particles weighted and resampled but not yet moved, Cholesky's factor
+        of the steps that suit them, and their effective number before they were resampled."""
+        key, resample_key = jax.random.split(state.key)
         old = state.population
         temperature = next_temperature(old, self.ess_share)
         log_weight = old.log_weight + incremental_log_weight(old, temperature)
         log_evidence = state.log_evidence + logsumexp(log_weight) - logsumexp(old.log_weight)
         weighted = old._replace(log_weight=log_weight, temperature=temperature)
-        factor = walk_factor(weighted)
         population = self._resampled(resample_key, weighted)
-        population, rate = moved(move_key, bound, population, factor, self.num_moves)
-        told = jnp.stack([effective_size.ess(log_weight), rate, population.log_scale])
-        return SMCState(population, log_evidence, state.num_steps + 1, key, state.made), told
+        state = SMCState(population, log_evidence, state.num_steps + 1, key, state.made)
+        return state, walk_factor(weighted), effective_size.ess(log_weight)
+
+    def _step(self, state: SMCState, bound: Bound) -> tuple[SMCState, Array]:
+        """A step of temperature, and what is told of it: effective sample size, acceptance rate and scale of moves."""
+        state, factor, size = self.reweighted(state)
+        key, move_key = jax.random.split(state.key)
+        population, rates = moved(move_key, bound, state.population, factor, self.num_moves)
+        population = rescaled(population, rates.mean())
+        told = jnp.stack([size, rates.mean(), population.log_scale])
+        return state._replace(population=population, key=key), told
 
     def _resampled(self, key: Array, weighted: Population) -> Population:
         """The particles in proportion to their weights, which are equal afterwards."""

@@ -48,9 +48,8 @@ def prior_population(key: Array, bound: Bound, size: int) -> Population:
     positions = jax.vmap(lambda key: flat_prior_draw(key, bound))(jax.random.split(key, size))
     log_likelihood = _log_likelihoods(bound, positions)
     scale = jnp.log(2.38 / jnp.sqrt(positions.shape[1]))
-    return Population(
-        positions, log_likelihood, jnp.zeros(size), jnp.arange(size), jnp.zeros(()), jnp.asarray(scale, positions.dtype)
-    )
+    zeros, scale = jnp.zeros(size), jnp.asarray(scale, positions.dtype)
+    return Population(positions, log_likelihood, zeros, jnp.arange(size), jnp.zeros(()), scale)
 
 
 def next_temperature(population: Population, share: float) -> Array:
@@ -74,12 +73,34 @@ def walk_factor(population: Population) -> Array:
 
 
 def moved(key: Array, bound: Bound, population: Population, factor: Array, num_moves: int) -> tuple[Population, Array]:
-    """The particles after random walks at their temperature, with scales adapted, and the acceptance rate."""
+    """The particles after random walks at their temperature, and the acceptance rate of each."""
     log_density = partial(tempered_log_density, bound, population.temperature)
-    positions, rate = moved_population(key, population.positions, log_density, factor, num_moves)
-    log_scale = population.log_scale + rate - target_acceptance(positions.shape[1])
-    likelihoods = _log_likelihoods(bound, positions)
-    return population._replace(positions=positions, log_likelihood=likelihoods, log_scale=log_scale), rate
+    positions, rates = moved_population(key, population.positions, log_density, factor, num_moves)
+    return population._replace(positions=positions, log_likelihood=_log_likelihoods(bound, positions)), rates
+
+
+def rescaled(population: Population, rate: Array) -> Population:
+    """The population with the scale of its next walks, by the acceptance rate of the last."""
+    size = population.positions.shape[1]
+    return population._replace(log_scale=population.log_scale + rate - target_acceptance(size))
+
+
+def joined(first: Population, second: Population) -> Population:
+    """The particles of two populations at the temperature and the scale of the first."""
+    return first._replace(
+        **{name: jnp.concatenate([getattr(first, name), getattr(second, name)]) for name in _OF_PARTICLES}
+    )
+
+
+def parted(both: Population, number: int) -> tuple[Population, Population]:
+    """The first particles, as many as `number`, and the others."""
+    first, second = slice(number), slice(number, None)
+    parts = [{name: getattr(both, name)[part] for name in _OF_PARTICLES} for part in (first, second)]
+    return both._replace(**parts[0]), both._replace(**parts[1])
+
+
+_OF_PARTICLES = ("positions", "log_likelihood", "log_weight", "eves")
+"""What a population has of every particle."""
 
 
 def tempered_log_density(bound: Bound, temperature: Array, flat: Array) -> Array:

@@ -39,7 +39,11 @@ METHODS: dict[str, Method] = {
     "annealed": AnnealedImportance(num_samples=2000),
     "tempering": ParallelTempering(num_temperatures=6, num_samples=2000),
 }
-every_method = pytest.mark.parametrize("name", METHODS)
+LONG = ("SIR", "annealed", "tempering")
+"""Methods that take seconds more to compile; `test_calibration.py` has all of them every time."""
+every_method = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in METHODS]
+)
 
 
 @cache
@@ -59,7 +63,9 @@ def test_two_modes_are_found_with_their_shares_and_the_evidence(name: str) -> No
     assert abs(float(tree["posterior"]["a"].mean()) - truth["mean"]) < 5 * float(tree["posterior"]["a"].azstats.mcse())
 
 
-@pytest.mark.parametrize("name", ["importance", "SIR", "annealed"])
+@pytest.mark.parametrize(
+    "name", ["importance", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIR", "annealed"))]
+)
 def test_weights_stand_beside_the_draws_that_were_resampled_from_them(name: str) -> None:
     weighted = fitted(name)["weighted_posterior"]
     weights = np.exp(weighted["log_weight"].values)
@@ -72,20 +78,29 @@ def test_weights_stand_beside_the_draws_that_were_resampled_from_them(name: str)
 
 
 def test_card_shows_weights_and_evidence() -> None:
-    trees = {"SMC": fitted("SMC"), "importance": fitted("importance"), "annealed": fitted("annealed")}
-    verdicts = bl.comparison_card(trees).verdicts
-    assert "log evidence" in verdicts["SMC"][0]
-    for name in ("importance", "annealed"):
-        text = " ".join(verdicts[name])
-        assert "of the weights that its draws were resampled by" in text
-        assert "log evidence" in text
-        assert "not that of the reference" not in text
+    trees = {"SMC": fitted("SMC"), "importance": fitted("importance"), "rejection": fitted("rejection")}
+    verdicts = {name: " ".join(lines) for name, lines in bl.comparison_card(trees).verdicts.items()}
+    assert "log evidence" in verdicts["SMC"]
+    assert "of the weights that its draws were resampled by" in verdicts["importance"]
+    for name in ("importance", "rejection"):
+        assert "log evidence" in verdicts[name]
+        assert "not that of the reference" not in verdicts[name]
+    wrong = fitted("rejection").copy()
+    wrong.attrs = wrong.attrs | {"log_evidence": -3.0}
+    assert "which is not that of the reference" in str(bl.comparison_card({"SMC": fitted("SMC"), "wrong": wrong}))
 
 
-@pytest.mark.parametrize(
-    "method",
-    [bl.Gibbs(), pytest.param(bl.Laplace(), marks=pytest.mark.slow), pytest.param(bl.SVI(), marks=pytest.mark.slow)],
-)
+def test_draws_of_any_result_are_a_proposal() -> None:
+    """They are smoothed into a density, which has both modes, so that few draws of it are wasted."""
+    truth = grid_answers()
+    attrs = bl.fit(2, product, DATA, ImportanceSampling(fitted("rejection"), 4000), progress=False).attrs
+    assert abs(attrs["log_evidence"] - truth["log_evidence"]) < 5 * attrs["log_evidence_se"] < 0.15
+    assert attrs["importance_ess"] > 1500
+    assert attrs["k_hat"] < 0.7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [bl.Gibbs(), bl.Laplace(), bl.SVI(), bl.MeanField()])
 def test_results_of_any_method_are_proposals(method: Method) -> None:
     """Draws of a chain become a density, so a chain gets an evidence; a guide is fitted first."""
     lecture = normal_gamma
@@ -295,6 +310,7 @@ def half_impossible(y: Any) -> None:
         numpyro.sample("y", dist.Uniform(0.0, end), obs=y)
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_is_zero_over_most_of_the_prior() -> None:
     """Particles whose data are impossible are left behind; the evidence is that of a sum over a grid."""
     y = np.array([30.0, 22.0, 35.0])
