@@ -44,6 +44,18 @@ from .gaussian_processes import solvers as solvers
 from .methods.em import EM as EM
 from .methods.exact import Exact as Exact
 from .methods.gibbs import Gibbs as Gibbs
+from .methods.guides import (
+    full_rank_normal as full_rank_normal,
+)
+from .methods.guides import (
+    low_rank_normal as low_rank_normal,
+)
+from .methods.guides import (
+    mean_field_normal as mean_field_normal,
+)
+from .methods.guides import (
+    normalising_flow as normalising_flow,
+)
 from .methods.laplace import MAP as MAP
 from .methods.laplace import Laplace as Laplace
 from .methods.mcmc import MCMC as MCMC
@@ -51,18 +63,6 @@ from .methods.mcmc import NUTS as NUTS
 from .methods.mean_field import MeanField as MeanField
 from .methods.svi import (
     SVI as SVI,
-)
-from .methods.svi import (
-    full_rank_normal as full_rank_normal,
-)
-from .methods.svi import (
-    low_rank_normal as low_rank_normal,
-)
-from .methods.svi import (
-    mean_field_normal as mean_field_normal,
-)
-from .methods.svi import (
-    normalising_flow as normalising_flow,
 )
 from .prediction.decisions import decide as decide
 from .prediction.gaussian_process import (

@@ -24,8 +24,9 @@ from bayeslab.methods.mean_field_factors import (
     terms_averaged_over_others,
     typical_block_values,
 )
+from bayeslab.methods.minibatches.batches import SubsampledPlate, batch_bound, subsampled_plates
+from bayeslab.methods.minibatches.stochastic_mean_field import BatchSampler
 from bayeslab.methods.setting_checks import require_blocks, require_positive
-from bayeslab.methods.stochastic_mean_field import BatchSampler, SubsampledPlate, batch_bound, subsampled_plates
 from bayeslab.methods.wrappers.compressed import groups_for_multistart
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs.program import Bound, Values, compilation_signature, innermost_distribution
@@ -59,7 +60,7 @@ class MeanField:
     num_starts: random starts, run together; draws are of the one with the largest bound, group `history` has all.
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
     There are num_steps of them, the result has the sites that batches share, and its bound is an average over half as
-    many other batches, with its standard error (`bayeslab.methods.stochastic_mean_field`).
+    many other batches, with its standard error (`bayeslab.methods.minibatches.stochastic_mean_field`).
     """
 
     num_steps: int = 2000

@@ -14,57 +14,36 @@ import optax
 import optax.contrib
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from numpyro.distributions import Delta
 from numpyro.handlers import seed, substitute
 from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
 
+from bayeslab.methods.guides import (
+    Automatic,
+    UserGuide,
+    draws_batches,
+    guide_record,
+    mean_field_normal,
+    refuse_other_sites,
+)
+from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch, subsampled_plates
+from bayeslab.methods.minibatches.guides import (
+    BatchGuide,
+    evaluate_scaled,
+    has_batches,
+    split_by_plates,
+)
 from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs import unconstrained
-from bayeslab.programs.arguments import signature
-from bayeslab.programs.program import Bound, Values, abstract_bound, evaluate, innermost_distribution
+from bayeslab.programs.program import Bound, Values, abstract_bound
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.optimum import JUMP_REASON, has_jumps
 
 STEPS_PER_SVI_FIT = 5000
 """The usual number of optimiser steps until it has converged, roughly."""
-
-
-@dataclass(frozen=True)
-class Automatic:
-    """A guide that NumPyro makes from the sites of a program, over their unconstrained values.
-
-    build: a subclass of AutoGuide.
-    settings: its arguments, as (name, value).
-    learning_rate: the step with which Adam begins, unless SVI is given an optimizer.
-    """
-
-    build: type[autoguide.AutoGuide]
-    settings: tuple[tuple[str, Any], ...] = ()
-    learning_rate: float = 0.05
-
-
-def mean_field_normal() -> Automatic:
-    """Independent Normals: spreads are too small where sites are correlated in the posterior."""
-    return Automatic(autoguide.AutoNormal)
-
-
-def full_rank_normal() -> Automatic:
-    """One multivariate Normal over all sites."""
-    return Automatic(autoguide.AutoMultivariateNormal)
-
-
-def low_rank_normal(rank: int | None = None) -> Automatic:
-    """A multivariate Normal whose covariance is diagonal plus rank `rank`, by default the root of the dimension."""
-    return Automatic(autoguide.AutoLowRankMultivariateNormal, (("rank", rank),))
-
-
-def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> Automatic:
-    """Inverse autoregressive flows of a Normal (Kingma et al. 2016, arXiv:1606.04934); needs two dimensions or more."""
-    return Automatic(autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)), 0.005)
 
 
 @lru_cache
@@ -81,6 +60,9 @@ class SVI:
     `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
     model, which may name any arguments and observed sites of the model as its arguments.
     What the program or the guide has as `numpyro.param` is learned along with the bound.
+    Of plates that the program subsamples, each step takes a batch, counted as often as the plate is larger (Hoffman et
+    al. 2013, arXiv:1206.7055), unless sites are integrated out. Sites of rows are independent Normals in guides made
+    here; a guide of your own subsamples the same plates. Draws and their log densities are of all rows.
     optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over
     `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
@@ -105,7 +87,7 @@ class SVI:
     @property
     def moves_coordinates(self) -> bool:
         """Whether the guide is made here, for the missing elements alone where sites are missing in part."""
-        return isinstance(_guide_record(self.guide), Automatic)
+        return isinstance(guide_record(self.guide), Automatic)
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_particles", "window", "num_samples")
@@ -117,21 +99,26 @@ class SVI:
 
     def plan(self, analysis: Analysis) -> Sampler:
         marginal_bound = without_discrete_sites(analysis, self)
-        guide = _guide_record(self.guide)
+        guide = guide_record(self.guide)
         if set(marginal_bound.learned) == set(marginal_bound.latent):
             raise ValueError(f"SVI draws no site beside {list(marginal_bound.learned)}, which are learned; use MAP()")
+        plates = subsampled_plates(marginal_bound)
+        plates = plates if has_batches(marginal_bound, plates) else ()
         if isinstance(guide, Automatic):
-            size = sum(prod(shape) for _, shape in unconstrained.drawn_shapes(marginal_bound))
+            size = sum(prod(shape) for _, shape in split_by_plates(marginal_bound, plates)[0])
             if guide.build in _MULTIVARIATE_GUIDES and size < 2:
                 raise ValueError(
                     f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
                     f"{list(marginal_bound.latent)} have {size}; use full_rank_normal()"
                 )
         else:
-            _refuse_other_sites(guide, marginal_bound)
+            refuse_other_sites(guide, marginal_bound)
+            plates = plates if draws_batches(guide, marginal_bound, plates) else ()
         optimizer = self.optimizer or adam_optimizer(getattr(guide, "learning_rate", 0.02))
-        summary = row_replacement(marginal_bound, analysis, STEPS_PER_SVI_FIT * self.num_particles)
-        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, summary.structure(marginal_bound))
+        wanted = False if plates else None
+        summary = row_replacement(marginal_bound, analysis, STEPS_PER_SVI_FIT * self.num_particles, wanted)
+        structure = summary.structure(marginal_bound)
+        sampler = GuideSampler(guide, optimizer, self.num_particles, self.window, structure, plates)
         _numpyro_svi(sampler)
         return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound)
 
@@ -147,18 +134,22 @@ class GuideState(NamedTuple):
 
 @dataclass(frozen=True)
 class GuideSampler(Sampler):
-    """A guide and the optimisation of its parameters."""
+    """A guide and the optimisation of its parameters.
+
+    plates: those of which a step takes a batch.
+    """
 
     guide: Any
     optimizer: optax.GradientTransformation
     num_particles: int
     window: int
     structure: Any
+    plates: tuple[SubsampledPlate, ...]
 
     def start(self, key: Array, bound: Bound) -> GuideState:
         key, init_key = jax.random.split(key)
         engine = _numpyro_svi(self)
-        state = engine.svi.init(init_key, bound)
+        state = engine.svi.init(init_key, bound, bound)
         params = engine.svi.optim.get_params(state.optim_state)
         return GuideState(params, self.optimizer.init(params), self._plateau.init(params), key)
 
@@ -172,7 +163,7 @@ class GuideSampler(Sampler):
         engine = _numpyro_svi(self)
         params = engine.svi.constrain_fn(state.params)
         guide = substitute(seed(engine.guide, draw_key), data=params)
-        log_q, sites = log_density(guide, (bound,), {}, {})
+        log_q, sites = log_density(guide, (bound, bound), {}, {})
         drawn = {name: sites[name]["value"] for name in bound.latent if name not in bound.learned}
         samples, log_p = engine.evaluate(bound, drawn | {name: params[name] for name in bound.learned})
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
@@ -197,10 +188,11 @@ class GuideSampler(Sampler):
         """The state after one step of the optimiser, and the bound before it; a step whose bound or gradient is not
         finite is left out."""
         engine, (key, loss_key) = _numpyro_svi(self), jax.random.split(state.key)
+        batch = random_batch(jax.random.fold_in(loss_key, 0), bound, self.plates) if self.plates else bound
 
         def loss(params: Any) -> Array:
             constrained = engine.svi.constrain_fn(params)
-            return engine.svi.loss.loss(loss_key, constrained, engine.svi.model, engine.svi.guide, bound)
+            return engine.svi.loss.loss(loss_key, constrained, engine.svi.model, engine.svi.guide, batch, bound)
 
         value, gradient = jax.value_and_grad(loss)(state.params)
         updates, optimizer = self.optimizer.update(gradient, state.optimizer, state.params)
@@ -221,21 +213,16 @@ _MIN_STEP_SCALE = 1.01 * _PLATEAU_FACTOR**4
 """The scale of steps at which the fit has converged: that after the fourth plateau, rounding apart."""
 _MULTIVARIATE_GUIDES = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
 """Guides that need a posterior of two dimensions or more."""
-_METHOD_OF_POINT_GUIDE: dict[type, str] = {
-    autoguide.AutoLaplaceApproximation: "Laplace()",
-    autoguide.AutoDelta: "MAP()",
-}
-"""Guides that are points, and the methods to use in place of them."""
 
 
 class _NumPyroSVI(NamedTuple):
     """NumPyro's SVI for a guide.
 
-    guide: a function of a Bound. evaluate: (bound, values that the guide draws) -> values of the sites, and their log
-    joint in the space of the guide.
+    guide: a function of a Bound, which may have a batch of the rows, and of the Bound with all rows. evaluate: (bound,
+    values that the guide draws) -> values of the sites, and their log joint in the space of the guide.
     """
 
-    guide: Callable[[Bound], Any]
+    guide: Callable[[Bound, Bound], Any]
     svi: numpyro.infer.SVI
     evaluate: Callable[[Bound, Values], tuple[Values, Array]]
 
@@ -244,42 +231,41 @@ class _NumPyroSVI(NamedTuple):
 def _numpyro_svi(sampler: GuideSampler) -> _NumPyroSVI:
     """NumPyro's SVI for a sampler, the same object for equal samplers, since guides are stateful; it is set up on
     concrete values."""
+    run = partial(evaluate_scaled, sampler.plates)
     if isinstance(sampler.guide, Automatic):
-        guide = _auto_guide(sampler.guide, unconstrained.drawn_shapes(abstract_bound(sampler.structure)))
-        model: Callable[[Bound], Any] = unconstrained.unconstrained_program
+        guide = _auto_guide(sampler.guide, abstract_bound(sampler.structure), sampler.plates)
+        model = partial(_without_all_rows, unconstrained.unconstrained_program, run)
         evaluate_sites: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
     else:
-        guide, model, evaluate_sites = _UserGuide(sampler.guide), _learning_program, _evaluate_constrained
+        guide, evaluate_sites = UserGuide(sampler.guide), _evaluate_constrained
+        model = partial(_without_all_rows, _learning_program, run)
     loss = Trace_ELBO(num_particles=sampler.num_particles)
     return _NumPyroSVI(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluate_sites)
 
 
-def _auto_guide(record: Automatic, of: tuple) -> Callable[[Bound], Any]:
-    """The guide that a record describes, over unconstrained sites of some shapes."""
-    guide = record.build(partial(unconstrained.sites_only_program, of), **dict(record.settings))
-    with numpyro.handlers.block():
-        seed(guide, jax.random.PRNGKey(0))()
-    return lambda bound: guide()
+def _auto_guide(record: Automatic, bound: Bound, plates: tuple[SubsampledPlate, ...]) -> Callable[[Bound, Bound], Any]:
+    """The guide that a record describes, over the unconstrained sites of a program; sites inside of the plates of which
+    steps take batches have independent Normals."""
+    shared, local = split_by_plates(bound, plates)
+    guide = record.build(partial(unconstrained.sites_only_program, shared), **dict(record.settings))
+    if shared:
+        with numpyro.handlers.block():
+            seed(guide, jax.random.PRNGKey(0))()
+    return BatchGuide(guide if shared else None, local, plates)
 
 
-@dataclass(frozen=True)
-class _UserGuide:
-    """A guide of the user's: a program that names some of the inputs and observed sites of the model."""
-
-    program: Callable[..., Any]
-
-    def __call__(self, bound: Bound) -> Any:
-        values = bound.inputs | bound.observed
-        return self.program(**{name: values[name] for name in signature(self.program).parameters})
+def _without_all_rows(program: Callable[..., Any], run: Callable[[Bound], Any], bound: Bound, _: Bound) -> Any:
+    """A program of a Bound, which may have a batch of the rows, called as its guide is, which is told of all rows."""
+    return program(bound, run)
 
 
-def _learning_program(bound: Bound) -> Any:
-    """The program of a Bound, with what it learns as `numpyro.param` again."""
+def _learning_program(bound: Bound, run: Callable[[Bound], Any]) -> Any:
+    """The program of a Bound, with what it learns as `numpyro.param` again. run: what runs the program."""
     values = {}
     for name, (position, transform) in unconstrained.learned_starts(jax.random.PRNGKey(0), bound).items():
         values[name] = numpyro.param(name, transform(position), constraint=transform.codomain)
     with numpyro.handlers.block(hide=list(values)), numpyro.handlers.condition(data=values):
-        return evaluate(bound)
+        return run(bound)
 
 
 def _evaluate_unconstrained(bound: Bound, position: Values) -> tuple[Values, Array]:
@@ -292,40 +278,3 @@ def _evaluate_constrained(bound: Bound, latent: Values) -> tuple[Values, Array]:
     log_p, sites = log_density(bound.program, (), {}, latent)
     computed = {name: site["value"] for name, site in sites.items() if site["type"] == "deterministic"}
     return latent | computed, log_p
-
-
-def _guide_record(guide: Any) -> Any:
-    """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
-
-    Raises TypeError for a guide that was built before or that is a point.
-    """
-    if isinstance(guide, autoguide.AutoGuide):
-        name = type(guide).__name__
-        raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
-    build, settings = (guide.func, guide.keywords) if isinstance(guide, partial) else (guide, {})
-    for points, method in _METHOD_OF_POINT_GUIDE.items():
-        if isinstance(build, type) and issubclass(build, points):
-            raise TypeError(f"{build.__name__} is a point, of which there is no bound; use {method}")
-    if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
-        return Automatic(build, tuple(sorted(settings.items())))
-    return guide
-
-
-def _refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
-    """Raises ValueError for a guide whose arguments or sites are not those of the program, or that is a point."""
-    values = bound.inputs | bound.observed
-    if unknown := [name for name in signature(guide).parameters if name not in values]:
-        raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
-    sites, others = (
-        numpyro.handlers.trace(seed(_UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound)
-        for number in range(2)
-    )
-    drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
-    latent = sorted(set(bound.latent) - set(bound.learned))
-    if drawn != set(latent):
-        raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {latent}")
-    for name in latent:
-        if isinstance(innermost_distribution(sites[name]["fn"]), Delta) and jnp.array_equal(
-            sites[name]["value"], others[name]["value"]
-        ):
-            raise ValueError(f"the guide has all its mass of site '{name}' on a point, so that there is no bound")

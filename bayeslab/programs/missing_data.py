@@ -58,6 +58,17 @@ def marginalise_missing(fn: Distribution, present: Array) -> Distribution:
     return (PartlyObservedNormal if isinstance(inner, MultivariateNormal) else PartlyObservedChain)(inner, present)
 
 
+def element_mask(fn: Distribution) -> Any:
+    """Which elements of a site count: True for all, else (*batch, *event), with ones for axes that a mask lacks."""
+    mask: Any = True
+    while hasattr(fn, "base_dist"):
+        if isinstance(fn, MaskedDistribution) and fn._mask is not True:
+            own = jnp.broadcast_to(jnp.asarray(fn._mask), fn.batch_shape)
+            mask = jnp.logical_and(mask, own.reshape(own.shape + (1,) * fn.event_dim))
+        fn = fn.base_dist
+    return mask
+
+
 def with_support_check(fn: Distribution) -> Distribution:
     """`fn` with minus infinity as the log density outside its support, where no mask leaves the value out."""
     if isinstance(fn, MaskedDistribution):

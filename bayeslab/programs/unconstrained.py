@@ -27,9 +27,12 @@ from bayeslab.programs.program import (
 from bayeslab.programs.sites import LEARNED_FROM
 
 
-def log_posterior(bound: Bound, position: Values) -> Array:
-    """log p(position, observed) as a density of the unconstrained position, Jacobians included."""
-    return -potential_energy(evaluate, (bound,), {}, position)
+def log_posterior(bound: Bound, position: Values, run: Callable[[Bound], Any] = evaluate) -> Array:
+    """log p(position, observed) as a density of the unconstrained position, Jacobians included.
+
+    run: what runs the program, with handlers of its own perhaps.
+    """
+    return -potential_energy(run, (bound,), {}, position)
 
 
 def constrain(bound: Bound, position: Values) -> Values:
@@ -52,22 +55,22 @@ def flat_log_posterior(bound: Bound, flat: Array) -> Array:
     return log_posterior(bound, unravel(bound)(flat))
 
 
-def unconstrained_program(bound: Bound) -> None:
+def unconstrained_program(bound: Bound, run: Callable[[Bound], Any] = evaluate) -> None:
     """A NumPyro program over unconstrained sites of the same names, with `log_posterior_of_drawn` as a factor.
 
-    What the program learns stays a `numpyro.param`, unconstrained too.
+    What the program learns stays a `numpyro.param`, unconstrained too. run: what runs the program.
     """
     position = _sample_positions(drawn_shapes(bound))
     for name, start in learned_starts(jax.random.PRNGKey(0), bound).items():
         position[name] = numpyro.param(name, start.position)
     with block():
-        density = log_posterior_of_drawn(bound, position)
+        density = log_posterior_of_drawn(bound, position, run)
     numpyro.factor("log_posterior", density)
 
 
-def log_posterior_of_drawn(bound: Bound, position: Values) -> Array:
+def log_posterior_of_drawn(bound: Bound, position: Values, run: Callable[[Bound], Any] = evaluate) -> Array:
     """`log_posterior` as a density of the sites that are drawn alone: without Jacobians of those that are learned."""
-    density = log_posterior(bound, position)
+    density = log_posterior(bound, position, run)
     for name, (_, transform) in learned_starts(jax.random.PRNGKey(0), bound).items():
         density -= transform.log_abs_det_jacobian(position[name], transform(position[name])).sum()
     return density
@@ -131,4 +134,6 @@ def _unconstrained_shapes(key: tuple, latent: tuple[str, ...]) -> tuple[tuple[st
         sites = trace(model).get_trace()
         return {name: jnp.asarray(biject_to(sites[name]["fn"].support).inv(sites[name]["value"])) for name in latent}
 
-    return tuple((name, tuple(value.shape)) for name, value in jax.eval_shape(run, abstract_bound(key)).items())
+    with block():  # from the handlers of a program that asks while it runs itself
+        values = jax.eval_shape(run, abstract_bound(key))
+    return tuple((name, tuple(value.shape)) for name, value in values.items())

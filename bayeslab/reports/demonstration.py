@@ -18,10 +18,11 @@ from bayeslab.fitting import fit
 from bayeslab.methods.em import EM
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import Gibbs
+from bayeslab.methods.guides import full_rank_normal
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.methods.mcmc import NUTS
 from bayeslab.methods.mean_field import MeanField
-from bayeslab.methods.svi import SVI, full_rank_normal
+from bayeslab.methods.svi import SVI
 from bayeslab.plots import plot_comparison, plot_elbo, plot_posteriors
 from bayeslab.prediction.predict import predict
 from bayeslab.programs.binding import bind

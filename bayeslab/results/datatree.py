@@ -51,6 +51,8 @@ def to_datatree(
     groups = {name: by_whole_site(name, group, bound) for name, group in groups.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in _LEADING_DIMS}
+    reshaped = {name: _arguments_unlike_sites(plain.get(name, {}), bound) for name in _CONSTANT_GROUPS}
+    plain = {name: {n: v for n, v in group.items() if n not in reshaped.get(name, {})} for name, group in plain.items()}
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "Found chain dimension to be longer"
@@ -59,6 +61,9 @@ def to_datatree(
     for name, layout in _LEADING_DIMS.items():
         if groups.get(name):
             tree[name] = _raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
+    for name, arguments in reshaped.items():
+        if arguments:
+            tree[name] = tree[name].to_dataset().merge(_raw_dataset(arguments, (), {}, {}))
     if "posterior" in tree.children:
         tell_imputed(tree, bound, dims)
     for group in _GROUPS_WITH_CATEGORIES:
@@ -293,6 +298,14 @@ _LEADING_DIMS: dict[str, tuple[str, ...]] = {
     "posterior_sd": ("chain",),
 }
 """Leading dimensions of the groups that ArviZ does not lay out."""
+
+
+_CONSTANT_GROUPS = ("constant_data", "predictions_constant_data")
+
+
+def _arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
+    """Arguments with the name of a site but another shape, as where a program reshapes what it gives to obs=."""
+    return {n: v for n, v in arguments.items() if n in bound.sites and np.shape(v) != bound.sites[n].shape}
 
 
 def _raw_dataset(

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
-from numpyro.distributions import Distribution, MaskedDistribution
+from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
+from bayeslab.programs.missing_data import element_mask
 from bayeslab.programs.program import Program, innermost_distribution
 from bayeslab.transforms.transformed_program import TransformedProgram
 
@@ -61,7 +62,7 @@ class AugmentHandler(Messenger):
         if msg["type"] != "sample" or msg["scale"] is not None:
             return
         fn, inner = msg["fn"], innermost_distribution(msg["fn"])
-        if _mask_of(fn) is not True:
+        if element_mask(fn) is not True:
             return
         if isinstance(inner, dist.Laplace):
             rate = jnp.broadcast_to(1 / (2 * inner.scale**2), fn.shape())
@@ -79,12 +80,12 @@ class AugmentHandler(Messenger):
             return
         fn, inner = msg["fn"], innermost_distribution(msg["fn"])
         if isinstance(inner, BernoulliProbit):
-            away = jnp.where(_mask_of(fn), (2 * msg["value"] - 1) * inner.predictor, 0.0)
+            away = jnp.where(element_mask(fn), (2 * msg["value"] - 1) * inner.predictor, 0.0)
             _draw_beside(msg, "utility", TruncatedNormal(jnp.broadcast_to(away, fn.shape()), 1.0, low=0.0))
         count = _num_trials(inner, msg["value"])
         if count is None:
             return
-        present = _mask_of(fn)
+        present = element_mask(fn)
         tilt = jnp.broadcast_to(jnp.where(present, _logits(inner), 0.0), fn.shape())
         counted = present is True or isinstance(count, float)
         _draw_beside(msg, "omega", PolyaGamma(count if counted else jnp.where(present, count, 1.0), tilt))
@@ -115,14 +116,3 @@ def _logits(inner: Distribution) -> Array:
     if isinstance(inner, dist.NegativeBinomial2):
         return jnp.log(inner.mean / inner.concentration)
     return inner.logits
-
-
-def _mask_of(fn: Distribution) -> Any:
-    """Which elements of a site count: True for all, else (*batch, *event), with ones for axes that a mask lacks."""
-    mask: Any = True
-    while hasattr(fn, "base_dist"):
-        if isinstance(fn, MaskedDistribution) and fn._mask is not True:
-            own = jnp.broadcast_to(jnp.asarray(fn._mask), fn.batch_shape)
-            mask = jnp.logical_and(mask, own.reshape(own.shape + (1,) * fn.event_dim))
-        fn = fn.base_dist
-    return mask

@@ -202,7 +202,8 @@ def _refuse_branch_change(finding: Finding, bound: Bound, data_points: Sequence[
     if kink is None:
         return finding
     where = next(term.name for term in terms(bound).terms if kink.path in term.kinks and finding.site in term.depends)
-    return finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")._replace(has_steps=kink.known)
+    has_steps = kink.known and where not in bound.moving  # unconstrained coordinates move with the end of a support
+    return finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")._replace(has_steps=has_steps)
 
 
 def _explain_undefined(finding: Finding, bound: Bound) -> Finding:

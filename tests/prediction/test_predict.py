@@ -324,3 +324,16 @@ def test_a_program_with_obs_predicts_without_it() -> None:
     assert again["posterior_predictive"]["y"].shape == (4, 200, 5)
     new = bl.predict(1, model, {"x": jnp.arange(7.0)}, fitted)
     assert new["predictions"]["y"].shape == (4, 200, 7)
+
+
+def test_an_argument_that_the_program_reshapes_for_the_site_of_its_name_keeps_its_shape() -> None:
+    def model(x: Any, y: Any = None) -> None:
+        w = numpyro.sample("w", dist.Normal(0.0, 1.0).expand([2]))
+        with numpyro.plate("row", len(x)):
+            numpyro.sample("y", dist.Normal((x @ w)[:, None], 1.0).to_event(1), obs=None if y is None else y[:, None])
+
+    x = np.random.default_rng(0).normal(size=(9, 2))
+    tree = bl.fit(0, model, {"x": x, "y": x @ [1.0, 2.0]}, bl.Exact(num_samples=50), progress=False)
+    assert tree["constant_data"]["y"].shape == (9,)
+    assert tree["observed_data"]["y"].shape == (9, 1)
+    assert bl.predict(1, model, {"x": x[:4]}, tree)["predictions"]["y"].shape == (1, 50, 4, 1)

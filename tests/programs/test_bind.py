@@ -375,3 +375,24 @@ def test_global_settings_change_nothing() -> None:
     with precision_scope():
         np.testing.assert_array_equal(outside({"mu": jnp.array(0.7)}), inside)
     assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("event", [False, True])
+def test_values_that_a_mask_leaves_out_may_be_anything(event: bool) -> None:
+    """A code for what is unknown, such as -9, as people put it beside a mask."""
+
+    def model(known: Any, y: Any) -> None:
+        p = numpyro.sample("p", dist.Beta(2.0, 2.0))
+        fn = dist.Bernoulli(p * jnp.ones(y.shape)).mask(known)
+        numpyro.sample("y", fn.to_event(1) if event else fn, obs=y)
+
+    y = np.array([1, 0, -9, 1, -9])
+    known = y >= 0
+    with precision_scope():
+        bound = bind(model, {"known": known, "y": y})
+        rows = bind(model, {"known": known[known], "y": y[known]})
+        at = {"p": jnp.array(0.3)}
+        np.testing.assert_allclose(bound.log_joint(at), rows.log_joint(at), rtol=1e-12)
+    known[2] = True
+    with pytest.raises(ValueError, match=r"'y' at position \(2,\) is -9, which is outside the support"):
+        bind(model, {"known": known, "y": y})

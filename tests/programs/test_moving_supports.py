@@ -125,3 +125,20 @@ def test_other_sites_of_mixed_membership_follow_their_bounds() -> None:
     method = bl.mixed_membership.Gibbs(num_samples=500)
     posterior = bl.fit(0, mixed, data, method, progress=False)["posterior"]
     assert (posterior["log_alpha"] < posterior["top"]).all()
+
+
+def nested() -> None:
+    """Smoothing as in exponential smoothing: a share of a share."""
+    level = numpyro.sample("level", dist.Beta(1.0, 1.0))
+    trend = numpyro.sample("trend", dist.Uniform(0.0, level))
+    start = numpyro.sample("start", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.StudentT(4.0, start + level * trend, 0.5))
+
+
+def test_the_end_of_a_support_that_moves_is_no_step() -> None:
+    """Coordinates of `trend` move with `level`, so that one block of NUTS has both, and slices have neither."""
+    with precision_scope():
+        analysis = Analysis(bl.bind(nested, {"y": 0.3}))
+        assert "fit uses NUTS" in str(bl.explain(nested, {"y": 0.3}))
+        with pytest.raises(ValueError, match="no site has a conditional in closed form"):
+            bl.Gibbs().plan(analysis)

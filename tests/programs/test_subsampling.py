@@ -10,7 +10,7 @@ import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
-from bayeslab.methods.stochastic_mean_field import SubsampledPlate, batch_bound, subsampled_plates
+from bayeslab.methods.minibatches.batches import SubsampledPlate, batch_bound, subsampled_plates
 from bayeslab.programs.program import precision_scope
 
 RNG = np.random.default_rng(3)

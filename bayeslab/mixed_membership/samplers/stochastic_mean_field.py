@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.methods.stochastic_mean_field import robbins_monro_rate
+from bayeslab.methods.minibatches.stochastic_mean_field import robbins_monro_rate
 from bayeslab.mixed_membership.batches import (
     join_batches,
     largest_batch_shape,

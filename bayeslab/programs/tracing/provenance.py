@@ -18,6 +18,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.missing_data import element_mask
 from bayeslab.programs.program import (
     Bound,
     Values,
@@ -214,6 +215,8 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
                     yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
         if site["is_observed"]:
             inside = jnp.asarray(elementwise_constraint(fn.support)(site["value"]))
+            if (mask := element_mask(fn)) is not True:  # nobody reads what a mask leaves out
+                inside = inside | ~mask.any(tuple(range(inside.ndim, mask.ndim)))
             yield Fact(name, "support", "", describe_constraint(fn.support), family), inside
             for limit, value in _support_bounds(fn.support):
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)

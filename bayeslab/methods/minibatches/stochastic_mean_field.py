@@ -1,16 +1,13 @@
 """Stochastic mean field from batches of the subsampled plates of a program: natural-gradient steps for the sites that
 all elements share (Hoffman, Blei, Wang and Paisley 2013, arXiv:1206.7055)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from math import prod
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.sweep import deterministic_values, random_start
@@ -23,58 +20,14 @@ from bayeslab.methods.mean_field_factors import (
     terms_averaged_over_others,
     typical_block_values,
 )
-from bayeslab.programs.program import Bound, Values, abstract_bound, compilation_signature, init_inside_support
+from bayeslab.methods.minibatches.batches import SubsampledPlate, multiplicity, random_batch
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.pytrees import unwrap_distributions, wrap_distributions
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.expectation import expected_prior, moment_key
 
 NUM_LOCAL_SWEEPS = 20
 """The number of sweeps over the sites of a batch, where it has several."""
-
-
-class SubsampledPlate(NamedTuple):
-    """A plate with `size` elements, of which the program draws `batch`."""
-
-    plate: str
-    size: int
-    batch: int
-
-
-def subsampled_plates(bound: Bound) -> tuple[SubsampledPlate, ...]:
-    """The plates that the program subsamples."""
-    return _traced_subsampled_plates(compilation_signature(bound.plain))
-
-
-@lru_cache(maxsize=64)
-def _traced_subsampled_plates(shapes: tuple) -> tuple[SubsampledPlate, ...]:
-    """The plates that a program with this structure subsamples."""
-    bound = abstract_bound(shapes)
-    sizes_by_plate: dict[str, tuple[int, int]] = {}
-
-    def run(bound: Bound) -> None:
-        source = bound.source
-        model = substitute(bound.unconditioned(jax.random.PRNGKey(0), source), substitute_fn=init_inside_support)
-        trace(model).get_trace(**bound.inputs)
-        sizes_by_plate.update(source.batch_sizes)
-
-    with jax.enable_x64(shapes[0]):
-        jax.eval_shape(run, bound)
-    return tuple(SubsampledPlate(name, *sizes) for name, sizes in sizes_by_plate.items())
-
-
-def batch_bound(bound: Bound, indices: Mapping[str, Array]) -> Bound:
-    """The program with some elements of its subsampled plates, each of which counts once."""
-
-    def chosen(name: str, value: Array) -> Array:
-        site = bound.sites[name]
-        for plate in site.plates:
-            if plate.name in indices:
-                value = jnp.take(value, indices[plate.name], len(site.shape) - site.event_dim + plate.dim)
-        return value
-
-    observed = {name: chosen(name, value) for name, value in bound.observed.items()}
-    present = {name: chosen(name, value) for name, value in bound.present.items()}
-    return replace(bound, observed=observed, present=present, batches=dict(indices))
 
 
 class Average(NamedTuple):
@@ -130,7 +83,7 @@ class BatchSampler(Sampler):
 
     def start(self, key: Array, bound: Bound) -> StochasticState:
         key, batch_key, start_key = jax.random.split(key, 3)
-        batch = self._drawn(batch_key, bound)
+        batch = random_batch(batch_key, bound, self.plates)
         batch_terms, values = (
             terms(batch).terms,
             random_start(start_key, (*self.shared, *self.own), terms(batch).terms, batch, {}),
@@ -149,7 +102,7 @@ class BatchSampler(Sampler):
     def adapt(self, state: StochasticState, bound: Bound) -> tuple[StochasticState, Draws]:
         key, batch_key = jax.random.split(state.key)
         rate = robbins_monro_rate(state.step, self.num_steps)
-        batch = self._drawn(batch_key, bound)
+        batch = random_batch(batch_key, bound, self.plates)
         batch_terms = terms(batch).terms
         factors: Factors = unwrap_distributions(state.factors)
         known, noisy = self._elbo_estimate(factors, batch_terms, batch)
@@ -182,7 +135,7 @@ class BatchSampler(Sampler):
         num_batches = max(2, self.num_steps // 2)
 
         def step(found: Average) -> Average:
-            batch = self._drawn(jax.random.fold_in(key, found.number), bound)
+            batch = random_batch(jax.random.fold_in(key, found.number), bound, self.plates)
             return found.with_value(self._elbo_estimate(factors, terms(batch).terms, batch)[1])
 
         return jax.lax.while_loop(lambda found: found.number < num_batches, step, found)
@@ -192,13 +145,6 @@ class BatchSampler(Sampler):
         known, entropies = self._completed(of, small, dict(factors.known))
         averaged = self._counted(terms_averaged_over_others((), self._blocks(small), of), small)
         return known, sum_of_terms(averaged, small, known) + factors.entropies.sum() + entropies
-
-    def _drawn(self, key: Array, bound: Bound) -> Bound:
-        """The program with a batch of each subsampled plate, drawn with replacement."""
-        keys = jax.random.split(key, len(self.plates))
-        index_arrays = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, self.plates, strict=True))
-        indices = {plate.plate: chosen for plate, chosen in zip(self.plates, index_arrays, strict=True)}
-        return batch_bound(bound, indices)
 
     def _point_densities(
         self, of: tuple[Term, ...], small: Bound, values: Values, rules: tuple[Rule, ...]
@@ -273,8 +219,7 @@ class BatchSampler(Sampler):
 
     def _times(self, site: str, small: Bound) -> float:
         """The number of elements that each element of a site in a batch stands for."""
-        sizes = {p.plate: p.size / p.batch for p in self.plates}
-        return prod(sizes.get(plate.name, 1.0) for plate in small.sites[site].plates)
+        return multiplicity(self.plates, (plate.name for plate in small.sites[site].plates))
 
     def _blocks(self, small: Bound) -> tuple[tuple[Rule], ...]:
         """A block for each site, in the order of averages: over sites with structure first, and over the parameters of

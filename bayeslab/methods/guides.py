@@ -1,0 +1,119 @@
+"""Guides of stochastic variational inference: those that NumPyro makes, and programs of the user's."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+from numpyro.distributions import Delta
+from numpyro.handlers import seed
+from numpyro.infer import autoguide
+
+from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
+from bayeslab.methods.minibatches.guides import PlateBatches
+from bayeslab.programs.arguments import signature
+from bayeslab.programs.program import Bound, innermost_distribution
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """A guide that NumPyro makes from the sites of a program, over their unconstrained values.
+
+    build: a subclass of AutoGuide.
+    settings: its arguments, as (name, value).
+    learning_rate: the step with which Adam begins, unless SVI is given an optimizer.
+    """
+
+    build: type[autoguide.AutoGuide]
+    settings: tuple[tuple[str, Any], ...] = ()
+    learning_rate: float = 0.05
+
+
+def mean_field_normal() -> Automatic:
+    """Independent Normals: spreads are too small where sites are correlated in the posterior."""
+    return Automatic(autoguide.AutoNormal)
+
+
+def full_rank_normal() -> Automatic:
+    """One multivariate Normal over all sites."""
+    return Automatic(autoguide.AutoMultivariateNormal)
+
+
+def low_rank_normal(rank: int | None = None) -> Automatic:
+    """A multivariate Normal whose covariance is diagonal plus rank `rank`, by default the root of the dimension."""
+    return Automatic(autoguide.AutoLowRankMultivariateNormal, (("rank", rank),))
+
+
+def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> Automatic:
+    """Inverse autoregressive flows of a Normal (Kingma et al. 2016, arXiv:1606.04934); needs two dimensions or more."""
+    return Automatic(autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)), 0.005)
+
+
+@dataclass(frozen=True)
+class UserGuide:
+    """A guide of the user's: a program that names some of the inputs and observed sites of the model."""
+
+    program: Callable[..., Any]
+
+    def __call__(self, bound: Bound, whole: Bound) -> Any:
+        values = whole.inputs | whole.observed
+        program = PlateBatches(self.program, bound.batches)
+        return program(**{name: values[name] for name in signature(self.program).parameters})
+
+
+def guide_record(guide: Any) -> Any:
+    """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
+
+    Raises TypeError for a guide that was built before or that is a point.
+    """
+    if isinstance(guide, autoguide.AutoGuide):
+        name = type(guide).__name__
+        raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
+    build, settings = (guide.func, guide.keywords) if isinstance(guide, partial) else (guide, {})
+    for points, method in _METHOD_OF_POINT_GUIDE.items():
+        if isinstance(build, type) and issubclass(build, points):
+            raise TypeError(f"{build.__name__} is a point, of which there is no bound; use {method}")
+    if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
+        return Automatic(build, tuple(sorted(settings.items())))
+    return guide
+
+
+def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
+    """Raises ValueError for a guide whose arguments or sites are not those of the program, or that is a point."""
+    values = bound.inputs | bound.observed
+    if unknown := [name for name in signature(guide).parameters if name not in values]:
+        raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
+    sites, others = (
+        numpyro.handlers.trace(seed(UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound, bound)
+        for number in range(2)
+    )
+    drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
+    latent = sorted(set(bound.latent) - set(bound.learned))
+    if drawn != set(latent):
+        raise ValueError(f"the guide draws {sorted(drawn)}, but the latent sites are {latent}")
+    for name in latent:
+        if isinstance(innermost_distribution(sites[name]["fn"]), Delta) and jnp.array_equal(
+            sites[name]["value"], others[name]["value"]
+        ):
+            raise ValueError(f"the guide has all its mass of site '{name}' on a point, so that there is no bound")
+
+
+def draws_batches(guide: Callable[..., Any], bound: Bound, plates: tuple[SubsampledPlate, ...]) -> bool:
+    """Whether a guide of the user's subsamples the plates that the program does, where these have sites to draw."""
+    if not plates:
+        return False
+    batch = random_batch(jax.random.PRNGKey(0), bound, plates)
+    sites = numpyro.handlers.trace(seed(UserGuide(guide), jax.random.PRNGKey(0))).get_trace(batch, bound)
+    return all(
+        jnp.shape(sites[name]["value"]) == shape.shape for name, shape in batch.latent_shapes.items() if name in sites
+    )
+
+
+_METHOD_OF_POINT_GUIDE: dict[type, str] = {
+    autoguide.AutoLaplaceApproximation: "Laplace()",
+    autoguide.AutoDelta: "MAP()",
+}
+"""Guides that are points, and the methods to use in place of them."""
