@@ -13,6 +13,9 @@ from . import (
     models as models,
 )
 from . import (
+    monte_carlo as monte_carlo,
+)
+from . import (
     plots as plots,
 )
 from . import (
@@ -61,6 +64,7 @@ from .methods.mean_field import MeanField as MeanField
 from .methods.svi import (
     SVI as SVI,
 )
+from .prediction.decisions import decide as decide
 from .prediction.gaussian_process import (
     process_at as process_at,
 )

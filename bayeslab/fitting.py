@@ -90,6 +90,11 @@ def fit(
         refuse_improper(bound, entries)
         random = raw_key(key)
         method, sampler, _ = plan(Analysis(bound), method)
+        if previous is not None and not sampler.continues:
+            name = type(method).__name__
+            raise ValueError(
+                f"{name} draws a whole population at once, which no draws follow; fit with more num_samples"
+            )
         values = None if start is None else checked_start(method, sampler, bound, start)
         portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values)
         with progress_bar(type(method).__name__, progress) as report:
@@ -141,12 +146,14 @@ class _PortionOfDraws(NamedTuple):
             "observed_data": observed_data(bound),
             "constant_data": constant_data(bound),
             "sampler_state": state_arrays(run.state),
+            "weighted_posterior": sampler.weighted_draws(run.state, run.data),
         }
         moments = sampler.moments(run.state, bound)
         groups["posterior_mean"] = {name: mean for name, (mean, _) in moments.items()}
         groups["posterior_sd"] = {name: sd for name, (_, sd) in moments.items()}
         tree = to_datatree(groups, bound, self.entries)
         tree.attrs = _attributes(self.model, method, self.key, run) | verdict
+        tree.attrs |= {name: float(value) for name, value in sampler.run_summary(run.state, run.data).items()}
         if number > 1 and (
             conflict_text := describe_prior_conflict(bound, run.draws.samples)
         ):  # a point estimate may be at an end

@@ -93,13 +93,23 @@ def parameter_table(trees: Mapping[str, DataTree], sites_aligned: str, var_names
 
 
 def k_hat(tree: DataTree) -> tuple[float, float]:
-    """The Pareto tail of the ratios exp(lp - log_q) of a result, and its standard error; NaN without a log_q."""
+    """The Pareto tail of the ratios exp(lp - log_q) of a result, and its standard error; NaN without a log_q.
+
+    Of draws that were resampled by weights it is that of the weights, which the result has in its attributes.
+    """
     from xarray import Dataset
 
+    if is_weighted(tree):
+        return float(tree.attrs["k_hat"]), np.nan
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
     if "lp" not in stats or "log_q" not in stats:
         return np.nan, np.nan
     return pareto_tail(stats["lp"].values - stats["log_q"].values, float(abs(stats["lp"]).max()))
+
+
+def is_weighted(tree: DataTree) -> bool:
+    """Whether the draws of a result were resampled by importance weights."""
+    return "importance_ess" in tree.attrs
 
 
 def _moments(draws: DataArray) -> Dataset:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.diagnostics.compare import k_hat
+from bayeslab.diagnostics.compare import is_weighted, k_hat
 from bayeslab.results.datatree import posterior_draws
 from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
 from bayeslab.verification.optimum import OUT_OF_STEPS_REASON
@@ -172,6 +172,11 @@ def _bad_importance_ratios(tree: DataTree) -> Iterator[str]:
     Where the ratios hardly differ, the tail weighs nothing.
     """
     k = tree.attrs["k_hat"] if "k_hat" in tree.attrs else k_hat(tree)[0]
+    if is_weighted(tree):
+        if k > MAX_K_HAT:
+            yield (f"Weights: k-hat is {k:.2f}, above {MAX_K_HAT}, so a few draws decide, and errors of the evidence "
+                   "cannot be told; take a proposal that is closer, with heavier tails.")  # fmt: skip
+        return
     if k > MAX_K_HAT and ratios_differ(tree):
         yield (f"Approximation: k-hat is {k:.2f}, above {MAX_K_HAT}, so part of the posterior is missed; "
                "take a richer guide, or NUTS.")  # fmt: skip

@@ -118,10 +118,10 @@ class PointSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> LBFGSState:
-        return _lbfgs_start(key, bound)
+        return _random_start(key, bound)
 
     def adapt(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
-        return _lbfgs_step(lambda flat: _log_joint(bound, flat), state)
+        return lbfgs_step(lambda flat: _log_joint(bound, flat), state)
 
     def convergence_verdict(self, state: LBFGSState, bound: Bound, _: Any) -> tuple[LBFGSState | None, str]:
         optimum = check_maximum(_log_joint, bound, state.best)
@@ -153,12 +153,12 @@ class LaplaceSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> LaplaceState:
-        climb = _lbfgs_start(key, bound)
+        climb = _random_start(key, bound)
         size = climb.best.size
         return LaplaceState(climb, jnp.zeros((size, size)), jnp.array(False))
 
     def adapt(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
-        climb, draws = _lbfgs_step(lambda flat: flat_log_posterior(bound, flat), state.climb)
+        climb, draws = lbfgs_step(lambda flat: flat_log_posterior(bound, flat), state.climb)
         return state._replace(climb=climb, known=jnp.array(False)), draws
 
     def convergence_verdict(self, state: LaplaceState, bound: Bound, _: Any) -> tuple[None, str]:
@@ -199,14 +199,19 @@ def _newton_step_and_factor(state: LaplaceState, bound: Bound) -> LaplaceState:
     return LaplaceState(climb, factor, jnp.array(True))
 
 
-def _lbfgs_start(key: Array, bound: Bound) -> LBFGSState:
+def _random_start(key: Array, bound: Bound) -> LBFGSState:
     """The state of L-BFGS at a random point."""
     key, start_key = jax.random.split(key)
     flat, _ = ravel_pytree(unconstrained.random_position(start_key, bound))
+    return lbfgs_start(key, flat)
+
+
+def lbfgs_start(key: Array, flat: Array) -> LBFGSState:
+    """The state of L-BFGS at flat coordinates."""
     return LBFGSState(flat, optax.lbfgs().init(flat), jnp.array(False), key, flat, jnp.array(jnp.inf, flat.dtype))
 
 
-def _lbfgs_step(density: Any, state: LBFGSState) -> tuple[LBFGSState, Draws]:
+def lbfgs_step(density: Any, state: LBFGSState) -> tuple[LBFGSState, Draws]:
     """The state after one step of L-BFGS with a line search; the same once gradient or density are zero to rounding."""
     optimizer, impossible = optax.lbfgs(), 1e300 if state.position.dtype == jnp.float64 else 1e30
 

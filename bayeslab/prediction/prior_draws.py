@@ -14,17 +14,31 @@ def require_prior_draws(bound: Bound, verb: str) -> None:
     """Raises ValueError for a program whose prior is not what its latent sites draw: improper, weighted, or changed by
     a factor."""
     bound = bound.plain
-    for site in bound.sites.values():
-        if site.improper:
-            raise ValueError(
-                f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
-            )
+    require_proper_priors(bound, verb)
     for fact in trace_data_flow(bound, bound.latent_shapes).of("density"):
         if bound.sites[fact.site].role == "factor" and fact.reached_by("latent"):
             raise ValueError(
                 f"{verb} needs draws from the prior, but factor '{fact.site}' changes it, and nothing draws from that"
             )
-    for name, (weighted, _) in _density_changes(bound).items():
+
+
+def require_latent_draws(bound: Bound, verb: str) -> None:
+    """Raises ValueError for a program whose latent sites are not drawn from the densities that they state: improper
+    ones, and those that are weighted or masked. Factors are no part of them."""
+    require_proper_priors(bound, verb)
+    for name, (_, masked) in _density_changes(bound.plain).items():
+        if masked and name in bound.latent:
+            raise ValueError(f"{verb} needs draws from the prior, but that of site '{name}' is masked, hence improper")
+
+
+def require_proper_priors(bound: Bound, verb: str) -> None:
+    """Raises ValueError for a latent site whose prior is improper, or weighted."""
+    for site in bound.plain.sites.values():
+        if site.improper:
+            raise ValueError(
+                f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
+            )
+    for name, (weighted, _) in _density_changes(bound.plain).items():
         if weighted and name in bound.latent:
             raise ValueError(f"{verb} needs draws from the prior, but handlers.scale weights that of site '{name}'")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayeslab.diagnostics.compare import align_all, parameter_table, summary_table
+from bayeslab.diagnostics.compare import align_all, is_weighted, parameter_table, summary_table
 from bayeslab.diagnostics.diagnose import MAX_K_HAT, diagnose, ratios_differ
 from bayeslab.plots import plot_comparison
 from bayeslab.reports.comparison_text import table_cells, to_text
@@ -82,11 +82,11 @@ def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | No
     trees, sites_aligned = align_all(trees)
     parameters = parameter_table(trees, sites_aligned, var_names)
     table = summary_table(parameters, trees)
-    verdicts = {}
+    verdicts, reference = {}, next(iter(trees.values()))
     for position, (name, tree) in enumerate(trees.items()):
         own, row = parameters.isel(posterior=position), table.isel(posterior=position)
         lines = [*_diagnose_line(tree, var_names), *_peaks(own)]
-        lines += [] if position == 0 else [*_differences(own), *_approximation(tree, row)]
+        lines += [] if position == 0 else [*_differences(own), *_approximation(tree, row), *_evidence(tree, reference)]
         verdicts[name] = (*_summary_line(position, tree, own, lines), *lines)
     return Card(table, parameters, verdicts)
 
@@ -143,6 +143,10 @@ def _differences(own: Dataset) -> Iterator[str]:
 def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
     """Lines on the importance ratios and the ELBO of an approximation with a density."""
     k, gap, error = (float(row[name]) for name in ("k_hat", "elbo_gap", "elbo_gap_mcse"))
+    if is_weighted(tree):
+        size = tree.attrs["importance_ess"]
+        yield f"k-hat {k:.2f} of the weights that its draws were resampled by; they are worth {size:,.0f} of their own"
+        return
     if np.isfinite(k) and not ratios_differ(tree):
         yield f"k-hat {k:.2f}, of importance ratios that hardly differ where it has draws"
     elif k > MAX_K_HAT:
@@ -153,6 +157,19 @@ def _approximation(tree: DataTree, row: Dataset) -> Iterator[str]:
         yield f"k-hat {k:.2f}: close enough for importance weights to correct"
     if gap > (MIN_STANDARD_ERRORS * error if error > 0 else 0):
         yield f"ELBO {gap:.3g} below the log evidence, which is the divergence KL(approximation | posterior)"
+
+
+def _evidence(tree: DataTree, reference: DataTree) -> Iterator[str]:
+    """A line on an estimate of the evidence, and on its distance from that of the reference, where both are known."""
+    value, error = (tree.attrs.get(name, np.nan) for name in ("log_evidence", "log_evidence_se"))
+    if not np.isfinite(value) or not np.isfinite(error):
+        return
+    decimals = int(np.clip(np.ceil(-np.log10(error)), 0, 4)) + 1 if error > 0 else 4
+    text = f"log evidence {value:.{decimals}f} ± {error:.{decimals}f}"
+    known = reference.attrs.get("log_evidence", np.nan)
+    total = np.hypot(error, reference.attrs.get("log_evidence_se", 0.0))
+    far = np.isfinite(known) and abs(value - known) > MIN_STANDARD_ERRORS * total
+    yield f"{text}, which is not that of the reference" if far else text
 
 
 def _largest_parameter(values: DataArray) -> tuple[float, str]:

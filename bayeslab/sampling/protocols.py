@@ -48,6 +48,11 @@ class Sampler:
         return False
 
     @property
+    def continues(self) -> bool:
+        """Whether more draws can follow those of a result: a population of particles is whole, and is drawn anew."""
+        return True
+
+    @property
     def prepares(self) -> bool:
         """Whether `prepare` computes something."""
         return False
@@ -103,6 +108,18 @@ class Sampler:
         """Means and standard deviations (chain, *site) of sites that draws leave out. state: that of all chains."""
         return {}
 
+    def run_summary(self, state: State, data: Any) -> dict[str, float]:
+        """Numbers about the whole run for the attributes of its result, such as an estimate of the log evidence.
+
+        state: that of all chains, after the last draw.
+        """
+        return {}
+
+    def weighted_draws(self, state: State, data: Any) -> dict[str, Any]:
+        """Draws (chain, draw, *site) with unequal weights that the draws of the posterior were resampled from, and
+        their `log_weight` (chain, draw), which sum to one on every chain; empty where there are none."""
+        return {}
+
     def conditionals(self, bound: Bound) -> tuple[Any, ...]:
         """The rules that draws rest on, each with the terms under which it holds.
 
@@ -131,6 +148,10 @@ class SamplerWrapper(Sampler):
     @property
     def warmup_draws(self) -> bool:
         return self.inner.warmup_draws
+
+    @property
+    def continues(self) -> bool:
+        return self.inner.continues
 
     @property
     def prepares(self) -> bool:
@@ -162,6 +183,12 @@ class SamplerWrapper(Sampler):
 
     def moments(self, state: State, bound: Bound) -> dict[str, tuple[Any, Any]]:
         return self.inner.moments(state, bound)
+
+    def run_summary(self, state: State, data: Any) -> dict[str, float]:
+        return self.inner.run_summary(state, data)
+
+    def weighted_draws(self, state: State, data: Any) -> dict[str, Any]:
+        return self.inner.weighted_draws(state, data)
 
     def conditionals(self, bound: Bound) -> tuple[Any, ...]:
         return self.inner.conditionals(bound)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.elimination.sweep import deterministic_values
@@ -95,6 +96,22 @@ class CollapsedSampler(SamplerWrapper):
     def moments(self, state: CollapsedState, bound: Bound) -> dict[str, tuple[Any, Any]]:
         return self.inner.moments(state.inner, bound)
 
+    def run_summary(self, state: CollapsedState, data: CollapsedData) -> dict[str, float]:
+        return self.inner.run_summary(state.inner, data.inner)
+
+    def weighted_draws(self, state: CollapsedState, data: CollapsedData) -> dict[str, Any]:
+        """The weighted draws of the sites that are left, each with a draw of the eliminated ones."""
+        draws = dict(self.inner.weighted_draws(state.inner, data.inner))
+        if not draws:
+            return draws
+        log_weight = draws.pop("log_weight")
+        latent = {name: draws[name] for name in data.bound.latent}
+        keys = jax.random.split(jnp.asarray(state.key)[0], log_weight.shape)
+        samples = jax.jit(jax.vmap(jax.vmap(lambda key, values: self._recovered(key, data.bound, values))))(
+            keys, latent
+        )
+        return {**samples, "log_weight": log_weight}
+
     def start(self, key: Array, data: CollapsedData) -> CollapsedState:
         key, start_key = jax.random.split(key)
         return CollapsedState(self.inner.start(start_key, data.inner), key)
@@ -102,11 +119,14 @@ class CollapsedSampler(SamplerWrapper):
     def advance(self, state: CollapsedState, data: CollapsedData) -> tuple[CollapsedState, Draws]:
         key, pick_key = jax.random.split(state.key)
         inner, draws = self.inner.advance(state.inner, data.inner)
-        latent = self.recover_values(pick_key, data.bound, {name: draws.samples[name] for name in data.bound.latent})
-        samples = latent | deterministic_values(data.bound.plain, latent)
-        return CollapsedState(inner, key), draws._replace(
-            samples={name: samples[name] for name in self.sites if name in samples}
-        )
+        values = {name: draws.samples[name] for name in data.bound.latent}
+        return CollapsedState(inner, key), draws._replace(samples=self._recovered(pick_key, data.bound, values))
+
+    def _recovered(self, key: Array, bound: Bound, values: Values) -> Values:
+        """Values of all sites, from those of the sites that are left. bound: with sites integrated out."""
+        latent = self.recover_values(key, bound, values)
+        samples = latent | deterministic_values(bound.plain, latent)
+        return {name: samples[name] for name in self.sites if name in samples}
 
     def adapt(self, state: CollapsedState, data: CollapsedData) -> tuple[CollapsedState, Draws]:
         inner, draws = self.inner.adapt(state.inner, data.inner)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 
@@ -61,6 +62,17 @@ class ImputedSampler(SamplerWrapper):
     def advance(self, state: State, data: ImputedData) -> tuple[State, Draws]:
         state, draws = self.inner.advance(state, data.inner)
         return state, draws._replace(samples=with_given_elements(data.bound, draws.samples))
+
+    def run_summary(self, state: State, data: ImputedData) -> dict[str, float]:
+        return self.inner.run_summary(state, data.inner)
+
+    def weighted_draws(self, state: State, data: ImputedData) -> dict[str, Any]:
+        draws = dict(self.inner.weighted_draws(state, data.inner))
+        if not draws:
+            return draws
+        log_weight = draws.pop("log_weight")
+        whole = jax.vmap(jax.vmap(lambda values: with_given_elements(data.bound, values)))(draws)
+        return {**whole, "log_weight": log_weight}
 
     def convergence_verdict(
         self, state: State, data: ImputedData, samples: dict[str, Any]
