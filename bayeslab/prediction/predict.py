@@ -40,6 +40,7 @@ from bayeslab.results.datatree import (
     categories_of,
     constant_data,
     dimensions,
+    formula_of,
     has_same_data,
     observed_data,
     posterior_draws,
@@ -97,6 +98,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has more
     positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name among
     categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
+    Where a formula made the data of the fit, as in `bayeslab.datasets.regression_data`, data may be a table with the
+    columns of the formula, whose levels, knots and scales are those of the fit.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
@@ -105,7 +108,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     as a function that is not the default, and where the program draws nothing, because its data are in a factor.
     """
     posterior = posterior_draws(tree, "predict")
-    program, given = unwrap_partial(model, read_entries(data))
+    program, given = unwrap_partial(model, read_entries(_rows_of_formula(data, tree)))
     given = {name: with_codes_of_fit(name, item, tree) for name, item in given.items()}
     with precision_scope():
         fitted = fitted_arguments(program, given, tree)
@@ -168,6 +171,15 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     for name, group in added.children.items():
         result[name] = group
     return result
+
+
+def _rows_of_formula(data: Any, tree: "DataTree") -> Any:
+    """The data; of a table, where a formula made the data of the fit, what this formula makes of it."""
+    if not hasattr(data, "columns") or not (text := formula_of(tree)):
+        return data
+    from bayeslab.formulas.coding import coded_rows, coding_from_text
+
+    return coded_rows(coding_from_text(text), data)
 
 
 def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool) -> None:
