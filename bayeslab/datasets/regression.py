@@ -103,7 +103,7 @@ def _feature_coords(features: "list[Feature]") -> dict[str, Any]:
     return {field: ("feature", [getattr(feature, field) for feature in features]) for field in Feature._fields}
 
 
-def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> xr.Dataset:
+def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> Any:
     """The covariates x (row, feature) of new rows, coded as those of `data`, for predictions.
 
     frame: the columns that `data` was made from, in any order; others, as the target, are ignored.

@@ -39,7 +39,7 @@ class Response(NamedTuple):
         column = frame[self.expression]
         text = column.astype(object).map(str)
         if (unknown := ~text.isin(self.classes).to_numpy() & column.notna().to_numpy()).any():
-            row, level = column.index[unknown.argmax()], text[unknown].iloc[0]
+            row, level = column.index[int(unknown.argmax())], text[unknown].iloc[0]
             raise ValueError(
                 f"column {column.name!r} has the unknown class {level!r} in row {row!r}"
                 f"{suggestion(level, list(self.classes))}"
@@ -57,8 +57,10 @@ class Grouping(NamedTuple):
 
     def names(self, frame: pd.DataFrame) -> pd.Series:
         """The name of the group of every row."""
-        parts = [levels_of(frame[name]) for name in self.columns]
-        return parts[0].str.cat(parts[1:], sep=":") if len(parts) > 1 else parts[0]
+        first, *others = (levels_of(frame[name]) for name in self.columns)
+        for other in others:
+            first = first + ":" + other
+        return first
 
     def groups(self, frame: pd.DataFrame) -> pd.Categorical:
         """The group of every row, in the codes of the fit, further ones for groups that it does not know."""
@@ -121,9 +123,10 @@ def coding_from_text(text: str) -> Coding:
     """The coding that a result holds. Raises ValueError for a text that is none."""
     try:
         formula, response, fixed, groups = _from_plain(json.loads(text))
+        expression, centre, scale, classes = response
         return Coding(
             formula,
-            Response(*response[:3], tuple(response[3])),
+            Response(expression, centre, scale, tuple(classes)),
             _design(fixed),
             {name: Grouping(tuple(c), tuple(levels), _design(design)) for name, (c, levels, design) in groups.items()},
         )

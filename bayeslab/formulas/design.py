@@ -68,7 +68,7 @@ class Design(NamedTuple):
             if name not in self.columns:
                 continue  # levels of something computed: formulaic warns, which is an error here
             if (unknown := ~frame[name].isin(list(levels)).to_numpy()).any():
-                row, level = frame.index[unknown.argmax()], frame[name][unknown].iloc[0]
+                row, level = frame.index[int(unknown.argmax())], frame[name][unknown].iloc[0]
                 hint = suggestion(str(level), [str(known) for known in levels])
                 raise ValueError(f"column {name!r} has the unknown level {level!r} in row {row!r}{hint}")
 

@@ -48,11 +48,11 @@ def _part(parts: Mapping[str, Entry], path: str, value: Any, tree: "DataTree") -
     """What stands in a dict, with the codes of the fit where it holds categories."""
     if path not in parts or not parts[path].categories:
         return value
-    from pandas import Categorical
+    from pandas import Categorical, Index
 
     item = with_codes_of_fit(path, parts[path], tree)
     codes = item.value if item.present is None else np.where(item.present, item.value, -1)
-    return Categorical.from_codes(codes, [str(level) for level in item.categories])
+    return Categorical.from_codes(np.asarray(codes, int), Index([str(level) for level in item.categories]))
 
 
 def numbers_of_groups(entries: Mapping[str, Entry], tree: "DataTree") -> set[tuple[int, int]]:
@@ -64,7 +64,7 @@ def numbers_of_groups(entries: Mapping[str, Entry], tree: "DataTree") -> set[tup
     constants: Mapping[Any, DataArray] = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
     grown = set()
     for name, item, recipe in _with_recipes(entries, recipes):
-        before = recipe.get("value")
+        before: Any = recipe.get("value")
         if "array" in recipe and recipe["array"] in constants and constants[recipe["array"]].ndim == 0:
             before = constants[recipe["array"]].item()
         pairs = [(len(categories_of(tree, name)), len(item.categories))]
