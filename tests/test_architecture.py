@@ -31,7 +31,7 @@ FOLDERS = (
         "transforms",
     ),
     *("sampling", "methods", "mixed_membership", "diagnostics", "verbs", "prediction", "calibration", "states"),
-    *("topics", "datasets", "populations", "plots", "reports", "command_line"),
+    *("topics", "datasets", "populations", "supervised", "plots", "reports", "command_line"),
 )
 
 LECTURES_MAY_IMPORT = ("bayeslab", "bayeslab.models", "bayeslab.distributions", "bayeslab.gaussian_processes")
