@@ -10,6 +10,7 @@ from bayeslab.plots.style import COLOURS, LINE_STYLES, one_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
     from xarray import Dataset
 
 LABELS_APART = 0.05
@@ -53,6 +54,34 @@ def plot_penalty_path(path: Dataset, site: str = "w", ax: Axes | None = None, ma
     top = np.argsort(-np.abs(final), kind="stable")[:max_labels]
     _label_ends(ax, [names[i] for i in top], final[top], [COLOURS[i % len(COLOURS)] for i in top], end)
     ax.set(xlabel=argument, ylabel=site)
+    ax.spines[["right", "top"]].set_visible(False)
+    return ax
+
+
+def plot_decision_boundary(
+    across: ArrayLike, up: ArrayLike, probability: ArrayLike, ax: Axes | None = None, level: float = 0.5
+) -> Axes:
+    """Draw the probability of a class over a plane, the boundary at a level, and how sure the posterior is of it.
+
+    across: (column,) and up: (row,), the coordinates of a grid. probability: (draw, row, column), or with more axes of
+    draws before; from `bayeslab.supervised.class_probability_draws` at the points of the grid. The colour is the mean
+    over draws, the line where it is `level`, and inside the grey band 5 % to 95 % of the draws are above the level.
+    Raises ValueError for other shapes.
+    """
+    across, up, drawn = np.asarray(across, float), np.asarray(up, float), np.asarray(probability, float)
+    if drawn.ndim < 3 or drawn.shape[-2:] != (len(up), len(across)):
+        raise ValueError(
+            f"The probability has shape {drawn.shape}; expected draws before the {len(up)} rows and "
+            f"{len(across)} columns of the grid."
+        )
+    drawn = drawn.reshape(-1, *drawn.shape[-2:])
+    ax = one_axis() if ax is None else ax
+    mean, above = drawn.mean(0), (drawn > level).mean(0)
+    ax.contourf(across, up, mean, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.35)
+    if above.min() < 0.95 and above.max() > 0.05:
+        ax.contourf(across, up, above, levels=[0.05, 0.95], colors=["0.35"], alpha=0.35)
+    if mean.min() < level < mean.max():
+        ax.contour(across, up, mean, levels=[level], colors=["0.1"], linewidths=1.6)
     ax.spines[["right", "top"]].set_visible(False)
     return ax
 

@@ -32,6 +32,7 @@ from bayeslab.prediction.new_groups import (
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import require_prior_draws
+from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
 from bayeslab.programs.missing.imputation import whole_sites
@@ -91,10 +92,10 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     their value given all else that is known of the row.
     For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
     where there are values and what belongs to a row can be integrated out of it, and predictions_probabilities: for
-    discrete sites of rows the mean over draws of the probability of every value given all else that is known of the
-    row, and the log score of values that are known. Latent sites with an entry for every new row (those in all plates
-    of an observed site) are drawn given what is known, as are missing entries. Known values are used where others
-    depend on them; those on which none does are predicted as if none of these were known. Effects of groups are those
+    discrete sites of rows, as classes, the mean over draws of the probability of every value given all else that is
+    known of the row, and the log score of values that are known. Latent sites with an entry for every new row (those in
+    all plates of an observed site) are drawn given what is known, as are missing entries. Known values are used where
+    others depend on them; those on which none does are predicted as if none of these were known. Effects of groups are those
     of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has more
     positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name among
     categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
@@ -135,6 +136,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
             classes = class_probabilities(known, flat)
         else:
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
+        responses = {} if replicate else response_probabilities(bound, flat)
         _require_predictions(simulations, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
@@ -157,9 +159,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
                 "predictions_constant_data": constant_data(bound),
             }
         added = to_datatree(groups, bound, entries, dims_from)
-        if classes and not replicate:
-            categories = {name: categories_of(tree, name) for name in classes}
-            added["predictions_probabilities"] = probabilities_dataset(classes, dimensions(bound, entries), categories)
+        if tables := {} if replicate else responses | classes:
+            categories = {name: categories_of(tree, name) for name in tables}
+            added["predictions_probabilities"] = probabilities_dataset(tables, dimensions(bound, entries), categories)
     if left_out:
         added["predictions"].attrs["left_out"] = left_out
     if new_names := new_group_names(given, tree):
