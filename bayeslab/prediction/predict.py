@@ -95,10 +95,10 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     discrete sites of rows, as classes, the mean over draws of the probability of every value given all else that is
     known of the row, and the log score of values that are known. Latent sites with an entry for every new row (those in
     all plates of an observed site) are drawn given what is known, as are missing entries. Known values are used where
-    others depend on them; those on which none does are predicted as if none of these were known. Effects of groups are those
-    of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has more
-    positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name among
-    categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
+    others depend on them; those on which none does are predicted as if none of these were known. Effects of groups are
+    those of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has
+    more positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name
+    among categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
     Where a formula made the data of the fit, as in `bayeslab.datasets.regression_data`, data may be a table with the
     columns of the formula, whose levels, knots and scales are those of the fit.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by

@@ -16,6 +16,8 @@ from numpyro.handlers import condition, substitute, trace
 
 from bayeslab.elimination.terms import terms
 from bayeslab.prediction.class_probabilities import ClassProbabilities
+from bayeslab.prediction.known_sites import sites_that_others_depend_on
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Values
 
 MAX_CLASSES = 64
@@ -27,10 +29,11 @@ def response_probabilities(bound: Bound, latent: Values) -> dict[str, ClassProba
 
     bound: of new rows, values of such sites known or not: they are not used, but scored. latent: draws (draw, *site).
     """
-    candidates = [name for name, site in bound.sites.items() if site.is_discrete and not site.event_dim and site.shape]
-    candidates = [
-        name for name in candidates if name in bound.observed or (name in bound.latent and name not in latent)
-    ]
+    discrete = [name for name, site in bound.sites.items() if site.is_discrete and not site.event_dim and site.shape]
+    candidates = [name for name in discrete if name in bound.observed or (name in bound.latent and name not in latent)]
+    if candidates:
+        others_use = {*sites_that_others_depend_on(bound), *bound.imputed}
+        candidates = [name for name in candidates if name not in others_use and whole_site(name) == name]
     if not candidates:
         return {}
     kept = {name: value for name, value in bound.observed.items() if name not in candidates}
