@@ -55,7 +55,7 @@ def _is_response(name: str, bound: Bound, latent: Values) -> bool:
     return not others and {*own.depends} - {name} <= latent.keys()
 
 
-def _scores(bound: Bound, name: str, choices: Array, log_mean: np.ndarray) -> np.ndarray | None:
+def _scores(bound: Bound, name: str, choices: np.ndarray, log_mean: np.ndarray) -> np.ndarray | None:
     """The log probability of the values that are known (1, *site), NaN where they are missing; None where none is."""
     if name not in bound.observed:
         return None

@@ -57,7 +57,7 @@ def penalty_path(model: Program, data: Data, values: Mapping[str, ArrayLike]) ->
         entries = read_entries(data)
         dims, coords = dimensions(bound, entries), coordinates(bound, entries)
     variables = {site: ((name, *dims[site]), value) for site, value in sites.items()}
-    variables |= {"log_joint": (name, -modes.value), "converged": (name, modes.converged)}
+    variables |= {"log_joint": ((name,), -modes.value), "converged": ((name,), modes.converged)}
     found = Dataset(variables, {name: grid})
     return found.assign_coords({dim: labels for dim, labels in coords.items() if dim in found.dims})
 

@@ -32,7 +32,8 @@ def class_probability_draws(
     rows = _number_of_rows(entries, tree, site)
     predicted = predict(key, model, {**entries, site: np.full(rows, value)}, tree)["predictions_log_likelihood"]
     name = f"{site}{GIVEN_THE_REST}" if f"{site}{GIVEN_THE_REST}" in predicted else site
-    return np.exp(predicted[name]).rename("probability")
+    log_probability = predicted[name].rename("probability")
+    return log_probability.copy(data=np.exp(log_probability.values))
 
 
 def _number_of_rows(entries: dict, tree: "DataTree", site: str) -> int:
