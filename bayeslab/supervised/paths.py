@@ -56,7 +56,7 @@ def penalty_path(model: Program, data: Data, values: Mapping[str, ArrayLike]) ->
         modes, sites = jax.device_get(_path(bound, jnp.asarray(grid), start, name, laplace))
         entries = read_entries(data)
         dims, coords = dimensions(bound, entries), coordinates(bound, entries)
-    variables = {site: ((name, *dims[site]), value) for site, value in sites.items()}
+    variables = {site: ((name, *dims[site]), value + 0.0) for site, value in sites.items()}  # minus zero is zero
     variables |= {"log_joint": ((name,), -modes.value), "converged": ((name,), modes.converged)}
     found = Dataset(variables, {name: grid})
     return found.assign_coords({dim: labels for dim, labels in coords.items() if dim in found.dims})
