@@ -25,6 +25,9 @@ from . import (
     states as states,
 )
 from . import (
+    supervised as supervised,
+)
+from . import (
     topics as topics,
 )
 from .calibration.geweke import joint_distribution_test as joint_distribution_test

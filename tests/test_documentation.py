@@ -29,6 +29,7 @@ LONG = {
     "docs/how_to/missing_values.md",
     "docs/how_to/own_model.md",
     "docs/how_to/prediction.md",
+    "docs/how_to/tables.md",
     "docs/methods.md",
     "docs/model_comparison.md",
     "docs/population_structure.md",

@@ -19,6 +19,7 @@ from bayeslab.datasets.sequence_data import dishonest_casino, sequences
 from bayeslab.datasets.series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
 from bayeslab.datasets.state_space import nile, simulated_track
 from bayeslab.datasets.tables import (
+    at_bats,
     batting_averages,
     diabetes,
     half_moons,
@@ -30,6 +31,7 @@ from bayeslab.datasets.tables import (
 )
 
 __all__ = [
+    "at_bats",
     "batting_averages",
     "breast_cancer",
     "classification_data",

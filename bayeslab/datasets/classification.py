@@ -7,7 +7,10 @@ import pandas as pd
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_integer, axis_lengths, require_flags
-from bayeslab.datasets.regression import checked_frame, regression_data, require_columns
+from bayeslab.datasets.regression import formula_data, refuse_no_intercept, regression_data
+from bayeslab.formulas.coding import coding_of_classes
+from bayeslab.formulas.parsing import is_formula
+from bayeslab.formulas.tables import checked_frame, require_columns
 
 MAIL_WORDS = (
     "buy",
@@ -27,19 +30,21 @@ MAIL_WORDS = (
 MAIL_CLASSES = ("spam", "personal", "work")
 
 
-def classification_data(
-    frame: pd.DataFrame, target: str, *, intercept: bool = True, standardise: bool = True
-) -> xr.Dataset:
+def classification_data(frame: pd.DataFrame, target: str, *, intercept: bool = True, standardise: bool = True) -> Any:
     """The data of a classifier: covariates x (row, feature) and the codes y (row,) of the classes, from 0.
 
     frame: a table without missing values; its columns but the target are coded as in `regression_data`.
-    target: the name of the column of classes, of text, categories, truth values or integers.
+    target: the name of the column of classes, of text, categories, truth values or integers; or a formula with that
+        column on its left, as for `regression_data`.
     y.attrs["classes"] has the names of the classes in the order of their codes, which is that of the categories or else
     sorted. Raises TypeError for what is no DataFrame, ValueError for a target with fewer than two classes, with missing
     or broken numbers, and for a table that cannot be coded.
     """
     require_flags(intercept=intercept, standardise=standardise)
     frame, target = checked_frame(frame), str(target)
+    if is_formula(target, frame.columns):
+        refuse_no_intercept(intercept)
+        return formula_data(coding_of_classes(target, frame, standardise), frame)
     require_columns(frame, [target], "target ")
     column = frame[target]
     if column.isna().any():

@@ -114,6 +114,14 @@ def batting_averages() -> pd.DataFrame:
     return pd.DataFrame({"first": hits / 45, "later": np.array(later) / 1000}, names.split(", "))
 
 
+def at_bats() -> pd.DataFrame:
+    """The first 45 at bats of the 18 players of `batting_averages`, a row each: player and hit, True or False."""
+    averages = batting_averages()["first"]
+    players = np.repeat(averages.index.to_numpy(str), 45)
+    hits = [np.arange(45) < round(45 * average) for average in averages]
+    return pd.DataFrame({"player": players, "hit": np.concatenate(hits)})
+
+
 def shop_visitors(num_hours: int, *, seed: int = 0) -> xr.Dataset:
     """Numbers of visitors of a shop y (row,) in single hours, and x (row, feature): an intercept and four covariates.
 

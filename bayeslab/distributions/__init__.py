@@ -1,5 +1,7 @@
 """Distributions that NumPyro lacks, or draws slowly."""
 
+import numpyro  # noqa: F401  as a whole, before parts of it: ArviZ may have left a half, to be loaded when it is used
+
 from bayeslab.distributions.enumerated import Enumerated
 from bayeslab.distributions.gamma import Beta, Dirichlet, Gamma, InverseGamma, Wishart, WishartCholesky
 from bayeslab.distributions.joint_normal import JointNormal

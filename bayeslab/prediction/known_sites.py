@@ -47,7 +47,7 @@ def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]
 
     groups: sites with new groups, whose values among the draws of the result are in the first corner -> its shape.
     """
-    inner = _sites_that_others_depend_on(bound)
+    inner = sites_that_others_depend_on(bound)
     complete = [n for n in inner if bound.sites[n].is_discrete and n not in bound.present and whole_site(n) == n]
     splits = probe_splits(replace(bound, present=bound.present | _all_present(bound, complete)), complete)
     classes = [name for name, split in splits.items() if split.possible]
@@ -63,7 +63,7 @@ def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]
     return Known(bound, own, leaves, grown)
 
 
-def _sites_that_others_depend_on(bound: Bound) -> list[str]:
+def sites_that_others_depend_on(bound: Bound) -> list[str]:
     """The observed sites that reach the density of another site."""
     flow = trace_data_flow(bound, bound.latent_shapes)
     pairs = [(name, f.site) for f in flow.of("density") for name in f.reached_by("observed")]

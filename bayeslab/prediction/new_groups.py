@@ -1,6 +1,6 @@
 """Predictions for groups that were not fitted, beside those that were: their effects are drawn from the prior."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.programs.binding import bind
-from bayeslab.programs.data import Entry, first_true
+from bayeslab.programs.data import Entry, as_entry, first_true, with_nested_entries
 from bayeslab.programs.program import Bound, Program, Site, Values
 from bayeslab.results.datatree import argument_recipes, categories_of
 
@@ -25,6 +25,9 @@ def data_of_fit(tree: "DataTree") -> dict[str, "DataArray"]:
 
 def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
     """An entry with the codes of the fit, and further ones for categories that it does not know."""
+    if type(item.value) is dict:
+        parts = with_nested_entries({name: item})
+        return item._replace(value={key: _part(parts, f"{name}.{key}", v, tree) for key, v in item.value.items()})
     levels, known = [str(level) for level in item.categories], categories_of(tree, name)
     if not levels or levels == known:
         return item
@@ -41,6 +44,17 @@ def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
     return item._replace(value=value, categories=[*known, *new])
 
 
+def _part(parts: Mapping[str, Entry], path: str, value: Any, tree: "DataTree") -> Any:
+    """What stands in a dict, with the codes of the fit where it holds categories."""
+    if path not in parts or not parts[path].categories:
+        return value
+    from pandas import Categorical, Index
+
+    item = with_codes_of_fit(path, parts[path], tree)
+    codes = item.value if item.present is None else np.where(item.present, item.value, -1)
+    return Categorical.from_codes(np.asarray(codes, int), Index([str(level) for level in item.categories]))
+
+
 def numbers_of_groups(entries: Mapping[str, Entry], tree: "DataTree") -> set[tuple[int, int]]:
     """Numbers of groups, at the fit and now, that have grown: of categories with new names, and integer arguments.
 
@@ -49,9 +63,8 @@ def numbers_of_groups(entries: Mapping[str, Entry], tree: "DataTree") -> set[tup
     recipes = argument_recipes(tree)
     constants: Mapping[Any, DataArray] = tree["constant_data"].data_vars if "constant_data" in tree.children else {}
     grown = set()
-    for name, item in entries.items():
-        recipe = recipes.get(name, {})
-        before = recipe.get("value")
+    for name, item, recipe in _with_recipes(entries, recipes):
+        before: Any = recipe.get("value")
         if "array" in recipe and recipe["array"] in constants and constants[recipe["array"]].ndim == 0:
             before = constants[recipe["array"]].item()
         pairs = [(len(categories_of(tree, name)), len(item.categories))]
@@ -59,6 +72,18 @@ def numbers_of_groups(entries: Mapping[str, Entry], tree: "DataTree") -> set[tup
             pairs.append((int(before), int(np.asarray(item.value).item())))
         grown |= {pair for pair in pairs if 0 < pair[0] < pair[1]}
     return grown
+
+
+def _with_recipes(
+    entries: Mapping[str, Entry], recipes: Mapping[str, Any]
+) -> Iterator[tuple[str, Entry, Mapping[str, Any]]]:
+    """The entries, and what stands in dicts among them, with how they were made at the fit."""
+    for name, item in entries.items():
+        recipe = recipes.get(name, {})
+        yield name, item, recipe
+        if type(item.value) is dict and type(recipe.get("dict")) is dict:
+            for key, value in item.value.items():
+                yield f"{name}.{key}", as_entry(value, name), recipe["dict"].get(key, {})
 
 
 def _is_integer(value: Any) -> bool:
@@ -119,7 +144,7 @@ def bind_with_new_groups(
     try:
         return bind(program, entries)
     except ValueError as reason:
-        for name, item in given.items():
+        for name, item in with_nested_entries(given).items():
             if new := _first_new_category(item, len(categories_of(tree, name))):
                 raise ValueError(f"entry '{name}' has {new}; as a new group it does not fit: {reason}") from None
         raise
@@ -132,7 +157,7 @@ def refuse_unused_categories(
 
     fitted: the shapes of latent sites in the result.
     """
-    for name, item in given.items():
+    for name, item in with_nested_entries(given).items():
         before, now = len(categories_of(tree, name)), len(item.categories)
         has_place = any(
             (old, new) == (before, now)
@@ -146,7 +171,7 @@ def refuse_unused_categories(
 def new_group_names(given: Mapping[str, Entry], tree: "DataTree") -> list[str]:
     """The categories of all entries that the fit does not know, in the order of their codes."""
     names: list[str] = []
-    for name, item in given.items():
+    for name, item in with_nested_entries(given).items():
         known = len(categories_of(tree, name))
         names += [str(level) for level in item.categories[known:]] if known else []
     return names

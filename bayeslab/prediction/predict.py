@@ -32,6 +32,7 @@ from bayeslab.prediction.new_groups import (
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import require_prior_draws
+from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
 from bayeslab.programs.missing.imputation import whole_sites
@@ -40,6 +41,7 @@ from bayeslab.results.datatree import (
     categories_of,
     constant_data,
     dimensions,
+    formula_of,
     has_same_data,
     observed_data,
     posterior_draws,
@@ -90,13 +92,15 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     their value given all else that is known of the row.
     For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
     where there are values and what belongs to a row can be integrated out of it, and predictions_probabilities: for
-    discrete sites of rows the mean over draws of the probability of every value given all else that is known of the
-    row, and the log score of values that are known. Latent sites with an entry for every new row (those in all plates
-    of an observed site) are drawn given what is known, as are missing entries. Known values are used where others
-    depend on them; those on which none does are predicted as if none of these were known. Effects of groups are those
-    of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has more
-    positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name among
-    categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
+    discrete sites of rows, as classes, the mean over draws of the probability of every value given all else that is
+    known of the row, and the log score of values that are known. Latent sites with an entry for every new row (those in
+    all plates of an observed site) are drawn given what is known, as are missing entries. Known values are used where
+    others depend on them; those on which none does are predicted as if none of these were known. Effects of groups are
+    those of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has
+    more positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name
+    among categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
+    Where a formula made the data of the fit, as in `bayeslab.datasets.regression_data`, data may be a table with the
+    columns of the formula, whose levels, knots and scales are those of the fit.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
@@ -105,7 +109,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     as a function that is not the default, and where the program draws nothing, because its data are in a factor.
     """
     posterior = posterior_draws(tree, "predict")
-    program, given = unwrap_partial(model, read_entries(data))
+    program, given = unwrap_partial(model, read_entries(_rows_of_formula(data, tree)))
     given = {name: with_codes_of_fit(name, item, tree) for name, item in given.items()}
     with precision_scope():
         fitted = fitted_arguments(program, given, tree)
@@ -132,6 +136,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
             classes = class_probabilities(known, flat)
         else:
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
+        responses = {} if replicate else response_probabilities(bound, flat)
         _require_predictions(simulations, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = jax.device_get(likelihood.values)
@@ -154,9 +159,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
                 "predictions_constant_data": constant_data(bound),
             }
         added = to_datatree(groups, bound, entries, dims_from)
-        if classes and not replicate:
-            categories = {name: categories_of(tree, name) for name in classes}
-            added["predictions_probabilities"] = probabilities_dataset(classes, dimensions(bound, entries), categories)
+        if tables := {} if replicate else responses | classes:
+            categories = {name: categories_of(tree, name) for name in tables}
+            added["predictions_probabilities"] = probabilities_dataset(tables, dimensions(bound, entries), categories)
     if left_out:
         added["predictions"].attrs["left_out"] = left_out
     if new_names := new_group_names(given, tree):
@@ -168,6 +173,15 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     for name, group in added.children.items():
         result[name] = group
     return result
+
+
+def _rows_of_formula(data: Any, tree: "DataTree") -> Any:
+    """The data; of a table, where a formula made the data of the fit, what this formula makes of it."""
+    if not hasattr(data, "columns") or not (text := formula_of(tree)):
+        return data
+    from bayeslab.formulas.coding import coded_rows, coding_from_text
+
+    return coded_rows(coding_from_text(text), data)
 
 
 def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool) -> None:

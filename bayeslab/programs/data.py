@@ -12,6 +12,9 @@ from bayeslab.programs.arguments import StaticValue, is_plain_object
 FILL_ATTRIBUTE = "_FillValue"
 """Name of the attribute of an xarray variable of integers that says which integer means missing, as in netCDF."""
 
+FORMULA_ATTRIBUTE = "formula"
+"""Name of the attribute of an xarray variable that says how a formula made it of a table."""
+
 MISSING_COPY = -1
 """The integer that stands for a missing copy in genotypes."""
 
@@ -33,6 +36,7 @@ class Entry(NamedTuple):
     dims: a name for every axis that has one.
     labels: axis -> the names of its positions.
     categories: what integer codes stand for, where they were made from categories or text.
+    formula: how a formula made it of a table, in the form of `bayeslab.formulas`, which results keep.
     """
 
     value: Any
@@ -40,6 +44,7 @@ class Entry(NamedTuple):
     dims: tuple[str | None, ...] = ()
     labels: Mapping[int, Sequence[Hashable]] = {}
     categories: Sequence[Hashable] = ()
+    formula: str = ""
 
 
 def read_entries(data: Any) -> dict[str, Entry]:
@@ -57,6 +62,18 @@ def read_entries(data: Any) -> dict[str, Entry]:
         if names.count(name) > 1:
             raise ValueError(f"two columns of data are named '{name}'; rename one")
     return {name: as_entry(data[name], name) for name in names}
+
+
+def with_nested_entries(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """The entries, and those with labels or categories in dicts among them, named by their path, as "group.site"."""
+    nested = {
+        f"{name}.{key}": as_entry(part, f"{name}.{key}")
+        for name, item in entries.items()
+        if type(item.value) is dict
+        for key, part in item.value.items()
+        if isinstance(key, str) and can_mark_missing(part)
+    }
+    return {**entries, **nested}
 
 
 def as_entry(value: Any, name: str) -> Entry:
@@ -214,7 +231,8 @@ def _from_xarray(value: Any, name: str) -> Entry:
             raise ValueError(f"entry '{name}' has {fill!r} as attribute {FILL_ATTRIBUTE}; expected one number")
         present = array != fill
         array, present = zero_filled(array, present), None if present.all() else present
-    return Entry(array, present, dims, labels)
+    formula = value.attrs.get(FORMULA_ATTRIBUTE, "")
+    return Entry(array, present, dims, labels, formula=formula if isinstance(formula, str) else "")
 
 
 def _from_pandas(value: Any, name: str) -> Entry:

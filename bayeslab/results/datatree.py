@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.programs.arguments import Argument, Slot, StaticValue, parameters
-from bayeslab.programs.data import Entry
+from bayeslab.programs.data import FORMULA_ATTRIBUTE, Entry, with_nested_entries
 from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
@@ -46,6 +46,7 @@ def to_datatree(
     """
     from arviz_base import from_dict
 
+    entries = with_nested_entries(entries)
     dims = dimensions(bound, entries)
     dims |= {whole_site(name): dims[site] for name, site in like.items()}
     groups = {name: by_whole_site(name, group, bound) for name, group in groups.items()}
@@ -70,6 +71,8 @@ def to_datatree(
         for name, entry in entries.items():
             if entry.categories and group in tree.children and name in tree[group]:
                 tree[group][name].attrs["categories"] = [str(label) for label in entry.categories]
+            if entry.formula and group in tree.children and name in tree[group]:
+                tree[group][name].attrs[FORMULA_ATTRIBUTE] = entry.formula
     for name in _GROUPS_WITH_SETTINGS:
         if name in tree.children:
             tree[name].attrs |= {
@@ -100,6 +103,12 @@ def categories_of(tree: "DataTree", name: str) -> list[str]:
         if group in tree.children and name in tree[group]:
             return [str(label) for label in np.atleast_1d(tree[group][name].attrs.get("categories", []))]
     return []
+
+
+def formula_of(tree: "DataTree") -> str:
+    """How a formula made the arguments of a fit of a table; empty where none did."""
+    constants = tree["constant_data"].data_vars.values() if "constant_data" in tree.children else ()
+    return next((str(value.attrs[FORMULA_ATTRIBUTE]) for value in constants if FORMULA_ATTRIBUTE in value.attrs), "")
 
 
 def argument_recipes(tree: "DataTree") -> dict[str, Any]:
@@ -144,7 +153,8 @@ def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequenc
     """Labels of dimensions, by name of the dimension.
 
     They are those that the data give to a dimension of the same name, or to an axis of a site, and the categories of an
-    entry for a dimension of its name.
+    entry, also one in a dict, for a dimension of its name. A name with an underscore at its end is a second axis of
+    what has the name without.
     """
     dims = dimensions(bound, entries)
     sizes: dict[str, int] = {}
@@ -152,13 +162,15 @@ def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequenc
         sizes |= dict(zip(dims[name], site.shape, strict=True))
     coords: dict[str, Sequence[Hashable]] = {}
     for name, entry in [*entries.items(), *entries_of_sites(bound, entries).items()]:
-        if entry.categories and sizes.get(name) == len(entry.categories):
-            coords[name] = entry.categories
+        own_name = name.rpartition(".")[2]
+        if entry.categories and sizes.get(own_name) == len(entry.categories):
+            coords[own_name] = entry.categories
         for axis, labels in entry.labels.items():
             dim = dims[name][axis] if axis < len(dims.get(name, ())) else None
             if dim is not None and sizes.get(dim, len(labels)) == len(labels):
                 coords[dim] = labels
-    return coords
+    second = {f"{dim}_": labels for dim, labels in coords.items() if sizes.get(f"{dim}_") == len(labels)}
+    return second | coords
 
 
 def has_same_data(tree: "DataTree", bound: Bound) -> bool:

@@ -108,7 +108,8 @@ KINDS = {
     "max_missing_individual max_missing_locus min_minor_allele_frequency max_r2": [*NUMBERS, 1.5],
     "missing": [*NUMBERS, 1],
     "fst": [*NUMBERS, 0, 1],
-    "passed_only intercept standardise one_row marker_names recessive_alleles map_distances phase_rows labels": FLAGS,
+    "passed_only intercept standardise standardise_target one_row": FLAGS,
+    "marker_names recessive_alleles map_distances phase_rows labels": FLAGS,
     "populations population_flags locations phenotypes drop_empty": FLAGS,
     "path": [None, True, 3, 1.5, b"panel.bed", ["panel.bed"], len],
     "stay": [*NEVER, (0.9,), (0.9, 0.9, 0.9), (1.1, 0.9), (NAN, 0.9), (0.9, -0.1), ("0.9", 0.9), 0.9, {0.8, 0.9}],
@@ -264,10 +265,13 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.read_vcf: {"path": write_vcf(folder, ".vcf"), "passed_only": False},
         datasets.scaled_prior: {"y": [1.0, 2.0, np.nan]},
         datasets.classification_data: {"frame": frame, "target": "soil", "intercept": True, "standardise": True},
-        datasets.regression_data: {"frame": frame, "target": "yield", "intercept": True, "standardise": True},
+        datasets.regression_data: {"frame": frame, "target": "yield", **dict.fromkeys(STANDARDISE, True)},
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
     } | small  # fmt: skip
     return {function.__name__: (function, given) for function, given in found.items()}
+
+
+STANDARDISE = ("intercept", "standardise", "standardise_target")
 
 
 def test_every_function_with_arguments_is_tested(calls: dict[str, Any]) -> None:

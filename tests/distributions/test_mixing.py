@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from polyagamma import polyagamma_cdf, polyagamma_pdf, random_polyagamma
 from scipy import integrate, special, stats
 
 from bayeslab.distributions import BernoulliProbit, GeneralisedInverseGaussian, PolyaGamma, TruncatedNormal
@@ -53,6 +54,20 @@ def test_the_density_of_polya_gamma_is_its_series(b: float) -> None:
     np.testing.assert_allclose(tilted, truth + b * np.log(np.cosh(0.85)) - 1.7**2 * x / 2, rtol=1e-10, atol=1e-9)
     if b == 1:
         np.testing.assert_allclose(one, tilted, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("b", "c"), [(1.0, 0.0), (1.0, 4.0), (3.0, 1.5), (0.7, 2.0), (20.0, -1.0)])
+def test_polya_gamma_is_that_of_the_package(b: float, c: float) -> None:
+    """Variates against its distribution function and its own sampler, the density against its density."""
+    with precision_scope():
+        q = PolyaGamma(b, c)
+        found, mean = draws_of(q), float(q.mean)
+        x = mean * np.array([0.3, 0.8, 1.0, 2.0])
+        log_density = np.asarray(q.log_prob(x))
+    assert stats.kstest(found, lambda at: polyagamma_cdf(at, b, c)).pvalue > LEVEL
+    drawn = random_polyagamma(b, c, size=SIZE, random_state=np.random.default_rng(1))
+    assert stats.ks_2samp(found, drawn).pvalue > LEVEL
+    np.testing.assert_allclose(log_density, polyagamma_pdf(x, b, c, return_log=True), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from bayeslab.models import (
     normal_wishart,
     svm,
 )
-from bayeslab.programs.data import read_entries
+from bayeslab.programs.data import read_entries, with_nested_entries
 from bayeslab.programs.program import innermost_distribution
 from evidences import ORACLES
 
@@ -72,10 +72,13 @@ def test_posterior_draws_the_latent_sites_only(lecture: ModuleType, extra: Value
 @every_lecture
 def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     """Names are arguments or sites, shapes agree, and labels name the dimensions that the program has."""
-    entries = read_entries(lecture.data())
+    entries = with_nested_entries(read_entries(lecture.data()))
+    parts = {name: entry.value for name, entry in entries.items() if "." in name}
     arguments = {name: entry.value for name, entry in entries.items() if name in settings(lecture)}
+    for name in (name for name, value in arguments.items() if type(value) is dict):
+        arguments[name] = {key: parts.get(f"{name}.{key}", part) for key, part in arguments[name].items()}
     drawn = shapes(fill(lecture.model, arguments))
-    observed = {name: entry for name, entry in entries.items() if name not in arguments}
+    observed = {name: entry for name, entry in entries.items() if name not in (*arguments, *parts)}
     assert observed or lecture is svm  # whose labels are an argument, for want of a likelihood
     assert set(observed) <= set(drawn)
     dims = infer_dims(lecture.model, model_kwargs=arguments)
@@ -83,9 +86,9 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
         assert entry.value.shape == drawn[name]
         assert list(entry.dims) == dims[name]
     labelled = {entry.dims[axis] for entry in entries.values() for axis in entry.labels}
-    labelled |= {name for name, entry in entries.items() if entry.categories}
+    labelled |= {name.rpartition(".")[2] for name, entry in entries.items() if entry.categories}
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
-    nobody_names |= {"power", "class", "coefficient", "cut", "function"}
+    nobody_names |= {"species_term_", "power", "class", "coefficient", "cut", "function"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
