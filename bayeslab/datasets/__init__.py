@@ -8,6 +8,7 @@ from bayeslab.datasets.genetics.plink import read_plink
 from bayeslab.datasets.genetics.read import read_genotypes
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
+from bayeslab.datasets.latent_linear import simulated_tomogram
 from bayeslab.datasets.motifs import motif_data, rox1_sites
 from bayeslab.datasets.regression import new_rows, original_scale, regression_data
 from bayeslab.datasets.scales import scaled_prior
@@ -16,6 +17,7 @@ from bayeslab.datasets.series import co2_mauna_loa, earthquakes, google_days, mo
 from bayeslab.datasets.state_space import nile, simulated_track
 from bayeslab.datasets.tables import (
     batting_averages,
+    blood_groups,
     diabetes,
     half_moons,
     iris_setosa,
@@ -27,6 +29,7 @@ from bayeslab.datasets.tables import (
 
 __all__ = [
     "batting_averages",
+    "blood_groups",
     "breast_cancer",
     "classification_data",
     "co2_mauna_loa",
@@ -61,6 +64,7 @@ __all__ = [
     "simulated_documents",
     "simulated_genotypes",
     "simulated_mails",
+    "simulated_tomogram",
     "simulated_track",
     "wines",
 ]

@@ -80,7 +80,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     assert set(observed) <= set(drawn)
     dims = infer_dims(lecture.model, model_kwargs=arguments)
     for name, entry in observed.items():
-        assert entry.value.shape == drawn[name]
+        assert np.shape(entry.value) == drawn[name]
         assert list(entry.dims) == dims[name]
     labelled = {entry.dims[axis] for entry in entries.values() for axis in entry.labels}
     labelled |= {name for name, entry in entries.items() if entry.categories}
