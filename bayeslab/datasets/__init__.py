@@ -8,7 +8,7 @@ from bayeslab.datasets.genetics.plink import read_plink
 from bayeslab.datasets.genetics.read import read_genotypes
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
-from bayeslab.datasets.latent_linear import simulated_tomogram
+from bayeslab.datasets.latent_linear import simulated_tomogram, standardised_wines
 from bayeslab.datasets.motifs import motif_data, rox1_sites
 from bayeslab.datasets.regression import new_rows, original_scale, regression_data
 from bayeslab.datasets.scales import scaled_prior
@@ -66,5 +66,6 @@ __all__ = [
     "simulated_mails",
     "simulated_tomogram",
     "simulated_track",
+    "standardised_wines",
     "wines",
 ]

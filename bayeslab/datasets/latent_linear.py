@@ -6,6 +6,17 @@ import numpy as np
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_integer
+from bayeslab.datasets.classification import wines
+
+
+def standardised_wines() -> xr.DataArray:
+    """Thirteen chemical measurements of 178 wines (row, feature), each with mean 0 and standard deviation 1.
+
+    See `bayeslab.datasets.wines`; the cultivars are left out.
+    """
+    table = wines().drop(columns="cultivar")
+    y = (table - table.mean()) / table.std(ddof=0)
+    return xr.DataArray(y.to_numpy(), {"row": np.arange(len(y)), "feature": list(y.columns)})
 
 
 def simulated_tomogram(*, seed: int = 0) -> dict[str, Any]:

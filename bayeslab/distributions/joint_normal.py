@@ -9,8 +9,8 @@ from numpyro.distributions import Distribution, constraints
 class JointNormal(Distribution):
     """A Normal over an array of which some axes are joint, by the Cholesky factor of its precision.
 
-    loc: the mean, (*independent, size). factor: L where the precision is multiplier L L', (*independent, size, size), or
-        (size, size) where it is the same for all independent elements.
+    loc: the mean, (*independent, size). factor: L where the precision is multiplier L L', (*independent, size, size),
+        or (size, size) where it is the same for all independent elements.
     coupled: the axes of a value that are joint. whole: the shape of a value.
     multiplier: a number, apart from the factor so that draws with many of them share one factor.
     inverse: the inverse of the factor, where one serves many draws: a triangular solve for each costs ten times a

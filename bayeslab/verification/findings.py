@@ -138,9 +138,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
 
     passed = passing(rules)
     failed = [rule for rule in rules if rule not in passed and (rule.family.by_steps or rule.same_precision)]
-    whole = [
-        rule._replace(family=family, same_precision=False) for rule in failed for family in families[rule.site]
-    ]
+    whole = [rule._replace(family=family, same_precision=False) for rule in failed for family in families[rule.site]]
     passed += passing(whole)
     rules = [rule for rule in rules if rule not in failed] + whole
     settled = {rule.site for rule in passed}
@@ -284,8 +282,8 @@ def _far_meetings(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Poi
 
 @lru_cache(maxsize=1024)
 def _coupled_axes(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
-    """A function of a point: for every axis of a site, whether elements along it meet in the log joint, and whether they
-    have other precisions, (2, axis).
+    """A function of a point: for every axis of a site, whether elements along it meet in the log joint, and whether
+    their precisions differ, (2, axis).
 
     The site is moved at half of the positions, those with a given bit in their number, and the gradient of the log
     joint, a quadratic function, is compared at the others: any two positions differ in some bit. Moved by the same

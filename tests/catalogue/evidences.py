@@ -108,7 +108,9 @@ def seen_given_its_parts(y: Any, mu: Any, precision: Any, a: Any, noise_precisio
     joint = np.block([[prior, prior @ a.T], [a @ prior, a @ prior @ a.T + noise]])
     split = len(mu)
     gain = joint[:split, split:] @ np.linalg.inv(joint[split:, split:])
-    given = stats.multivariate_normal(mu + gain @ (y - a @ mu - b), joint[:split, :split] - gain @ joint[split:, :split])
+    given = stats.multivariate_normal(
+        mu + gain @ (y - a @ mu - b), joint[:split, :split] - gain @ joint[split:, :split]
+    )
     x = mu + 0.3
     seen = stats.multivariate_normal(a @ x + b, noise).logpdf(y)
     return stats.multivariate_normal(mu, prior).logpdf(x) + seen - given.logpdf(x)
