@@ -43,7 +43,7 @@ def evidence(y: Array, mu: Array, precision: Array, a: Array, noise_precision: A
     """log p(y): y is normal with covariance noise_precision^-1 + a precision^-1 a'."""
     noise = jnp.linalg.solve(noise_precision, jnp.eye(len(y)))
     covariance = noise + a @ jnp.linalg.solve(precision, a.T)
-    return multivariate_normal.logpdf(y, a @ mu + b, covariance)
+    return jnp.asarray(multivariate_normal.logpdf(y, a @ mu + b, covariance))
 
 
 def example() -> dict[str, Any]:

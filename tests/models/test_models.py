@@ -85,7 +85,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     labelled = {entry.dims[axis] for entry in entries.values() for axis in entry.labels}
     labelled |= {name for name, entry in entries.items() if entry.categories}
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
-    nobody_names |= {"power", "class", "coefficient", "cut", "function", "factor"}
+    nobody_names |= {"power", "class", "coefficient", "cut", "function", "factor", "stick"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
