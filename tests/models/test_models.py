@@ -81,7 +81,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     dims = infer_dims(lecture.model, model_kwargs=arguments)
     for name, entry in observed.items():
         assert np.shape(entry.value) == drawn[name]
-        assert list(entry.dims) == dims[name]
+        assert list(entry.dims) == dims.get(name, [])
     labelled = {entry.dims[axis] for entry in entries.values() for axis in entry.labels}
     labelled |= {name for name, entry in entries.items() if entry.categories}
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
