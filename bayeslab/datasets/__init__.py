@@ -12,6 +12,7 @@ from bayeslab.datasets.genetics.plink_text import read_ped, read_raw
 from bayeslab.datasets.genetics.read import read_genotypes
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
+from bayeslab.datasets.latent_linear import simulated_tomogram, standardised_wines
 from bayeslab.datasets.motifs import motif_data, rox1_sites
 from bayeslab.datasets.regression import new_rows, original_scale, regression_data
 from bayeslab.datasets.scales import scaled_prior
@@ -21,6 +22,7 @@ from bayeslab.datasets.state_space import nile, simulated_track
 from bayeslab.datasets.tables import (
     at_bats,
     batting_averages,
+    blood_groups,
     diabetes,
     half_moons,
     iris_setosa,
@@ -33,6 +35,7 @@ from bayeslab.datasets.tables import (
 __all__ = [
     "at_bats",
     "batting_averages",
+    "blood_groups",
     "breast_cancer",
     "classification_data",
     "co2_mauna_loa",
@@ -72,7 +75,9 @@ __all__ = [
     "simulated_documents",
     "simulated_genotypes",
     "simulated_mails",
+    "simulated_tomogram",
     "simulated_track",
+    "standardised_wines",
     "structure_options",
     "wines",
 ]

@@ -122,6 +122,17 @@ def at_bats() -> pd.DataFrame:
     return pd.DataFrame({"player": players, "hit": np.concatenate(hits)})
 
 
+def blood_groups() -> xr.DataArray:
+    """Alleles M and N, as 0 and 1, of 1,029 people in Hong Kong in 1937, (individual, locus, copy).
+
+    342 people were of group M, 500 of MN and 187 of N. J. A. Rice (1995), Mathematical Statistics and Data Analysis,
+    second edition, 8.5.1, after earlier publications.
+    """
+    genotypes = np.repeat([[0, 0], [0, 1], [1, 1]], [342, 500, 187], axis=0)
+    coords = {"individual": np.arange(len(genotypes)), "locus": ["MN"], "copy": [0, 1]}
+    return xr.DataArray(genotypes[:, None], coords)
+
+
 def shop_visitors(num_hours: int, *, seed: int = 0) -> xr.Dataset:
     """Numbers of visitors of a shop y (row,) in single hours, and x (row, feature): an intercept and four covariates.
 

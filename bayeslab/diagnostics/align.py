@@ -9,11 +9,21 @@ independent Normal features; the assignment itself is the Hungarian algorithm).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeslab.diagnostics import procrustes
+from bayeslab.diagnostics.alignment_checks import (
+    MEAN_GROUPS,
+    check_labels,
+    check_order_by,
+    check_turning,
+    checked_dims,
+    conformed_reference,
+    number_of_components,
+)
 from bayeslab.results.datatree import posterior_draws
 from bayeslab.results.parameters import SAMPLE_DIMS
 
@@ -27,8 +37,6 @@ if TYPE_CHECKING:
 
 MAX_ROUNDS = 50
 """The largest number of rounds of Stephens's algorithm."""
-MEAN_GROUPS = {"posterior_mean", "posterior_sd"}
-"""Groups that have one value a chain."""
 
 
 def align(
@@ -37,6 +45,7 @@ def align(
     labels: Sequence[str] = (),
     reference: DataTree | None = None,
     order_by: str | None = None,
+    up_to: str = "permutations",
 ) -> DataTree:
     """The tree with the components of every draw in one order; the input stays as it is.
 
@@ -46,21 +55,29 @@ def align(
     reference: a tree whose order is kept, for trees that will be compared. Labels of its other dimensions, such as the
         names of individuals, may be in another order; where one of the two trees has plain numbers they do not count.
     order_by: a site with one number for each component, whose posterior means then increase, in place of a reference.
+    up_to: how draws of one posterior may differ: "permutations" of components, "signed permutations", as of the sources
+        of independent components, or "rotations", as of the factors of a factor model, reflections included. The last
+        two are found from all sites of site_dims together (`bayeslab.diagnostics.procrustes`).
     Groups posterior_mean and posterior_sd, which have one value a chain, follow most draws of it.
-    The group alignment holds permutation (chain, draw, component): the old place of each component.
+    The group alignment holds permutation (chain, draw, component): the old place of each component; or rotation (chain,
+    draw, component, component_): what the components of a draw were multiplied by.
     Raises ValueError for an unknown site or dimension, for dimensions of different sizes, for labels that are no
     components or are those of components, and for a reference with other dimensions or labels; for order_by with a
-    reference, or of a site that gives no order; for sites with values that are not finite. Raises TypeError for what is
-    no tree, and for site_dims and labels of another form.
+    reference, or of a site that gives no order; for sites with values that are not finite; for another word in up_to,
+    and for labels, order_by and sites with two dimensions of components where that is not permutations. Raises
+    TypeError for what is no tree, and for site_dims and labels of another form.
     """
     from xarray import DataArray, DataTree
 
     posterior = _posterior(tree)
-    dims = _checked_dims(site_dims)
-    size = _number_of_components(posterior, dims)
-    _check_labels(posterior, labels, size, {name for names in dims.values() for name in names})
-    _check_order_by(posterior, dims, order_by, reference)
-    target = None if reference is None else _conformed_reference(_posterior(reference), posterior, dims)
+    dims = checked_dims(site_dims)
+    size = number_of_components(posterior, dims)
+    if up_to != "permutations":
+        check_turning(tree, dims, up_to, [*labels, *([] if order_by is None else [order_by])])
+        return _turned(tree, {site: names[0] for site, names in dims.items()}, up_to, reference)
+    check_labels(posterior, labels, size, {name for names in dims.values() for name in names})
+    check_order_by(posterior, dims, order_by, reference)
+    target = None if reference is None else conformed_reference(_posterior(reference), posterior, dims)
 
     features = _features(posterior, dims)
     order = _match_components(features, _best_draw(tree))
@@ -89,6 +106,29 @@ def align(
         aligned[group].dataset = _means_permuted(aligned[group].to_dataset(), dims, component, permutation.values)
     settings = {"site_dims": json.dumps(dims), "labels": json.dumps(list(labels))}
     aligned["alignment"] = DataTree(permutation.to_dataset().assign_attrs(settings))
+    return aligned
+
+
+def _turned(tree: DataTree, dims: dict[str, str], up_to: str, reference: DataTree | None) -> DataTree:
+    """The tree with the components of every draw multiplied by an orthogonal matrix."""
+    from xarray import DataArray, DataTree
+
+    posterior = _posterior(tree)
+    matrices = procrustes.orthogonal_matrices(posterior, dims, up_to, _best_draw(tree))
+    if reference is not None:
+        target = conformed_reference(_posterior(reference), posterior, {site: (dim,) for site, dim in dims.items()})
+        matrices = matrices @ procrustes.matrix_to_reference(posterior, target, dims, up_to, matrices)
+    component = next(iter(dims.values()))
+    shape = *(posterior.sizes[dim] for dim in SAMPLE_DIMS), *matrices.shape[1:]
+    rotation = DataArray(
+        matrices.reshape(shape), dims=(*SAMPLE_DIMS, component, f"{component}_"), name="rotation",
+        coords={dim: posterior[dim] for dim in (*SAMPLE_DIMS, component) if dim in posterior.coords},
+    )  # fmt: skip
+    aligned = tree.copy()
+    moved = {site: procrustes.turned(posterior[site], dim, matrices) for site, dim in dims.items()}
+    aligned["posterior"].dataset = posterior.assign(moved)
+    settings = {"site_dims": json.dumps({site: [dim] for site, dim in dims.items()}), "labels": "[]", "up_to": up_to}
+    aligned["alignment"] = DataTree(rotation.to_dataset().assign_attrs(settings))
     return aligned
 
 
@@ -233,108 +273,3 @@ def _posterior(tree: DataTree) -> Dataset:
     """The posterior of a result; raises TypeError or ValueError for a tree without one."""
     posterior_draws(tree, "align")
     return tree["posterior"].to_dataset()
-
-
-def _checked_dims(site_dims: Any) -> dict[str, tuple[str, ...]]:
-    """The dimensions of every site, as tuples; raises TypeError for another form."""
-    if not isinstance(site_dims, Mapping):
-        raise TypeError(f"site_dims maps sites to dimensions, as {{'mu': 'component'}}, but is {site_dims!r}.")
-    for site, dims in site_dims.items():
-        if not isinstance(dims, str | list | tuple) or not all(isinstance(dim, str) for dim in dims):
-            raise TypeError(f"site_dims has {dims!r} for site {site!r}, where names of its dimensions are expected.")
-    return {site: (dims,) if isinstance(dims, str) else tuple(dims) for site, dims in site_dims.items()}
-
-
-def _number_of_components(posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> int:
-    """The common size of the dimensions to permute; raises ValueError where there is none."""
-    if not dims:
-        raise ValueError("align needs at least one site and its dimension over components.")
-    for site, names in dims.items():
-        _check_site(posterior, site)
-        if posterior[site].dtype.kind not in "fiub" or not np.isfinite(posterior[site]).all():
-            raise ValueError(f"Site {site!r} has values that are not finite, and no draw can be aligned without them.")
-        dimensions = [str(dim) for dim in posterior[site].dims if dim not in SAMPLE_DIMS]
-        for name in names:
-            if name not in dimensions:
-                raise ValueError(f"Site {site!r} has no dimension {name!r}, only {dimensions}.")
-        if len(names) not in (1, 2) or len(set(names)) < len(names):
-            raise ValueError(f"Site {site!r} needs one or two different dimensions, got {list(names)}.")
-    sizes = {f"{site}[{dim}]": posterior.sizes[dim] for site, names in dims.items() for dim in names}
-    if len(set(sizes.values())) > 1:
-        raise ValueError(f"All dimensions over components must have one size, got {sizes}.")
-    return next(iter(sizes.values()))
-
-
-def _conformed_reference(reference: Dataset, posterior: Dataset, dims: Mapping[str, tuple[str, ...]]) -> Dataset:
-    """The reference with the axes and the positions of the tree."""
-    _number_of_components(reference, dims)
-    components = {name for names in dims.values() for name in names}
-    for site in dims:
-        own, other = ({dim: each.sizes[dim] for dim in each.dims if dim not in SAMPLE_DIMS}
-                      for each in (posterior[site], reference[site]))  # fmt: skip
-        if own != other:
-            raise ValueError(f"Site {site!r} has dimensions {own}, but {other} in the reference.")
-        for dim in own.keys() - components:
-            reference = reference.isel({dim: _label_positions(str(dim), posterior, reference)})
-        reference = reference.assign({site: reference[site].transpose(*posterior[site].dims)})
-    return reference
-
-
-def _label_positions(dim: str, posterior: Dataset, reference: Dataset) -> Array:
-    """The positions of the labels of the tree in the reference."""
-    as_they_are = np.arange(posterior.sizes[dim])
-    if dim not in posterior.indexes or dim not in reference.indexes:
-        return as_they_are
-    own, other = posterior.indexes[dim], reference.indexes[dim]
-    if own.equals(other):
-        return as_they_are
-    if other.is_unique and own.is_unique and (places := other.get_indexer(own)).min() >= 0:
-        return places
-    if any(np.array_equal(labels, as_they_are) for labels in (own, other)):
-        return as_they_are
-    missing = own.difference(other, sort=False)
-    what = f"has no {missing[0]!r}" if len(missing) else "repeats some labels"
-    raise ValueError(f"Dimension {dim!r} of the reference {what}; expected the labels of the tree, in any order.")
-
-
-def _check_labels(posterior: Dataset, labels: Sequence[str], size: int, components: Set[str]) -> None:
-    """Raises TypeError or ValueError for labels that are not sites of integers from 0 up to a size."""
-    if isinstance(labels, str) or not isinstance(labels, Sequence):
-        raise TypeError(f"labels are a list of sites, as ['z'], not {labels!r}.")
-    for site in labels:
-        _check_site(posterior, site)
-        values = posterior[site]
-        if values.dtype.kind not in "iu":
-            raise ValueError(f"Labels must be integers, but site {site!r} is {values.dtype}.")
-        if taken := components & set(map(str, values.dims)):
-            raise ValueError(
-                f"Site {site!r} of labels has the dimension {min(taken)!r} of components; expected labels of other "
-                "things, such as rows."
-            )
-        if values.size and not 0 <= values.min() <= values.max() < size:
-            span = f"{int(values.min())} to {int(values.max())}"
-            raise ValueError(f"Labels of {size} components are 0 to {size - 1}, site {site!r} has {span}.")
-
-
-def _check_order_by(
-    posterior: Dataset, dims: Mapping[str, tuple[str, ...]], site: str | None, reference: DataTree | None
-) -> None:
-    """Raises ValueError for an order_by that gives no order, or that comes with a reference."""
-    if site is None:
-        return
-    if reference is not None:
-        raise ValueError("align takes the order of a reference or that of order_by, not both.")
-    if site not in dims:
-        raise ValueError(f"order_by names {site!r}, which is not among the sites to permute, {list(dims)}.")
-    if set(posterior[site].dims) != {*SAMPLE_DIMS, dims[site][0]}:
-        raise ValueError(
-            f"order_by needs one number for each component, but {site!r} has {list(posterior[site].dims)}."
-        )
-
-
-def _check_site(posterior: Dataset, site: str) -> None:
-    """Raises ValueError for a site that the posterior has no draws of."""
-    if site not in posterior.data_vars:
-        raise ValueError(f"The posterior has no site {site!r}, only {sorted(map(str, posterior.data_vars))}.")
-    if not set(SAMPLE_DIMS) <= set(posterior[site].dims):
-        raise ValueError(f"Site {site!r} has dimensions {list(posterior[site].dims)}, but draws have chain and draw.")

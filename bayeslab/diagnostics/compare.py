@@ -280,15 +280,15 @@ def align_all(trees: Mapping[str, DataTree]) -> tuple[Mapping[str, DataTree], st
     dims, labels = json.loads(alignment.attrs["site_dims"]), json.loads(alignment.attrs["labels"])
     dims = {site: names for site, names in dims.items() if all(site in t["posterior"] for t in trees.values())}
     first, *others = trees
-    reference = trees[first] if "alignment" in trees[first].children else _align(trees[first], dims, labels)
-    aligned_others = {name: _align(trees[name], dims, labels, reference) for name in others}
+    up_to = alignment.attrs.get("up_to", "permutations")
+
+    def aligned(tree: DataTree, reference: DataTree | None = None) -> DataTree:
+        present = [site for site in labels if site in tree["posterior"]]
+        return align(tree, dims, present, reference, up_to=up_to)
+
+    reference = trees[first] if "alignment" in trees[first].children else aligned(trees[first])
+    aligned_others = {name: aligned(trees[name], reference) for name in others}
     return {first: reference, **aligned_others}, ", ".join(dims)
-
-
-def _align(tree: DataTree, dims: Mapping[str, Sequence[str]], labels: Sequence[str],
-           reference: DataTree | None = None) -> DataTree:  # fmt: skip
-    """`align`, for a tree that may lack some of the labels."""
-    return align(tree, dims, [site for site in labels if site in tree["posterior"]], reference)
 
 
 def _common_sites(trees: Mapping[str, DataTree], var_names: Sequence[str] | None) -> tuple[list[str], str]:

@@ -9,7 +9,8 @@ from numpyro.distributions import Distribution, constraints
 class JointNormal(Distribution):
     """A Normal over an array of which some axes are joint, by the Cholesky factor of its precision.
 
-    loc: the mean, (*independent, size). factor: L where the precision is multiplier L L', (*independent, size, size).
+    loc: the mean, (*independent, size). factor: L where the precision is multiplier L L', (*independent, size, size),
+        or (size, size) where it is the same for all independent elements.
     coupled: the axes of a value that are joint. whole: the shape of a value.
     multiplier: a number, apart from the factor so that draws with many of them share one factor.
     inverse: the inverse of the factor, where one serves many draws: a triangular solve for each costs ten times a
@@ -64,7 +65,8 @@ class JointNormal(Distribution):
     @property
     def conditional_scale(self) -> Array:
         """The standard deviation of every element given the others."""
-        return self._unflatten(1 / jnp.sqrt(self.multiplier * (self.factor**2).sum(-1)))
+        scale = 1 / jnp.sqrt(self.multiplier * (self.factor**2).sum(-1))
+        return self._unflatten(jnp.broadcast_to(scale, self.loc.shape))
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         return self.from_noise(jax.random.normal(key, (*sample_shape, *self.loc.shape)))

@@ -96,7 +96,7 @@ def conditional(
 
     local = _local_functions(site, site_terms, bound, values)
     if family.joint:
-        distribution, point = _normal_by_newton(rule.coupled, local.density, site.shape, initial)
+        distribution, point = _normal_by_newton(rule, local.density, site.shape, initial)
     elif family.evidence is not None:
         eta = family.read(local, _placeholder(site, bound, values), prior)
         return Conditional(family.build(eta, prior), family.evidence(eta, prior))
@@ -175,14 +175,14 @@ def _read_family(
 
 
 def _normal_by_newton(
-    coupled: tuple[int, ...], density: SiteFunction, shape: tuple[int, ...], initial: Array | None
+    rule: Rule, density: SiteFunction, shape: tuple[int, ...], initial: Array | None
 ) -> tuple[Distribution, Array]:
     """The Normal conditional of a quadratic g by Newton's method, and its mean.
 
     Its Hessian is constant, and diagonal but for the coupled axes. One Newton step is exact; a second one, from close
     by, is for rounding.
     """
-    gradient = jax.grad(density)
+    gradient, coupled = jax.grad(density), rule.coupled
     start, steps = (jnp.zeros(shape), 2) if initial is None else (initial, 1)
     if not coupled:
 
@@ -207,19 +207,25 @@ def _normal_by_newton(
     slope, change = jax.linearize(gradient, start)
 
     def column(direction: Array) -> Array:
-        return flat(change(unflat(jnp.broadcast_to(direction, (*batch, size)))))
+        response = flat(change(unflat(jnp.broadcast_to(direction, (*batch, size)))))
+        return response.reshape(-1, size)[0] if rule.same_precision else response
 
     precision = -jnp.moveaxis(jax.vmap(column)(jnp.eye(size)), 0, -1)
     precision = (precision + precision.mT) / 2
     factor = jnp.linalg.cholesky(precision)
+    inverse_factor = None
+    if rule.same_precision:  # products with the inverse are ten times as fast as solves of all right-hand sides
+        inverse_factor = jax.scipy.linalg.solve_triangular(factor, jnp.eye(size, dtype=factor.dtype), lower=True)
 
     def solve(x: Array) -> Array:
+        if inverse_factor is not None:
+            return x @ (inverse_factor.T @ inverse_factor)
         return jax.scipy.linalg.cho_solve((factor, True), x[..., None])[..., 0]
 
     mean = flat(start) + solve(flat(slope))
     if initial is None:
         mean += solve(flat(gradient(unflat(mean))))
-    return JointNormal(mean, factor, tuple(coupled), tuple(shape)), unflat(mean)
+    return JointNormal(mean, factor, tuple(coupled), tuple(shape), inverse=inverse_factor), unflat(mean)
 
 
 def _enumerate(prior: Prior, site_terms: Sequence[Term], bound: Bound, values: Values) -> Conditional:

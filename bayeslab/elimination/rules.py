@@ -22,6 +22,8 @@ class Rule(NamedTuple):
     children: the terms that it reaches, its own prior apart.
     block: of several sites, the sparsity of their joint precision; their values are then one vector.
     field: of discrete sites whose elements meet, which of them do; their values are one vector of indices of choices.
+    same_precision: whether all independent elements of a Normal have one precision, as factors of complete rows do: one
+        factorisation then serves all of them.
     """
 
     site: str
@@ -30,6 +32,7 @@ class Rule(NamedTuple):
     children: tuple[str, ...]
     block: PrecisionStructure | None = None
     field: Field | None = None
+    same_precision: bool = False
 
     @property
     def sites(self) -> tuple[str, ...]:

@@ -66,7 +66,8 @@ def _along_line(
     own = np.asarray(values[name])
     if family.joint:
         statistics = [POSITIONS, POSITIONS**2]
-        line = own + POSITIONS.reshape(-1, *(1 for _ in own.shape))
+        # another step for every element: a mean that is integrated out makes up for one that they share
+        line = own + np.multiply.outer(POSITIONS, 1.0 + np.sin(1.0 + np.arange(own.size)).reshape(own.shape))
     else:
         with jax.ensure_compile_time_eval():
             support = terms(bound).priors[name].distribution(bound, values).support

@@ -107,14 +107,16 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     generic_pair, chosen = generic_points(bound), choice_points(bound)
     axis_checks = [_coupled_axes(log_joint_terms, name) for name in normal]
     couplings = zip(*(evaluate_all(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
-    coupled = {name: np.any(meets, axis=0) for name, meets in zip(normal, couplings, strict=True)}
+    meetings = {name: np.any(found, axis=0) for name, found in zip(normal, couplings, strict=True)}
+    coupled = {name: meets for name, (meets, _) in meetings.items()}
     by_steps = _sites_by_steps(log_joint_terms, coupled, generic_pair[1])
     rules, children = [], {}
     for name in names:
         axes = tuple(int(i) for i in np.flatnonzero(coupled[name])) if name in normal else ()
         children[name] = tuple(term.name for term in log_joint_terms if name in term.depends and term.name != name)
         of_site = [normal_by_steps(axes)] if name in by_steps else families[name]
-        rules += [Rule(name, family, axes, children[name]) for family in of_site]
+        same = bool(axes) and name not in by_steps and not (meetings[name][1] & ~coupled[name]).any()
+        rules += [Rule(name, family, axes, children[name], same_precision=same) for family in of_site]
     noise = probe_noise(bound)
     residuals: dict[Rule, float] = {}
     shares: dict[Rule, float] = {}
@@ -135,8 +137,8 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         return [rule for rule in asked if residuals[rule] <= RESIDUAL_TOLERANCE]
 
     passed = passing(rules)
-    failed = [rule for rule in rules if rule not in passed and rule.family.by_steps]
-    whole = [rule._replace(family=family) for rule in failed for family in families[rule.site]]
+    failed = [rule for rule in rules if rule not in passed and (rule.family.by_steps or rule.same_precision)]
+    whole = [rule._replace(family=family, same_precision=False) for rule in failed for family in families[rule.site]]
     passed += passing(whole)
     rules = [rule for rule in rules if rule not in failed] + whole
     settled = {rule.site for rule in passed}
@@ -281,10 +283,12 @@ def _far_meetings(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Poi
 
 @lru_cache(maxsize=1024)
 def _coupled_axes(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
-    """A function of a point: for every axis of a site, whether elements along it meet in the log joint.
+    """A function of a point: for every axis of a site, whether elements along it meet in the log joint, and whether
+    their precisions differ, (2, axis).
 
     The site is moved at half of the positions, those with a given bit in their number, and the gradient of the log
-    joint, a quadratic function, is compared at the others: any two positions differ in some bit.
+    joint, a quadratic function, is compared at the others: any two positions differ in some bit. Moved by the same
+    numbers at all positions of an axis, elements of one precision respond in the same way.
     """
     site_terms = [term for term in log_joint_terms if name in term.depends]
 
@@ -297,11 +301,17 @@ def _coupled_axes(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Poi
         value = values[name]
         axes, masks = bit_masks(value.shape)
         step = 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2
-        slope = jax.lax.map(jax.grad(density), jnp.concatenate([value[None], value + jnp.where(masks, step, 0.0)]))
-        change = jnp.abs(slope[1:] - slope[0])
+        alike = [jnp.broadcast_to(step.take(jnp.array([0]), axis), value.shape) for axis in range(value.ndim)]
+        moves = jnp.concatenate([jnp.zeros((1, *value.shape)), jnp.where(masks, step, 0.0), *(x[None] for x in alike)])
+        slope = jax.lax.map(jax.grad(density), value + moves)
+        change = slope[1:] - slope[0]
         own = tuple(range(1, value.ndim + 1))
-        scale = change.max(own, keepdims=True) + jnp.abs(slope[0]).max()
-        meets = (jnp.where(masks, 0.0, change) > 1e-10 * scale).any(own)
-        return jnp.array([meets[np.array(axes) == axis].any() for axis in range(value.ndim)], dtype=bool)
+        scale = jnp.abs(change).max(own, keepdims=True) + jnp.abs(slope[0]).max()
+        meets = (jnp.where(masks, 0.0, jnp.abs(change[: len(masks)])) > 1e-10 * scale[: len(masks)]).any(own)
+        found = [[meets[np.array(axes) == axis].any() for axis in range(value.ndim)], []]
+        for axis, response in enumerate(change[len(masks) :]):
+            unlike = jnp.abs(response - response.take(jnp.array([0]), axis))
+            found[1].append((unlike > 1e-10 * scale[len(masks) + axis]).any())
+        return jnp.array(found, dtype=bool)
 
     return meetings

@@ -104,15 +104,27 @@ def candidate_blocks(log_joint_terms: tuple[Term, ...], rules: Sequence[Rule], p
     scales = [[np.abs(array).max() for array in response] for response in responses]
     meet = _meetings(moves, responses, scales)
     conflicts = _conflicts(moves, responses, scales)
-    found = []
-    for group in _compatible_groups(shapes, conflicts):
-        for together in meeting_sites(log_joint_terms, [names[index] for index in group]):
-            if len(together) > 1:
-                component = [names.index(name) for name in together]
-                structure = _structure(component, rules, shapes, moves, responses, scales, meet)
-                if elimination_cost(structure) <= MAX_BLOCK_COST:
-                    found.append(_block_rule(structure, log_joint_terms))
-    return found
+
+    def structures(groups: Sequence[Sequence[int]]) -> list[PrecisionStructure]:
+        components = (
+            [names.index(name) for name in together]
+            for group in groups
+            for together in meeting_sites(log_joint_terms, [names[index] for index in group])
+        )
+        return [_structure(component, rules, shapes, moves, responses, scales, meet) for component in components]
+
+    def cost(found: Sequence[PrecisionStructure]) -> tuple[int, int]:
+        return len(found), sum(map(elimination_cost, found))
+
+    largest_first, smallest_first = (
+        structures(_compatible_groups(shapes, conflicts, descending)) for descending in (True, False)
+    )
+    found = min(largest_first, smallest_first, key=cost)
+    return [
+        _block_rule(structure, log_joint_terms)
+        for structure in found
+        if len(structure.names) > 1 and elimination_cost(structure) <= MAX_BLOCK_COST
+    ]
 
 
 def _block_rule(structure: PrecisionStructure, log_joint_terms: Sequence[Term]) -> Rule:
@@ -203,9 +215,14 @@ def _conflicts(
     return conflicts
 
 
-def _compatible_groups(shapes: Sequence[tuple[int, ...]], conflicts: set[frozenset[int]]) -> list[list[int]]:
-    """Sites in groups without conflicts; the largest sites choose first whom they are with."""
-    rest = sorted(range(len(shapes)), key=lambda index: -int(np.prod(shapes[index])))
+def _compatible_groups(
+    shapes: Sequence[tuple[int, ...]], conflicts: set[frozenset[int]], descending: bool
+) -> list[list[int]]:
+    """Sites in groups without conflicts; the largest sites choose first whom they are with, or the smallest do.
+
+    A mean goes with the factors of a factor model or with its loadings: the latter is a matrix a feature, not a row.
+    """
+    rest = sorted(range(len(shapes)), key=lambda index: -int(np.prod(shapes[index])), reverse=not descending)
     groups = []
     while rest:
         group: list[int] = []

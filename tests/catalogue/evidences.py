@@ -10,16 +10,19 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern
 
 from bayeslab.models import (
+    allele_frequency,
     beta_binomial,
     dirichlet_multinomial,
     gp_regression,
     inverse_gamma,
+    linear_gaussian,
     linear_regression,
     linear_regression_known_noise,
     markov_chain,
     normal_gamma,
     normal_known_mean,
     normal_known_variance,
+    normal_normal,
     normal_wishart,
     polynomial_regression,
     weight_matrix,
@@ -94,6 +97,36 @@ def regression_marginalised(
     return stats.multivariate_t(np.zeros(len(y)), shape, 2 * a).logpdf(y)
 
 
+def one_mean_integrated(y: float, theta0: float, tau0: float, sigma: float) -> float:
+    prior = stats.norm(theta0, tau0)
+    return integral(lambda theta: stats.norm(theta, sigma).pdf(y) * prior.pdf(theta), -20, 20)
+
+
+def seen_given_its_parts(y: Any, mu: Any, precision: Any, a: Any, noise_precision: Any, b: Any) -> float:
+    """p(y) = p(x) p(y | x) / p(x | y) at one x, with p(x | y) from the joint covariance of x and y."""
+    prior, noise = np.linalg.inv(precision), np.linalg.inv(noise_precision)
+    joint = np.block([[prior, prior @ a.T], [a @ prior, a @ prior @ a.T + noise]])
+    split = len(mu)
+    gain = joint[:split, split:] @ np.linalg.inv(joint[split:, split:])
+    given = stats.multivariate_normal(
+        mu + gain @ (y - a @ mu - b), joint[:split, :split] - gain @ joint[split:, :split]
+    )
+    x = mu + 0.3
+    seen = stats.multivariate_normal(a @ x + b, noise).logpdf(y)
+    return stats.multivariate_normal(mu, prior).logpdf(x) + seen - given.logpdf(x)
+
+
+def copy_by_copy(y: Any, num_alleles: Any, concentration: Any, **_: Any) -> float:
+    """Polya's urns, one a locus."""
+    result = 0.0
+    for locus, size in enumerate(num_alleles):
+        urn = np.array(concentration[:size], float)
+        for allele in y[:, locus].ravel():
+            result += np.log(urn[allele] / urn.sum())
+            urn[allele] += 1
+    return result
+
+
 def move_by_move(y: Any, num_states: int, lengths: Any, concentration: float, stickiness: float, **_: Any) -> float:
     """Polya's urns, one for first states and one for each state to move from."""
     urns, result = concentration + stickiness * np.eye(num_states + 1, num_states), 0.0
@@ -121,6 +154,9 @@ ORACLES: dict[ModuleType, Callable[..., float]] = {
     dirichlet_multinomial: letter_by_letter,
     weight_matrix: counts_by_position,
     beta_binomial: probability_integrated,
+    normal_normal: one_mean_integrated,
+    linear_gaussian: seen_given_its_parts,
+    allele_frequency: copy_by_copy,
     normal_known_variance: mean_marginalised,
     normal_known_mean: precision_integrated,
     inverse_gamma: variance_integrated,
