@@ -43,7 +43,6 @@ from .explaining import explain as explain
 from .fitting import fit as fit
 from .gaussian_processes import GaussianProcess as GaussianProcess
 from .gaussian_processes import kernels as kernels
-from .gaussian_processes import solvers as solvers
 from .methods.em import EM as EM
 from .methods.exact import Exact as Exact
 from .methods.gibbs import Gibbs as Gibbs

@@ -17,6 +17,7 @@ from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.results.imputed_elements import by_whole_site, tell_imputed
+from bayeslab.results.raw_groups import CONSTANT_GROUPS, LEADING_DIMS, arguments_unlike_sites, raw_dataset
 from bayeslab.results.settings_digest import settings_digest
 
 if TYPE_CHECKING:
@@ -51,20 +52,20 @@ def to_datatree(
     dims |= {whole_site(name): dims[site] for name, site in like.items()}
     groups = {name: by_whole_site(name, group, bound) for name, group in groups.items()}
     coords: Mapping[str, Any] = coordinates(bound, entries)
-    plain = {name: dict(group) for name, group in groups.items() if group and name not in _LEADING_DIMS}
-    reshaped = {name: _arguments_unlike_sites(plain.get(name, {}), bound) for name in _CONSTANT_GROUPS}
+    plain = {name: dict(group) for name, group in groups.items() if group and name not in LEADING_DIMS}
+    reshaped = {name: arguments_unlike_sites(plain.get(name, {}), bound) for name in CONSTANT_GROUPS}
     plain = {name: {n: v for n, v in group.items() if n not in reshaped.get(name, {})} for name, group in plain.items()}
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "Found chain dimension to be longer"
         )  # a few draws of many chains are asked for
         tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
-    for name, layout in _LEADING_DIMS.items():
+    for name, layout in LEADING_DIMS.items():
         if groups.get(name):
-            tree[name] = _raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
+            tree[name] = raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
     for name, arguments in reshaped.items():
         if arguments:
-            tree[name] = tree[name].to_dataset().merge(_raw_dataset(arguments, (), {}, {}))
+            tree[name] = tree[name].to_dataset().merge(raw_dataset(arguments, (), {}, {}))
     if "posterior" in tree.children:
         tell_imputed(tree, bound, dims)
     for group in _GROUPS_WITH_CATEGORIES:
@@ -301,42 +302,6 @@ def _site_dims(site: Site) -> list[str]:
     if len(site.event_dims) == site.event_dim or site.role == "deterministic":
         names[len(names) - len(site.event_dims) :] = site.event_dims
     return names
-
-
-_LEADING_DIMS: dict[str, tuple[str, ...]] = {
-    "history": ("chain", "step"),
-    "sampler_state": ("chain",),
-    "posterior_mean": ("chain",),
-    "posterior_sd": ("chain",),
-}
-"""Leading dimensions of the groups that ArviZ does not lay out."""
-
-
-_CONSTANT_GROUPS = ("constant_data", "predictions_constant_data")
-
-
-def _arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
-    """Arguments with the name of a site but another shape, as where a program reshapes what it gives to obs=."""
-    return {n: v for n, v in arguments.items() if n in bound.sites and np.shape(v) != bound.sites[n].shape}
-
-
-def _raw_dataset(
-    group: Mapping[str, Array | np.ndarray],
-    layout: tuple[str, ...],
-    named: Mapping[str, list[str]],
-    coords: Mapping[str, Any],
-) -> Any:
-    """A Dataset whose variables have the leading dimensions `layout`, then those of the site of their name."""
-    from xarray import Dataset
-
-    def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
-        if layout == _LEADING_DIMS["history"] and value.ndim == 3:
-            return (*layout, "start")
-        unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
-        return (*layout, *(named.get(name, unnamed)))
-
-    dataset = Dataset({name: (dims(name, value), value) for name, value in group.items()})
-    return dataset.assign_coords({dim: labels for dim, labels in coords.items() if dim in dataset.dims})
 
 
 def posterior_draws(tree: Any, verb: str) -> Any:

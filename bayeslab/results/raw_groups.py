@@ -1,0 +1,44 @@
+"""Groups of a DataTree that ArviZ does not lay out."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from bayeslab.programs.program import Bound
+
+LEADING_DIMS: dict[str, tuple[str, ...]] = {
+    "history": ("chain", "step"),
+    "sampler_state": ("chain",),
+    "posterior_mean": ("chain",),
+    "posterior_sd": ("chain",),
+}
+"""Leading dimensions of the groups that ArviZ does not lay out."""
+
+CONSTANT_GROUPS = ("constant_data", "predictions_constant_data")
+"""Groups with the arguments of the program."""
+
+
+def arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
+    """Arguments with the name of a site but another shape, as where a program reshapes what it gives to obs=."""
+    return {n: v for n, v in arguments.items() if n in bound.sites and np.shape(v) != bound.sites[n].shape}
+
+
+def raw_dataset(
+    group: Mapping[str, Array | np.ndarray],
+    layout: tuple[str, ...],
+    named: Mapping[str, list[str]],
+    coords: Mapping[str, Any],
+) -> Any:
+    """A Dataset whose variables have the leading dimensions `layout`, then those of the site of their name."""
+    from xarray import Dataset
+
+    def dims(name: str, value: Array | np.ndarray) -> tuple[str, ...]:
+        if layout == LEADING_DIMS["history"] and value.ndim == 3:
+            return (*layout, "start")
+        unnamed = [f"{name}_dim_{axis}" for axis in range(value.ndim - len(layout))]
+        return (*layout, *(named.get(name, unnamed)))
+
+    dataset = Dataset({name: (dims(name, value), value) for name, value in group.items()})
+    return dataset.assign_coords({dim: labels for dim, labels in coords.items() if dim in dataset.dims})
