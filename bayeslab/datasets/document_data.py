@@ -164,7 +164,7 @@ def _from_table(
 
 
 def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> DocumentWordCounts:
-    if isinstance(source, str | bytes | Set) or not isinstance(source, Iterable):
+    if isinstance(source, str | bytes | Set) or not isinstance(source, Iterable) or getattr(source, "ndim", 1) == 0:
         raise TypeError(
             f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
         )

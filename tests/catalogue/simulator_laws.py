@@ -24,3 +24,8 @@ def mails_law(found: xr.Dataset, given: dict[str, Any]) -> None:
     assert found["x"].shape == (given["num_mails"], 12)
     assert (found["x"].sum("word") >= 1).all()
     assert found["y"].isin(range(3)).all()
+
+
+def tomogram_law(found: dict[str, Any], given: dict[str, Any]) -> None:
+    assert found["a"].sum("direction").isin([4.0]).all()  # a pixel is in a row, a column and both diagonals
+    assert np.abs(found["y"].sum() - 4 * 5).item() < 5 * 0.1 * np.sqrt(found["y"].size)  # a disc of 5 pixels
