@@ -17,9 +17,9 @@ class TransformedProgram:
     def __signature__(self) -> inspect.Signature:
         return signature(self.model)
 
-    @property
-    def __module__(self) -> str:  # type: ignore[override]
-        return getattr(self.model, "__module__", "")
+    def __post_init__(self) -> None:
+        # of the instance: a class statement gives its own module to the class, whatever it inherits
+        object.__setattr__(self, "__module__", getattr(self.model, "__module__", ""))
 
     @property
     def model_name(self) -> str:

@@ -265,13 +265,11 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.read_vcf: {"path": write_vcf(folder, ".vcf"), "passed_only": False},
         datasets.scaled_prior: {"y": [1.0, 2.0, np.nan]},
         datasets.classification_data: {"frame": frame, "target": "soil", "intercept": True, "standardise": True},
-        datasets.regression_data: {"frame": frame, "target": "yield", **dict.fromkeys(STANDARDISE, True)},
+        datasets.regression_data: {
+            "frame": frame, "target": "yield", "intercept": True, "standardise": True, "standardise_target": True},
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
     } | small  # fmt: skip
     return {function.__name__: (function, given) for function, given in found.items()}
-
-
-STANDARDISE = ("intercept", "standardise", "standardise_target")
 
 
 def test_every_function_with_arguments_is_tested(calls: dict[str, Any]) -> None:

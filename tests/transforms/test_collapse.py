@@ -277,3 +277,14 @@ def test_refusals_say_why(case: str) -> None:
     call, kind, words = REFUSED[case]
     with pytest.raises(kind, match=words):
         call()
+
+
+@pytest.mark.parametrize("transform", [lambda model: bl.collapse(model, "x"), bl.augment])
+def test_a_transformed_program_has_the_module_of_its_model(transform: Any) -> None:
+    """Checkpoints say by it which program they are of."""
+
+    def model() -> None:
+        numpyro.sample("x", dist.Normal(0.0, 1.0))
+
+    assert transform(model).__module__ == model.__module__ == __name__
+    assert type(transform(model)).__module__.startswith("bayeslab")
