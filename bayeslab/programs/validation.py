@@ -28,6 +28,7 @@ def check_bound(bound: Bound, flow: DataFlow, scaled_chains: Collection[str]) ->
     Raises ValueError for what compiled code would not notice.
     """
     _refuse_hidden_randomness(bound, flow)
+    _refuse_drawn_steps(bound)
     _refuse_nan(bound, flow)
     _refuse_scaled_chains(bound, scaled_chains)
     _refuse_infinite(bound)
@@ -103,6 +104,19 @@ def _refuse_hidden_randomness(bound: Bound, flow: DataFlow) -> None:
                 f"site '{name}' depends on random numbers that no site of '{short_name(bound.function)}' holds, since "
                 "they are drawn with a key of their own, or hidden by a handler; draw them with numpyro.sample"
             )
+
+
+def _refuse_drawn_steps(bound: Bound) -> None:
+    """Raise for values of some steps of a scan, where NumPyro draws those of the others anew at every evaluation."""
+    latent = {n: jnp.zeros(shape.shape, shape.dtype) for n, shape in bound.latent_shapes.items()}
+    try:
+        if bound.computed:
+            jax.eval_shape(Bound.log_joint, bound, latent)
+    except AssertionError:
+        raise ValueError(
+            f"{listed_sites(bound.computed)} has values for a part of the steps of a scan, and NumPyro would draw the "
+            "others; scan over the steps that have values, and predict the rest"
+        ) from None
 
 
 @jax.jit

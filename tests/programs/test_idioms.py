@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from catalogue.idioms import IDIOMS, Idiom, X, Y, autoregression, imputed, plain_objects, repetitions
 from numpyro import handlers
+from numpyro.contrib.control_flow import scan
 from numpyro.infer.util import log_density
 from scipy import stats
 
@@ -100,3 +101,21 @@ def test_substituted_sites_are_refused() -> None:
 
     with pytest.raises(ValueError, match=r"site 'mu' has a value from handlers.substitute, .*use handlers.condition"):
         bl.bind(substituted, {"y": Y})
+
+
+def test_values_of_some_steps_of_a_scan_are_refused() -> None:
+    """NumPyro draws the others where it has a key, and has none while it infers."""
+
+    def smoothing(y: Any, future: int) -> None:
+        share = numpyro.sample("share", dist.Beta(1.0, 1.0))
+
+        def step(level: Any, t: Any) -> tuple[Any, Any]:
+            new = numpyro.sample("y", dist.Normal(level, 1.0))
+            return share * new + (1 - share) * level, None
+
+        with handlers.condition(data={"y": y}):
+            scan(step, jnp.zeros(()), jnp.arange(len(y) + future))
+
+    assert bl.bind(smoothing, {"y": Y, "future": 0}).latent == ("share",)
+    with pytest.raises(ValueError, match="site 'y' has values for a part of the steps of a scan"):
+        bl.bind(smoothing, {"y": Y, "future": 3})
