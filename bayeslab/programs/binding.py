@@ -68,6 +68,7 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     scanned = [name for name, site in probe.items() if site["scanned"]]
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     _refuse_empty(bound, probe, empty, data_flow)
+    _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
     return with_count_limits(check_bound(bound, data_flow, scaled_chains))
 
@@ -104,6 +105,18 @@ def _refuse_empty(bound: Bound, probe: dict[str, Any], empty: dict[str, Entry], 
         used = any(name in fact.reached_by("latent") and fact.site != name for fact in flow.of("density"))
         if not used or bound.sites[name].shape != np.shape(item.value):
             observed_value(name, item, probe[name]["value"])
+
+
+def _refuse_text_for_numbers(bound: Bound, entries: dict[str, Entry]) -> None:
+    """Raise ValueError for categories, which have become codes, as values of a continuous site."""
+    for name, item in entries.items():
+        if item.categories and name in bound.observed and not bound.sites[name].is_discrete:
+            shown = ", ".join(repr(str(label)) for label in item.categories[:3])
+            more = ", ..." if len(item.categories) > 3 else ""
+            raise ValueError(
+                f"entry '{name}' holds categories ({shown}{more}), but its site is a {bound.sites[name].family}, whose "
+                "values are numbers; give numbers, or a program with a discrete site"
+            )
 
 
 def _refuse_unsplittable(name: str, split: Split, flow: DataFlow) -> None:

@@ -268,3 +268,15 @@ def test_what_a_result_cannot_hold_is_asked_for() -> None:
     drawn = bl.predict(1, linked, {"x": np.ones(2)}, tree)["predictions"]["y"].values
     expected = np.exp(tree["posterior"]["w"].values)[..., None]
     assert abs((drawn - expected).std() - 0.1) < 0.03
+
+
+def test_text_is_no_value_of_a_continuous_site() -> None:
+    """Codes of categories would be fitted as numbers."""
+
+    def model(y: Any = None) -> None:
+        mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+        numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+    for y in (pd.Series(["low", "high", "low"]), pd.Categorical(["a", "b", "b"])):
+        with pytest.raises(ValueError, match=r"entry 'y' holds categories .*, but its site is a Normal"):
+            bl.bind(model, {"y": y})
