@@ -91,7 +91,9 @@ def in_original_units(posterior: "Dataset", coding: Coding) -> "Dataset | None":
     site intercept, the cuts of an ordered regression, or an intercept of its own. None where nothing was standardised,
     or the posterior has no such coefficients.
     """
-    from xarray import DataArray, Dataset
+    from xarray import Dataset
+
+    from bayeslab.datasets.regression import Feature, coefficients_in_units
 
     names = coding.names
     if not coding.is_standardised or "w" not in posterior or "feature" not in posterior["w"].dims:
@@ -99,19 +101,15 @@ def in_original_units(posterior: "Dataset", coding: Coding) -> "Dataset | None":
     w = posterior["w"]
     if w["feature"].values.tolist() != names:
         return None
-    centre, scale = (DataArray([f[place] for f in coding.features], {"feature": names}) for place in (4, 5))
-    slopes = w * coding.y_scale / scale
-    shift = coding.y_centre - (slopes * centre).sum("feature")
-    result: dict[str, Any] = {}
-    if "intercept" in names:
-        slopes = slopes + DataArray([float(name == "intercept") for name in names], {"feature": names}) * shift
-    elif "cuts" in posterior:
+    features = [Feature(*feature) for feature in coding.features]
+    slopes, shift = coefficients_in_units(w, features, coding.y_centre, coding.y_scale)
+    result: dict[str, Any] = {"w": slopes}
+    has_intercept = any(feature.is_intercept for feature in features)
+    if not has_intercept and "cuts" in posterior:
         result["cuts"] = posterior["cuts"] - shift
-    elif "intercept" in posterior:
-        result["intercept"] = posterior["intercept"] * coding.y_scale + shift
-    else:
-        result["intercept"] = shift
-    result = {"w": slopes.transpose(*w.dims)} | result
+    elif not has_intercept:
+        own = posterior["intercept"] * coding.y_scale if "intercept" in posterior else 0.0
+        result["intercept"] = own + shift
     if "tau" in posterior and posterior["tau"].dims == ("chain", "draw"):
         result["sigma"] = coding.y_scale / np.sqrt(posterior["tau"])
     return Dataset(result)

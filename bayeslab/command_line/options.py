@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from bayeslab.command_line.method_choice import GUIDES
 from bayeslab.command_line.values import positive_integer, separator
 
 FIT_EXAMPLES = """
@@ -55,7 +56,7 @@ def add_fit(commands: Any, run: Any) -> None:
         method.add_argument(f"--{option}", type=positive_integer, metavar="N", help=what or "independent runs")
     method.add_argument("--target-accept", type=float, metavar="SHARE", help="of proposals of nuts, below 1")
     method.add_argument("--max-tree-depth", type=positive_integer, metavar="N", help="of nuts")
-    method.add_argument("--guide", choices=["mean-field", "full-rank", "low-rank", "flow"], help="of svi")
+    method.add_argument("--guide", choices=list(GUIDES), help="of svi")
     fit.add_argument("--resume", action="store_true",
                      help="write the draws about every minute, and go on from FIT.nc if it is there")  # fmt: skip
     _add_output(fit)

@@ -4,7 +4,7 @@ How each column of x was made travels with it as coordinates along `feature`, so
 in the same way and coefficients find their way back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,7 +115,7 @@ def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> Any:
         rows = coded_rows(coding_from_text(text), frame)
         return rows if "group" in rows else xr.Dataset({"x": rows["x"]})
     frame, features = checked_frame(frame), _features_of(data)
-    require_columns(frame, dict.fromkeys(feature.column for feature in features if feature.kind != "intercept"), "")
+    require_columns(frame, dict.fromkeys(feature.column for feature in features if not feature.is_intercept), "")
     for column in dict.fromkeys(feature.column for feature in features if feature.kind == "level"):
         known = [feature.level for feature in features if (feature.kind, feature.column) == ("level", column)]
         baseline = next(feature.baseline for feature in features if (feature.kind, feature.column) == ("level", column))
@@ -152,24 +152,34 @@ def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
         raise ValueError("the features of w are not those of data: give the data of the fit, with its labels.")
 
     y_centre, y_scale = float(data["x"].coords["y_centre"]), float(data["x"].coords["y_scale"])
-    centre, scale = (
-        xr.DataArray([getattr(feature, field) for feature in features], {"feature": names})
-        for field in ("centre", "scale")
-    )
-    intercept = xr.DataArray([feature.kind == "intercept" for feature in features], {"feature": names})
-    if not intercept.any() and (y_centre != 0 or (centre != 0).any()):
+    has_intercept = any(feature.is_intercept for feature in features)
+    if not has_intercept and (y_centre != 0 or any(feature.centre != 0 for feature in features)):
         raise ValueError(
             "the data were centred and have no intercept to take up the shift: "
             "make them with intercept=True or standardise=False."
         )
-    slopes = draws.drop_vars([name for name in draws.coords if name not in draws.dims]) * y_scale / scale
-    shift = y_centre - (slopes * centre).sum("feature")
-    result: dict[str, Any] = {"w": (slopes + intercept * shift).transpose(*draws.dims)}
+    draws = draws.drop_vars([name for name in draws.coords if name not in draws.dims])
+    result: dict[str, Any] = {"w": coefficients_in_units(draws, features, y_centre, y_scale)[0]}
     if "tau" in posterior:
         result["sigma"] = y_scale / np.sqrt(posterior["tau"])
     elif "sigma" in posterior:
         result["sigma"] = y_scale * posterior["sigma"]
     return xr.Dataset(result)
+
+
+def coefficients_in_units(
+    w: xr.DataArray, features: "Sequence[Feature]", y_centre: float, y_scale: float
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """Coefficients w (..., feature) in the units of the table, and the shift (...) that the centring of columns and of
+    the response leaves, which the intercept among the features has in it already."""
+    names = [feature.name for feature in features]
+    centre, scale, intercept = (
+        xr.DataArray([getattr(feature, field) for feature in features], {"feature": names})
+        for field in ("centre", "scale", "is_intercept")
+    )
+    slopes = w * y_scale / scale
+    shift = y_centre - (slopes * centre).sum("feature")
+    return (slopes + intercept * shift).transpose(*w.dims), shift
 
 
 KINDS = ("intercept", "number", "level", "term")
@@ -190,6 +200,10 @@ class Feature(NamedTuple):
         return {"intercept": "intercept", "level": f"{self.column}[{self.level}]"}.get(self.kind, self.column)
 
     @property
+    def is_intercept(self) -> bool:
+        return self.kind == "intercept"
+
+    @property
     def is_valid(self) -> bool:
         """Whether its fields are possible: they may have been read from anything."""
         is_text = all(isinstance(text, str) for text in self[:4]) and self.kind in KINDS
@@ -198,7 +212,7 @@ class Feature(NamedTuple):
 
     def values(self, frame: pd.DataFrame) -> np.ndarray:
         """The column of x (row,) for the rows of a table."""
-        if self.kind == "intercept":
+        if self.is_intercept:
             return np.ones(len(frame))
         if self.kind == "level":
             return (levels_of(frame[self.column]) == self.level).to_numpy(float)

@@ -13,9 +13,9 @@ from numpyro.handlers import seed
 from numpyro.infer import autoguide
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
-from bayeslab.methods.minibatches.guides import PlateBatches
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, innermost_distribution
+from bayeslab.programs.subsampling import PlateBatches
 
 
 @dataclass(frozen=True)

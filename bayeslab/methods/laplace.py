@@ -14,8 +14,8 @@ from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discr
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.unconstrained import flat_log_posterior
+from bayeslab.programs.program import Bound
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_joint, flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import modes_of_eliminated
@@ -121,17 +121,16 @@ class PointSampler(Sampler):
         return _random_start(key, bound)
 
     def adapt(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
-        return lbfgs_step(lambda flat: _log_joint(bound, flat), state)
+        return lbfgs_step(lambda flat: flat_log_joint(bound, flat), state)
 
     def convergence_verdict(self, state: LBFGSState, bound: Bound, _: Any) -> tuple[LBFGSState | None, str]:
-        optimum = check_maximum(_log_joint, bound, state.best)
+        optimum = check_maximum(flat_log_joint, bound, state.best)
         if optimum.kink is None:
             return None, optimum.why
         return state._replace(best=jnp.asarray(optimum.kink, state.best.dtype), converged=jnp.array(True)), optimum.why
 
     def advance(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
-        position = unconstrained.unravel(bound)(state.best)
-        return state, Draws(unconstrained.constrain(bound, position), {"lp": _log_joint(bound, state.best)})
+        return state, Draws(constrain_flat(bound, state.best), {"lp": flat_log_joint(bound, state.best)})
 
 
 class LaplaceState(NamedTuple):
@@ -180,7 +179,7 @@ class LaplaceSampler(Sampler):
         flat = state.climb.best + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
         log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(state.factor)).sum()
         log_q -= 0.5 * noise.size * jnp.log(2 * jnp.pi)
-        samples = unconstrained.constrain(bound, unconstrained.unravel(bound)(flat))
+        samples = constrain_flat(bound, flat)
         stats = {"lp": flat_log_posterior(bound, flat), "log_q": log_q}
         return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
 
@@ -233,9 +232,3 @@ def lbfgs_step(density: Any, state: LBFGSState) -> tuple[LBFGSState, Draws]:
 
     optimizer_state, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)
     return optimizer_state, Draws({}, {}, {"log_joint": value, "converged": optimizer_state.converged})
-
-
-def _log_joint(bound: Bound, flat: Array) -> Array:
-    """log p(latent, observed) in the space that the sites are written in: without Jacobians."""
-    values: Values = unconstrained.constrain(bound, unconstrained.unravel(bound)(flat))
-    return bound.log_joint({name: values[name] for name in bound.latent})

@@ -29,6 +29,13 @@ def require_blocks(settings: Any, name: str) -> None:
     object.__setattr__(settings, name, tuple(tuple(block) for block in value))
 
 
+def require_share(settings: Any, name: str) -> None:
+    """Raises ValueError for a setting that is not between 0 and 1."""
+    value = getattr(settings, name)
+    if not isinstance(value, float) or not 0 < value < 1:
+        raise ValueError(f"{name} of {type(settings).__name__} must be between 0 and 1, but is {value!r}")
+
+
 def _require_at_least(least: int, wanted: str, settings: Any, names: tuple[str, ...]) -> None:
     """Raises ValueError for a setting that is not an integer of at least this size. wanted: in words."""
     for name in names:

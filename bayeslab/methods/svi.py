@@ -26,11 +26,11 @@ from bayeslab.methods.guides import (
     mean_field_normal,
     refuse_other_sites,
 )
-from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch, subsampled_plates
+from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.methods.minibatches.guides import (
     BatchGuide,
+    batched_plates,
     evaluate_scaled,
-    has_batches,
     split_by_plates,
 )
 from bayeslab.methods.setting_checks import require_names, require_positive
@@ -102,8 +102,7 @@ class SVI:
         guide = guide_record(self.guide)
         if set(marginal_bound.learned) == set(marginal_bound.latent):
             raise ValueError(f"SVI draws no site beside {list(marginal_bound.learned)}, which are learned; use MAP()")
-        plates = subsampled_plates(marginal_bound)
-        plates = plates if has_batches(marginal_bound, plates) else ()
+        plates = batched_plates(marginal_bound)
         if isinstance(guide, Automatic):
             size = sum(prod(shape) for _, shape in split_by_plates(marginal_bound, plates)[0])
             if guide.build in _MULTIVARIATE_GUIDES and size < 2:

@@ -1,6 +1,5 @@
 """The Monte Carlo methods of the lectures, beside `Gibbs` and `NUTS`: weights, resampling, rejection, random walks,
-slices,
-tempering. Each is a method of `fit`.
+slices, tempering. Each is a method of `fit`.
 """
 
 from bayeslab.monte_carlo.annealed import AnnealedImportance

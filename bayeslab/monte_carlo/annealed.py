@@ -9,12 +9,10 @@ import numpy as np
 from blackjax.smc import resampling
 from jax import Array
 
-from bayeslab.diagnostics.pareto_tail import pareto_tail
-from bayeslab.methods.setting_checks import require_names, require_positive
+from bayeslab.methods.setting_checks import require_names, require_positive, require_share
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler
-from bayeslab.monte_carlo.importance import evidence_of_ratios
+from bayeslab.monte_carlo.importance import summary_of_weights
 from bayeslab.monte_carlo.sequential import SMCSampler, SMCState
-from bayeslab.monte_carlo.setting_checks import require_share
 from bayeslab.monte_carlo.targets import tempered_target
 from bayeslab.monte_carlo.tempering import (
     Population,
@@ -26,7 +24,7 @@ from bayeslab.monte_carlo.tempering import (
     rescaled,
 )
 from bayeslab.programs.program import Bound
-from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -34,8 +32,7 @@ from bayeslab.transforms.analysis import Analysis
 @dataclass(frozen=True)
 class AnnealedImportance:
     """Independent particles that walk from the prior to the posterior while the temperature changes; the weight of each
-    is
-    the product of its incremental weights, and their mean an estimate of the evidence without bias.
+    is the product of its incremental weights, and their mean an estimate of the evidence without bias.
 
     num_samples: particles. The draws are resampled from them by their weights; group `weighted_posterior` has these.
     ess_share: a small population, the pilot, goes ahead by sequential Monte Carlo and says where the next temperature
@@ -106,23 +103,18 @@ class AnnealedSampler(Sampler):
 
     def advance(self, state: AnnealedState, bound: Bound) -> tuple[AnnealedState, Draws]:
         flat = state.particles.positions[state.ancestors[state.made % self.num_particles]]
-        draws = Draws(constrain(bound, unravel(bound)(flat)), {"lp": flat_log_posterior(bound, flat)})
+        draws = Draws(constrain_flat(bound, flat), {"lp": flat_log_posterior(bound, flat)})
         return state._replace(made=state.made + 1), draws
 
     def run_summary(self, state: AnnealedState, data: Any) -> dict[str, float]:
         log_weight = np.asarray(state.particles.log_weight)[0]
-        log_evidence, error = evidence_of_ratios(log_weight)
-        shares = np.exp(log_weight - log_weight.max())
-        return {
-            "log_evidence": log_evidence,
-            "log_evidence_se": error,
-            "k_hat": pareto_tail(log_weight, float(np.abs(log_weight).max()))[0],
-            "importance_ess": float(shares.sum() ** 2 / (shares**2).sum()),
-            "num_temperatures": float(np.asarray(state.pilot.num_steps)[0]),
+        num_temperatures = float(np.asarray(state.pilot.num_steps)[0])
+        return summary_of_weights(log_weight, log_weight, float(np.abs(log_weight).max())) | {
+            "num_temperatures": num_temperatures
         }
 
     def weighted_draws(self, state: AnnealedState, data: Any) -> dict[str, Any]:
-        at = jax.jit(lambda bound, flat: jax.vmap(lambda one: constrain(bound, unravel(bound)(one)))(flat))
+        at = jax.jit(lambda bound, flat: jax.vmap(lambda one: constrain_flat(bound, one))(flat))
         draws = at(data, jnp.asarray(state.particles.positions)[0])
         log_weight = jax.nn.log_softmax(jnp.asarray(state.particles.log_weight))
         return {**{name: value[None] for name, value in draws.items()}, "log_weight": log_weight}

@@ -20,7 +20,8 @@ from jax import Array
 
 from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.methods.setting_checks import require_positive
-from bayeslab.monte_carlo.proposals import ProposalWrapper, as_proposal, proposal_sampler
+from bayeslab.monte_carlo.proposals import ProposalWrapper, TakesProposal, proposal_sampler
+from bayeslab.programs.unconstrained import number_or_zero_mass
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
@@ -28,7 +29,7 @@ Resampling = Callable[[Array, Array, int], Array]
 
 
 @dataclass(frozen=True)
-class ImportanceSampling:
+class ImportanceSampling(TakesProposal):
     """Weighted draws of a proposal: the evidence with its error, and expectations under the posterior.
 
     proposal: a method that says its own density, as `SVI()` with any guide, `Laplace()` or `MeanField()`, which is
@@ -42,7 +43,6 @@ class ImportanceSampling:
     Discrete sites are summed over; those that cannot be are drawn from the prior, where that is the proposal.
     """
 
-    proposal: Any = None
     num_samples: int = 10_000
 
     num_chains = 1
@@ -50,19 +50,11 @@ class ImportanceSampling:
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples")
-        as_proposal(self)
-
-    @property
-    def collapse(self) -> tuple[str, ...]:
-        return getattr(self.proposal, "collapse", ())
-
-    @property
-    def moves_coordinates(self) -> bool:
-        return getattr(self.proposal, "moves_coordinates", True)
+        super().__post_init__()
 
     @property
     def num_warmup(self) -> int:
-        return 1 + getattr(self.proposal, "num_warmup", 0)
+        return 1 + self.num_fit_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
         inner = proposal_sampler(analysis, self)
@@ -70,7 +62,7 @@ class ImportanceSampling:
 
 
 @dataclass(frozen=True)
-class SIR:
+class SIR(TakesProposal):
     """Sampling importance resampling (Rubin 1988): a few draws out of many of a proposal, each with a probability in
     proportion to its weight.
 
@@ -78,7 +70,6 @@ class SIR:
     The weights are those of the ratio, not smoothed. `attrs` are those of `ImportanceSampling`.
     """
 
-    proposal: Any = None
     num_proposals: int = 20_000
     num_samples: int = 1000
 
@@ -87,19 +78,11 @@ class SIR:
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_proposals")
-        as_proposal(self)
-
-    @property
-    def collapse(self) -> tuple[str, ...]:
-        return getattr(self.proposal, "collapse", ())
-
-    @property
-    def moves_coordinates(self) -> bool:
-        return getattr(self.proposal, "moves_coordinates", True)
+        super().__post_init__()
 
     @property
     def num_warmup(self) -> int:
-        return 1 + getattr(self.proposal, "num_warmup", 0)
+        return 1 + self.num_fit_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
         inner = proposal_sampler(analysis, self)
@@ -187,14 +170,8 @@ class WeightedSampler(ProposalWrapper):
         return state._replace(made=state.made + 1), Draws(samples, {"lp": state.lp[index]})
 
     def run_summary(self, state: WeightedState, data: Any) -> dict[str, float]:
-        ratios, log_weight = np.asarray(state.log_ratio)[0], np.asarray(state.log_weight)[0]
-        log_evidence, error = evidence_of_ratios(ratios)
-        return {
-            "log_evidence": log_evidence,
-            "log_evidence_se": error,
-            "k_hat": pareto_tail(ratios, float(np.max(np.abs(state.lp[np.isfinite(state.lp)]), initial=1.0)))[0],
-            "importance_ess": 1 / float(np.sum(np.exp(2 * log_weight))),
-        }
+        size = float(np.max(np.abs(state.lp[np.isfinite(state.lp)]), initial=1.0))
+        return summary_of_weights(np.asarray(state.log_ratio)[0], np.asarray(state.log_weight)[0], size)
 
     def weighted_draws(self, state: WeightedState, data: Any) -> dict[str, Any]:
         return {**state.draws, "log_weight": state.log_weight}
@@ -208,7 +185,7 @@ class WeightedSampler(ProposalWrapper):
 
         key, resample_key = jax.random.split(state.key)
         inner, (draws, lp, log_q) = jax.lax.scan(draw, state.inner, length=self.num_proposals)
-        log_ratio = jnp.where(jnp.isnan(lp - log_q), -jnp.inf, lp - log_q)
+        log_ratio = number_or_zero_mass(lp - log_q)
         log_weight = psis_weights(log_ratio)[0] if self.smooth else jax.nn.log_softmax(log_ratio)
         ancestors = self.resample(resample_key, jnp.exp(log_weight), self.num_samples)
         return state._replace(
@@ -221,6 +198,22 @@ class WeightedSampler(ProposalWrapper):
             log_weight=log_weight,
             ancestors=ancestors.astype(jnp.int32),
         )
+
+
+def summary_of_weights(log_ratio: np.ndarray, log_weight: np.ndarray, size: float) -> dict[str, float]:
+    """What weights say of the run: the evidence, how heavy their tail is, and how many equal ones they are worth.
+
+    log_ratio: log p(z, y) - log q(z). log_weight: of the draws, whose sum need not be one. size: of the log densities
+    that the ratios are differences of, which rounding is relative to.
+    """
+    log_evidence, error = evidence_of_ratios(log_ratio)
+    shares = np.exp(log_weight - log_weight.max())
+    return {
+        "log_evidence": log_evidence,
+        "log_evidence_se": error,
+        "k_hat": pareto_tail(log_ratio, size)[0],
+        "importance_ess": float(shares.sum() ** 2 / (shares**2).sum()),
+    }
 
 
 def evidence_of_ratios(log_ratio: np.ndarray) -> tuple[float, float]:

@@ -20,16 +20,15 @@ from bayeslab.elimination.sweep import deterministic_values
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
-from bayeslab.monte_carlo.proposals import ProposalWrapper, as_proposal, proposal_sampler
+from bayeslab.monte_carlo.proposals import ProposalWrapper, TakesProposal, proposal_sampler
 from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk, walk_step
 from bayeslab.programs.program import Bound, Values, init_inside_support
 from bayeslab.programs.unconstrained import (
-    constrain,
+    constrain_flat,
     flat_log_posterior,
     log_posterior,
     random_position,
     unconstrained_shapes,
-    unravel,
 )
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
@@ -50,18 +49,11 @@ class RandomWalk:
 
 
 @dataclass(frozen=True)
-class Independence:
-    """Proposals that do not depend on where the chain is. proposal: as of `ImportanceSampling`, the prior by
-    default."""
+class Independence(TakesProposal):
+    """Proposals that do not depend on where the chain is.
 
-    proposal: Any = None
-
-    def __post_init__(self) -> None:
-        as_proposal(self)
-
-    @property
-    def collapse(self) -> tuple[str, ...]:
-        return getattr(self.proposal, "collapse", ())
+    proposal: as of `ImportanceSampling`, the prior by default.
+    """
 
 
 @dataclass(frozen=True)
@@ -103,14 +95,14 @@ class MetropolisHastings:
         if not isinstance(self.proposal, RandomWalk | Independence | Proposal):
             raise TypeError(f"proposal must be RandomWalk(), Independence() or Proposal(draw), not {self.proposal!r}")
         if isinstance(self.proposal, Independence):
-            object.__setattr__(self, "num_warmup", getattr(self.proposal.proposal, "num_warmup", 0))
+            object.__setattr__(self, "num_warmup", self.proposal.num_fit_steps)
         if self.collapse and not isinstance(self.proposal, RandomWalk):
             raise ValueError("collapse is for a RandomWalk; an independent proposal collapses what its method does")
 
     @property
     def moves_coordinates(self) -> bool:
         if isinstance(self.proposal, Independence):
-            return getattr(self.proposal.proposal, "moves_coordinates", True)
+            return self.proposal.moves_coordinates
         return isinstance(self.proposal, RandomWalk)
 
     def plan(self, analysis: Analysis) -> Sampler:
@@ -153,10 +145,10 @@ class RandomWalkSampler(Sampler):
         current, info = walk_step(step_key, state.current, partial(flat_log_posterior, bound), factor)
         walk = state.walk
         if self.scale is None:
-            adapted = adapted_walk(walk, current.position, info.acceptance_rate)
-            walk = jax.tree.map(partial(jnp.where, walk.num_steps < self.num_warmup), adapted, walk)
+            adapting = walk.num_steps < self.num_warmup
+            walk = adapted_walk(walk, current.position, info.acceptance_rate, adapting)
         stats = {"lp": current.logdensity, "acceptance_rate": info.acceptance_rate}
-        return WalkState(current, walk, key), Draws(constrain(bound, unravel(bound)(current.position)), stats)
+        return WalkState(current, walk, key), Draws(constrain_flat(bound, current.position), stats)
 
 
 class ProposalState(NamedTuple):

@@ -13,10 +13,10 @@ from jax import Array
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler
 from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk, walk_step
-from bayeslab.monte_carlo.targets import flat_densities, flat_prior_draw, tempered_target
+from bayeslab.monte_carlo.targets import flat_prior_draw, log_likelihoods, tempered_target
 from bayeslab.monte_carlo.tempering import tempered_log_density
 from bayeslab.programs.program import Bound
-from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -29,9 +29,8 @@ SCHEDULE_UPDATES = 0.2, 0.4, 0.7
 @dataclass(frozen=True)
 class ParallelTempering:
     """Chains at temperatures between prior and posterior that propose to trade places (Geyer 1991), in turns of even
-    and
-    odd pairs (Syed et al. 2022, arXiv:1905.02939): what is found near the prior comes to the posterior, so that chains
-    visit several modes.
+    and odd pairs (Syed et al. 2022, arXiv:1905.02939): what is found near the prior comes to the posterior, so that
+    chains visit several modes.
 
     num_temperatures: replicas of each chain; the first is drawn from the prior anew every time. Warm-up spreads them so
     that neighbours trade equally often.
@@ -101,7 +100,7 @@ class TemperingSampler(Sampler):
         temperatures = jnp.linspace(0.0, 1.0, self.num_temperatures) ** FIRST_POWER
         pairs = jnp.zeros(self.num_temperatures - 1)
         none = jnp.zeros((), int)
-        likelihoods = _log_likelihoods(bound, positions)
+        likelihoods = log_likelihoods(bound, positions)
         sums = jnp.full_like(pairs, -jnp.inf)
         walks = jax.vmap(first_walk)(positions)
         return TemperingState(positions, likelihoods, temperatures, walks, pairs, pairs, sums, none, none, key)
@@ -115,7 +114,7 @@ class TemperingSampler(Sampler):
         state = self._respaced(state)
         flat = state.positions[-1]
         stats = {"lp": flat_log_posterior(bound, flat), "acceptance_rate": rate, "swap_rate": swap_rate}
-        return state, Draws(constrain(bound, unravel(bound)(flat)), stats)
+        return state, Draws(constrain_flat(bound, flat), stats)
 
     def run_summary(self, state: TemperingState, data: Any) -> dict[str, float]:
         counted = np.asarray(state.num_counted)[:, None]
@@ -139,8 +138,7 @@ class TemperingSampler(Sampler):
             def step(carry: tuple[RWState, Walk], key: Array) -> tuple[tuple[RWState, Walk], Array]:
                 current, walk = carry
                 current, info = walk_step(key, current, log_density, walk.factor)
-                adapted = adapted_walk(walk, current.position, info.acceptance_rate)
-                walk = jax.tree.map(partial(jnp.where, adapting), adapted, walk)
+                walk = adapted_walk(walk, current.position, info.acceptance_rate, adapting)
                 return (current, walk), info.acceptance_rate
 
             first = (RWState(position, log_density(position)), walk)
@@ -150,7 +148,7 @@ class TemperingSampler(Sampler):
         keys = jax.random.split(walk_key, self.num_temperatures)
         positions, walks, rates = jax.vmap(walk_replica)(keys, state.positions, state.temperatures, state.walks)
         positions = positions.at[0].set(flat_prior_draw(prior_key, bound))
-        likelihoods = _log_likelihoods(bound, positions)
+        likelihoods = log_likelihoods(bound, positions)
         return state._replace(positions=positions, log_likelihood=likelihoods, walks=walks), rates[-1]
 
     def _counted(self, state: TemperingState) -> TemperingState:
@@ -165,7 +163,7 @@ class TemperingSampler(Sampler):
         pairs = jnp.arange(self.num_temperatures - 1)
         asked = pairs % 2 == state.num_steps % 2
         log_ratio = jnp.diff(state.temperatures) * -jnp.diff(state.log_likelihood)
-        accept_prob = jnp.exp(jnp.minimum(jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio), 0.0))
+        accept_prob = jnp.exp(jnp.minimum(number_or_zero_mass(log_ratio), 0.0))
         trades = asked & (jax.random.uniform(key, pairs.shape) < accept_prob)
         places = jnp.arange(self.num_temperatures)
         places = places + jnp.pad(trades.astype(int), (0, 1)) - jnp.pad(trades.astype(int), (1, 0))
@@ -192,7 +190,3 @@ class TemperingSampler(Sampler):
             rejections=jnp.where(fresh, 0.0, state.rejections),
             trials=jnp.where(fresh, 0.0, state.trials),
         )
-
-
-def _log_likelihoods(bound: Bound, positions: Array) -> Array:
-    return jax.vmap(lambda flat: flat_densities(bound, flat).likelihood)(positions)

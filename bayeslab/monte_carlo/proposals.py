@@ -21,31 +21,50 @@ from bayeslab.monte_carlo.targets import (
     require_prior_of_its_own,
 )
 from bayeslab.programs.program import Bound
-from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
 
 
-def as_proposal(settings: Any) -> None:
-    """Makes a record of a result that a method names as its proposal.
+@dataclass(frozen=True)
+class TakesProposal:
+    """Settings of what takes a proposal: a method that says its own density, the result of a fit, None for the prior.
 
-    Raises TypeError for what is no method, no result and not None.
+    Raises TypeError for what is none of these.
     """
-    from xarray import DataTree
 
-    value = settings.proposal
-    if isinstance(value, DataTree):
-        object.__setattr__(settings, "proposal", FittedDraws.of(value))
-    elif not (
-        value is None or isinstance(value, FittedDraws) or (hasattr(value, "plan") and not isinstance(value, type))
-    ):
-        raise TypeError(
-            f"proposal of {type(settings).__name__} must be a method with a density such as Laplace() or SVI(), "
-            f"a result of fit, or None for the prior, not {value!r}"
-        )
+    proposal: Any = None
+
+    def __post_init__(self) -> None:
+        from xarray import DataTree
+
+        value = self.proposal
+        if isinstance(value, DataTree):
+            object.__setattr__(self, "proposal", FittedDraws.of(value))
+        elif not (
+            value is None or isinstance(value, FittedDraws) or (hasattr(value, "plan") and not isinstance(value, type))
+        ):
+            raise TypeError(
+                f"proposal of {type(self).__name__} must be a method with a density such as Laplace() or SVI(), "
+                f"a result of fit, or None for the prior, not {value!r}"
+            )
+
+    @property
+    def collapse(self) -> tuple[str, ...]:
+        """The continuous sites that the proposal integrates out."""
+        return getattr(self.proposal, "collapse", ())
+
+    @property
+    def moves_coordinates(self) -> bool:
+        return getattr(self.proposal, "moves_coordinates", True)
+
+    @property
+    def num_fit_steps(self) -> int:
+        """The number of steps that a proposal which is a method is fitted in."""
+        return getattr(self.proposal, "num_warmup", 0)
 
 
-def proposal_sampler(analysis: Analysis, settings: Any) -> Sampler:
+def proposal_sampler(analysis: Analysis, settings: TakesProposal) -> Sampler:
     """The sampler of the proposal of a method. Its draws have `lp` and `log_q`, densities in one and the same space.
 
     Raises ValueError for a proposal without a density, and for a prior that cannot be drawn from.
@@ -63,10 +82,11 @@ def proposal_sampler(analysis: Analysis, settings: Any) -> Sampler:
     return sampler
 
 
-def density_proposal(analysis: Analysis, settings: Any) -> "tuple[Bound, PriorSampler | KernelMixtureSampler]":
+def density_proposal(
+    analysis: Analysis, settings: TakesProposal
+) -> "tuple[Bound, PriorSampler | KernelMixtureSampler]":
     """The proposals whose density is known everywhere, the prior and smoothed draws: the program whose latent sites
-    they
-    draw, and their sampler."""
+    they draw, and their sampler."""
     if settings.proposal is None:
         return _prior_target(analysis, settings), PriorSampler()
     left = without_discrete_sites(analysis, settings)
@@ -82,7 +102,7 @@ def says_its_density(sampler: Sampler, bound: Bound) -> bool:
     return {"lp", "log_q"} <= jax.eval_shape(sampler.advance, state, data)[1].stats.keys()
 
 
-def _prior_target(analysis: Analysis, settings: Any) -> Bound:
+def _prior_target(analysis: Analysis, settings: TakesProposal) -> Bound:
     """The program whose latent sites are drawn from the prior: without discrete sites, where these can be summed over
     and the others are drawn without them."""
     bound = analysis.bound
@@ -142,5 +162,5 @@ class KernelMixtureSampler(Sampler):
     def advance(self, key: Array, bound: Bound) -> tuple[Array, Draws]:
         key, draw_key = jax.random.split(key)
         flat = self.mixture.draw(draw_key)
-        samples = constrain(bound, unravel(bound)(flat))
+        samples = constrain_flat(bound, flat)
         return key, Draws(samples, {"lp": flat_log_posterior(bound, flat), "log_q": self.mixture.log_density(flat)})

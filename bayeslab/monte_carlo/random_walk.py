@@ -1,6 +1,7 @@
 """The random walk of Metropolis with the covariance and the scale that its own past suggests."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -39,13 +40,15 @@ def first_walk(position: Array) -> Walk:
     return Walk(jnp.zeros((), int), jnp.log(2.38 / jnp.sqrt(size)), position, jnp.eye(size))
 
 
-def adapted_walk(walk: Walk, position: Array, acceptance: Array) -> Walk:
-    """The walk after a step that came to `position` (Andrieu and Thoms 2008, Statistics and Computing 18)."""
+def adapted_walk(walk: Walk, position: Array, acceptance: Array, adapting: Array) -> Walk:
+    """The walk after a step that came to `position` (Andrieu and Thoms 2008, Statistics and Computing 18), the same
+    where it is no longer adapting."""
     rate = (walk.num_steps + 2.0) ** -DECAY
     deviation = position - walk.mean
     covariance = walk.covariance + rate * (jnp.outer(deviation, deviation) - walk.covariance)
     log_scale = walk.log_scale + rate * (acceptance - target_acceptance(position.size))
-    return Walk(walk.num_steps + 1, log_scale, walk.mean + rate * deviation, covariance)
+    adapted = Walk(walk.num_steps + 1, log_scale, walk.mean + rate * deviation, covariance)
+    return jax.tree.map(partial(jnp.where, adapting), adapted, walk)
 
 
 def target_acceptance(size: int) -> float:

@@ -17,7 +17,7 @@ from bayeslab.monte_carlo.fitted_draws import FittedDraws, KernelMixture
 from bayeslab.monte_carlo.proposals import (
     KernelMixtureSampler,
     ProposalWrapper,
-    as_proposal,
+    TakesProposal,
     density_proposal,
     proposal_sampler,
 )
@@ -36,7 +36,7 @@ MARGIN = 1e-6
 
 
 @dataclass(frozen=True)
-class RejectionSampling:
+class RejectionSampling(TakesProposal):
     """Draw z of a proposal q and keep it with probability p(z, y) / (M q(z)): draws of the posterior, independent.
 
     proposal: the prior by default, or a result of `fit`, whose draws are smoothed (`ImportanceSampling`); with a
@@ -49,7 +49,6 @@ class RejectionSampling:
     posterior; where no maximum was found; and where a draw has used up its proposals.
     """
 
-    proposal: Any = None
     log_bound: float | None = None
     num_samples: int = 1000
     max_proposals: int = 100_000
@@ -59,19 +58,11 @@ class RejectionSampling:
 
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "max_proposals")
-        as_proposal(self)
-
-    @property
-    def moves_coordinates(self) -> bool:
-        return getattr(self.proposal, "moves_coordinates", True)
-
-    @property
-    def collapse(self) -> tuple[str, ...]:
-        return getattr(self.proposal, "collapse", ())
+        super().__post_init__()
 
     @property
     def num_warmup(self) -> int:
-        return MAX_STEPS if self.log_bound is None else getattr(self.proposal, "num_warmup", 0)
+        return MAX_STEPS if self.log_bound is None else self.num_fit_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
         if self.log_bound is not None:
@@ -113,8 +104,7 @@ class RejectionState(NamedTuple):
 @dataclass(frozen=True)
 class RejectionSampler(ProposalWrapper):
     """Proposals, and the bound of their ratio. log_bound: None where it is searched. mixture: of the proposal; the
-    prior
-    is the proposal where there is none."""
+    prior is the proposal where there is none."""
 
     max_proposals: int
     log_bound: float | None

@@ -11,9 +11,8 @@ from blackjax.smc import resampling
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from bayeslab.methods.setting_checks import require_names, require_positive
+from bayeslab.methods.setting_checks import require_names, require_positive, require_share
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler
-from bayeslab.monte_carlo.setting_checks import require_share
 from bayeslab.monte_carlo.targets import tempered_target
 from bayeslab.monte_carlo.tempering import (
     Population,
@@ -25,7 +24,7 @@ from bayeslab.monte_carlo.tempering import (
     walk_factor,
 )
 from bayeslab.programs.program import Bound
-from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -33,8 +32,7 @@ from bayeslab.transforms.analysis import Analysis
 @dataclass(frozen=True)
 class SMC:
     """A population that is taken from the prior to the posterior in steps of a temperature, weighted, resampled and
-    moved
-    at each: for posteriors with several modes, and with an estimate of the evidence.
+    moved at each: for posteriors with several modes, and with an estimate of the evidence.
 
     num_samples: particles, which are the draws. num_chains: populations that know nothing of each other, so that R-hat
     tells whether each has found all modes with their shares.
@@ -72,9 +70,10 @@ class SMC:
 
 
 class SMCState(NamedTuple):
-    """The state of sequential Monte Carlo. log_evidence: of the temperature that was reached. num_steps: that led
-    there.
-    made: particles that were handed out."""
+    """The state of sequential Monte Carlo.
+
+    log_evidence: of the temperature that was reached. num_steps: that led there. made: particles that were handed out.
+    """
 
     population: Population
     log_evidence: Array
@@ -109,7 +108,7 @@ class SMCSampler(Sampler):
 
     def advance(self, state: SMCState, bound: Bound) -> tuple[SMCState, Draws]:
         flat = state.population.positions[state.made % self.num_particles]
-        draws = Draws(constrain(bound, unravel(bound)(flat)), {"lp": flat_log_posterior(bound, flat)})
+        draws = Draws(constrain_flat(bound, flat), {"lp": flat_log_posterior(bound, flat)})
         return state._replace(made=state.made + 1), draws
 
     def run_summary(self, state: SMCState, data: Any) -> dict[str, float]:

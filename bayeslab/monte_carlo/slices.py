@@ -1,7 +1,6 @@
 """Slice sampling (Neal 2003, Annals of Statistics 31) over all continuous sites."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discr
 from bayeslab.monte_carlo.metropolis import chain_start
 from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk, stable_cholesky
 from bayeslab.programs.program import Bound
-from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unravel
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -85,14 +84,13 @@ class SliceSampler(Sampler):
             return at
 
         def log_density(flat: Array) -> Array:
-            value = flat_log_posterior(bound, flat)
-            return jnp.where(jnp.isnan(value), -jnp.inf, value)
+            return number_or_zero_mass(flat_log_posterior(bound, flat))
 
         kernel = build_coordinate_kernel(
             stepping_out, along_column, initial_widths=WIDTH, max_expansions=MAX_EXPANSIONS
         )
         current, info = kernel(step_key, state.current, log_density)
-        adapted = adapted_walk(state.walk, current.position, jnp.zeros(()))
-        walk = jax.tree.map(partial(jnp.where, state.walk.num_steps < self.num_warmup), adapted, state.walk)
+        adapting = state.walk.num_steps < self.num_warmup
+        walk = adapted_walk(state.walk, current.position, jnp.zeros(()), adapting)
         stats = {"lp": current.logdensity, "num_evaluations": info.num_expansions + info.num_shrink}
-        return SweepState(current, walk, key), Draws(constrain(bound, unravel(bound)(current.position)), stats)
+        return SweepState(current, walk, key), Draws(constrain_flat(bound, current.position), stats)

@@ -12,7 +12,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.methods.wrappers.collapsed import without_discrete_sites
 from bayeslab.prediction.prior_draws import require_latent_draws
 from bayeslab.programs.program import Bound, Values, evaluate
-from bayeslab.programs.unconstrained import constrain, flat_log_posterior, unconstrain, unravel
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass, unconstrain
 from bayeslab.transforms.analysis import Analysis
 
 
@@ -28,14 +28,19 @@ def densities(bound: Bound, latent: Values) -> LogDensities:
     log_probs, _ = compute_log_probs(evaluate, (bound,), {}, latent)
     prior = sum((log_probs[name] for name in bound.latent), jnp.zeros(()))
     others = [value for name, value in log_probs.items() if name not in bound.latent]
-    return LogDensities(prior, _number_or_zero_mass(sum(others, jnp.zeros(()))))
+    return LogDensities(prior, number_or_zero_mass(sum(others, jnp.zeros(()))))
 
 
 def flat_densities(bound: Bound, flat: Array) -> LogDensities:
     """Log prior, with the Jacobian, and log likelihood at flat unconstrained coordinates."""
-    values = constrain(bound, unravel(bound)(flat))
+    values = constrain_flat(bound, flat)
     likelihood = densities(bound, {name: values[name] for name in bound.latent}).likelihood
-    return LogDensities(_number_or_zero_mass(flat_log_posterior(bound, flat) - likelihood), likelihood)
+    return LogDensities(number_or_zero_mass(flat_log_posterior(bound, flat) - likelihood), likelihood)
+
+
+def log_likelihoods(bound: Bound, positions: Array) -> Array:
+    """Log likelihoods (particle,) at flat unconstrained coordinates (particle, coordinate)."""
+    return jax.vmap(lambda flat: flat_densities(bound, flat).likelihood)(positions)
 
 
 def flat_prior_draw(key: Array, bound: Bound) -> Array:
@@ -83,13 +88,3 @@ def depends_on_eliminated(bound: Bound) -> tuple[str, str] | None:
     priors = terms(bound.plain).priors
     pairs = [(name, parent) for name in bound.latent for parent in sorted(priors[name].depends - set(bound.latent))]
     return pairs[0] if pairs else None
-
-
-def _number_or_zero_mass(log_density: Array) -> Array:
-    """A log density, minus infinity where it is not a number."""
-    return jnp.where(jnp.isnan(log_density), -jnp.inf, log_density)
-
-
-def log_mean_exp(values: Array) -> Array:
-    """log of the mean of exp(values)."""
-    return jax.scipy.special.logsumexp(values) - jnp.log(values.size)

@@ -19,8 +19,9 @@ from bayeslab.monte_carlo.random_walk import (
     target_acceptance,
     weighted_covariance,
 )
-from bayeslab.monte_carlo.targets import flat_densities, flat_prior_draw
+from bayeslab.monte_carlo.targets import flat_densities, flat_prior_draw, log_likelihoods
 from bayeslab.programs.program import Bound
+from bayeslab.programs.unconstrained import number_or_zero_mass
 
 MIN_STEP = 1e-12
 """The least change of temperature: particles whose data are impossible need only that to be left behind."""
@@ -46,7 +47,7 @@ class Population(NamedTuple):
 def prior_population(key: Array, bound: Bound, size: int) -> Population:
     """Particles from the prior."""
     positions = jax.vmap(lambda key: flat_prior_draw(key, bound))(jax.random.split(key, size))
-    log_likelihood = _log_likelihoods(bound, positions)
+    log_likelihood = log_likelihoods(bound, positions)
     scale = jnp.log(2.38 / jnp.sqrt(positions.shape[1]))
     zeros, scale = jnp.zeros(size), jnp.asarray(scale, positions.dtype)
     return Population(positions, log_likelihood, zeros, jnp.arange(size), jnp.zeros(()), scale)
@@ -76,7 +77,7 @@ def moved(key: Array, bound: Bound, population: Population, factor: Array, num_m
     """The particles after random walks at their temperature, and the acceptance rate of each."""
     log_density = partial(tempered_log_density, bound, population.temperature)
     positions, rates = moved_population(key, population.positions, log_density, factor, num_moves)
-    return population._replace(positions=positions, log_likelihood=_log_likelihoods(bound, positions)), rates
+    return population._replace(positions=positions, log_likelihood=log_likelihoods(bound, positions)), rates
 
 
 def rescaled(population: Population, rate: Array) -> Population:
@@ -106,9 +107,4 @@ _OF_PARTICLES = ("positions", "log_likelihood", "log_weight", "eves")
 def tempered_log_density(bound: Bound, temperature: Array, flat: Array) -> Array:
     """log p(z) + temperature log p(y | z), with the Jacobian, at flat unconstrained coordinates."""
     prior, likelihood = flat_densities(bound, flat)
-    value = prior + jnp.where(temperature > 0, temperature * likelihood, 0.0)
-    return jnp.where(jnp.isnan(value), -jnp.inf, value)
-
-
-def _log_likelihoods(bound: Bound, positions: Array) -> Array:
-    return jax.vmap(lambda flat: flat_densities(bound, flat).likelihood)(positions)
+    return number_or_zero_mass(prior + jnp.where(temperature > 0, temperature * likelihood, 0.0))

@@ -20,6 +20,7 @@ from numpyro.distributions import biject_to
 from bayeslab.elimination.conditional import sum_to_site
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.unconstrained import number_or_zero_mass
 from bayeslab.transforms.collapse import Marginal
 from bayeslab.transforms.tables import Statistics
 
@@ -146,7 +147,7 @@ def _log_integrals(log_integrand: Callable[[Array], Array], shape: tuple[int, ..
         # half of the step, or a quarter, where the whole one overshoots
         tried = jnp.stack([free + share * step for share in (1.0, 0.5, 0.1, 0.0)])
         height = jax.vmap(log_integrand)(tried)
-        best = jnp.argmax(jnp.where(jnp.isnan(height), -jnp.inf, height), axis=0)
+        best = jnp.argmax(number_or_zero_mass(height), axis=0)
         new = jnp.take_along_axis(tried, best[None, None], axis=0)[0]
         return new, jnp.abs(new - free).max(initial=0.0) > NEWTON_TOLERANCE, count + 1
 

@@ -1,4 +1,4 @@
-"""A handler for plates that a program subsamples: they are drawn whole, or as the elements of a batch."""
+"""Handlers for plates that a program subsamples: they are drawn whole, or as the elements of a batch."""
 
 from collections.abc import Callable, Mapping
 from math import isclose, prod
@@ -11,19 +11,15 @@ from numpyro.primitives import Messenger
 from bayeslab.programs.sites import SiteHandler
 
 
-class SubsamplingHandler(Messenger):
-    """A handler that draws subsampled plates whole, or the elements of a batch, each of which counts once.
+class PlateBatches(Messenger):
+    """A handler that draws subsampled plates whole, or the elements of a batch, each of which NumPyro counts as often
+    as the plate is larger.
 
-    NumPyro counts every element of a batch as often as the plate is larger. That is right for the sites that all
-    elements share, and for sums over the plate, but not for what is inferred of an element itself.
-
-    site_handler: the one inside of `fn`, which says what it refuses.
     indices: plate -> the elements of the batch, for plates that have one.
     batch_sizes: plate -> its size and the size of the batch, for every plate that the program subsamples.
     """
 
-    def __init__(self, fn: Callable[..., Any], site_handler: SiteHandler, indices: Mapping[str, Array]):
-        self.site_handler = site_handler
+    def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
         self.indices = indices
         self.batch_sizes: dict[str, tuple[int, int]] = {}
         super().__init__(fn)
@@ -35,7 +31,24 @@ class SubsamplingHandler(Messenger):
                 self.batch_sizes[msg["name"]] = (size, batch)
                 elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]
                 msg["value"], msg["args"] = elements, (size, None)
-        elif self.indices and msg.get("scale") is not None:
+
+
+class SubsamplingHandler(PlateBatches):
+    """A handler that draws subsampled plates whole, or the elements of a batch, each of which counts once.
+
+    NumPyro counts every element of a batch as often as the plate is larger. That is right for the sites that all
+    elements share, and for sums over the plate, but not for what is inferred of an element itself.
+
+    site_handler: the one inside of `fn`, which says what it refuses.
+    """
+
+    def __init__(self, fn: Callable[..., Any], site_handler: SiteHandler, indices: Mapping[str, Array]):
+        self.site_handler = site_handler
+        super().__init__(fn, indices)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        super().process_message(msg)
+        if msg["type"] != "plate" and self.indices and msg.get("scale") is not None:
             plate_scale = prod(self.times(frame.name) for frame in msg["cond_indep_stack"])
             if plate_scale != 1:
                 has_no_other = isinstance(msg["scale"], float | int) and isclose(msg["scale"], plate_scale)

@@ -55,6 +55,22 @@ def flat_log_posterior(bound: Bound, flat: Array) -> Array:
     return log_posterior(bound, unravel(bound)(flat))
 
 
+def flat_log_joint(bound: Bound, flat: Array) -> Array:
+    """log p(latent, observed) at flat coordinates in the space that the sites are written in: without Jacobians."""
+    values = constrain_flat(bound, flat)
+    return bound.log_joint({name: values[name] for name in bound.latent})
+
+
+def constrain_flat(bound: Bound, flat: Array) -> Values:
+    """`constrain` at flat coordinates."""
+    return constrain(bound, unravel(bound)(flat))
+
+
+def number_or_zero_mass(log_density: Array) -> Array:
+    """A log density, minus infinity where it is not a number."""
+    return jnp.where(jnp.isnan(log_density), -jnp.inf, log_density)
+
+
 def unconstrained_program(bound: Bound, run: Callable[[Bound], Any] = evaluate) -> None:
     """A NumPyro program over unconstrained sites of the same names, with `log_posterior_of_drawn` as a factor.
 

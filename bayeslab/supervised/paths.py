@@ -3,17 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 from jax import Array
 from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
-from numpyro.handlers import seed, substitute, trace
 
+from bayeslab.elimination.terms import terms
 from bayeslab.programs import unconstrained
 from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.data import read_entries
@@ -71,35 +70,24 @@ def _path(bound: Bound, grid: Array, start: Array, name: str, laplace: tuple[str
         weight, centre = _absolute_values(here, laplace)
 
         def smooth(flat: Array) -> Array:
-            values = unconstrained.constrain(here, unconstrained.unravel(here)(flat))
-            log_joint = here.log_joint({site: values[site] for site in here.latent})
-            return -log_joint - jnp.sum(weight * jnp.abs(flat - centre))
+            return -unconstrained.flat_log_joint(here, flat) - jnp.sum(weight * jnp.abs(flat - centre))
 
         found = minimise(smooth, weight, centre, position)
-        sites = unconstrained.constrain(here, unconstrained.unravel(here)(found.position))
-        return found.position, (found, sites)
+        return found.position, (found, unconstrained.constrain_flat(here, found.position))
 
     return jax.lax.scan(mode, start, grid)[1]
 
 
 def _absolute_values(bound: Bound, laplace: tuple[str, ...]) -> tuple[Array, Array]:
     """The weight and the centre (coordinate,) of every absolute value in minus the log joint, zero elsewhere."""
-    with_priors = _priors(bound, laplace)
+    priors = terms(bound).priors
+    laplace_priors: dict[str, Any] = {n: innermost_distribution(priors[n].distribution(bound, {})) for n in laplace}
     weight, centre = {}, {}
     for site, shape in unconstrained.unconstrained_shapes(bound):
-        prior = with_priors.get(site)
+        prior = laplace_priors.get(site)
         weight[site] = jnp.zeros(shape) if prior is None else jnp.broadcast_to(1 / prior.scale, shape)
         centre[site] = jnp.zeros(shape) if prior is None else jnp.broadcast_to(prior.loc, shape)
     return ravel_pytree(weight)[0], ravel_pytree(centre)[0]
-
-
-def _priors(bound: Bound, names: tuple[str, ...]) -> dict[str, dist.Laplace]:
-    """The priors of sites, which depend on no other site."""
-    at = {site: jnp.zeros(shape) for site, shape in unconstrained.unconstrained_shapes(bound)}
-    values = unconstrained.constrain(bound, at)
-    program = substitute(seed(bound.program, jax.random.PRNGKey(0)), data={n: values[n] for n in bound.latent})
-    sites = trace(program).get_trace()
-    return {name: innermost_distribution(sites[name]["fn"]) for name in names}
 
 
 def _laplace_sites(bound: Bound) -> tuple[str, ...]:

@@ -341,7 +341,7 @@ def _constrained_values(argument: tuple[Bound, Array]) -> Array:
     bound, points = argument
 
     def sites(flat: Array) -> Array:
-        values = unconstrained.constrain(bound, unconstrained.unravel(bound)(flat))
+        values = unconstrained.constrain_flat(bound, flat)
         return ravel_pytree({name: values[name] for name in bound.latent})[0]
 
     return jax.lax.map(sites, points)

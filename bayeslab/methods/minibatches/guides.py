@@ -4,17 +4,16 @@ A batch stands for all rows: the log densities of its own sites, in the program 
 plate is larger than the batch, as NumPyro has it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpyro
-from jax import Array
 from numpyro.distributions import Normal, constraints
 from numpyro.primitives import Messenger
 
-from bayeslab.methods.minibatches.batches import SubsampledPlate, multiplicity
+from bayeslab.methods.minibatches.batches import SubsampledPlate, multiplicity, subsampled_plates
 from bayeslab.programs.program import Bound, evaluate
 from bayeslab.programs.unconstrained import drawn_shapes
 
@@ -39,20 +38,6 @@ class BatchScale(Messenger):
 def evaluate_scaled(plates: tuple[SubsampledPlate, ...], bound: Bound) -> Any:
     """Run a program; the sites of its batch, where it has one, stand for all rows."""
     return BatchScale(evaluate, tuple(plate for plate in plates if plate.plate in bound.batches))(bound)
-
-
-class PlateBatches(Messenger):
-    """A handler that draws the plates of a guide whole, or as a batch, each element of which NumPyro counts several
-    times."""
-
-    def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
-        self.indices = indices
-        super().__init__(fn)
-
-    def process_message(self, msg: dict[str, Any]) -> None:
-        if msg["type"] == "plate" and msg["args"][1] not in (None, msg["args"][0]):
-            size = msg["args"][0]
-            msg["value"], msg["args"] = self.indices.get(msg["name"], jnp.arange(size)), (size, None)
 
 
 @dataclass(frozen=True)
@@ -106,9 +91,10 @@ class BatchGuide:
                 numpyro.sample(site.name, Normal(loc, scale).to_event(len(site.shape)))
 
 
-def has_batches(bound: Bound, plates: tuple[SubsampledPlate, ...]) -> bool:
-    """Whether a step may take batches of plates: no site is integrated out of the program, none is missing in part,
-    and what it learns is shared by all rows."""
+def batched_plates(bound: Bound) -> tuple[SubsampledPlate, ...]:
+    """The plates of which steps take batches: those that the program subsamples, unless a site is integrated out of it
+    or missing in part, or is learned for each row."""
+    plates = subsampled_plates(bound)
     names = {plate.plate for plate in plates}
     learned_inside = any(plate.name in names for name in bound.learned for plate in bound.sites[name].plates)
-    return bool(plates) and bound.transform is None and not bound.imputed and not learned_inside
+    return () if bound.transform is not None or bound.imputed or learned_inside else plates

@@ -21,6 +21,7 @@ from bayeslab.elimination.conditional import Block, without
 from bayeslab.elimination.sweep import draw_block
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.unconstrained import number_or_zero_mass
 
 MAX_SHRINKS = 200
 """Points of an interval that are tried, at most; then the site stays where it is."""
@@ -62,8 +63,7 @@ class SliceStep:
         def log_density(quantiles: Array) -> Array:
             value, free = value_at(quantiles), middle + width * logit(quantiles)
             volume = jnp.sum(transform.log_abs_det_jacobian(free, value)) - jnp.log(quantiles * (1 - quantiles)).sum()
-            density = sum_of_terms(reached, bound, values | {self.site: value}) + volume
-            return jnp.where(jnp.isnan(density), -jnp.inf, density)
+            return number_or_zero_mass(sum_of_terms(reached, bound, values | {self.site: value}) + volume)
 
         def move_element(index: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
             quantiles, key = state
