@@ -15,7 +15,7 @@ from bayeslab.methods.setting_checks import require_blocks, require_count, requi
 from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.tables import Group, groups_beside
-from bayeslab.verification.discrete_fields import FieldFinding, joint_size
+from bayeslab.verification.discrete_fields import joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
@@ -134,7 +134,8 @@ def _slice_steps(analysis: Analysis) -> tuple[SliceStep, ...]:
 
 def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
     """Blocks of discrete sites that meet, or whose elements do: drawn at once where that takes few numbers, else one
-    element after another, with the Normal sites integrated out that go with single elements.
+    element after another, with the Normal sites integrated out that go with single elements. So are scalar sites, such
+    as change points, which hardly ever move while the lines on both sides of them stay.
 
     named: sites of blocks that the user names.
     """
@@ -143,7 +144,7 @@ def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
         if not set(named).isdisjoint(found.names):
             continue
         meets = any(one.rule is None for one in analysis.findings_of(found.names))
-        normal = _integrated_out(analysis, found, {*named, *_sites_of(blocks)}) if meets else ()
+        normal = _integrated_out(analysis, found.names, {*named, *_sites_of(blocks)}) if meets else ()
         jointly, by_element = (each.rule for each in (found.jointly, found.by_element))
         if normal:
             collapsed = analysis.collapsed_field(normal[0], found.names)
@@ -152,7 +153,19 @@ def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
                 continue
         if (rule := _affordable(jointly) or (by_element if meets else None)) is not None:
             blocks.append((rule,))
+    for name in _scalar_choices(analysis):
+        taken = {*named, *_sites_of(blocks)}
+        if name not in taken and (normal := _integrated_out(analysis, (name,), taken)):
+            with suppress(ValueError):
+                blocks.append(analysis.order((*normal[0].sites, name)))
     return blocks
+
+
+def _scalar_choices(analysis: Analysis) -> list[str]:
+    """The scalar sites of few choices, such as change points."""
+    priors = {name: terms(analysis.bound).priors[name] for name in analysis.bound.latent}
+    choices = {name: prior.choices for name, prior in priors.items() if not analysis.bound.sites[name].shape}
+    return [name for name, each in choices.items() if each is not None and 1 < len(each) <= MAX_COLLAPSED_ELEMENTS]
 
 
 def _affordable(jointly: Rule | None) -> Rule | None:
@@ -161,7 +174,7 @@ def _affordable(jointly: Rule | None) -> Rule | None:
     return jointly if small else None
 
 
-def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[str]) -> Block:
+def _integrated_out(analysis: Analysis, names: Sequence[str], taken: Collection[str]) -> Block:
     """The rule of Normal sites that are integrated out while discrete elements are drawn, none or one.
 
     A coefficient that is left out of a regression follows its prior, so that it hardly ever comes back in.
@@ -170,8 +183,8 @@ def _integrated_out(analysis: Analysis, found: FieldFinding, taken: Collection[s
     in_blocks = {name for rule in blocks for name in rule.sites}
     alone = [rule for rule in analysis.rules if rule.family.is_normal and rule.site not in in_blocks]
     sizes = {rule: sum(prod(bound.sites[name].shape) for name in rule.sites) for rule in (*blocks, *alone)}
-    largest = max((sum(prod(bound.sites[name].shape) for name in found.names), *sizes.values()))
-    met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(found.names)]
+    largest = max((sum(prod(bound.sites[name].shape) for name in names), *sizes.values()))
+    met = [rule for rule in sizes if not rule.blanket(terms(bound).terms).isdisjoint(names)]
     met = [rule for rule in met if set(rule.sites).isdisjoint(taken)]
     return tuple(met[:1]) if largest <= MAX_COLLAPSED_ELEMENTS else ()
 

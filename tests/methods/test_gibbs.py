@@ -7,6 +7,8 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from arviz_stats import ess
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
 
 import bayeslab as bl
 from bayeslab.models import normal_gamma
@@ -105,3 +107,31 @@ def test_a_block_that_cannot_be_drawn_jointly_is_refused() -> None:
     words = "'tau' and 'mu' cannot be taken jointly .*not Gamma given 'evidence of mu' once 'mu' is eliminated"
     with pytest.raises(ValueError, match=words):
         bl.fit(0, model, {"n": 3, "y": FEW["y"]}, bl.Gibbs(joint=(("tau", "mu"),)), progress=False)
+
+
+def bent_line(x: np.ndarray) -> None:
+    """A line whose slope changes at one of the covariates."""
+    level = numpyro.sample("level", dist.Normal(0.0, 100.0))
+    slope = numpyro.sample("slope", dist.Normal(0.0, 100.0).expand([2]).to_event(1))
+    bend = numpyro.sample("bend", dist.Categorical(np.full(len(x), 1 / len(x))))
+    after = (np.arange(len(x)) > bend).astype(int)
+    numpyro.sample("y", dist.Normal(level + slope[after] * (x - x[bend]), 0.02))
+
+
+def test_change_points_are_drawn_with_the_lines_integrated_out() -> None:
+    """Given the lines on both sides of it, a change point would stay for hundreds of sweeps."""
+    x = np.linspace(-1.4, 1.2, 12)
+    y = 0.5 - 0.4 * x - 0.1 * np.maximum(x - 0.1, 0.0) + 0.02 * np.random.default_rng(2).normal(size=12)
+    log_evidence = []
+    for bend in range(12):
+        after = np.arange(12) > bend
+        design = np.stack([np.ones(12), np.where(after, 0.0, x - x[bend]), np.where(after, x - x[bend], 0.0)], axis=1)
+        covariance = 100.0**2 * design @ design.T + 0.02**2 * np.eye(12)
+        log_evidence.append(multivariate_normal(np.zeros(12), covariance).logpdf(y))
+    right = softmax(log_evidence)
+    assert right.max() < 0.8
+    method = bl.Gibbs(num_warmup=10, num_samples=2000, num_chains=2)
+    bends = bl.fit(0, bent_line, {"x": x, "y": y}, method, progress=False)["posterior"]["bend"].values
+    frequencies = np.bincount(bends.ravel(), minlength=12) / bends.size
+    # draws are independent, for nothing else is unknown
+    assert np.all(np.abs(frequencies - right) < 5 * np.sqrt(right * (1 - right) / bends.size) + 1e-3)
