@@ -155,4 +155,14 @@ class BlockSampler(Sampler):
 
         step = nuts_block_kernel(bound, self.rest)(evaluate)
         blocks = [(CustomGibbs(update), self._gibbs_sites), (step, list(self.rest))]
-        return numpyro.infer.Gibbs(blocks)
+        return (ReplayedGibbs if bound.moving else numpyro.infer.Gibbs)(blocks)
+
+
+class ReplayedGibbs(numpyro.infer.Gibbs):
+    """NumPyro's Gibbs sampling without its refusal of intervals that depend on sites: here these are in the same block,
+    and `ReplayedNUTS` runs the program to turn positions into values."""
+
+    @staticmethod
+    def _block_trace(model_trace: Any, names: Any) -> dict[str, Any]:
+        """No sites, where NumPyro looks for intervals that depend on others."""
+        return {}

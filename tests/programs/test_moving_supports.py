@@ -9,7 +9,9 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+from arviz_stats import ess
 from numpyro.infer import HMC, BarkerMH
+from scipy.stats import binom
 
 import bayeslab as bl
 from bayeslab import kernels
@@ -80,6 +82,30 @@ def test_a_conjugate_site_that_moves_coordinates_joins_their_block() -> None:
     assert sorted(sampler.rest) == ["amplitude", "f"]
     method = bl.Gibbs(num_warmup=300, num_samples=1000, num_chains=4, thinning=2)
     assert bl.joint_distribution_test(0, model, data, method, level=1e-4).passes
+
+
+def two_rates(groups: int) -> None:
+    """Successes of groups of two kinds, at rates of which the second is below the first."""
+    high = numpyro.sample("high", dist.Uniform(0.0, 1.0))
+    low = numpyro.sample("low", dist.Uniform(0.0, high))
+    with numpyro.plate("group", groups):
+        kind = numpyro.sample("kind", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Binomial(6, jnp.where(kind == 1, high, low)))
+
+
+def test_an_interval_that_ends_at_a_site_is_moved_beside_hidden_labels() -> None:
+    """Against a grid over both rates, the labels summed over."""
+    y = np.array([6, 1, 0, 5, 2])
+    tree = bl.fit(0, two_rates, {"groups": 5, "y": y}, bl.Gibbs(num_samples=1500), progress=False)
+    assert tree.attrs["method"] == "Gibbs"
+    grid = (np.arange(400) + 0.5) / 400
+    high, low = np.meshgrid(grid, grid, indexing="ij")
+    likelihood = np.prod([0.5 * binom.pmf(k, 6, high) + 0.5 * binom.pmf(k, 6, low) for k in y], axis=0)
+    weights = np.where(low < high, likelihood / high, 0.0)
+    for name, values in {"high": high, "low": low}.items():
+        draws = tree["posterior"][name].values
+        right = np.average(values, weights=weights)
+        assert abs(draws.mean() - right) < 5 * draws.std() / np.sqrt(float(ess(draws)))
 
 
 def test_hidden_labels_cannot_move_coordinates() -> None:
