@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -21,6 +22,7 @@ from bayeslab.methods.wrappers.compressed import groups_for_multistart
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, Values, compilation_signature
+from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
@@ -146,6 +148,12 @@ class EMSampler(Sampler):
         log_joint = jnp.where(state.converged, jnp.nan, new.objective)
         return new, Draws({}, {}, {"log_joint": log_joint, "converged": new.converged})
 
+    def convergence_verdict(self, state: Ascent, bound: Bound, _: Any) -> tuple[None, str] | None:
+        """That there is no maximum where a derivative is not a number. Else steps that gain nothing end at one."""
+        if not self.rest or np.all(np.isfinite(evaluate_all([_gradient], (bound, state.best))[0])):
+            return None
+        return None, "a derivative of the log joint is not a number where the ascent ended"
+
     def advance(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
         return state, Draws(state.best, {"lp": state.objective})
 
@@ -219,6 +227,13 @@ def _log_joint(bound: Bound, values: Values) -> Array:
     assert isinstance(bound.transform, Marginal)
     plain, _, tables = bound_parts(bound)
     return sum_of_terms(bound.transform.terms(plain), plain, values | tables)
+
+
+def _gradient(argument: tuple[Bound, Values]) -> Array:
+    """The gradient of the log joint, with sites integrated out, over flat unconstrained coordinates."""
+    bound, values = argument
+    flat, unravel = ravel_pytree(unconstrained.unconstrain(bound, values))
+    return jax.grad(lambda at: _log_joint(bound, unconstrained.constrain(bound, unravel(at))))(flat)
 
 
 def _require_exact_expectations(expect: tuple[Rule, ...], bound: Bound) -> None:

@@ -144,3 +144,19 @@ def test_refusals_say_why(case: str) -> None:
     call, words = REFUSED[case]
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def trapped(y: np.ndarray) -> None:
+    """The root that `where` does not choose has no derivative, and neither has the whole."""
+    scale = numpyro.sample("scale", dist.LogNormal(0.0, 1.0))
+    scale = jnp.where(scale > 0, scale, jnp.sqrt(-scale))
+    with numpyro.plate("row", len(y)):
+        kind = numpyro.sample("kind", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(4.0 * kind, scale))
+
+
+def test_a_derivative_that_is_no_number_is_no_maximum() -> None:
+    y = np.array([-0.5, 0.2, 0.4, 3.8, 4.1, 5.0])
+    tree = bl.fit(0, trapped, {"y": y}, bl.EM(num_starts=1), progress=False)
+    assert tree.attrs["converged"] == 0
+    assert "derivative" in tree.attrs["why_not_converged"]
