@@ -58,7 +58,7 @@ class _MaskAndHide(Messenger):
             msg["fn"] = msg["fn"].mask(False)
 
     def postprocess_message(self, msg: dict[str, Any]) -> None:
-        if msg["type"] == "sample":
+        if msg["type"] in ("sample", "deterministic"):  # the latter are sites too, in other coordinates
             self.values[msg["name"]] = msg["value"]
 
 

@@ -287,13 +287,16 @@ def _slice_trace(
 ) -> tuple[TraceSlice, int]:
     """Some outputs of a trace as a function of the same inputs, without the equations they do not need; its cost.
 
-    Latent sites that do not reach them need no value.
+    Latent sites that do not reach them need no value. The function raises KeyError where another has none.
     """
     part, _ = prune_trace(traced, outputs)
     run = jaxpr_as_fun(part)
+    needed = frozenset[str]().union(*(_sites_of_output(traced, output, latent) for output in outputs))
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
-        latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
+        latent_values = {
+            n: jnp.asarray(values[n] if n in needed else jnp.zeros(s.shape), s.dtype) for n, s in latent.items()
+        }
         return run(*jax.tree.leaves((bound, latent_values)))
 
     return sliced, sum(max(_num_elements(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)

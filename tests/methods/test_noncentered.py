@@ -1,0 +1,95 @@
+"""Coordinates in which priors of unknown scale are partly standard: the density there, also of collapsed programs."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from arviz_stats import ess
+from jax.flatten_util import ravel_pytree
+from numpyro.infer.util import potential_energy
+
+import bayeslab as bl
+from bayeslab.methods.mcmc import NUTSKernel
+from bayeslab.methods.moves.noncentered import NoncenteredSampler, _noncentered_program, noncentered_sites
+from bayeslab.planning import default_method
+from bayeslab.programs import unconstrained
+from bayeslab.programs.program import Bound, compilation_signature, precision_scope
+from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.collapse import marginal
+from hierarchies import HIERARCHIES
+
+RNG = np.random.default_rng(9)
+TRUTH = RNG.normal(size=15)
+MEASURED = {"x": TRUTH + 0.3 * RNG.normal(size=15), "y": 1 + 2 * TRUTH + 0.5 * RNG.normal(size=15)}
+
+
+def errors_in_variables(x: Any, y: Any) -> None:
+    """A regression on a covariate that is measured with errors: intercept and slope are jointly Normal given it."""
+    intercept = numpyro.sample("intercept", dist.Normal(0.0, 10.0))
+    slope = numpyro.sample("slope", dist.Normal(0.0, 10.0))
+    noise = numpyro.sample("noise", dist.Gamma(1.0, 1.0))
+    spread = numpyro.sample("spread", dist.Gamma(1.0, 1.0))
+    with numpyro.plate("row", len(x)):
+        true = numpyro.sample("true", dist.Normal(0.0, 1 / jnp.sqrt(spread)))
+        numpyro.sample("x", dist.Normal(true, 0.3), obs=x)
+        numpyro.sample("y", dist.Normal(intercept + slope * true, 1 / jnp.sqrt(noise)), obs=y)
+
+
+def density_differences(bound: Bound) -> np.ndarray:
+    """log density in partly standard coordinates, minus that of the program and the log Jacobian, at random points."""
+    sites = noncentered_sites(bound)
+    assert sites
+    sampler = NoncenteredSampler(NUTSKernel(False, 0.8, 10), sites, compilation_signature(bound), 1)
+    shapes = dict(unconstrained.unconstrained_shapes(bound))
+    key = jax.random.PRNGKey(3)
+    centering = {name: 0.2 + 0.6 * jax.random.uniform(key, shapes[name]) for name in sites}
+    centered = {name: 0.5 * jax.random.normal(key, shape) for name, shape in shapes.items()}
+    flat, unravel = ravel_pytree(sampler._moved_position(bound, centered, centering))
+
+    @jax.jit
+    def difference(flat: Any) -> Any:
+        def centred(flat: Any) -> Any:
+            return ravel_pytree(sampler._centered_position(bound, unravel(flat), centering))[0]
+
+        own = ravel_pytree(centered)[1](centred(flat))
+        log_jacobian = jnp.linalg.slogdet(jax.jacfwd(centred)(flat))[1]
+        moved = -potential_energy(_noncentered_program, (bound, centering), {}, unravel(flat))
+        return moved - unconstrained.log_posterior(bound, own) - log_jacobian
+
+    points = [flat + 0.3 * np.random.default_rng(seed).normal(size=flat.size) for seed in range(3)]
+    return np.array([difference(point) for point in points])
+
+
+@pytest.mark.parametrize("collapsed", [(), ("intercept", "slope")], ids=["whole", "collapsed"])
+def test_density_of_other_coordinates_is_that_of_the_program(collapsed: tuple[str, ...]) -> None:
+    with precision_scope():
+        bound = marginal(bl.bind(errors_in_variables, MEASURED), collapsed)
+        np.testing.assert_allclose(density_differences(bound), 0.0, atol=1e-8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HIERARCHIES)
+def test_density_of_other_coordinates_on_the_catalogue(name: str) -> None:
+    """With what the default integrates out, where sites of unknown scale are left."""
+    entry = HIERARCHIES[name]
+    with precision_scope():
+        analysis = Analysis(bl.bind(entry.program, entry.data))
+        bound = marginal(analysis.bound, getattr(default_method(analysis).method, "collapse", ()), analysis)
+        if noncentered_sites(bound):
+            np.testing.assert_allclose(density_differences(bound), 0.0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_collapsed_program_is_sampled_right_in_other_coordinates() -> None:
+    """The default integrates intercept and slope out and moves the covariate; Gibbs draws all from conditionals."""
+    default = bl.fit(0, errors_in_variables, MEASURED, progress=False)
+    assert default.attrs["method"] == "NUTS"
+    gibbs = bl.fit(1, errors_in_variables, MEASURED, bl.Gibbs(num_samples=2000), progress=False)
+    for name in ("noise", "spread", "slope"):
+        one, other = (tree["posterior"][name].values for tree in (default, gibbs))
+        error = np.hypot(*(draws.std() / np.sqrt(float(ess(draws))) for draws in (one, other)))
+        assert abs(one.mean() - other.mean()) < 5 * error, name
