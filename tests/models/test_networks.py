@@ -134,6 +134,9 @@ def test_missing_pixels_are_those_of_the_conditional_normal() -> None:
     z = np.linalg.solve(np.eye(2) + seen.T @ seen / NOISE**2, seen.T @ (y[:, :3] - mean[:3]).T / NOISE**2).T
     found = fitted["posterior"]["z"].mean(["chain", "draw"])
     np.testing.assert_allclose(found, z, atol=0.1)
+    filled = bl.predict(0, vae.model, data_of(y) | given, fitted)["posterior_predictive"]
+    assert list(filled.data_vars) == ["y"]
+    np.testing.assert_allclose(filled["y"].mean(["chain", "draw"]), z @ w.T + mean, atol=0.2)
 
 
 def test_models_without_flax_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

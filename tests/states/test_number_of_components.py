@@ -1,7 +1,6 @@
 """Numbers of components and of factors, chosen by hidden rows: against closed forms, and where the number is known."""
 
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import jax.numpy as jnp
@@ -57,12 +56,11 @@ def factor_data(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lecture", [ppca, factor_analysis], ids=["ppca", "factor_analysis"])
-def test_two_factors_are_found(lecture: ModuleType) -> None:
+def test_two_factors_are_found() -> None:
     """A third one does no harm to predictions, but the bound charges for it."""
-    table = bl.choose(0, lecture.model, factor_data(), "num_factors", (1, 2, 3), bl.MeanField(num_samples=200), 3)
+    table = bl.choose(0, ppca.model, factor_data(), "num_factors", (1, 2, 3), bl.MeanField(num_samples=200), 3)
     assert table.attrs["smallest"] == 2
-    assert int(table["evidence_bound"].argmax()) == 1
+    assert table["evidence_bound"].values.argmax() == 1
 
 
 @pytest.mark.slow
@@ -74,7 +72,7 @@ def test_three_components_are_found() -> None:
     table = bl.choose(0, gaussian_mixture.model, data, "num_components", (1, 3, 4), method, blocks=3)
     assert table.attrs["smallest"] == 3
     assert float(table["difference"].sel(num_components=1)) < -3 * float(table["difference_se"].sel(num_components=1))
-    assert int(table["evidence_bound"].argmax()) == 1
+    assert table["evidence_bound"].values.argmax() == 1
     assert np.isfinite(table["loo"]).all()
 
 
@@ -92,7 +90,7 @@ def test_sites_of_rows_that_cannot_be_integrated_out_are_named() -> None:
             {"site": "column"},
             r"'column' is neither a chain nor a plate of observed sites; these are \['row', 'feature'\]",
         ),
-        ({"site": "feature"}, "cannot be integrated out"),
+        ({"site": "feature", "blocks": 2}, "cannot be integrated out"),
     ],
 )
 def test_parts_that_cannot_be_hidden_are_refused(more: dict[str, Any], words: str) -> None:
