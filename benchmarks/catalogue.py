@@ -10,7 +10,7 @@ from types import ModuleType
 
 import bayeslab as bl
 from bayeslab.models import LECTURES
-from bayeslab.planning import default_method
+from bayeslab.planning import default_method, plan
 from bayeslab.programs.program import precision_scope
 from bayeslab.reports.demonstration import first_line
 from bayeslab.transforms.analysis import Analysis
@@ -52,7 +52,7 @@ def verdicts(lecture: ModuleType) -> dict[str, str]:
         analysis = Analysis(bl.bind(lecture.model, lecture.example()))
         for name, method in zip(NAMES, METHODS, strict=True):
             try:
-                method.plan(analysis)
+                plan(analysis, method)
             except ValueError as error:
                 reasons[name] = str(error)
             else:

@@ -58,10 +58,10 @@ def noiseless_rows(
     return z @ w.T + mu
 
 
-def require_factors(num_features: int, num_factors: int) -> None:
-    """Raise ValueError unless there is a factor, and no more of them than features."""
+def require_factors(num_features: int, num_factors: int, name: str = "num_factors") -> None:
+    """Raise ValueError unless there is a factor, and no more of them than features. name: of their number."""
     if not 1 <= num_factors <= num_features:
-        raise ValueError(f"num_factors is {num_factors}, but 1 to {num_features}, the number of features, are possible")
+        raise ValueError(f"{name} is {num_factors}, but 1 to {num_features}, the number of features, are possible")
 
 
 def factors(y: Array, w: Array, mu: Array, tau: Array) -> tuple[Array, Array]:

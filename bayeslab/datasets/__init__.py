@@ -12,7 +12,12 @@ from bayeslab.datasets.genetics.plink_text import read_ped, read_raw
 from bayeslab.datasets.genetics.read import read_genotypes
 from bayeslab.datasets.genetics.structure_text import read_structure
 from bayeslab.datasets.genetics.vcf import read_vcf
-from bayeslab.datasets.latent_linear import simulated_tomogram, standardised_wines
+from bayeslab.datasets.latent_linear import (
+    handwritten_digits,
+    simulated_cocktail_party,
+    simulated_tomogram,
+    standardised_wines,
+)
 from bayeslab.datasets.motifs import motif_data, rox1_sites
 from bayeslab.datasets.regression import new_rows, original_scale, regression_data
 from bayeslab.datasets.scales import scaled_prior
@@ -47,6 +52,7 @@ __all__ = [
     "genotypes",
     "google_days",
     "half_moons",
+    "handwritten_digits",
     "iris_setosa",
     "irises",
     "mendel_peas",
@@ -72,6 +78,7 @@ __all__ = [
     "scaled_prior",
     "sequences",
     "shop_visitors",
+    "simulated_cocktail_party",
     "simulated_documents",
     "simulated_genotypes",
     "simulated_mails",

@@ -159,8 +159,7 @@ class GuideSampler(Sampler):
 
     def advance(self, state: GuideState, bound: Bound) -> tuple[GuideState, Draws]:
         key, draw_key = jax.random.split(state.key)
-        engine = _numpyro_svi(self)
-        params = engine.svi.constrain_fn(state.params)
+        engine, params = _numpyro_svi(self), self.parameters(state)
         guide = substitute(seed(engine.guide, draw_key), data=params)
         log_q, sites = log_density(guide, (bound, bound), {}, {})
         drawn = {name: sites[name]["value"] for name in bound.latent if name not in bound.learned}
@@ -175,6 +174,10 @@ class GuideSampler(Sampler):
         draws = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
         flat = [ravel_pytree(unconstrained.unconstrain(bound, values))[0] for values in draws]
         return (None, JUMP_REASON) if has_jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
+
+    def parameters(self, state: GuideState) -> Values:
+        """The parameters of the guide, and what is learned of the program, as they are there."""
+        return _numpyro_svi(self).svi.constrain_fn(state.params)
 
     @property
     def _plateau(self) -> optax.GradientTransformationExtraArgs:

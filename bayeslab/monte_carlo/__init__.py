@@ -9,6 +9,7 @@ from bayeslab.monte_carlo.parallel import ParallelTempering
 from bayeslab.monte_carlo.rejection import RejectionSampling
 from bayeslab.monte_carlo.sequential import SMC
 from bayeslab.monte_carlo.slices import Slice
+from bayeslab.monte_carlo.weighted_bounds import importance_weighted_bounds
 
 __all__ = [
     "SIR",
@@ -22,4 +23,5 @@ __all__ = [
     "RandomWalk",
     "RejectionSampling",
     "Slice",
+    "importance_weighted_bounds",
 ]

@@ -165,9 +165,7 @@ def comparison_table(rows: Sequence[Dataset]) -> Dataset:
 
     table = concat([row.drop_vars("genotypes") for row in rows], dim=K_ARGUMENT, combine_attrs="drop_conflicts")
     table = with_differences(table, K_ARGUMENT, rows[0]["genotypes"].values > 0)
-    table["genotypes"] = rows[0]["genotypes"]
-    close = -table["difference"].values <= table["difference_se"].values
-    return table.assign_attrs(smallest=int(table[K_ARGUMENT].values[close].min()))
+    return table.assign(genotypes=rows[0]["genotypes"])
 
 
 def log_densities(y: ArrayLike, draws: Sequence[Means]) -> NDArray[Any]:

@@ -281,19 +281,21 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
 
 @partial(jax.jit, static_argnames="hidden")
 def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
-    """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others."""
+    """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others, except values
+    given to a `numpyro.param`, which nothing draws."""
+    given = {name: value for name, value in bound.observed.items() if bound.sites[name].learned}
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at
         grown = {name: value for name, value in values.items() if value.shape != bound.sites[name].shape}
-        fitted = {name: value for name, value in values.items() if name not in grown}
+        fitted = given | {name: value for name, value in values.items() if name not in grown}
         model = substitute(bound.unconditioned(key), data=fitted)
         model = substitute(model, substitute_fn=partial(value_with_new_groups, grown)) if grown else model
         sites = trace(model).get_trace(**bound.inputs)
         return {
             name: jnp.asarray(site["value"])
             for name, site in sites.items()
-            if name not in (*hidden, *bound.computed) and (is_random(site) or site["type"] == "deterministic")
+            if name not in (*hidden, *given, *bound.computed) and (is_random(site) or site["type"] == "deterministic")
         }
 
     return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)

@@ -202,7 +202,7 @@ def errors_explained(bound: Bound) -> Iterator[None]:
     function = f"'{short_name(bound.function)}'"
     try:
         yield
-    except _NEEDS_CONCRETE_VALUES:
+    except (*_NEEDS_CONCRETE_VALUES, ImportError):  # of a package that is missing the program itself says what to do
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]

@@ -39,6 +39,14 @@ def restored_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bo
         raise ValueError(f"previous was made by {tree.attrs.get('settings')}, not by {settings_text(method)}")
     if not has_same_data(tree, bound):
         raise ValueError("previous is of other data or settings, so it cannot be continued on these")
+    return saved_state(tree, sampler, bound)
+
+
+def saved_state(tree: "DataTree", sampler: Sampler, bound: Bound) -> State:
+    """The state (chain, ...) that a result holds, which may be of other data with states of the same shapes.
+
+    Raises ValueError where the state of the sampler on these data has other shapes.
+    """
     key = jax.ShapeDtypeStruct((2,), np.uint32)
     data = jax.eval_shape(sampler.prepare, bound)
     shapes, treedef = jax.tree.flatten(jax.eval_shape(sampler.start, key, data))

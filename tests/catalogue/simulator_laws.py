@@ -29,3 +29,10 @@ def mails_law(found: xr.Dataset, given: dict[str, Any]) -> None:
 def tomogram_law(found: dict[str, Any], given: dict[str, Any]) -> None:
     assert found["a"].sum("direction").isin([4.0]).all()  # a pixel is in a row, a column and both diagonals
     assert np.abs(found["y"].sum() - 4 * 5).item() < 5 * 0.1 * np.sqrt(found["y"].size)  # a disc of 5 pixels
+
+
+def party_law(found: xr.Dataset, given: dict[str, Any]) -> None:
+    assert found["y"].shape == (given["num_times"], given["num_microphones"])
+    assert np.abs(found["y"].mean("row")).max() < 1e-9 * (1 + np.abs(found["y"]).max())
+    residual = found["y"] - found["sources"].dot(found["a"])
+    assert np.abs(residual).max() <= 8 * given["noise"] + 1e-9

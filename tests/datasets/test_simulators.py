@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bayeslab import datasets
 from genotype_panels import Y, structure_text, write_plink, write_small_texts, write_vcf
 from hostile import anything, lawful, refused
-from simulator_laws import mails_law, moons_law, tomogram_law, visitors_law
+from simulator_laws import mails_law, moons_law, party_law, tomogram_law, visitors_law
 
 quick = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -85,6 +85,7 @@ SIMULATORS: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[Any, d
         (datasets.shop_visitors, {"num_hours": 9}, visitors_law),
         (datasets.simulated_mails, {"num_mails": 9}, mails_law),
         (datasets.simulated_tomogram, {}, tomogram_law),
+        (datasets.simulated_cocktail_party, {"num_times": 9, "num_microphones": 2, "noise": 0.2}, party_law),
     )
 }  # fmt: skip
 """Each with arguments that are right, and what has to hold for what it returns."""
@@ -99,7 +100,7 @@ NUMBERS = [*NEVER, -0.1, 1e300, 10**400, "half", np.ma.masked_array(0.5, True)]
 FLAGS = [None, 0, 1.0, "yes", "", [True], np.array([True, False]), NAN]
 KINDS = {
     "num_documents num_tokens num_words num_topics num_individuals num_loci num_populations ploidy": SIZES,
-    "num_steps num_sequences num_hours num_mails": SIZES,
+    "num_steps num_sequences num_hours num_mails num_times num_microphones": SIZES,
     "num_alleles num_rows": [*SIZES, 1],
     "thin_distance window extra_columns num_individuals": WHOLE,
     "seed": [*WHOLE, np.random.default_rng(0)],

@@ -89,6 +89,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     labelled |= {name.rpartition(".")[2] for name, entry in entries.items() if entry.categories}
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
     nobody_names |= {"species_term_", "power", "class", "coefficient", "cut", "function", "factor", "stick"}
+    nobody_names |= {"source", "unit_1", "output"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
