@@ -213,7 +213,7 @@ def terms_of(shapes: tuple) -> Terms:
         slice_, cost = _slice_trace(at_once, [index], latent)
         shared = name in records and records[name]["shared"]
         choices = _enumerated_prior(priors[name], batch[name]) if shared else None
-        arguments = (name, reached[index], _single_output(slice_), batch[name], cost)
+        arguments = (name, reached[index], _density(slice_, reached[index]), batch[name], cost)
         all_terms.append(Term(*arguments, choices=choices, kinks=paths[index].kinks))
     computed = {
         name: frozenset().union(*(reached[index] for index in jax.tree.leaves(indices)))
@@ -238,8 +238,7 @@ def _is_repeated(fn: Distribution) -> bool:
 
 
 def _scale_leaves(site: dict[str, Any], leaves: Sequence[Any]) -> list[int]:
-    """The places among the leaves of the distribution of a site that are its scale; none where it is masked or
-    weighted."""
+    """The places of the scale among the leaves of a site's distribution; none where it is masked or weighted."""
     fn = site["fn"]
     while isinstance(fn, ExpandedDistribution | Independent):
         fn = fn.base_dist
@@ -272,9 +271,9 @@ def _sites_of_output(traced: ClosedJaxpr, output: int, latent: dict[str, jax.Sha
     return frozenset(name for name, needed in zip(sorted(latent), used, strict=True) if needed)
 
 
-def _single_output(slice_: TraceSlice) -> Callable[[Bound, Values], Array]:
-    """The only output of a slice, as a function of (bound, values)."""
-    return lambda bound, values: slice_(bound, values)[0]
+def _density(slice_: TraceSlice, needed: frozenset[str]) -> Callable[[Bound, Values], Array]:
+    """The only output of a slice. needed: the sites that it depends on; raises KeyError where one has no value."""
+    return lambda bound, values: slice_(bound, {name: values[name] for name in needed})[0]
 
 
 def _rebuild_distribution(slice_: TraceSlice, tree: Any) -> Callable[[Bound, Values], Distribution]:
@@ -287,16 +286,13 @@ def _slice_trace(
 ) -> tuple[TraceSlice, int]:
     """Some outputs of a trace as a function of the same inputs, without the equations they do not need; its cost.
 
-    Latent sites that do not reach them need no value. The function raises KeyError where another has none.
+    Latent sites that do not reach them need no value.
     """
     part, _ = prune_trace(traced, outputs)
     run = jaxpr_as_fun(part)
-    needed = frozenset[str]().union(*(_sites_of_output(traced, output, latent) for output in outputs))
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
-        latent_values = {
-            n: jnp.asarray(values[n] if n in needed else jnp.zeros(s.shape), s.dtype) for n, s in latent.items()
-        }
+        latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
         return run(*jax.tree.leaves((bound, latent_values)))
 
     return sliced, sum(max(_num_elements(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)

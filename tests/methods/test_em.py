@@ -152,7 +152,7 @@ def trapped(y: np.ndarray) -> None:
     scale = jnp.where(scale > 0, scale, jnp.sqrt(-scale))
     with numpyro.plate("row", len(y)):
         kind = numpyro.sample("kind", dist.Bernoulli(0.5))
-        numpyro.sample("y", dist.Normal(4.0 * kind, scale))
+        numpyro.sample("y", dist.Normal(4.0 * kind, scale), obs=y)
 
 
 def test_a_derivative_that_is_no_number_is_no_maximum() -> None:
