@@ -23,6 +23,7 @@ from bayeslab.programs.missing.split_distributions import Split
 from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
+from bayeslab.programs.sites import name_in_results
 from bayeslab.programs.tracing.compilation_cache import keep_compilations
 from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.programs.tracing.provenance import (
@@ -59,7 +60,7 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     refuse_conflicting_codes(entries)
     named = parameters(function)
     bound = split_arguments(function, {name: entries[name] for name in entries if name in named})
-    sites = {name: entries[name] for name in entries if name not in named}
+    sites = {name_in_results(name): entries[name] for name in entries if name not in named}
     probe = probe_sites(bound, {name: np.shape(item.value) for name, item in sites.items()})
     _refuse_unknown(sites, named, probe, function)
     empty = {name: item for name, item in sites.items() if not _has_values(name, item)}
@@ -67,6 +68,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     refuse_conflicting_labels(entries, {name: site["plates"] for name, site in probe.items()})
     scanned = [name for name, site in probe.items() if site["scanned"]]
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
+    if unused := _unused_parameters(bound, data_flow):
+        bound, latent, data_flow = _with_data_flow(replace(bound, unused=unused), probe, scanned)
     _refuse_empty(bound, probe, empty, data_flow)
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
@@ -80,7 +83,7 @@ def _with_data_flow(
     data flow."""
 
     def traced(bound: Bound) -> tuple[dict[str, Any], DataFlow]:
-        known = {*bound.observed, *bound.computed}
+        known = {*bound.observed, *bound.computed, *bound.unused}
         latent = {name: site["value"] for name, site in probe.items() if name not in known}
         with errors_explained(bound):
             return latent, trace_data_flow(bound, latent)
@@ -92,6 +95,13 @@ def _with_data_flow(
         bound = with_split_sites(bound, names)
         latent, data_flow = traced(bound)
     return bound, latent, data_flow
+
+
+def _unused_parameters(bound: Bound, flow: DataFlow) -> tuple[str, ...]:
+    """The numpyro.params on which no other site depends: a module whose weights have priors has such ones."""
+    facts = flow.of("density", "parameter", "bound")
+    used = {name for fact in facts for name in fact.reached_by("latent") if fact.site != name}
+    return tuple(name for name in bound.learned if name not in used)
 
 
 def _has_values(name: str, item: Entry) -> bool:

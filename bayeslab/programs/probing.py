@@ -2,7 +2,7 @@
 
 import inspect
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -102,7 +102,7 @@ def probe_sites(bound: Bound, shapes: Mapping[str, Shape] = {}) -> dict[str, dic
     """
     with errors_explained(bound):
         notes, refused = _run_on_shapes(bound, shapes)
-    _refuse_sites(notes, refused)
+    _refuse_sites(refused)
     return notes
 
 
@@ -233,9 +233,7 @@ def _argument_texts(bound: Bound) -> Iterator[str]:
         yield f"{argument.name}: {', '.join(kinds) or None}"
 
 
-def _refuse_sites(sites: Iterable[str], refused: Mapping[str, str]) -> None:
-    """Raise ValueError for a site that has no place here, or a name that a result cannot hold."""
+def _refuse_sites(refused: Mapping[str, str]) -> None:
+    """Raise ValueError for a site that has no place here."""
     for name, reason in refused.items():
         raise ValueError(f"site '{name}' {reason}")
-    if wrong := [name for name in sites if "/" in name]:
-        raise ValueError(f"a result cannot hold site '{wrong[0]}' with a '/' in its name; scope takes a divider='.'")

@@ -58,7 +58,7 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
-    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -79,6 +79,7 @@ class Bound:
     batches: which elements of its subsampled plates are drawn, instead of all; the data are those of the batch.
     imputed: latent sites of which some elements are given; these are values of an observed site, `given_part(name)`.
     gaps: for those of them whose latent part holds the missing elements only, their places in the flat site.
+    unused: numpyro.params on which nothing depends, as those of a module whose weights have priors.
     """
 
     function: Program
@@ -93,16 +94,17 @@ class Bound:
     batches: Values = field(default_factory=dict)
     imputed: tuple[str, ...] = ()
     gaps: Values = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
 
     @property
     def source(self) -> SubsamplingHandler:
-        """The function in handlers: its sites have the shapes of what is observed, its subsampled plates are drawn
-        whole, or as `batches` says."""
+        """The function in handlers: sites have the shapes of what is observed, plates are drawn whole or in batches."""
         return self.source_with({name: np.shape(value) for name, value in self.observed.items()})
 
     def source_with(self, shapes: Mapping[str, Shape]) -> SubsamplingHandler:
         """The `source` for values of some shapes of observed sites."""
-        sites = SiteHandler(self.function, {whole_site(name): shape for name, shape in shapes.items()} | dict(shapes))
+        whole_shapes = {whole_site(name): shape for name, shape in shapes.items()} | dict(shapes)
+        sites = SiteHandler(self.function, whole_shapes, self.unused)
         given = {name: self.present[given_part(name)] for name in self.imputed}
         return SubsamplingHandler(ImputationHandler(sites, given, self.gaps) if given else sites, sites, self.batches)
 

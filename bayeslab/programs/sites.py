@@ -1,6 +1,6 @@
 """Sites as `numpyro.sample` takes them, brought into the one form that everything else reads."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -36,11 +36,12 @@ class SiteHandler(Messenger):
     arrays becomes one vector.
 
     shapes: observed site -> the shape of its value, where obs= does not give it.
+    unused: numpyro.params that keep the values from which they start, for nothing depends on them.
     refused: sites that have no place here, with the reason.
     """
 
-    def __init__(self, fn: Callable[..., Any], shapes: Mapping[str, Shape]):
-        self.shapes = shapes
+    def __init__(self, fn: Callable[..., Any], shapes: Mapping[str, Shape], unused: Collection[str] = ()):
+        self.shapes, self.unused = shapes, unused
         self.refused: dict[str, str] = {}
         self._trees: dict[str, Callable[[Any], Any]] = {}
         super().__init__(fn)
@@ -52,9 +53,13 @@ class SiteHandler(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "control_flow":
             wrap_bodies(msg, self._within)
+        _rename(msg)
         if msg["type"] == "param" and msg["value"] is None:
             if msg["args"] == (None,):  # numpyro.module asks whether there is a value, before it makes one
                 msg["args"] = (self._start_of(msg["name"]),)
+            if msg["name"] in self.unused:
+                msg["stop"] = True
+                return
             self._trees[msg["name"]] = _make_learned(msg)
             return
         if msg["type"] == "param" and msg.get("_control_flow_done"):
@@ -99,6 +104,19 @@ class SiteHandler(Messenger):
         """The body of a scan or of a branch, with this handler."""
         shapes = {name: shape[1:] if scanned else shape for name, shape in self.shapes.items()}
         return _BodyHandler(body, shapes)
+
+
+def name_in_results(name: str) -> str:
+    """The name of a site or a plate in a result, which has a dot where scopes and modules put a slash."""
+    return name.replace("/", ".")
+
+
+def _rename(msg: dict[str, Any]) -> None:
+    """Give a site and its plates their names in results."""
+    if msg.get("name"):
+        msg["name"] = name_in_results(msg["name"])
+    if frames := msg.get("cond_indep_stack"):
+        msg["cond_indep_stack"] = [frame._replace(name=name_in_results(frame.name)) for frame in frames]
 
 
 class _BodyHandler(SiteHandler):

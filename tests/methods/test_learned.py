@@ -9,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.example_libraries import stax
+from numpyro.contrib.module import random_flax_module
 from numpyro.distributions import constraints
 
 import bayeslab as bl
@@ -73,3 +74,29 @@ def test_networks_start_where_they_are_initialised() -> None:
 def test_methods_that_draw_refuse() -> None:
     with pytest.raises(ValueError, match=r"NUTS draws all sites, but numpyro.param 'mean' has no prior"):
         bl.fit(0, groups, {"y": GROUP_MEANS}, bl.NUTS(), progress=False)
+
+
+def random_network(x: Any) -> None:
+    """A linear module of flax whose weights have a prior: a regression with a slope and an intercept."""
+    linen = pytest.importorskip("flax.linen")
+    prior = {"kernel": dist.Normal(0.0, 2.0), "bias": dist.Normal(0.0, 1.0)}
+    net = random_flax_module("net", linen.Dense(1), prior, input_shape=(1,))
+    with numpyro.plate("a/row", len(x)):
+        numpyro.sample("y", dist.Normal(net(x)[:, 0], 0.5))
+
+
+def test_a_module_with_priors_on_all_weights_learns_no_parameter() -> None:
+    """Its posterior is Normal, in closed form; names have dots in place of slashes, and new rows are predicted."""
+    x = np.linspace(-1.0, 2.0, 8)[:, None]
+    y = 1.5 * x[:, 0] - 0.4 + 0.5 * RANDOM.normal(size=8)
+    tree = bl.fit(0, random_network, {"x": x, "y": y}, progress=False)
+    assert tree.attrs["method"] == "Exact"
+    assert set(tree["posterior"]) == {"net.kernel", "net.bias"}
+    assert tree["observed_data"]["y"].dims == ("a.row",)
+    design = np.hstack([x, np.ones((8, 1))])
+    precision = design.T @ design / 0.25 + np.diag([0.25, 1.0])
+    mean, sd = np.linalg.solve(precision, design.T @ y / 0.25), np.sqrt(np.diag(np.linalg.inv(precision)))
+    for name, right, error in zip(("net.kernel", "net.bias"), mean, sd, strict=True):
+        assert abs(float(tree["posterior"][name].mean()) - right) < 5 * error / np.sqrt(1000)
+    new = bl.predict(1, random_network, {"x": np.array([[3.0]])}, tree)
+    assert abs(float(new["predictions"]["y"].mean()) - mean @ [3.0, 1.0]) < 0.2
