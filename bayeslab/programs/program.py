@@ -181,8 +181,7 @@ class Site(NamedTuple):
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
     moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
-    learned: whether it is a `numpyro.param`.
-    scanned: whether it is drawn in the body of a scan.
+    learned: whether it is a `numpyro.param`. scanned: whether it is drawn in the body of a scan.
     """
 
     name: str
