@@ -16,6 +16,9 @@ from . import (
     monte_carlo as monte_carlo,
 )
 from . import (
+    particles as particles,
+)
+from . import (
     plots as plots,
 )
 from . import (

@@ -32,6 +32,7 @@ LONG = {
     "docs/how_to/tables.md",
     "docs/methods.md",
     "docs/model_comparison.md",
+    "docs/particles.md",
     "docs/population_structure.md",
     "docs/topics.md",
 }

@@ -23,7 +23,7 @@ from bayeslab.datasets.regression import new_rows, original_scale, regression_da
 from bayeslab.datasets.scales import scaled_prior
 from bayeslab.datasets.sequence_data import dishonest_casino, sequences
 from bayeslab.datasets.series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
-from bayeslab.datasets.state_space import nile, simulated_track
+from bayeslab.datasets.state_space import nile, simulated_returns, simulated_track
 from bayeslab.datasets.tables import (
     at_bats,
     batting_averages,
@@ -82,6 +82,7 @@ __all__ = [
     "simulated_documents",
     "simulated_genotypes",
     "simulated_mails",
+    "simulated_returns",
     "simulated_tomogram",
     "simulated_track",
     "standardised_wines",

@@ -1,4 +1,4 @@
-"""Series for state-space models: the Nile, and a simulated track."""
+"""Series for state-space models: the Nile, a simulated track, simulated returns."""
 
 from typing import Any
 
@@ -51,3 +51,21 @@ def simulated_track(num_steps: int, *, seed: int = 0) -> dict[str, Any]:
         "r": 0.3**2 * np.eye(2),
         "y": xr.DataArray(y, {"step": np.arange(num_steps), "direction": ["east", "north"]}),
     }
+
+
+def simulated_returns(num_steps: int, *, seed: int = 0) -> dict[str, Any]:
+    """The data of `bayeslab.models.nonlinear_state_space`: returns y (step,) whose volatility comes in clusters.
+
+    The log of their variance has mean 0 and standard deviation 0.72, and is correlated with that of the step before by
+    0.95.
+    Raises ValueError for a number below 1 and a seed below 0, TypeError for what is no integer.
+    """
+    (num_steps,) = axis_lengths(num_steps=num_steps)
+    rng = np.random.default_rng(as_integer("seed", seed, 0))
+    phi, sd = 0.95, 0.72
+    z = rng.normal(0.0, sd)
+    y = np.empty(num_steps)
+    for step in range(num_steps):
+        z = phi * z + rng.normal(0.0, sd * np.sqrt(1 - phi**2))
+        y[step] = rng.normal(0.0, np.exp(z / 2))
+    return {"num_steps": num_steps, "y": y}

@@ -1,7 +1,7 @@
 """The samplers of Gibbs sampling: a scan of conditionals, alone or beside a block that NUTS moves."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.elimination.sweep import deterministic_values, feasible_point, gibbs_sweep
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
-from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.programs.program import Bound, Values, evaluate
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
@@ -25,6 +24,17 @@ NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
 hidden Markov model stayed in a poor mode."""
 
 
+class SiteStep(Protocol):
+    """A draw of some sites given all others that rests on no conditional in closed form."""
+
+    @property
+    def sites(self) -> tuple[str, ...]: ...
+
+    def draw(self, key: Array, log_joint_terms: tuple[Term, ...], bound: Bound, values: Values) -> Values:
+        """Values of all sites after the draw."""
+        ...
+
+
 def _sweep(
     key: Array,
     sampler: "SweepSampler | BlockSampler",
@@ -32,11 +42,11 @@ def _sweep(
     bound: Bound,
     values: Values,
 ) -> Values:
-    """Values after one draw of every site with steps, and of every block, of a sampler."""
-    if sampler.slices:
-        slice_key, key = jax.random.split(key)
-        slice_keys = jax.random.split(slice_key, len(sampler.slices))
-        for step, step_key in zip(sampler.slices, slice_keys, strict=True):
+    """Values after every step, and one draw of every block, of a sampler."""
+    if sampler.steps:
+        steps_key, key = jax.random.split(key)
+        step_keys = jax.random.split(steps_key, len(sampler.steps))
+        for step, step_key in zip(sampler.steps, step_keys, strict=True):
             values = step.draw(step_key, log_joint_terms, bound, values)
     return gibbs_sweep(key, sampler.blocks, log_joint_terms, bound, values)
 
@@ -53,14 +63,14 @@ class SweepSampler(Sampler):
     """A systematic scan of conditionals, for programs whose sites all have one.
 
     blocks: rules of the sites that are drawn jointly, in the order of the scan.
-    rules: of every site that has one given all others, in program order. slices: draws of those with steps.
+    rules: of every site that has one given all others, in program order. steps: of sites that are drawn another way.
     """
 
     blocks: tuple[Block, ...]
     rules: tuple[Rule, ...]
     groups: Groups
     structure: Any
-    slices: tuple[SliceStep, ...] = ()
+    steps: tuple[SiteStep, ...] = ()
 
     warmup_draws = prepares = True
 
@@ -109,15 +119,15 @@ class SweepSampler(Sampler):
 class BlockSampler(Sampler):
     """One block of sites that are drawn from conditionals and one that NUTS moves, composed by `numpyro.infer.Gibbs`.
 
-    blocks: rules of the first, in the order in which they are drawn. rest: the sites of the second. slices: draws of
-    sites with steps, which belong to the first.
+    blocks: rules of the first, in the order in which they are drawn. rest: the sites of the second. steps: of
+    sites that are drawn another way, which belong to the first.
     """
 
     blocks: tuple[Block, ...]
     rest: tuple[str, ...]
     structure: Any
     num_warmup: int
-    slices: tuple[SliceStep, ...] = ()
+    steps: tuple[SiteStep, ...] = ()
 
     warmup_draws = True
 
@@ -144,7 +154,7 @@ class BlockSampler(Sampler):
     def _gibbs_sites(self) -> list[str]:
         """The sites that are drawn from their conditionals."""
         drawn = [name for block in self.blocks for rule in block for name in rule.sites]
-        return [*drawn, *(step.site for step in self.slices)]
+        return [*drawn, *(name for step in self.steps for name in step.sites)]
 
     def _kernel(self, bound: Bound) -> MCMCKernel:
         """The NumPyro kernel of both blocks."""

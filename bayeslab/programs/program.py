@@ -183,7 +183,7 @@ class Site(NamedTuple):
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
     moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
-    learned: whether it is a `numpyro.param`.
+    learned: whether it is a `numpyro.param`. scanned: whether it is drawn in the body of a scan.
     """
 
     name: str
@@ -199,6 +199,7 @@ class Site(NamedTuple):
     improper: bool
     moves: bool
     learned: bool = False
+    scanned: bool = False
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -347,4 +348,5 @@ def _describe_site(site: dict[str, Any], computed: bool) -> Site:
         family == "ImproperUniform",
         moves,
         LEARNED_FROM in (site.get("infer") or {}),
+        bool(site.get("_control_flow_done")),
     )

@@ -26,6 +26,11 @@ def mails_law(found: xr.Dataset, given: dict[str, Any]) -> None:
     assert found["y"].isin(range(3)).all()
 
 
+def returns_law(found: dict[str, Any], given: dict[str, Any]) -> None:
+    assert found["num_steps"] == given["num_steps"] == len(found["y"])
+    assert np.isfinite(found["y"]).all()
+
+
 def tomogram_law(found: dict[str, Any], given: dict[str, Any]) -> None:
     assert found["a"].sum("direction").isin([4.0]).all()  # a pixel is in a row, a column and both diagonals
     assert np.abs(found["y"].sum() - 4 * 5).item() < 5 * 0.1 * np.sqrt(found["y"].size)  # a disc of 5 pixels

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bayeslab import datasets
 from genotype_panels import Y, structure_text, write_plink, write_small_texts, write_vcf
 from hostile import anything, lawful, refused
-from simulator_laws import mails_law, moons_law, party_law, tomogram_law, visitors_law
+from simulator_laws import mails_law, moons_law, party_law, returns_law, tomogram_law, visitors_law
 
 quick = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -81,6 +81,7 @@ SIMULATORS: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[Any, d
          {"num_steps": 9, "num_sequences": 3, "stay": (0.9, 0.8), "loaded": (0.1,) * 5 + (0.5,)},
          casino_law),
         (datasets.simulated_track, {"num_steps": 9}, track_law),
+        (datasets.simulated_returns, {"num_steps": 9}, returns_law),
         (datasets.half_moons, {"num_rows": 9, "noise": 0.2}, moons_law),
         (datasets.shop_visitors, {"num_hours": 9}, visitors_law),
         (datasets.simulated_mails, {"num_mails": 9}, mails_law),

@@ -41,14 +41,18 @@ MAX_STEPS = 500
 
 
 def noncentered_sites(bound: Bound) -> tuple[str, ...]:
-    """The latent sites whose prior has a scale that depends on other latent sites."""
+    """The latent sites whose prior has a scale that depends on other latent sites; those in scans are left out, whose
+    bodies NumPyro's handlers of coordinates do not reach."""
     if bound.moving:
         return ()
     priors = {name: terms(bound.plain).priors[name] for name in bound.latent}
     return tuple(
         name
         for name, prior in priors.items()
-        if prior.kind in SCALED_PRIORS and prior.scale_depends and prior.depends <= priors.keys()
+        if prior.kind in SCALED_PRIORS
+        and prior.scale_depends
+        and prior.depends <= priors.keys()
+        and not bound.sites[name].scanned
     )
 
 

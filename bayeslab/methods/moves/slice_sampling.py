@@ -38,6 +38,10 @@ class SliceStep:
     site: str
     block: Block = ()
 
+    @property
+    def sites(self) -> tuple[str, ...]:
+        return (self.site,)
+
     def draw(self, key: Array, log_joint_terms: tuple[Term, ...], bound: Bound, values: Values) -> Values:
         """Values after draws of the site and of the block."""
         site_key, block_key = jax.random.split(key)

@@ -1,0 +1,158 @@
+"""The scan of a program, taken out of it: what it starts with, and its body as a function of one step.
+
+A state-space model is a program with a `numpyro.contrib.control_flow.scan`. Its body draws the state and the observed
+values of one step, given what is carried from the step before; that is all a particle filter needs, so the body is
+run for one particle at a time, and mapped over particles.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.contrib.control_flow.scan import scan_wrapper
+from numpyro.handlers import block, condition, seed, substitute, trace
+from numpyro.infer.util import compute_log_probs
+from numpyro.primitives import Messenger
+
+from bayeslab.programs.missing_data import ObservationHandler
+from bayeslab.programs.program import Bound, Values, is_random
+
+Guide = Callable[[Any, Any, Values], Any]
+"""A NumPyro program (carry, element, values) that draws the latent sites of one step.
+
+carry, element: what the body of the scan is given. values: of the observed sites of this step and of all sites before
+the scan, by name.
+"""
+
+
+class ScanFound(Exception):
+    """A program has come to its scan. arguments: body, start, elements, length, whether it runs backwards."""
+
+    def __init__(self, arguments: tuple[Any, ...]):
+        self.arguments = arguments
+        super().__init__()
+
+
+class ScanFinder(Messenger):
+    """A handler, around all others, that ends the run where the program comes to a scan."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "control_flow" and msg["fn"] is scan_wrapper:
+            raise ScanFound(tuple(msg["args"]))
+
+
+class StepInputs(NamedTuple):
+    """What the steps of a scan are given besides what is carried, stacked over steps or of one of them.
+
+    element: of the scan. observed: values of its observed sites. present: which of their entries are present.
+    """
+
+    element: Any
+    observed: Values
+    present: Values
+
+
+class OpenScan(NamedTuple):
+    """A program up to its scan.
+
+    sites: those before it, as they were traced. start: what the first step is given.
+    steps: what every step is given, stacked.
+    """
+
+    sites: dict[str, Any]
+    body: Callable[[Any, Any], Any]
+    start: Any
+    steps: StepInputs
+    length: int
+    backwards: bool
+
+
+class Weighed(NamedTuple):
+    """One step at values of its latent sites: what it carries on, and its log densities, of these sites and of all
+    others given them. sites: as they were traced."""
+
+    carry: Any
+    log_prior: Array
+    log_likelihood: Array
+    sites: dict[str, Any]
+
+
+def open_scan(key: Array, bound: Bound, values: Values) -> OpenScan:
+    """The program up to its scan. values: of latent sites before it; the others are drawn.
+
+    Raises ValueError where there is no scan.
+    """
+    program = substitute(seed(bound.program, key), data=values)
+    with block(), ScanFinder(), trace() as sites:
+        try:
+            program()
+        except ScanFound as found:
+            body, start, elements, length, backwards = found.arguments
+        else:
+            raise ValueError("the program has no numpyro.contrib.control_flow.scan, whose steps particles could follow")
+    if length is None:
+        length = jnp.shape(jax.tree.leaves(elements)[0])[0]
+    scanned = [name for name in bound.observed if name not in sites]
+    observed = {name: bound.observed[name] for name in scanned}
+    present = {name: bound.present[name] for name in scanned if name in bound.present}
+    return OpenScan(dict(sites), body, start, StepInputs(elements, observed, present), length, backwards)
+
+
+def weigh(bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, values: Values) -> Weighed:
+    """One step at values of its latent sites."""
+    carries = []
+
+    def run() -> None:
+        carries.append(_body(bound, scan, inputs)(carry, inputs.element)[0])
+
+    with block():
+        log_probs, sites = compute_log_probs(run, (), {}, values)
+    zero = jnp.zeros(())
+    log_prior = sum((log_probs[name] for name in log_probs if name in values), zero)
+    log_likelihood = sum((log_probs[name] for name in log_probs if name not in values), zero)
+    return Weighed(carries[0], log_prior, log_likelihood, sites)
+
+
+def propose(key: Array, bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, guide: Guide | None) -> Values:
+    """A draw of the latent sites of one step, from the guide or, for want of one, from their prior given what is
+    carried."""
+    with block():
+        if guide is None:
+            return drawn_values(trace(seed(_body(bound, scan, inputs), key)).get_trace(carry, inputs.element))
+        known = _known(scan, inputs)
+        return drawn_values(trace(seed(guide, key)).get_trace(carry, inputs.element, known))
+
+
+def log_weight(
+    bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, values: Values, guide: Guide | None
+) -> tuple[Any, Array]:
+    """What one step carries on, and the log importance weight of its values, which `propose` drew."""
+    weighed = weigh(bound, scan, carry, inputs, values)
+    if guide is None:
+        return weighed.carry, weighed.log_likelihood
+    with block():
+        log_probs, _ = compute_log_probs(guide, (carry, inputs.element, _known(scan, inputs)), {}, values)
+    log_q = sum(log_probs.values(), jnp.zeros(()))
+    return weighed.carry, weighed.log_prior + weighed.log_likelihood - log_q
+
+
+def drawn_values(sites: dict[str, Any]) -> Values:
+    """The values of the latent sites of a trace."""
+    return {n: jnp.asarray(s["value"]) for n, s in sites.items() if is_random(s) and not s["is_observed"]}
+
+
+def _known(scan: OpenScan, inputs: StepInputs) -> Values:
+    """What a guide is told: the values of all sites before the scan, and of the observed ones of its step."""
+    return {name: site["value"] for name, site in scan.sites.items() if is_random(site)} | inputs.observed
+
+
+def _body(bound: Bound, scan: OpenScan, inputs: StepInputs) -> Callable[[Any, Any], Any]:
+    """The body of the scan with the observed values of one step."""
+
+    def body(carry: Any, element: Any) -> Any:
+        with ObservationHandler(inputs.present, bound.guarded), condition(data=inputs.observed):
+            return scan.body(carry, element)
+
+    return body
