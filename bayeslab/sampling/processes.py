@@ -4,6 +4,8 @@ Sizes of chunks depend on clocks, an interruption comes to one process, files ma
 all are asked. One process needs nothing of this.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -35,9 +37,20 @@ class Processes(NamedTuple):
         digest = int.from_bytes(sha256(text.encode()).digest()[:4], "big") >> 1
         digests = self._all(digest)
         if (other := np.flatnonzero(digests != digests[0])).size:
-            raise ValueError(
-                f"{what} of process {other[0]} differ from those of process 0; every process needs the same"
-            )
+            raise ValueError(f"{what} differ between processes 0 and {other[0]}; every process needs the same")
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """The scope of computations on several processes; raises RuntimeError where one fails, as when another ends."""
+        try:
+            yield
+        except jax.errors.JaxRuntimeError as error:
+            if not self.several:
+                raise
+            raise RuntimeError(
+                f"a computation of several processes failed, as it does where one of them ends "
+                f"({str(error).splitlines()[0]}); with a checkpoint the same call goes on, on any number of processes"
+            ) from error
 
     def _all(self, number: int) -> np.ndarray:
         """The numbers of all processes, below 2^31."""
