@@ -1,7 +1,9 @@
 """fit(): bind the data, plan, drive the sampler, return a DataTree."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 from numpyro.handlers import seed, substitute, trace
 
@@ -29,9 +32,12 @@ from bayeslab.programs.program import (
     raw_key,
 )
 from bayeslab.results.datatree import constant_data, observed_data, package_versions, to_datatree
+from bayeslab.results.settings_digest import settings_digest
 from bayeslab.sampling.checkpoints import draw_with_checkpoints, read_checkpoint
 from bayeslab.sampling.continuation import append_result, restored_state, settings_text, state_arrays
 from bayeslab.sampling.initial_values import checked_start
+from bayeslab.sampling.meshes import checked_mesh, placement_on
+from bayeslab.sampling.placement import Placement
 from bayeslab.sampling.progress import ProgressReport, progress_bar
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.sampling.runner import Run, drive
@@ -55,6 +61,7 @@ def fit(
     checkpoint: str | PathLike[str] | None = None,
     progress: bool = True,
     dtype: Any = jnp.float64,
+    mesh: Mesh | None = None,
 ) -> "DataTree":
     """Draw from p(latent | observed) with `method`.
 
@@ -72,6 +79,10 @@ def fit(
     on from it and ends with the draws of an uninterrupted run; once it is complete the call returns what it holds.
     progress: show a progress bar.
     dtype: compute in jnp.float64 or jnp.float32, whatever JAX is set to.
+    mesh: devices, such as jax.make_mesh((2, 2), ("chain", "row")). An axis is named "chain", which spreads chains, or
+    starts of an optimiser, or as a plate, whose elements it spreads. Draws are those of one device up to rounding. With
+    several processes each makes the same call on the same data and gets the same result; the first shows progress and
+    writes the checkpoint.
     Returns a DataTree with groups posterior, sample_stats, observed_data, constant_data, sampler_state and, for
     optimisers, history; settings, seconds and versions are in its attrs.
     Interrupted from the keyboard it returns the draws that all chains have, and `attrs["interrupted"]` is 1.
@@ -82,6 +93,7 @@ def fit(
         raise ValueError(f"previous goes on from where it stopped; give that or {other}, not both")
     if not hasattr(method, "plan") and method is not None:
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
+    mesh = None if mesh is None else checked_mesh(mesh)
     with precision_scope(dtype):
         bound = bind(model, data)
         entries = read_entries(data)
@@ -89,15 +101,19 @@ def fit(
             _refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
-        method, sampler, _ = plan(Analysis(bound), method)
+        method, sampler, _ = plan(Analysis(bound), method, mesh)
+        placement = placement_on(mesh, method, sampler, bound)
+        processes = placement.processes
+        if processes.several:
+            processes.require_same("model, data or settings", _fit_text(model, method, random, bound))
         if previous is not None and not sampler.continues:
             name = type(method).__name__
             raise ValueError(
                 f"{name} draws a whole population at once, which no draws follow; fit with more num_samples"
             )
         values = None if start is None else checked_start(method, sampler, bound, start)
-        portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values)
-        with progress_bar(type(method).__name__, progress) as report:
+        portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values, placement)
+        with progress_bar(type(method).__name__, progress and processes.is_first) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
             path, previous_result = Path(checkpoint), portion.there(Path(checkpoint))
@@ -108,11 +124,12 @@ def fit(
                     number, tree, None if report is None or at_once else _whole_fit_report(report, method, number, tree)
                 )
 
-            return draw_with_checkpoints(path, method, previous_result, at_once, make_part)
+            return draw_with_checkpoints(path, method, previous_result, at_once, make_part, processes)
 
 
 class _PortionOfDraws(NamedTuple):
-    """Makes results of some more draws after an earlier result. values: those that chains start with."""
+    """Makes results of some more draws after an earlier result. values: those that chains start with. placement: of
+    data and chains on devices."""
 
     model: Program
     key: Array
@@ -121,6 +138,7 @@ class _PortionOfDraws(NamedTuple):
     bound: Bound
     entries: dict[str, Entry]
     values: dict[str, np.ndarray] | None
+    placement: Placement
 
     def there(self, path: Path) -> "DataTree | None":
         """The result that a file holds, None if it is not of this fit."""
@@ -135,8 +153,9 @@ class _PortionOfDraws(NamedTuple):
         if number != method.num_samples:
             method = replace(method, num_samples=number)  # type: ignore[type-var]
         state = None if previous is None else restored_state(previous, method, sampler, bound)
-        run = drive(self.key, method, sampler, bound, previous=state, start=self.values, report=report)
-        run, verdict = _judge_optimum(self.key, method, sampler, bound, run)
+        drive_on = partial(drive, self.key, method, sampler, bound, placement=self.placement)
+        run = drive_on(previous=state, start=self.values, report=report)
+        run, verdict = _judge_optimum(drive_on, sampler, run)
         _refuse_impossible(run, bound)
         _check_draws(sampler, bound, run)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
@@ -163,10 +182,11 @@ class _PortionOfDraws(NamedTuple):
         return tree if previous is None else append_result(previous, tree, sampler)
 
 
-def _judge_optimum(key: Array, method: Method, sampler: Sampler, bound: Bound, run: Run) -> tuple[Run, dict[str, Any]]:
+def _judge_optimum(drive_on: Callable[..., Run], sampler: Sampler, run: Run) -> tuple[Run, dict[str, Any]]:
     """The run, and whether an optimisation ended at a maximum, where the sampler can tell.
 
-    Draws are made again where the maximum is a little beside the end. Raises ValueError where the sampler refuses.
+    drive_on: goes on from a state: draws are made again where the maximum is a little beside the end.
+    Raises ValueError where the sampler refuses.
     """
     state = jax.tree.map(lambda leaf: leaf[0], run.state)
     if run.interrupted or not run.history:
@@ -176,9 +196,7 @@ def _judge_optimum(key: Array, method: Method, sampler: Sampler, bound: Bound, r
         return run, {}
     optimum, why = ending
     if optimum is not None:
-        new_run = drive(
-            key, method, sampler, bound, previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], optimum)
-        )
+        new_run = drive_on(previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], optimum))
         run = run._replace(draws=new_run.draws, state=new_run.state)
     return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})
 
@@ -226,6 +244,13 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     if "converged" in run.history:
         attributes |= _convergence_attributes(run.history)
     return attributes | package_versions()
+
+
+def _fit_text(model: Program, method: Method, key: Array, bound: Bound) -> str:
+    """What a fit depends on, as text: program, method, key, settings, and digests of all arrays."""
+    digests = [sha256(np.ascontiguousarray(leaf).tobytes()).hexdigest() for leaf in jax.tree.leaves(bound)]
+    parts = (_program_name(model), settings_text(method), method.num_samples, _key_text(key), settings_digest(bound))
+    return "\n".join(map(str, (*parts, *package_versions().items(), *digests)))
 
 
 def _program_name(model: Program) -> str:

@@ -6,6 +6,8 @@ from itertools import permutations
 from math import prod
 from typing import NamedTuple
 
+from jax.sharding import Mesh
+
 from bayeslab.distributions import precision_structure
 from bayeslab.elimination.chain_families import NUM_COLOURS
 from bayeslab.elimination.conditional import Rule
@@ -56,8 +58,8 @@ class Plan(NamedTuple):
     why: str = ""
 
 
-def plan(analysis: Analysis, method: Method | None = None) -> Plan:
-    """The plan of a fit. method: by default that of `default_method`.
+def plan(analysis: Analysis, method: Method | None = None, mesh: Mesh | None = None) -> Plan:
+    """The plan of a fit. method: by default that of `default_method`. mesh: devices that the fit is spread over.
 
     A program of mixed membership with many origins has methods of its own (`bayeslab.mixed_membership.methods`), which
     take the place of those of the same names.
@@ -67,6 +69,8 @@ def plan(analysis: Analysis, method: Method | None = None) -> Plan:
         method, why = default_method(analysis)
     else:
         method, why = mixed_membership.method_at_size(analysis, method), ""
+    if mesh is not None:
+        method = mixed_membership.spread_method(method, mesh)
     if (learned := analysis.bound.learned) and not getattr(method, "learns", False):
         raise ValueError(
             f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "

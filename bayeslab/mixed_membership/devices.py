@@ -83,8 +83,8 @@ class Devices:
 
 
 def devices_from_mesh(mesh: Mesh) -> Devices:
-    """The devices of a mesh, whose axes may have any type."""
-    return Devices(Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names)))
+    """The devices of a mesh with one axis, which may have any name and type."""
+    return Devices(Mesh(mesh.devices, (INDIVIDUAL_AXIS,), axis_types=(AxisType.Auto,)))
 
 
 def _run_on_device(run_pass: DevicePass, share: int, individuals: Array, data: Array, *others: Any) -> tuple[Any, Any]:

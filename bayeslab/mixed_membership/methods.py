@@ -5,7 +5,7 @@ them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any
 
@@ -21,6 +21,7 @@ from bayeslab.mixed_membership.samplers.mean_field import membership_mean_field
 from bayeslab.mixed_membership.samplers.point import membership_point
 from bayeslab.mixed_membership.samplers.stochastic_mean_field import membership_batches
 from bayeslab.programs.program import compilation_signature
+from bayeslab.sampling.placement import CHAIN_AXIS
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -201,6 +202,22 @@ def method_at_size(analysis: Analysis, method: Method) -> Method:
     if other is None or roles is None or (roles.known and not isinstance(other, Gibbs)):
         return method
     return other
+
+
+def spread_method(method: Method, mesh: Mesh) -> Method:
+    """The method with individuals spread over a mesh, where it is one of this module; with chains alone, as it is.
+
+    Raises ValueError where the method has a mesh already, or individuals and chains are to be spread both.
+    """
+    if not hasattr(method, "mesh") or getattr(method, "keep_origins", False):
+        return method
+    if method.mesh is not None:
+        raise ValueError("mesh is given to fit and to the method; give it to fit alone")
+    if CHAIN_AXIS not in mesh.axis_names:
+        return replace(method, mesh=mesh)  # type: ignore[type-var]
+    if mesh.axis_names != (CHAIN_AXIS,):
+        raise ValueError(f"mesh has axes {list(mesh.axis_names)}, but where origins are counted chains have one alone")
+    return method
 
 
 def _require_membership(analysis: Analysis, name: str, mesh: Mesh | None) -> Membership:

@@ -235,8 +235,12 @@ def _largest_relative_difference(computed: Array, expected: Array) -> Array:
 
 
 def spread_over_devices(roles: Membership, bound: Bound, mesh: Mesh) -> Membership:
-    """The roles with individuals spread over the devices of a mesh; raises ValueError for a mesh without their axis."""
-    if INDIVIDUAL_AXIS not in mesh.axis_names:
+    """The roles with individuals spread over the devices of a mesh, whose axis is named "individual" or as their plate.
+
+    Raises ValueError for a mesh without their axis, or with another one.
+    """
+    names = {INDIVIDUAL_AXIS, *(plate.name for plate in bound.sites[roles.weights].plates)}
+    if len(mesh.axis_names) != 1 or mesh.axis_names[0] not in names:
         raise ValueError(f"mesh has axes {list(mesh.axis_names)}; expected one named '{INDIVIDUAL_AXIS}'")
     shape = roles.shape._replace(devices=devices_from_mesh(mesh))
     if isinstance(shape, TokenShape):

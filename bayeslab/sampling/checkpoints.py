@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayeslab.results.saving import require_writable, save
+from bayeslab.sampling.processes import Processes
 from bayeslab.sampling.protocols import Method
 
 if TYPE_CHECKING:
@@ -42,14 +43,21 @@ def read_checkpoint(path: Path, model: str, key: str) -> "DataTree | None":
 
 
 def draw_with_checkpoints(
-    path: Path, method: Method, tree: "DataTree | None", whole: bool, portion: Callable[..., "DataTree"]
+    path: Path,
+    method: Method,
+    tree: "DataTree | None",
+    whole: bool,
+    portion: Callable[..., "DataTree"],
+    processes: Processes,
 ) -> "DataTree":
     """The result with all draws of the method, which are made in portions; each portion is followed by a write.
 
     tree: the result so far. whole: draws cannot be made in portions, as those of optimisers.
+    processes: of which the first writes, and all read the file before.
     portion: (number of draws, result so far) -> the result with these draws added. Interrupted from the keyboard,
     the result with the finished draws is returned.
     """
+    processes.require_same(f"draws in checkpoint '{path}'", str(_num_draws(tree)))
     if whole and tree is not None and not tree.attrs["interrupted"]:
         return tree
     count = method.num_samples if whole else int(np.ceil(FIRST_PORTION_SHARE * method.num_samples))
@@ -63,11 +71,13 @@ def draw_with_checkpoints(
             tree.attrs["interrupted"] = 1
             return tree
         drawn = time.perf_counter()
-        save(tree, path)
+        if processes.is_first:
+            save(tree, path)
         if whole or tree.attrs["interrupted"]:
             break
         seconds = max(MIN_SECONDS_BETWEEN_WRITES, 20 * (time.perf_counter() - drawn))
         count = int(np.clip(count * seconds / (drawn - began), 1, MAX_PORTION_GROWTH * count))
+        count = processes.from_first(count)
     assert tree is not None
     return tree
 

@@ -22,8 +22,9 @@ def state_arrays(state: State) -> dict[str, np.ndarray]:
 
 
 def settings_text(method: Method) -> str:
-    """The method as text, without its number of draws, the same in every process."""
-    values = ((f.name, getattr(method, f.name)) for f in fields(method) if f.name != "num_samples")  # type: ignore[arg-type]
+    """The method as text, without its number of draws and its devices, the same in every process."""
+    names = [f.name for f in fields(method) if f.name != "num_samples"]  # type: ignore[arg-type]
+    values = ((name, None if name == "mesh" else getattr(method, name)) for name in names)
     text = f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 

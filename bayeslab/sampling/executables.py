@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax import Array
 
 from bayeslab.programs.program import Bound, abstract_bound
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
+from bayeslab.sampling.placement import Layout, Placement
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
 MAX_DRAWS_PER_CALL = 1000
@@ -36,7 +37,8 @@ class SamplerExecutables:
 
     lowered: name -> the function that traces and lowers it. options: name -> options of the compiler.
     first: draws of the first call, which is there to be timed. buffer: largest number of draws of a call.
-    seconds: time that compilation took and no run has been told. num_devices: devices that a chain runs on.
+    seconds: time that compilation took and no run has been told.
+    bound_layout, data_layout: of the Bound, and of what chains share.
     code: the executables that are compiled, by name.
     """
 
@@ -45,7 +47,8 @@ class SamplerExecutables:
     first: int
     buffer: int
     seconds: float
-    num_devices: int = 1
+    bound_layout: Layout
+    data_layout: Layout
     code: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def make_ready(self, *more: str) -> None:
@@ -59,19 +62,17 @@ class SamplerExecutables:
         if lowered:
             with ThreadPoolExecutor(len(lowered)) as pool:
                 executables = pool.map(lambda item: item[1].compile(self.options[item[0]]), lowered.items())
-                self.code |= {name: self._callable(code) for name, code in zip(lowered, executables, strict=True)}
+                self.code |= dict(zip(lowered, executables, strict=True))
         self.seconds += time.perf_counter() - began
 
-    def _callable(self, code: Any) -> Callable[..., Any]:
-        """An executable as it is called: with several devices XLA decides where each wants its arguments, and the state
-        that one of them returns may lie elsewhere than where the next one takes it."""
-        if self.num_devices == 1:
-            return code
-        return lambda *given: code(*jax.device_put(given, code.input_shardings[0]))
-
     def prepare(self, bound: Bound) -> Any:
-        """What all chains share: what `Sampler.prepare` returns."""
-        return self.code["prepare"](bound) if "prepare" in self.lowered else bound
+        """What all chains share, on its devices: what `Sampler.prepare` returns."""
+        placed = self.bound_layout.put(bound)
+        return self.code["prepare"](placed) if "prepare" in self.lowered else placed
+
+    def whole(self, data: Any, bound: Bound) -> Any:
+        """What all chains share, on one device."""
+        return self.data_layout.whole(data) if "prepare" in self.lowered else bound
 
     @property
     def start(self) -> Callable[[Array | np.ndarray, Any], State]:
@@ -96,51 +97,87 @@ class SamplerExecutables:
 
 
 @lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
-def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None) -> SamplerExecutables:
-    """The executables of a sampler on Bounds of one structure. width: chains that run as one, None for one chain."""
+def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None, placement: Placement) -> SamplerExecutables:
+    """The executables of a sampler on Bounds of one structure.
+
+    width: chains that run as one, None for one chain. placement: of data and chains on devices.
+    """
     began = time.perf_counter()
     bound = abstract_bound(shapes)
     lowered: dict[str, Callable[[], Any]] = {}
-    if sampler.prepares:
-        lowered["prepare"] = partial(jax.jit(sampler.prepare).lower, bound)
     data = jax.eval_shape(sampler.prepare, bound)
+    bound_layout = placement.layout(bound)
+    layout = placement.layout(data, sampler.data_partition) if sampler.prepares else bound_layout
+    lower = placement.lower
+    if sampler.prepares:
+        prepare = lambda bound: layout.pad(sampler.prepare(bound_layout.cut(bound)))  # noqa: E731
+        lowered["prepare"] = partial(lower, prepare, bound_layout.stored, out_layout=layout)
     key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
+    chains = _Chains(width, placement)
 
     def start(key: Array, data: Any) -> State:
-        return strongly_typed(_over_chains(sampler.start, width)(key, data))
+        return strongly_typed(chains.run(sampler.start)(key, layout.cut(data)))
 
     def start_at(key: Array, data: Any, values: Any) -> State:
-        return strongly_typed(_over_chains(lambda key, data: sampler.start_at(key, data, values), width)(key, data))
+        return strongly_typed(chains.run(sampler.start_at)(key, layout.cut(data), values))
 
-    starting = jax.jit(start)
-    lowered["start"] = partial(starting.lower, key, data)
-    state = jax.eval_shape(starting, key, data)
-    state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+    with placement.scope:
+        state = jax.eval_shape(start, key, data)
+        state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+        draw = jax.eval_shape(chains.run(sampler.advance), state, data)[1]
+    lowered["start"] = partial(lower, chains.split(start, (True, False), 0), key, layout.stored)
     if sampler.start_sites:
         sites = {name: bound.sites[name] for name in sampler.start_sites}
         values = {name: jax.ShapeDtypeStruct(site.shape, site.dtype) for name, site in sites.items()}
-        lowered["start_at"] = partial(jax.jit(start_at).lower, key, data, values)
-    draw = jax.eval_shape(_over_chains(sampler.advance, width), state, data)[1]
+        split_start = chains.split(start_at, (True, False, False), 0)
+        lowered["start_at"] = partial(lower, split_start, key, layout.stored, values)
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
-    buffer = int(
-        np.clip(
-            MAX_BYTES_PER_CALL // max(size, 1),
-            1,
-            MAX_INDEPENDENT_DRAWS_PER_CALL if sampler.independent else MAX_DRAWS_PER_CALL,
-        )
-    )
-    count = jax.ShapeDtypeStruct((), np.int32)
+    most = MAX_INDEPENDENT_DRAWS_PER_CALL if sampler.independent else MAX_DRAWS_PER_CALL
+    buffer = int(np.clip(MAX_BYTES_PER_CALL // max(size, 1), 1, most))
+    steps_of = {}
     if sampler.independent:
-        buffer, steps = _batch_loop(sampler, width, buffer, size)
-        lowered["advance"] = partial(jax.jit(steps).lower, count, count, state, data)
+        buffer, steps_of["advance"] = _batch_loop(sampler, width, buffer, size)
     else:
-        steps_of = {"advance": sampler.advance} | ({} if sampler.warmup_draws else {"adapt": sampler.adapt})
-        for verb, step in steps_of.items():
-            steps = _draw_loop(step, width, buffer)
-            lowered[verb] = partial(jax.jit(steps).lower, count, count, state, data)
+        verbs = {"advance": sampler.advance} | ({} if sampler.warmup_draws else {"adapt": sampler.adapt})
+        steps_of = {verb: _draw_loop(chains.run(step), buffer) for verb, step in verbs.items()}
+    count = jax.ShapeDtypeStruct((), np.int32)
+    for verb, steps in steps_of.items():
+        split_steps = chains.split(_with_cut_data(layout, steps), (False, False, True, False), (0, 1))
+        lowered[verb] = partial(lower, split_steps, count, count, state, layout.stored)
     options = {name: _compiler_options(sampler, name, bound) for name in lowered}
     first, seconds = buffer if sampler.independent else 1, time.perf_counter() - began
-    return SamplerExecutables(lowered, options, first, buffer, seconds, sampler.num_devices)
+    return SamplerExecutables(lowered, options, first, buffer, seconds, bound_layout, layout)
+
+
+class _Chains(NamedTuple):
+    """Chains that run as one, each device those of its own. width: how many, None for one chain."""
+
+    width: int | None
+    placement: Placement
+
+    @property
+    def apart(self) -> bool:
+        """Whether devices have chains of their own."""
+        devices = self.placement.chain_devices
+        return self.width is not None and devices > 1 and self.width % devices == 0
+
+    def run(self, step: Callable) -> Callable:
+        """A step of one chain, or of all chains of a device, which share the data: on a processor one after the other,
+        so that none waits in every step for the longest, and on an accelerator at once."""
+        if self.width is None:
+            return step
+        if self.apart and jax.default_backend() == "cpu":
+            return lambda own, *shared: jax.lax.map(lambda chain: step(chain, *shared), own)
+        return lambda own, *shared: jax.vmap(lambda chain: step(chain, *shared))(own)
+
+    def split(self, function: Callable, split: tuple[bool, ...], out_axes: Any) -> Callable:
+        """A function with chains split over devices, see `Placement.over_chains`."""
+        return self.placement.over_chains(function, split, out_axes) if self.apart else function
+
+
+def _with_cut_data(layout: Layout, steps: Callable) -> Callable:
+    """A function for `count` draws, of data with padding."""
+    return lambda count, thinning, state, data: steps(count, thinning, state, layout.cut(data))
 
 
 def _compiler_options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
@@ -152,9 +189,8 @@ def _compiler_options(sampler: Sampler, name: str, bound: Bound) -> dict[str, An
     return default | dict(sampler.compiler_options)
 
 
-def _draw_loop(step: Callable, width: int | None, buffer: int) -> Callable:
+def _draw_loop(step: Callable, buffer: int) -> Callable:
     """A function for `count` draws, one in `thinning` steps, in a buffer. The numbers are data, so it compiles once."""
-    step = _over_chains(step, width)
 
     def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
         draw = jax.eval_shape(step, state, data)[1]
@@ -195,11 +231,6 @@ def _batch_loop(sampler: Any, width: int | None, buffer: int, size: int) -> tupl
         return strongly_typed(state._replace(made=state.made + count)), kept
 
     return buffer, steps
-
-
-def _over_chains(step: Callable, width: int | None) -> Callable:
-    """A step of one chain, or of `width` chains, which share the data."""
-    return jax.vmap(step, in_axes=(0, None)) if width else step
 
 
 def strongly_typed(tree: Any) -> Any:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from jax import Array
+from jax.sharding import Mesh
 
 from bayeslab.programs.program import Bound, Values
 from bayeslab.transforms.analysis import Analysis
@@ -58,9 +59,20 @@ class Sampler:
         return False
 
     @property
-    def num_devices(self) -> int:
-        """The number of devices that one chain runs on; with several, chains run one after the other."""
+    def num_starts(self) -> int:
+        """The number of starts of an optimiser that run together."""
         return 1
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The mesh over which the sampler itself spreads what `prepare` returns; None where it does not."""
+        return None
+
+    @property
+    def data_partition(self) -> Any:
+        """How what `prepare` returns is split over the devices of a mesh: a prefix of that pytree with partitions. None
+        where its arrays are split along axes that are as long as a plate."""
+        return None
 
     @property
     def statistics(self) -> Groups:
@@ -162,8 +174,16 @@ class SamplerWrapper(Sampler):
         return self.inner.statistics
 
     @property
-    def num_devices(self) -> int:
-        return self.inner.num_devices
+    def num_starts(self) -> int:
+        return self.inner.num_starts
+
+    @property
+    def mesh(self) -> Mesh | None:
+        return self.inner.mesh
+
+    @property
+    def data_partition(self) -> Any:
+        return self.inner.data_partition
 
     @property
     def compiler_options(self) -> tuple[tuple[str, Any], ...]:

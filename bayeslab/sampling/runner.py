@@ -22,6 +22,8 @@ from threadpoolctl import threadpool_limits
 
 from bayeslab.programs.program import Bound, compilation_signature, precision_scope
 from bayeslab.sampling.executables import SamplerExecutables, compile_sampler, strongly_typed
+from bayeslab.sampling.placement import ONE_DEVICE, Placement
+from bayeslab.sampling.processes import ONE_PROCESS, Processes
 from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 
 TARGET_SECONDS_PER_CHUNK = 0.25
@@ -56,18 +58,21 @@ def drive(
     start: Mapping[str, np.ndarray] | None = None,
     report: Callable[[int, int, dict[str, float]], None] | None = None,
     vectorised: bool | None = None,
+    placement: Placement = ONE_DEVICE,
 ) -> Run:
     """The Run of all chains. Interrupted from the keyboard, it returns the draws that every chain has finished.
 
     previous: the state (chain, ...) of an earlier run, to go on from.
     start: initial values of sites.
     report: a function that is told the steps done, the steps to do and what is known, a few times a second.
-    vectorised: run all chains as one; by default on accelerators only.
+    vectorised: run all chains as one; by default on accelerators, and where chains are spread over devices.
+    placement: of data and chains on devices. With several of them, chains that do not run as one follow each other.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
     """
     together = jax.default_backend() != "cpu" if vectorised is None else vectorised
+    together |= placement.chain_devices > 1 and method.num_chains > 1
     width = method.num_chains if together else None
-    code = compile_sampler(sampler, compilation_signature(bound), width)
+    code = compile_sampler(sampler, compilation_signature(bound), width, placement)
     keys = np.asarray(jax.random.split(key, method.num_chains))
     code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
@@ -75,12 +80,14 @@ def drive(
     for chain in range(1 if together else method.num_chains):
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
         track_key = keys if together else keys[chain]
-        tracks.append(_ChainTrack(code, method, sampler, data, track_key, start, state))
-    interrupted = _run_tracks(tracks, report)
+        tracks.append(_ChainTrack(code, method, sampler, data, track_key, start, state, placement.processes))
+    with placement.processes.watched():
+        interrupted = _run_tracks(tracks, report, placement)
     draws, history, state = _gather_chains(tracks, together)
     if draws is None:
         raise KeyboardInterrupt("interrupted before the first draw")
-    return Run(draws, history, state, code.take_seconds(), time.perf_counter() - began, interrupted, data)
+    seconds = time.perf_counter() - began
+    return Run(draws, history, state, code.take_seconds(), seconds, interrupted, code.whole(data, bound))
 
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:
@@ -108,7 +115,7 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
 class _ChainTrack:
     """One chain, or all chains at once. A thread takes turns between its tracks, a chunk each.
 
-    values: initial values of sites. previous: the state of an earlier run.
+    values: initial values of sites. previous: the state of an earlier run. processes: those that take part.
     seconds: how long a step of the last chunk took; 0 where there was no chunk of this kind.
     checkpoints: (draws done, state) at the end of every chunk that a rewind may need.
     """
@@ -120,6 +127,7 @@ class _ChainTrack:
     key: np.ndarray
     values: Mapping[str, np.ndarray] | None
     previous: State | None
+    processes: Processes = ONE_PROCESS
     done: int = 0
     seconds: float = 0.0
     history: list[Draws] = field(default_factory=list)
@@ -196,12 +204,19 @@ class _ChainTrack:
     def _chunk_sizes(self, number: int, stop: Event) -> Iterator[int]:
         """The sizes of chunks that make `number` steps together, each in about TARGET_SECONDS_PER_CHUNK."""
         left = number
-        while left > 0 and not stop.is_set():
+        while left > 0 and not self._is_stopped(stop):
             count = self.code.first
             if self.seconds:
                 count = int(np.clip(TARGET_SECONDS_PER_CHUNK / self.seconds, 1, self.code.buffer))
-            yield min(count, left)
-            left -= min(count, left)
+            count = self.processes.from_first(min(count, left))
+            yield count
+            left -= count
+
+    def _is_stopped(self, stop: Event) -> bool:
+        """Whether to stop here, which all processes do at once."""
+        if self.processes.any(stop.is_set()):
+            stop.set()
+        return stop.is_set()
 
     def _record_progress(self, draws: Draws) -> None:
         """Keep what a progress bar shows of these draws."""
@@ -212,7 +227,7 @@ class _ChainTrack:
                 self.progress_values[name] = float(np.mean(finite[-20:]))
 
 
-def _run_tracks(tracks: list[_ChainTrack], report: Callable | None) -> bool:
+def _run_tracks(tracks: list[_ChainTrack], report: Callable | None, placement: Placement) -> bool:
     """Run all tracks to their end. Returns whether the keyboard interrupted them."""
     stop, interrupted = Event(), False
     double = bool(jax.config.jax_enable_x64)
@@ -227,7 +242,7 @@ def _run_tracks(tracks: list[_ChainTrack], report: Callable | None) -> bool:
                 turns = [turn for turn in turns if next(turn, turns) is not turns]
 
     cores = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
-    threads = 1 if tracks[0].sampler.num_devices > 1 else min(len(tracks), cores)
+    threads = min(len(tracks), cores) if placement.mesh is None else 1
     one_blas_thread = (
         threadpool_limits(1, "blas") if threads > 1 else nullcontext()
     )  # threads of threads wait for each other
@@ -247,7 +262,7 @@ def _run_tracks(tracks: list[_ChainTrack], report: Callable | None) -> bool:
             wait(running)
         for future in running:
             future.result()
-    return interrupted
+    return placement.processes.any(interrupted)
 
 
 def _combined_progress(tracks: list[_ChainTrack]) -> dict[str, float]:

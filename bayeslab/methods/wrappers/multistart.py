@@ -1,5 +1,6 @@
 """Multistart optimisation: from many random starts at once, of which the best is kept."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -7,8 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import PartitionSpec
 
 from bayeslab.programs.program import Bound
+from bayeslab.sampling.placement import CHAIN_AXIS
 from bayeslab.sampling.protocols import Draws, Sampler, SamplerWrapper, State
 
 
@@ -50,13 +53,17 @@ class BestOfStarts(SamplerWrapper):
         inner = jax.tree.map(lambda leaf, new: jnp.asarray(leaf).at[best].set(new), state.inner, ending[0])
         return state._replace(inner=inner, converged=jnp.array(True)), ending[1]
 
+    @property
+    def num_starts(self) -> int:
+        return self.number
+
     def start(self, key: Array, data: Any) -> MultistartState:
-        states = jax.vmap(self.inner.start, (0, None))(jax.random.split(key, self.number), data)
+        states = over_starts(self.inner.start, self.number)(jax.random.split(key, self.number), data)
         return MultistartState(states, jnp.full(self.number, -jnp.inf), jnp.array(False))
 
     def adapt(self, state: MultistartState, data: Any) -> tuple[MultistartState, Draws]:
         def step(state: MultistartState) -> tuple[MultistartState, Draws]:
-            inner, draws = jax.vmap(self.inner.adapt, (0, None))(state.inner, data)
+            inner, draws = over_starts(self.inner.adapt, self.number)(state.inner, data)
             objectives = draws.history[self.objective]
             last_finite = jnp.where(jnp.isfinite(objectives), objectives, state.objective)
             return MultistartState(inner, last_finite, jnp.all(draws.history.get("converged", jnp.array(False)))), draws
@@ -72,6 +79,22 @@ class BestOfStarts(SamplerWrapper):
         inner, draws = self.inner.advance(jax.tree.map(lambda leaf: leaf[best], state.inner), data)
         states = jax.tree.map(lambda leaf, new: leaf.at[best].set(new), state.inner, inner)
         return state._replace(inner=states), draws
+
+
+def over_starts(step: Callable, number: int) -> Callable:
+    """A step of one start, for all of them at once; each device has some where a mesh with chains is in scope."""
+    at_once, mesh = jax.vmap(step, (0, None)), jax.sharding.get_abstract_mesh()
+    devices = mesh.shape.get(CHAIN_AXIS, 1)
+    if devices == 1 or number % devices:
+        return at_once
+    starts = PartitionSpec(CHAIN_AXIS)
+    return jax.shard_map(
+        at_once,
+        in_specs=(starts, PartitionSpec()),
+        out_specs=starts,
+        axis_names={CHAIN_AXIS},
+        check_vma=False,
+    )
 
 
 def best_of_starts(sampler: Sampler, number: int, objective: str) -> Sampler:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from jax.sharding import Mesh, PartitionSpec
+
+from bayeslab.mixed_membership.devices import INDIVIDUAL_AXIS
 from bayeslab.mixed_membership.packed_data import PackedData, pack_data
 from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.programs.program import Bound
@@ -31,8 +34,15 @@ class MembershipSampler(Sampler):
     prepares = True
 
     @property
-    def num_devices(self) -> int:
-        return self.roles.shape.devices.number
+    def mesh(self) -> Mesh | None:
+        return self.roles.shape.devices.mesh
+
+    @property
+    def data_partition(self) -> PackedData | None:
+        """Individuals are spread over devices, the rest is the same on each."""
+        if self.mesh is None:
+            return None
+        return PackedData(PartitionSpec(), PartitionSpec(INDIVIDUAL_AXIS), PartitionSpec())  # type: ignore[arg-type]
 
     def prepare(self, bound: Bound) -> PackedData:
         return pack_data(self.roles, bound)
