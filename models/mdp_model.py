@@ -10,7 +10,8 @@ CS229, 15.1 to 15.3. The posterior of P_sa adds to the concentrations how often 
 concentration 1 its mean is the lecture's ratio of counts (15.5) but for one more everywhere, and of a state and action
 that were never tried it is 1 / S, the lecture's fallback. Sites are transition (P), reward (R), next_state and gain.
 `bl.control.posterior_plans` plans for every draw: the mean of the best values is not the best value at the mean of P.
-The model knows of no move that is impossible.
+The model knows of no move that is impossible: where most are, a small concentration says that few next states are
+likely.
 """
 
 from typing import Any
@@ -65,4 +66,4 @@ def data() -> dict[str, Any]:
     """1,000 random moves in a grid of twelve cells, two of which are goals (simulated)."""
     from bayeslab.datasets import grid_walk
 
-    return grid_walk(1000)
+    return {**grid_walk(1000), "concentration": 0.1}
