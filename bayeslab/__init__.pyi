@@ -1,6 +1,9 @@
 """What `bayeslab` offers; each name is imported when it is used."""
 
 from . import (
+    control as control,
+)
+from . import (
     datasets as datasets,
 )
 from . import (

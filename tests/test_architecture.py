@@ -21,19 +21,9 @@ ROOT = Path(__file__).parents[1]
 # A folder imports only from itself and from those before it. "verbs" are the files beside the folders.
 FOLDERS = (
     *("distributions", "gaussian_processes", "formulas", "programs", "elimination", "results", "verification"),
-    *("transforms", "sampling", "methods", "mixed_membership", "diagnostics", "verbs", "prediction", "monte_carlo"),
-    *(
-        "particles",
-        "calibration",
-        "states",
-        "topics",
-        "datasets",
-        "populations",
-        "supervised",
-        "plots",
-        "reports",
-        "command_line",
-    ),
+    *("transforms", "sampling", "methods", "mixed_membership", "diagnostics", "verbs", "prediction", "control"),
+    *("monte_carlo", "particles", "graphical_models", "calibration", "states", "topics", "datasets", "populations"),
+    *("supervised", "plots", "reports", "command_line"),
 )
 
 LECTURES_MAY_IMPORT = ("bayeslab", "bayeslab.models", "bayeslab.distributions", "bayeslab.gaussian_processes")

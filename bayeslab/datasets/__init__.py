@@ -1,6 +1,7 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
 from bayeslab.datasets.classification import breast_cancer, classification_data, irises, simulated_mails, wines
+from bayeslab.datasets.decision_data import balanced_pole, grid_walk, grid_world, river_swim, swinging_pendulum
 from bayeslab.datasets.document_data import documents, simulated_documents
 from bayeslab.datasets.files.corpora import read_ldac, read_uci
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
@@ -21,7 +22,7 @@ from bayeslab.datasets.latent_linear import (
 from bayeslab.datasets.motifs import motif_data, rox1_sites
 from bayeslab.datasets.regression import new_rows, original_scale, regression_data
 from bayeslab.datasets.scales import scaled_prior
-from bayeslab.datasets.sequence_data import dishonest_casino, sequences
+from bayeslab.datasets.sequence_data import dishonest_casino, rib_and_rob, sequences
 from bayeslab.datasets.series import co2_mauna_loa, earthquakes, google_days, monthly_returns, onegin_stanza
 from bayeslab.datasets.state_space import nile, simulated_returns, simulated_track
 from bayeslab.datasets.tables import (
@@ -39,6 +40,7 @@ from bayeslab.datasets.tables import (
 
 __all__ = [
     "at_bats",
+    "balanced_pole",
     "batting_averages",
     "blood_groups",
     "breast_cancer",
@@ -51,6 +53,8 @@ __all__ = [
     "filter_genotypes",
     "genotypes",
     "google_days",
+    "grid_walk",
+    "grid_world",
     "half_moons",
     "handwritten_digits",
     "iris_setosa",
@@ -74,6 +78,8 @@ __all__ = [
     "read_uci",
     "read_vcf",
     "regression_data",
+    "rib_and_rob",
+    "river_swim",
     "rox1_sites",
     "scaled_prior",
     "sequences",
@@ -87,5 +93,6 @@ __all__ = [
     "simulated_track",
     "standardised_wines",
     "structure_options",
+    "swinging_pendulum",
     "wines",
 ]

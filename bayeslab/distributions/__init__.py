@@ -8,6 +8,7 @@ from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov.chain import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood
+from bayeslab.distributions.markov.scored.linear_chain_crf import LinearChainCRF
 from bayeslab.distributions.mixing.generalised_inverse_gaussian import GeneralisedInverseGaussian
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
@@ -23,6 +24,7 @@ __all__ = [
     "GeneralisedInverseGaussian",
     "InverseGamma",
     "JointNormal",
+    "LinearChainCRF",
     "LinearGaussianChain",
     "MarkovChain",
     "PaddedCategorical",

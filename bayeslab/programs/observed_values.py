@@ -52,14 +52,15 @@ def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
             return parts.all(-1)
     if site["family"] == "MultivariateNormal":
         return mask
-    if site["family"] == "MarkovChain":
+    if site["family"] in ("MarkovChain", "LinearChainCRF"):
         present_later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
         if (present_later == mask).all():
             return mask
         position = first_true(present_later & ~mask)
         raise ValueError(
             f"entry '{name}' is missing at position {position}, before the end of its path; states of a "
-            "MarkovChain depend on each other, so only the last may be missing: complete it, or leave all of it latent"
+            f"{site['family']} depend on each other, so only the last may be missing: complete it, or leave all of it "
+            "latent"
         )
     partly = parts.any(-1) & ~parts.all(-1)
     raise ValueError(

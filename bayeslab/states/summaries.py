@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions import LinearGaussianChain, MarkovChain
+from bayeslab.distributions import LinearChainCRF, LinearGaussianChain, MarkovChain
 from bayeslab.elimination.conditional import Rule, conditional, likelihood_message
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
@@ -35,7 +35,8 @@ MAX_CANDIDATE_PATHS = 100
 def filtered_states(model: Program, data: Data, tree: "DataTree", site: str | None = None) -> "Dataset":
     """The filtering distributions p(z_t | x_1, ..., x_t) of all steps, averaged over the draws of a result.
 
-    model, data: those of the fit. tree: what any method returns; draws of the chain are not needed.
+    model, data: those of the fit, or data of new sequences of which nothing is observed but covariates.
+    tree: what any method returns; draws of the chain are not needed.
     site: the chain, where the program has several.
     Returns a Dataset with probability (..., step, state) of a MarkovChain, or mean and sd (..., step, component) of a
     LinearGaussianChain, the sd with what the draws disagree about; NaN after the end of a shorter sequence.
@@ -101,13 +102,16 @@ class ChainInResult(NamedTuple):
 def read_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -> ChainInResult:
     """The chain of a program and the draws of everything else that a result has.
 
-    Raises ValueError for a program without a chain, and for a result of other data or without draws of other sites.
+    Raises ValueError for a program without a chain, for a result without draws of other sites, and for one of other
+    data, unless nothing is observed in these: then nothing in them is news of the other sites.
     """
     posterior = posterior_draws(tree, "a summary of states")
     bound = bind(model, data).plain
-    if not has_same_data(tree, bound):
-        raise ValueError("the result is of other data: give the data of its fit")
     site = chain_site(bound, site)
+    if not (has_same_data(tree, bound) or _adds_nothing(bound, site, tree)):
+        raise ValueError(
+            "the result is of other data: give the data of its fit, or new sequences of which nothing is observed"
+        )
     names = [name for name in bound.latent if name != site]
     if missing := [name for name in names if name not in posterior]:
         raise ValueError(
@@ -115,15 +119,28 @@ def read_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -
             "draws them"
         )
     draws = {name: jnp.asarray(posterior[name].values) for name in names}
+    for name, value in draws.items():
+        if value.shape[2:] != bound.sites[name].shape:
+            raise ValueError(
+                f"site '{name}' has shape {value.shape[2:]} in the result, but {bound.sites[name].shape} for these data"
+            )
     draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
     collapsed, entries = marginal(bound, (site,)), read_entries(data)
     dims, coords = dimensions(bound, entries)[site], coordinates(bound, entries)
     return ChainInResult(site, collapsed, draws, chain_distribution(collapsed, draws), dims, coords)
 
 
+def _adds_nothing(bound: Bound, site: str, tree: "DataTree") -> bool:
+    """Whether nothing depends on the chain, and what is observed beside it is as it was at the fit."""
+    fitted = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
+    return not any(site in term.depends for term in terms(bound).terms if term.name != site) and all(
+        name in fitted and np.array_equal(fitted[name].values, value) for name, value in bound.observed.items()
+    )
+
+
 def chain_site(bound: Bound, site: str | None = None) -> str:
     """The latent site that is a chain; raises ValueError where there is none, or several and no name."""
-    kinds = (MarkovChain, LinearGaussianChain)
+    kinds = (MarkovChain, LinearChainCRF, LinearGaussianChain)
     chains = [name for name, prior in terms(bound).priors.items() if prior.kind in kinds]
     if site is not None and site not in chains:
         raise ValueError(f"site '{site}' is no latent MarkovChain or LinearGaussianChain; these are {chains}")

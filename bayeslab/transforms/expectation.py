@@ -17,7 +17,7 @@ from numpyro.distributions import Distribution
 
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.factor_distribution import FactorDistribution
-from bayeslab.distributions.markov.table_chain import TableChain
+from bayeslab.distributions.markov.scored.table_chain import TableChain
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
 from bayeslab.elimination.discrete.chains.tables import chain_tables
 from bayeslab.elimination.discrete.joint import joint_tables

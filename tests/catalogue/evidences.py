@@ -15,6 +15,7 @@ from bayeslab.models import (
     dirichlet_multinomial,
     gp_regression,
     inverse_gamma,
+    linear_dynamics_model,
     linear_gaussian,
     linear_regression,
     linear_regression_known_noise,
@@ -83,6 +84,19 @@ def vector_by_vector(y: Any, mu0: Any, scale: Any, n0: float, kappa0: float, **_
         result += stats.multivariate_t(mu0, shape, degrees).logpdf(row)
         rate = rate + kappa0 / (kappa0 + 1) * np.outer(row - mu0, row - mu0)
         mu0, kappa0, n0 = (kappa0 * mu0 + row) / (kappa0 + 1), kappa0 + 1, n0 + 1
+    return result
+
+
+def step_by_step(y: Any, state: Any, action: Any, scale: Any, n0: float, k0: Any) -> float:
+    """Each state is Student-t given those before it, from which the matrix and the noise are then learned."""
+    m, k, rate, result = np.eye(y.shape[1], len(k0)), np.array(k0), np.linalg.inv(scale), 0.0
+    for u, after in zip(np.concatenate([state, action], 1), y, strict=True):
+        degrees = n0 - y.shape[1] + 1
+        spread = 1 + u @ np.linalg.solve(k, u)
+        error = after - m @ u
+        result += stats.multivariate_t(m @ u, rate * spread / degrees, degrees).logpdf(after)
+        m = m + np.outer(error, np.linalg.solve(k, u)) / spread
+        k, rate, n0 = k + np.outer(u, u), rate + np.outer(error, error) / spread, n0 + 1
     return result
 
 
@@ -162,6 +176,7 @@ ORACLES: dict[ModuleType, Callable[..., float]] = {
     inverse_gamma: variance_integrated,
     normal_gamma: row_by_row,
     normal_wishart: vector_by_vector,
+    linear_dynamics_model: step_by_step,
     linear_regression_known_noise: coefficients_marginalised,
     linear_regression: regression_marginalised,
     markov_chain: move_by_move,

@@ -85,6 +85,8 @@ CASES = {
     ),
     "many_states": Case(s.many_states, {"y": s.PAIRS}, {"z": "LinearGaussianChain"}),
     "coupled_states": Case(s.coupled_states, {"y": s.LEVELS}, {"z": None}),
+    "labels_by_scores": Case(s.labels_by_scores, {"y": s.PAIRS[0, :2, [0, 1, 2, 0]].T}, {"z": "LinearChainCRF"}),
+    "coupled_scores": Case(s.coupled_scores, {"y": s.LEVELS[[0, 2, 3]]}, {"z": None}),
     "robust_level": Case(s.robust_level, {"y": s.LEVELS}, {"z": None}),
     "own_distribution": Case(p.own_distribution, REAL, {"root": "RootGamma"}),
     "laplace_scale": Case(m.laplace_scale, REAL, {"variance": "GeneralisedInverseGaussian", "w": "Normal"}),

@@ -1,11 +1,11 @@
-"""Programs of the zoo with linear Gaussian chains."""
+"""Programs of the zoo with linear Gaussian chains, and with labels by scores."""
 
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 
-from bayeslab.distributions import LinearGaussianChain
+from bayeslab.distributions import LinearChainCRF, LinearGaussianChain
 
 sample, plate = numpyro.sample, numpyro.plate
 TURN, ROUGH = np.array([[0.9, 0.3], [-0.2, 0.8]]), np.array([[0.5, 0.1], [0.1, 0.3]])
@@ -43,3 +43,22 @@ def robust_level() -> None:
     z = sample("z", LinearGaussianChain(jnp.zeros(1), jnp.eye(1), jnp.eye(1), jnp.eye(1), num_steps=6))
     with plate("step", 6):
         sample("y", dist.StudentT(200.0, z[:, 0], 0.7))
+
+
+SCORES = np.array([[0.3, -1.2, 0.5], [1.0, 0.0, -0.4], [-0.7, 0.9, 0.2], [0.1, -0.3, 1.4]])
+PAIR_SCORES = np.array([[1.0, -0.5, 0.3], [0.2, 0.8, -1.1], [-2.0, 0.4, 0.6]])
+
+
+def labels_by_scores() -> None:
+    """Two sequences of labels of a conditional random field, one shorter than the other, and noise beside them."""
+    with plate("sequence", 2):
+        field = LinearChainCRF(jnp.stack([jnp.asarray(SCORES), -jnp.asarray(SCORES)]), PAIR_SCORES, lengths=[4, 2])
+        z = sample("z", field)
+        seen = dist.Normal(jnp.array([-1.0, 0.5, 3.0])[z], 0.7).mask(jnp.arange(4) < jnp.array([[4], [2]]))
+        sample("y", seen.to_event(1))
+
+
+def coupled_scores() -> None:
+    """What is seen depends on two labels at once."""
+    z = sample("z", LinearChainCRF(SCORES, PAIR_SCORES))
+    sample("y", dist.Normal(1.0 * z[1:] * z[:-1], 0.7).to_event(1))

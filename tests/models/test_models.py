@@ -24,6 +24,7 @@ from bayeslab.datasets import mendel_peas, portland_houses
 from bayeslab.models import (
     LECTURES,
     inverse_gamma,
+    linear_dynamics_model,
     linear_regression,
     linear_regression_known_noise,
     normal_gamma,
@@ -90,6 +91,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
     nobody_names |= {"species_term_", "power", "class", "coefficient", "cut", "function", "factor", "stick"}
     nobody_names |= {"source", "unit_1", "output"}
+    nobody_names |= {"label", "label_", "component_", "regressor", "action"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
@@ -158,9 +160,21 @@ def wishart(updated: dist.Distribution, y: Any, mu0: Any, kappa0: float) -> None
     numpyro.sample("mu", dist.MultivariateNormal(mu_n, precision_matrix=kappa_n * precision))
 
 
+def precision_for_covariance(y: Any, state: Any, action: Any, scale: Any, n0: float, k0: Any) -> None:
+    """The columns of theta in linear_dynamics_model have the covariance k_n in place of its inverse."""
+    u = jnp.concatenate([state, action], 1)
+    m0, k_n = jnp.eye(2, 3), k0 + u.T @ u
+    m_n = jnp.linalg.solve(k_n, (m0 @ k0 + y.T @ u).T).T
+    rate = jnp.linalg.inv(scale) + y.T @ y + m0 @ k0 @ m0.T - m_n @ k_n @ m_n.T
+    precision = numpyro.sample("precision", dist.Wishart(n0 + len(y), rate_matrix=rate))
+    rows, columns = (jnp.linalg.cholesky(each) for each in (jnp.linalg.inv(precision), k_n))
+    numpyro.sample("theta", dist.MatrixNormal(m_n, rows, columns))
+
+
 @pytest.mark.parametrize(
     ("lecture", "misprint"),
     [
+        (linear_dynamics_model, precision_for_covariance),
         (normal_known_variance, weight_of_prior_mean_misprinted),
         (normal_gamma, rate_misprinted),
         (normal_wishart, scatter_misprinted),

@@ -65,7 +65,7 @@ class MarkovChain(Distribution):
         self.initial_probs = initial.astype(dtype)
         self.transition_probs = (transition if time_varying else transition[..., None, :, :]).astype(dtype)
         batch = _broadcast(initial.shape[:-1], self.transition_probs.shape[:-3], "initial_probs and transition_probs")
-        self.lengths = None if lengths is None else _require_lengths(lengths, steps)
+        self.lengths = None if lengths is None else require_lengths(lengths, steps)
         if self.lengths is not None:
             batch = _broadcast(batch, self.lengths.shape, "the chain and lengths")
             limits = constraints.integer_interval(1, steps)
@@ -85,14 +85,14 @@ class MarkovChain(Distribution):
         return constraints.independent(constraints.integer_interval(0, self.num_states - 1), 1)
 
     @property
-    def _active(self) -> Active:
+    def active(self) -> Active:
         """Whether the chain moves after each step but the last, (*batch, num_steps - 1); None if it always does."""
-        return None if self.lengths is None else jnp.arange(1, self.num_steps) < self.lengths[..., None]
+        return goes_on(self.lengths, self.num_steps)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         shape = (self.num_steps, *sample_shape, *self.batch_shape)
         uniform = jax.random.uniform(key, shape, self.initial_probs.dtype)
-        return inference.draw(self.initial_probs, self.transition_probs, self._active, uniform)
+        return inference.draw(self.initial_probs, self.transition_probs, self.active, uniform)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:
@@ -102,12 +102,12 @@ class MarkovChain(Distribution):
         steps = path[..., :-1], path[..., 1:]
         if self.transition_probs.shape[-3] == 1:
             table = jax.lax.optimization_barrier(log(self.transition_probs))  # or its logs are taken at every step
-            log_probs = _entries(table, *steps)
+            log_probs = entries(table, *steps)
         else:
-            log_probs = log(_entries(self.transition_probs, *steps))
-        if self._active is not None:
-            log_probs = jnp.where(self._active, log_probs, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
-        return log(_entries(self.initial_probs, path[..., 0])) + log_probs.sum(-1)
+            log_probs = log(entries(self.transition_probs, *steps))
+        if self.active is not None:
+            log_probs = jnp.where(self.active, log_probs, jnp.where(path[..., :-1] == path[..., 1:], 0.0, -jnp.inf))
+        return log(entries(self.initial_probs, path[..., 0])) + log_probs.sum(-1)
 
     def marginals(self) -> Array:
         """The probability of every state at every step, ``(*batch, num_steps, K)``."""
@@ -130,7 +130,7 @@ class MarkovChain(Distribution):
     def _expected(self, shared: bool) -> tuple[Array, Array]:
         """p(z_1), and expected transitions (*batch, num_steps - 1, K, K), or their sum over steps (*batch, 1, K, K)."""
         states = self.marginals()
-        transitions = inference.expected_transitions(states, self.transition_probs, self._active)
+        transitions = inference.expected_transitions(states, self.transition_probs, self.active)
         return states[..., 0, :], transitions.sum(-3, keepdims=True) if shared else transitions
 
     def condition(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> "MarkovChain":
@@ -140,7 +140,7 @@ class MarkovChain(Distribution):
             Factored ones (`FactoredLogLikelihood`) are never written out.
         What the observations leave without any mass, a row or the whole chain, stays as it was.
         """
-        return _ConditionedMarkovChain(self, log_likelihood)
+        return ConditionedMarkovChain(self, log_likelihood)
 
     def log_marginal(self, log_likelihood: ArrayLike | FactoredLogLikelihood) -> Array:
         """The log of the sum over paths of p(z) exp(sum_t log_likelihood[t, z_t]), ``(*batch,)``.
@@ -202,15 +202,20 @@ class MarkovChain(Distribution):
             likelihood = likelihood.spread(batch, dtype)
         else:
             likelihood = jnp.broadcast_to(likelihood, (*batch, *event)).astype(dtype)
-        return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), likelihood, self._active
+        return self.initial_probs.astype(dtype), self.transition_probs.astype(dtype), likelihood, self.active
 
 
-class _ConditionedMarkovChain(MarkovChain):
+class ConditionedMarkovChain(MarkovChain):
     """A chain that knows its prior and log likelihoods: a path is drawn sooner from these than from its matrices."""
 
-    pytree_data_fields = ("_given", "_found")
+    pytree_data_fields: tuple[str, ...] = ("_given", "_found")
 
-    def __init__(self, prior: MarkovChain, log_likelihood: ArrayLike | FactoredLogLikelihood):
+    def __init__(
+        self,
+        prior: MarkovChain,
+        log_likelihood: ArrayLike | FactoredLogLikelihood,
+        validate_args: bool | None = None,
+    ):
         initial, transition, likelihood, active = prior._arguments(log_likelihood)
         batch = likelihood.shape[:-2]
         initial = jnp.broadcast_to(initial, (*batch, *initial.shape[-1:]))
@@ -218,20 +223,19 @@ class _ConditionedMarkovChain(MarkovChain):
         self._given = initial, transition, likelihood
         self._found: inference.Expected | None = None
         initial, transition = inference.conditioned(initial, transition, likelihood, active)
-        super().__init__(
-            initial, transition, time_varying=True, lengths=prior.lengths, validate_args=prior._validate_args
-        )
+        validate_args = prior._validate_args if validate_args is None else validate_args
+        super().__init__(initial, transition, time_varying=True, lengths=prior.lengths, validate_args=validate_args)
 
     def possible_steps(self) -> Array:
         """The number of steps up to which some path is possible, ``(*batch,)``.
 
         It is `num_steps` unless the observations are impossible.
         """
-        return (inference.filtered(*self._given, self._active).sum(-1) > 0).sum(-1)
+        return (inference.filtered(*self._given, self.active).sum(-1) > 0).sum(-1)
 
     def marginals(self) -> Array:
         if isinstance(self._given[2], FactoredLogLikelihood):
-            return inference.smoothed(*self._given, self._active)
+            return inference.smoothed(*self._given, self.active)
         return self._expectations().visits
 
     def expected_rows(self) -> Array | None:
@@ -249,21 +253,21 @@ class _ConditionedMarkovChain(MarkovChain):
         averages = self._expectations()
         return averages.first, averages.moves.sum(-3, keepdims=True)
 
-    def with_cached_expectations(self) -> "_ConditionedMarkovChain":
+    def with_cached_expectations(self) -> "ConditionedMarkovChain":
         new = copy(self)
         new._found = self._expectations()
         return new
 
     def _expectations(self) -> inference.Expected:
         """The expectations given all observations, computed now unless they are remembered."""
-        return inference.expected(*self._given, self._active) if self._found is None else self._found
+        return inference.expected(*self._given, self.active) if self._found is None else self._found
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         _, transition, likelihood = self._given
         if sample_shape or not inference.in_lanes(transition, likelihood.shape):
             return super().sample(key, sample_shape)
         uniform = jax.random.uniform(key, (*self.batch_shape, self.num_steps), self.initial_probs.dtype)
-        return inference.conditioned_draw(*self._given, self._active, uniform)
+        return inference.conditioned_draw(*self._given, self.active, uniform)
 
 
 @kl_divergence.register(MarkovChain, MarkovChain)
@@ -294,7 +298,7 @@ def _num_steps(initial: tuple[int, ...], transition: tuple[int, ...], num_steps:
     return operator.index(num_steps)
 
 
-def _require_lengths(lengths: ArrayLike, steps: int) -> Array:
+def require_lengths(lengths: ArrayLike, steps: int) -> Array:
     """The lengths as integers from 1 to the number of steps; raises ValueError for others, where values are known."""
     array = jnp.asarray(lengths)
     if not jnp.issubdtype(array.dtype, jnp.integer):
@@ -306,6 +310,11 @@ def _require_lengths(lengths: ArrayLike, steps: int) -> Array:
     return array
 
 
+def goes_on(lengths: Array | None, num_steps: int) -> Active:
+    """Whether sequences go on after each step but the last, (*batch, num_steps - 1); None if all do."""
+    return None if lengths is None else jnp.arange(1, num_steps) < lengths[..., None]
+
+
 def _broadcast(one: tuple[int, ...], other: tuple[int, ...], names: str) -> tuple[int, ...]:
     """The batch shape that two broadcast to; raises ValueError, with their names, if there is none."""
     try:
@@ -314,7 +323,7 @@ def _broadcast(one: tuple[int, ...], other: tuple[int, ...], names: str) -> tupl
         raise ValueError(f"{names} have batch shapes {one} and {other}; expected shapes that broadcast") from None
 
 
-def _entries(table: Array, *index: Array) -> Array:
+def entries(table: Array, *index: Array) -> Array:
     """The entries table[..., *index], with the leading axes of the table aligned with the last ones of the index."""
     leading = table.shape[: table.ndim - len(index)]
     return table[(*np.ix_(*map(np.arange, leading)), *index)]

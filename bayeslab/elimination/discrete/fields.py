@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.markov.chain_layout import ChainLayout
+from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
 from bayeslab.programs.program import Values
 
 

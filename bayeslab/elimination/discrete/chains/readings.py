@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayeslab.distributions.markov.chain_layout import ChainLayout
+from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
 from bayeslab.elimination.discrete.fields import CONSTANT, Field
 
 

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from bayeslab.distributions.markov.chain_layout import ChainLayout
+from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
 from bayeslab.elimination.discrete.chains.repeated_functions import Functions
 from bayeslab.elimination.discrete.fields import Field
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.markov.chain_layout import ChainLayout
-from bayeslab.distributions.markov.table_chain import TableChain
+from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
+from bayeslab.distributions.markov.scored.table_chain import TableChain
 from bayeslab.elimination.discrete.chains.readings import Pattern, readings_of, rows_of, value_of_state, values_of
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import Field

@@ -11,7 +11,8 @@ from jax import Array
 from numpyro.distributions import Distribution, constraints
 
 from bayeslab.distributions.markov.chain import MarkovChain
-from bayeslab.distributions.markov.chain_layout import ChainLayout
+from bayeslab.distributions.markov.scored.as_chain import chain_of_scores
+from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
 
 
 class TableChain(Distribution):
@@ -76,18 +77,9 @@ def _log_partition(states: Array, moves: Array) -> Array:
 
 def _as_markov_chain(states: Array, moves: Array) -> tuple[MarkovChain, Array]:
     """A chain and log likelihoods whose product has these tables."""
-    num_steps, num_states = states.shape[-2:]
-    possible = ~jnp.isneginf(moves).all(-1, keepdims=True)
-    finite = jnp.where(possible, moves, 0.0)
-    log_totals = jax.nn.logsumexp(finite, axis=-1)
-    transition_probs = jnp.exp(finite - log_totals[..., None])
-    left = jnp.where(possible[..., 0], log_totals, -jnp.inf)
-    left = jnp.broadcast_to(left, (states.shape[0], num_steps - 1, num_states))
-    uniform = jnp.full(num_states, 1.0 / num_states, states.dtype)
-    log_likelihood = states + jnp.pad(left, ((0, 0), (0, 1), (0, 0)))
-    log_likelihood = log_likelihood.at[:, 0].add(np.log(num_states))
+    uniform, transition_probs, log_likelihood = chain_of_scores(states, moves)
     if moves.shape[1] == 1:
-        chain = MarkovChain(uniform, transition_probs[:, 0], num_steps)
+        chain = MarkovChain(uniform, transition_probs[:, 0], states.shape[-2])
     else:
         chain = MarkovChain(uniform, transition_probs, time_varying=True)
     return chain, log_likelihood
