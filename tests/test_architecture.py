@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (
     *("distributions", "gaussian_processes", "formulas", "programs", "elimination", "results", "verification"),
     *("transforms", "sampling", "methods", "mixed_membership", "diagnostics", "verbs", "prediction", "monte_carlo"),
-    *("calibration", "states", "topics", "datasets", "populations", "supervised", "plots", "reports", "command_line"),
+    *("graphical_models", "calibration", "states", "topics", "datasets", "populations", "supervised", "plots"),
+    *("reports", "command_line"),
 )
 
 LECTURES_MAY_IMPORT = ("bayeslab", "bayeslab.models", "bayeslab.distributions", "bayeslab.gaussian_processes")

@@ -13,6 +13,7 @@ from bayeslab.models import (
     allele_frequency,
     beta_binomial,
     dirichlet_multinomial,
+    gaussian_markov_net,
     gp_regression,
     inverse_gamma,
     linear_gaussian,
@@ -83,6 +84,16 @@ def vector_by_vector(y: Any, mu0: Any, scale: Any, n0: float, kappa0: float, **_
         result += stats.multivariate_t(mu0, shape, degrees).logpdf(row)
         rate = rate + kappa0 / (kappa0 + 1) * np.outer(row - mu0, row - mu0)
         mu0, kappa0, n0 = (kappa0 * mu0 + row) / (kappa0 + 1), kappa0 + 1, n0 + 1
+    return result
+
+
+def node_by_node(y: Any, mu: Any, scale: Any, n0: float, **_: Any) -> float:
+    """Each row is predicted, by a multivariate t, from the rows before it."""
+    result, rate = 0.0, np.linalg.inv(scale)
+    for row in y:
+        degrees = n0 - len(mu) + 1
+        result += stats.multivariate_t(mu, rate / degrees, degrees).logpdf(row)
+        rate, n0 = rate + np.outer(row - mu, row - mu), n0 + 1
     return result
 
 
@@ -162,6 +173,7 @@ ORACLES: dict[ModuleType, Callable[..., float]] = {
     inverse_gamma: variance_integrated,
     normal_gamma: row_by_row,
     normal_wishart: vector_by_vector,
+    gaussian_markov_net: node_by_node,
     linear_regression_known_noise: coefficients_marginalised,
     linear_regression: regression_marginalised,
     markov_chain: move_by_move,
