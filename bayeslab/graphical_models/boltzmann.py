@@ -112,7 +112,7 @@ def _learn(key: Array, weights: Weights, rows: Array, num_rounds: int, persisten
         weights, optimizer_state, chains = state
         gradient, ends = _contrastive(key, weights, rows, chains if persistent else rows, num_rounds)
         updates, optimizer_state = optimizer.update(jax.tree.map(jnp.negative, gradient), optimizer_state)
-        return (optax.apply_updates(weights, updates), optimizer_state, ends), optax.tree_utils.tree_l2_norm(gradient)
+        return (optax.apply_updates(weights, updates), optimizer_state, ends), optax.tree_utils.tree_norm(gradient)
 
     start = weights, optimizer.init(weights), rows
     run = jax.jit(lambda start, keys: jax.lax.scan(update, start, keys))

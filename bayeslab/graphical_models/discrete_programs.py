@@ -1,7 +1,6 @@
 """A program whose latent sites are all discrete, as named elements and tables over them."""
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -12,7 +11,8 @@ from bayeslab.distributions.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.programs.binding import bind, suggestion, unwrap_partial
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.program import Data, Program, precision_scope
+from bayeslab.programs.missing.names import given_part
+from bayeslab.programs.program import Bound, Data, Program, precision_scope
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.transforms.whole_field import rule_of_all_elements, tables_of_all_elements
 
@@ -22,7 +22,8 @@ class DiscreteProgram(NamedTuple):
 
     field: their structure. names: the name of every element, "z" for that of a site which has one, else as "z[0, 3]".
     scopes, tables: functions of a few elements each, an array with an axis for each, whose sum is the log joint, but
-    for `constant`. dims, coords: of the sites and what the data call their positions.
+    for `constant`. dims, coords: of the sites and what the data call their positions. observed: the values of elements
+    that the data hold, by number: of sites of which others are missing.
     """
 
     field: Field
@@ -32,6 +33,7 @@ class DiscreteProgram(NamedTuple):
     constant: float
     dims: dict[str, list[str]]
     coords: dict[str, Any]
+    observed: dict[int, int]
 
     @property
     def cards(self) -> tuple[int, ...]:
@@ -45,13 +47,15 @@ class DiscreteProgram(NamedTuple):
         return [own for own, size in choices for _ in range(size)]
 
     def place(self, name: str) -> int:
-        """The number of an element. Raises ValueError for a name that is none."""
+        """The number of an element. Raises ValueError for a name that is none, or of one that the data hold."""
         if name not in self.names:
             known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
             raise ValueError(
                 f"'{name}' is no discrete latent element; these are {known}.{suggestion(name, self.names)}"
             )
-        return self.names.index(name)
+        if (place := self.names.index(name)) in self.observed:
+            raise ValueError(f"'{name}' is observed: the data say {self.observed[place]}")
+        return place
 
     def elements_of(self, site: str) -> range:
         """The numbers of the elements of a site."""
@@ -69,6 +73,7 @@ class DiscreteProgram(NamedTuple):
         for element, value in self._evidence(given).items():
             values = self.values[element]
             if value not in values:
+                value = int(value) if float(value).is_integer() else value
                 raise ValueError(f"'{self.names[element]}' is given as {value}, but its values are {list(values)}")
             scopes.append((element,))
             tables.append(np.where(np.array(values) == value, 0.0, -np.inf))
@@ -86,7 +91,7 @@ class DiscreteProgram(NamedTuple):
             elements = self.elements_of(name)
             if array.shape != shape and array.size != len(elements):
                 raise ValueError(f"'{name}' is given with shape {array.shape}, but site '{name}' has shape {shape}")
-            known |= {e: v for e, v in zip(elements, array.ravel().tolist(), strict=True) if not np.isnan(v)}
+            known |= {self.place(self.names[e]): v for e, v in zip(elements, array.ravel(), strict=True) if v == v}
         return known
 
     def flat(self) -> Array:
@@ -115,17 +120,33 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
         shapes = [tuple(plan.cards[each] for each in scope) for scope in plan.scopes]
         arrays = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
         dims, coords = dimensions(bound, entries), dict(coordinates(bound, entries))
-        program = DiscreteProgram(
-            field, element_names(field), plan.scopes, arrays, float(tables.constant), dims, coords
-        )
+        names, observed = element_names(field, bound), _observed_elements(field, bound)
+        program = DiscreteProgram(field, names, plan.scopes, arrays, float(tables.constant), dims, coords, observed)
         return program.with_evidence(given or {})
 
 
-@lru_cache(maxsize=64)
-def element_names(field: Field) -> tuple[str, ...]:
-    """A name for every element."""
+def element_names(field: Field, bound: Bound) -> tuple[str, ...]:
+    """A name for every element, with its position in the whole site where only missing ones are latent."""
     names: list[str] = []
     for site, shape, size in zip(field.names, field.shapes, field.sizes, strict=True):
-        places = [", ".join(map(str, place)) for place in np.ndindex(*shape)]
-        names += [site] if size == 1 else [f"{site}[{place}]" for place in places]
+        places: Sequence[tuple[int, ...]] = list(np.ndindex(*shape))
+        if site in bound.gaps:
+            whole = np.shape(bound.observed[given_part(site)])
+            places = list(zip(*np.unravel_index(np.asarray(bound.gaps[site]).ravel(), whole), strict=True))
+        elif size == 1:
+            places = []
+        names += [f"{site}[{', '.join(map(str, place))}]" for place in places] or [site]
     return tuple(names)
+
+
+def _observed_elements(field: Field, bound: Bound) -> dict[int, int]:
+    """The values of elements that the data hold, of sites of which others are missing."""
+    observed: dict[int, int] = {}
+    start = 0
+    for site, size in zip(field.names, field.sizes, strict=True):
+        if site in bound.imputed and site not in bound.gaps:
+            values = np.asarray(bound.observed[given_part(site)]).ravel()
+            present = np.broadcast_to(np.asarray(bound.present[given_part(site)]), values.shape).ravel()
+            observed |= {start + int(place): int(values[place]) for place in np.flatnonzero(present)}
+        start += size
+    return observed

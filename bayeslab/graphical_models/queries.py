@@ -60,7 +60,10 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
         joint = FactorDistribution(program.flat(), program.plan())
         mode = joint.mode()
         log_probability = float(joint.log_prob(mode))
-        values = {name: np.asarray(value) for name, value in program.field.named(mode).items()}
+        values = {name: np.array(value) for name, value in program.field.named(mode).items()}
+        for name, value in values.items():
+            for row, element in enumerate(program.elements_of(name)):
+                value.flat[row] = program.observed.get(element, value.flat[row])
     attrs = {
         "log_probability": log_probability,
         "log_joint": log_probability + log_evidence,
@@ -108,6 +111,9 @@ def _each_element(program: DiscreteProgram, site: str, attrs: dict[str, float]) 
     place = program.field.names.index(site)
     probs = np.stack(marginals(program, [(element,) for element in elements]))
     values = list(program.field.choices[place])
+    for row, element in enumerate(elements):
+        if element in program.observed:
+            probs[row] = np.array(values) == program.observed[element]
     axis = f"{site}_value"
     array = probs.reshape(*program.field.shapes[place], len(values))
     coords = _coords(program, site) | {axis: values}

@@ -12,6 +12,7 @@ import pytest
 import bayeslab as bl
 from bayeslab.graphical_models import most_probable_explanation, query
 from bayeslab.models import bayes_net, markov_random_field
+from bayeslab.programs.program import precision_scope
 
 COLLIDER = {
     "a": np.array([0.7, 0.3]),
@@ -146,20 +147,20 @@ def test_explanations_of_a_net_with_evidence() -> None:
 
 
 def test_queries_of_missing_nodes_with_tables_integrated_out() -> None:
-    """Two missing entries of a net whose tables are unknown: enumeration of what complete data would have said."""
-    data = bayes_net.example()
-    complete = {name: data[name] for name in "abc"}
-    missing = {name: value.astype(float) for name, value in complete.items()}
-    missing["a"][3], missing["b"][5] = np.nan, np.nan
-    truth = np.zeros((2, 3))
-    for a, b in np.ndindex(2, 3):
-        filled = {name: value.copy() for name, value in complete.items()}
-        filled["a"][3], filled["b"][5] = a, b
-        truth[a, b] = bayes_net.log_evidence(filled, data["parents"], data["num_values"], data["concentration"])
-    truth = np.exp(truth - truth.max())
-    program = bl.collapse(bayes_net.model, "table_a", "table_b", "table_c")
-    found = query(program, data | missing, of="a")
-    np.testing.assert_allclose(found.values.ravel()[-2:], truth.sum(1) / truth.sum(), atol=1e-6)
+    """A missing entry of a net whose tables are unknown: enumeration of what complete data would have said."""
+    parents, sizes = (("a", ()), ("b", ("a",))), {"a": 2, "b": 2}
+    data = {"num_rows": 4, "parents": parents, "num_values": sizes, "concentration": 0.8}
+    a, b = np.array([0.0, np.nan, 0.0, 1.0]), np.array([0, 1, 1, 1])
+    with precision_scope():
+        filled = [{"a": np.where(np.isnan(a), value, a).astype(int), "b": b} for value in (0, 1)]
+        truth = np.array([bayes_net.log_evidence(nodes, parents, sizes, 0.8) for nodes in filled])
+    program = bl.collapse(bayes_net.model, "table_a", "table_b")
+    found = query(program, data | {"a": a, "b": b}, of="a")
+    np.testing.assert_allclose(found.values[1], np.exp(truth) / np.exp(truth).sum(), atol=1e-12)
+    np.testing.assert_allclose(found.values[[0, 2, 3], [0, 0, 1]], 1.0)
+    np.testing.assert_allclose(found.attrs["log_evidence"], np.logaddexp(*truth), rtol=1e-12)
+    with pytest.raises(ValueError, match="is observed: the data say 1"):
+        query(program, data | {"a": a, "b": b}, of="a[3]")
 
 
 WRONG = {
