@@ -1,7 +1,6 @@
 """Graphical models: queries without draws, messages on graphs, Boltzmann machines, pictures of programs."""
 
 from bayeslab.graphical_models.annealing import LogPartition, annealed_log_partition
-from bayeslab.graphical_models.belief_propagation import Beliefs, belief_propagation
 from bayeslab.graphical_models.boltzmann import (
     Learned,
     Weights,
@@ -12,6 +11,7 @@ from bayeslab.graphical_models.boltzmann import (
 )
 from bayeslab.graphical_models.drawing import ProgramGraph, graph
 from bayeslab.graphical_models.factor_graphs import factor_graph
+from bayeslab.graphical_models.messages import Beliefs, belief_propagation
 from bayeslab.graphical_models.networks import BayesNet, bayes_net_from_networkx, bayes_net_to_networkx
 from bayeslab.graphical_models.queries import most_probable_explanation, query
 

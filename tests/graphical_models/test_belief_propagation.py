@@ -9,10 +9,10 @@ import numpyro.distributions as dist
 import pytest
 
 from bayeslab.graphical_models import belief_propagation, factor_graph, most_probable_explanation, query
-from bayeslab.graphical_models.belief_propagation import belief, message, tree_schedule
 from bayeslab.graphical_models.discrete_programs import discrete_program
 from bayeslab.graphical_models.factor_graphs import graph_of
 from bayeslab.graphical_models.free_energy import bethe_log_partition
+from bayeslab.graphical_models.messages import belief, message, tree_schedule
 from bayeslab.models import markov_random_field
 
 
