@@ -70,8 +70,7 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """A fork: the species of 150 irises, and whether their petals are longer, and their sepals wider, than the median
-    (Fisher 1936)."""
+    """A fork: the species of 150 irises, and whether petals are longer and sepals wider than the median (Fisher 1936)."""
     from sklearn.datasets import load_iris
 
     flowers = load_iris(as_frame=True)
