@@ -10,6 +10,9 @@ from . import (
     distributions as distributions,
 )
 from . import (
+    graphical_models as graphical_models,
+)
+from . import (
     mixed_membership as mixed_membership,
 )
 from . import (
@@ -49,6 +52,7 @@ from .explaining import explain as explain
 from .fitting import fit as fit
 from .gaussian_processes import GaussianProcess as GaussianProcess
 from .gaussian_processes import kernels as kernels
+from .graphical_models.drawing import graph as graph
 from .methods.em import EM as EM
 from .methods.exact import Exact as Exact
 from .methods.gibbs import Gibbs as Gibbs

@@ -9,10 +9,12 @@ from bayeslab.distributions.linear_gaussian_chain import LinearGaussianChain
 from bayeslab.distributions.markov.chain import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood
 from bayeslab.distributions.markov.scored.linear_chain_crf import LinearChainCRF
+from bayeslab.distributions.markov_random_field import MarkovRandomField
 from bayeslab.distributions.mixing.generalised_inverse_gaussian import GeneralisedInverseGaussian
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
+from bayeslab.distributions.restricted_boltzmann import RestrictedBoltzmann
 
 __all__ = [
     "BernoulliProbit",
@@ -27,9 +29,11 @@ __all__ = [
     "LinearChainCRF",
     "LinearGaussianChain",
     "MarkovChain",
+    "MarkovRandomField",
     "PaddedCategorical",
     "PaddedDirichlet",
     "PolyaGamma",
+    "RestrictedBoltzmann",
     "TruncatedNormal",
     "Wishart",
     "WishartCholesky",

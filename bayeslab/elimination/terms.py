@@ -233,8 +233,10 @@ def sum_of_terms(log_joint_terms: Sequence[Term], bound: Bound, values: Values) 
 
 
 def _is_repeated(fn: Distribution) -> bool:
-    """Whether a distribution is another one repeated in plates, and nothing else."""
-    return isinstance(fn, ExpandedDistribution) and not isinstance(fn.base_dist, MaskedDistribution | Independent)
+    """Whether a distribution is one of single elements repeated in plates, and nothing else."""
+    if not isinstance(fn, ExpandedDistribution) or isinstance(fn.base_dist, MaskedDistribution | Independent):
+        return False
+    return fn.base_dist.event_dim == 0
 
 
 def _scale_leaves(site: dict[str, Any], leaves: Sequence[Any]) -> list[int]:

@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
+from bayeslab.methods.wrappers.explanation import ExplanationSampler
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound
@@ -19,6 +20,7 @@ from bayeslab.programs.unconstrained import constrain_flat, flat_log_joint, flat
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import modes_of_eliminated
+from bayeslab.transforms.whole_field import rule_of_all_elements
 from bayeslab.verification.optimum import check_maximum, gradient_tolerance
 
 EVALUATIONS_PER_LBFGS_RUN = 200
@@ -34,7 +36,8 @@ class MAP:
     `attrs["why_not_converged"]` why not: the steps were too few, the density jumps, or it does not fall along some
     direction however far one goes (a flat prior and separable data), so that there is none.
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); at the maximum of the others they
-    have their most probable values given these.
+    have their most probable values given these. Where all sites are discrete the result is the most probable
+    explanation of the data, exact, and `attrs["log_probability"]` says how probable it is.
     num_starts: random starts, run together; the best is the result, group `history` has all.
     """
 
@@ -56,6 +59,9 @@ class MAP:
         return self.num_steps
 
     def plan(self, analysis: Analysis) -> Sampler:
+        bound = analysis.bound
+        if not self.collapse and bound.latent and all(bound.sites[name].is_discrete for name in bound.latent):
+            return ExplanationSampler(rule_of_all_elements(bound))
         marginal_bound = without_discrete_sites(analysis, self)
         summary = row_replacement(marginal_bound, analysis, EVALUATIONS_PER_LBFGS_RUN * self.num_starts)
         sampler = best_of_starts(PointSampler(summary.structure(marginal_bound)), self.num_starts, "log_joint")

@@ -31,7 +31,7 @@ from bayeslab.prediction.new_groups import (
     with_grown_sizes,
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
-from bayeslab.prediction.prior_draws import require_prior_draws
+from bayeslab.prediction.prior_draws import require_observed_draws, require_prior_draws
 from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
@@ -115,6 +115,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         fitted = fitted_arguments(program, given, tree)
         entries = with_grown_sizes(fitted, given, tree) | given
         bound = bind_with_new_groups(program, entries, given, tree).plain
+        require_observed_draws(bound, "predict")
         replicate = has_same_data(tree, bound)
         latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree))
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)

@@ -6,6 +6,7 @@ from jax import Array
 from numpyro.handlers import substitute, trace
 
 from bayeslab.prediction.pointwise_likelihood import masked_rows
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow
 
@@ -29,6 +30,17 @@ def require_latent_draws(bound: Bound, verb: str) -> None:
     for name, (_, masked) in _density_changes(bound.plain).items():
         if masked and name in bound.latent:
             raise ValueError(f"{verb} needs draws from the prior, but that of site '{name}' is masked, hence improper")
+
+
+def require_observed_draws(bound: Bound, verb: str) -> None:
+    """Raises ValueError for a program whose observed sites are not drawn from their own densities alone, because a
+    factor depends on their values."""
+    for fact in trace_data_flow(bound, bound.latent_shapes).of("density"):
+        if bound.sites[fact.site].family == "Unit" and (names := fact.reached_by("observed")):
+            raise ValueError(
+                f"{verb} draws site '{whole_site(names[0])}' from its own distribution, but factor '{fact.site}' "
+                "changes it, and nothing draws from that; give the site a distribution that has the factor in it"
+            )
 
 
 def require_proper_priors(bound: Bound, verb: str) -> None:

@@ -59,7 +59,11 @@ def to_datatree(
         warnings.filterwarnings(
             "ignore", "Found chain dimension to be longer"
         )  # a few draws of many chains are asked for
+        stats = plain.pop("sample_stats", {})  # a statistic may be called like a site, whose dimensions it has not
         tree = from_dict(plain, dims=dims, coords=coords, pred_dims=dims, pred_coords=coords)
+        if stats:
+            own_dims = {name: axes for name, axes in dims.items() if name not in bound.sites}
+            tree["sample_stats"] = from_dict({"sample_stats": stats}, dims=own_dims, coords=coords)["sample_stats"]
     for name, layout in LEADING_DIMS.items():
         if groups.get(name):
             tree[name] = raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})

@@ -13,6 +13,7 @@ from bayeslab.models import (
     allele_frequency,
     beta_binomial,
     dirichlet_multinomial,
+    gaussian_markov_net,
     gp_regression,
     inverse_gamma,
     linear_dynamics_model,
@@ -100,6 +101,16 @@ def step_by_step(y: Any, state: Any, action: Any, scale: Any, n0: float, k0: Any
     return result
 
 
+def node_by_node(y: Any, mu: Any, scale: Any, n0: float, **_: Any) -> float:
+    """Each row is predicted, by a multivariate t, from the rows before it."""
+    result, rate = 0.0, np.linalg.inv(scale)
+    for row in y:
+        degrees = n0 - len(mu) + 1
+        result += stats.multivariate_t(mu, rate / degrees, degrees).logpdf(row)
+        rate, n0 = rate + np.outer(row - mu, row - mu), n0 + 1
+    return result
+
+
 def coefficients_marginalised(x: Any, y: Any, tau0: float, sigma: float) -> float:
     return stats.multivariate_normal(cov=sigma**2 * np.eye(len(y)) + tau0**2 * x @ x.T).logpdf(y)
 
@@ -177,6 +188,7 @@ ORACLES: dict[ModuleType, Callable[..., float]] = {
     normal_gamma: row_by_row,
     normal_wishart: vector_by_vector,
     linear_dynamics_model: step_by_step,
+    gaussian_markov_net: node_by_node,
     linear_regression_known_noise: coefficients_marginalised,
     linear_regression: regression_marginalised,
     markov_chain: move_by_move,

@@ -123,10 +123,10 @@ def sum_of_parts(density: Callable[[Array], Array], start: Array) -> SumOfParts:
 
     def parts(vector: Array) -> list[Array]:
         values = run_operations(moving, shared | {number: vector})
-        return [values[each] for each in place.parts]
+        return [_as_real(values[each]) for each in place.parts]
 
     def first_rows(vector: Array, part: int, count: int) -> Array:
-        return FirstSteps(moving, shared | {number: vector}).rows(place.parts[part], count)
+        return _as_real(FirstSteps(moving, shared | {number: vector}).rows(place.parts[part], count))
 
     def total(arrays: list[Array]) -> Array:
         values = run_operations(place.after, shared | dict(zip(place.parts, arrays, strict=True)))
@@ -138,6 +138,11 @@ def sum_of_parts(density: Callable[[Array], Array], start: Array) -> SumOfParts:
     constant, pull = jax.vjp(total, zeros)
     [weights] = pull(jnp.ones_like(constant))
     return SumOfParts(parts, first_rows, weights, constant)
+
+
+def _as_real(part: Array) -> Array:
+    """A part as real numbers: products of matrices take integers beside reals, and these have no derivatives."""
+    return part if jnp.issubdtype(part.dtype, jnp.floating) else part.astype(float)
 
 
 def weighted(parts: Sequence[Array], weights: Sequence[Array]) -> Array:

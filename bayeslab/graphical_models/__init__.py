@@ -1,0 +1,37 @@
+"""Graphical models: queries without draws, messages on graphs, Boltzmann machines, pictures of programs."""
+
+from bayeslab.graphical_models.annealing import LogPartition, annealed_log_partition
+from bayeslab.graphical_models.boltzmann import (
+    Learned,
+    Weights,
+    contrastive_divergence,
+    contrastive_gradient,
+    log_likelihood_gradient,
+    sample_layers,
+)
+from bayeslab.graphical_models.drawing import ProgramGraph, graph
+from bayeslab.graphical_models.factor_graphs import factor_graph
+from bayeslab.graphical_models.messages import Beliefs, belief_propagation
+from bayeslab.graphical_models.networks import BayesNet, bayes_net_from_networkx, bayes_net_to_networkx
+from bayeslab.graphical_models.queries import most_probable_explanation, query
+
+__all__ = [
+    "BayesNet",
+    "Beliefs",
+    "Learned",
+    "LogPartition",
+    "ProgramGraph",
+    "Weights",
+    "annealed_log_partition",
+    "bayes_net_from_networkx",
+    "bayes_net_to_networkx",
+    "belief_propagation",
+    "contrastive_divergence",
+    "contrastive_gradient",
+    "factor_graph",
+    "graph",
+    "log_likelihood_gradient",
+    "most_probable_explanation",
+    "query",
+    "sample_layers",
+]

@@ -1,0 +1,125 @@
+"""Probabilities of any elements of a discrete program, given any others, without draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.distributions.factor_distribution import FactorDistribution, log_partition, messages, table_probs
+from bayeslab.distributions.factor_graph import EliminationPlan
+from bayeslab.graphical_models.discrete_programs import DiscreteProgram, discrete_program
+from bayeslab.programs.program import Data, Program, precision_scope
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset
+
+
+def query(model: Program, data: Data, of: str | Sequence[str], given: Mapping[str, Any] | None = None) -> "DataArray":
+    """The table of probabilities p(of | given, data), by variable elimination.
+
+    data: as `fit` takes them; what they leave latent must be discrete.
+    of: a site, an element of one such as "z[0, 3]", or several of these, whose joint table has an axis for each. A site
+    with many elements stands alone: the table has a row of probabilities for every element.
+    given: what is known beside the data, by the names of sites or elements: {"rain": 1, "z[2]": 0}. Arrays may have
+    NaN.
+    The attribute `log_evidence` is log p(data, given).
+    Raises ValueError for a name that is no discrete latent element, evidence of probability zero, a continuous latent
+    site, and where the sum takes too large a table.
+    """
+    from xarray import DataArray
+
+    program = discrete_program(model, data, given)
+    names = [of] if isinstance(of, str) else list(of)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"of names {names}, but needs one or more names, each once")
+    with precision_scope():
+        log_evidence = _log_evidence(program, given or {})
+        attrs = {"log_evidence": log_evidence}
+        if len(names) == 1 and names[0] in program.field.names and names[0] not in program.names:
+            return _each_element(program, names[0], attrs)
+        scope = tuple(program.place(name) for name in names)
+        [probs] = marginals(program, [scope])
+    coords = {name: list(program.values[element]) for name, element in zip(names, scope, strict=True)}
+    return DataArray(probs, coords, names, "probability", attrs)
+
+
+def most_probable_explanation(model: Program, data: Data, given: Mapping[str, Any] | None = None) -> "Dataset":
+    """The most probable values of all latent sites together, given the data, as variables of a Dataset.
+
+    That is variable elimination with maxima in place of sums; `bl.MAP()` gives the same as a fit. Of several that are
+    equally probable it is one. given: as for `query`, whose errors it raises.
+    Attributes: `log_probability` of these values given all that is known, `log_joint`, and `log_evidence`.
+    """
+    from xarray import DataArray, Dataset
+
+    program = discrete_program(model, data, given)
+    with precision_scope():
+        log_evidence = _log_evidence(program, given or {})
+        joint = FactorDistribution(program.flat(), program.plan())
+        mode = joint.mode()
+        log_probability = float(joint.log_prob(mode))
+        values = {name: np.array(value) for name, value in program.field.named(mode).items()}
+        for name, value in values.items():
+            for row, element in enumerate(program.elements_of(name)):
+                value.flat[row] = program.observed.get(element, value.flat[row])
+    attrs = {
+        "log_probability": log_probability,
+        "log_joint": log_probability + log_evidence,
+        "log_evidence": log_evidence,
+    }
+    return Dataset({n: DataArray(v, _coords(program, n), program.dims[n]) for n, v in values.items()}, attrs=attrs)
+
+
+def marginals(program: DiscreteProgram, scopes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """The joint table of probabilities of some elements, for every scope: tables of zeros stand for them in the sum."""
+    shapes = [tuple(program.cards[each] for each in scope) for scope in scopes]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    plan: EliminationPlan = program.plan(*scopes)
+    numbers = jnp.concatenate([program.flat(), jnp.zeros(sum(sizes))])
+    probs = np.asarray(table_probs(plan, numbers))[len(numbers) - sum(sizes) :]
+    parts = np.split(probs, np.cumsum(sizes)[:-1])
+    return [part.reshape(shape) / part.sum() for part, shape in zip(parts, shapes, strict=True)]
+
+
+def log_sum_of_tables(program: DiscreteProgram) -> Array:
+    """The log of the sum over all elements of exp of the sum of the tables, and the constant."""
+    return log_partition(program.plan(), program.flat()) + program.constant
+
+
+def log_largest_sum(program: DiscreteProgram) -> Array:
+    """The largest sum of the tables, and the constant."""
+    plan = program.plan()
+    return messages(plan, program.flat(), jnp.max)[plan.roots].sum() + program.constant
+
+
+def _log_evidence(program: DiscreteProgram, given: Mapping[str, Any]) -> float:
+    """log p(data, given). Raises ValueError where that is impossible."""
+    log_evidence = float(log_sum_of_tables(program))
+    if not np.isfinite(log_evidence):
+        what = f"with {dict(given)} " if given else ""
+        raise ValueError(f"the data {what}have probability zero, so nothing can be said given them")
+    return log_evidence
+
+
+def _each_element(program: DiscreteProgram, site: str, attrs: dict[str, float]) -> "DataArray":
+    """The probabilities of every element of a site, (*site, value)."""
+    from xarray import DataArray
+
+    elements = program.elements_of(site)
+    place = program.field.names.index(site)
+    probs = np.stack(marginals(program, [(element,) for element in elements]))
+    values = list(program.field.choices[place])
+    for row, element in enumerate(elements):
+        if element in program.observed:
+            probs[row] = np.array(values) == program.observed[element]
+    axis = f"{site}_value"
+    array = probs.reshape(*program.field.shapes[place], len(values))
+    coords = _coords(program, site) | {axis: values}
+    return DataArray(array, coords, [*program.dims[site], axis], "probability", attrs)
+
+
+def _coords(program: DiscreteProgram, site: str) -> dict[str, Any]:
+    """Labels of the axes of a site, where the data give them."""
+    return {dim: program.coords[dim] for dim in program.dims[site] if dim in program.coords}
