@@ -89,7 +89,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     labelled |= {name.rpartition(".")[2] for name, entry in entries.items() if entry.categories}
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
     nobody_names |= {"species_term_", "power", "class", "coefficient", "cut", "function", "factor", "stick"}
-    nobody_names |= {"edge", "hidden", "a_value", "b_value", "c_value", "a_given_b", "c_given_b"}
+    nobody_names |= {"edge", "hidden", "node", "node_", "a_value", "b_value", "c_value", "a_given_b", "c_given_b"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
