@@ -70,11 +70,13 @@ def example() -> dict[str, Any]:
 
 
 def data() -> dict[str, Any]:
-    """A fork: the species of 150 irises, and whether petals are longer and sepals wider than the median (Fisher 1936)."""
+    """A fork: the species of 150 irises, and whether petals and sepals are above the median (Fisher 1936)."""
     from sklearn.datasets import load_iris
 
     flowers = load_iris(as_frame=True)
     sizes = {"b": 3, "a": 2, "c": 2}
     above = (flowers.data > flowers.data.median()).astype(int)
     nodes = {"b": flowers.target, "a": above["petal length (cm)"], "c": above["sepal width (cm)"]}
-    return {"num_rows": 150, "parents": FORK, "num_values": sizes} | {n: v.to_numpy() for n, v in nodes.items()}
+    return {"num_rows": 150, "parents": FORK, "num_values": sizes} | {
+        name: value.rename_axis("row").to_xarray() for name, value in nodes.items()
+    }

@@ -74,5 +74,5 @@ def data() -> dict[str, Any]:
 
     flowers = iris_setosa()
     parents = (("sepal_length", ()), ("petal_length", ("sepal_length",)), ("petal_width", ("petal_length",)))
-    nodes = {name: flowers.isel(feature=place).values for name, place in zip(dict(parents), (0, 2, 3), strict=True)}
+    nodes = {name: flowers.isel(feature=place, drop=True) for name, place in zip(dict(parents), (0, 2, 3), strict=True)}
     return {"num_rows": len(flowers), "parents": parents, "rate": 0.2} | nodes

@@ -53,8 +53,11 @@ def example() -> dict[str, Any]:
 def data() -> dict[str, Any]:
     """The ink in a grid of 4 x 4 fields of 178 handwritten zeros (Alpaydin and Kaynak 1998)."""
     from sklearn.datasets import load_digits
+    from xarray import DataArray
 
     digits = load_digits()
     zeros = digits.images[digits.target == 0]
     ink = zeros.reshape(-1, 4, 2, 4, 2).mean((2, 4)) > 7.5
-    return {"num_rows": len(ink), "num_nodes": 16, "edges": grid(4, 4), "x": ink.reshape(-1, 16).astype(int)}
+    coords = {"row": np.arange(len(ink)), "node": [f"{row}, {column}" for row, column in np.ndindex(4, 4)]}
+    x = DataArray(ink.reshape(-1, 16).astype(int), coords, ("row", "node"))
+    return {"num_rows": len(ink), "num_nodes": 16, "edges": grid(4, 4), "x": x}

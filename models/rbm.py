@@ -51,9 +51,11 @@ def example() -> dict[str, Any]:
 def data() -> dict[str, Any]:
     """The ink in 4 x 4 fields of 360 handwritten zeros and ones (Alpaydin and Kaynak 1998)."""
     from sklearn.datasets import load_digits
+    from xarray import DataArray
 
     digits = load_digits()
     shown = digits.images[digits.target < 2]
     ink = shown.reshape(-1, 4, 2, 4, 2).mean((2, 4)) > 7.5
-    v = ink.reshape(len(ink), 16).astype(int)
+    coords = {"row": np.arange(len(ink)), "visible": [f"{row}, {column}" for row, column in np.ndindex(4, 4)]}
+    v = DataArray(ink.reshape(-1, 16).astype(int), coords, ("row", "visible"))
     return {"num_rows": len(v), "num_visible": 16, "num_hidden": 4, "v": v}

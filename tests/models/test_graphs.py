@@ -1,6 +1,5 @@
 """Nets and fields of the lectures: evidences in closed form, conditionals, moments, and what the notes misprint."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
@@ -42,7 +41,8 @@ def test_missing_nodes_are_drawn_with_the_tables() -> None:
 
 
 def test_a_gaussian_net_is_a_regression_for_every_node() -> None:
-    data = gaussian_bayes_net.example()
+    whole = gaussian_bayes_net.example()
+    data = {name: value for name, value in whole.items() if name != "b"} | {"parents": (("a", ()), ("c", ("a",)))}
     tree = bl.fit(0, gaussian_bayes_net.model, data, bl.Exact(200), progress=False)
     total = 0.0
     for name, own in data["parents"]:
@@ -109,6 +109,7 @@ def test_hidden_units_are_independent_given_visible_ones() -> None:
     assert tree["log_likelihood"]["v"].shape == (1, 100, 6)
 
 
+@pytest.mark.slow
 def test_weights_of_a_field_by_nuts_and_by_laplace() -> None:
     """Couplings of a small field: two methods that share nothing but the exact partition function."""
     data = markov_random_field.example()
@@ -143,7 +144,7 @@ def test_block_gibbs_of_both_layers_in_a_factor() -> None:
     np.testing.assert_allclose(tree["posterior"]["v"].mean(("chain", "draw"))[0], exact, atol=0.05)
     with precision_scope():
         machine = bl.distributions.RestrictedBoltzmann(KNOWN["w"], KNOWN["alpha"], np.zeros(2))
-        probs = jnp.exp(machine.log_prob(jnp.array(list(np.ndindex(2, 2, 2, 2)))))
+        probs = np.exp(machine.log_prob(jnp.array(list(np.ndindex(2, 2, 2, 2)))))
     np.testing.assert_allclose(exact, probs @ np.array(list(np.ndindex(2, 2, 2, 2))), atol=1e-10)
 
 
@@ -156,16 +157,3 @@ def test_statistics_of_nuts_beside_a_factor_of_their_name() -> None:
     assert tree["posterior"]["h"].shape == (1, 20, 6, 2)
     with pytest.raises(ValueError, match="factor 'energy' changes"):
         bl.predict(1, field_with_factor, data, tree)
-
-
-def test_simulated_fields_have_the_partition_function_of_their_weights() -> None:
-    data = {name: value for name, value in markov_random_field.example().items() if name != "x"} | {"num_rows": 500}
-    known = {"coupling": np.array([0.5, 0.3, -0.4, 0.8]), "field": np.zeros(4)}
-    tree = bl.simulate(0, markov_random_field.model, data | known, num_samples=4)
-    x = tree["prior_predictive" if "prior_predictive" in tree.children else "prior"]["x"].values.reshape(-1, 4)
-    query = bl.graphical_models.query(
-        markov_random_field.model, data | known | {"num_rows": 1}, of=("x[0, 0]", "x[0, 1]")
-    )
-    alike = float(query[0, 0] + query[1, 1])
-    assert abs((x[:, 0] == x[:, 1]).mean() - alike) < 5 * 0.5 / np.sqrt(len(x))
-    assert jax.config.jax_enable_x64 is False

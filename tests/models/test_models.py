@@ -92,7 +92,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     nobody_names |= {"species_term_", "power", "class", "coefficient", "cut", "function", "factor", "stick"}
     nobody_names |= {"source", "unit_1", "output"}
     nobody_names |= {"label", "label_", "component_", "regressor", "action"}
-    nobody_names |= {"edge", "hidden", "a_value", "b_value", "c_value", "a_given_b", "c_given_b"}
+    nobody_names |= {"edge", "hidden", "node", "node_", "a_value", "b_value", "c_value", "a_given_b", "c_given_b"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 
 
