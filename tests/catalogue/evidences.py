@@ -89,15 +89,20 @@ def vector_by_vector(y: Any, mu0: Any, scale: Any, n0: float, kappa0: float, **_
 
 
 def step_by_step(y: Any, state: Any, action: Any, scale: Any, n0: float, k0: Any) -> float:
-    """Each state is Student-t given those before it, from which the matrix and the noise are then learned."""
-    m, k, rate, result = np.eye(y.shape[1], len(k0)), np.array(k0), np.linalg.inv(scale), 0.0
-    for u, after in zip(np.concatenate([state, action], 1), y, strict=True):
-        degrees = n0 - y.shape[1] + 1
-        spread = 1 + u @ np.linalg.solve(k, u)
-        error = after - m @ u
-        result += stats.multivariate_t(m @ u, rate * spread / degrees, degrees).logpdf(after)
-        m = m + np.outer(error, np.linalg.solve(k, u)) / spread
-        k, rate, n0 = k + np.outer(u, u), rate + np.outer(error, error) / spread, n0 + 1
+    prior = np.eye(y.shape[1], len(k0)), k0, np.linalg.inv(scale), n0
+    return matrix_normal_rows(y, np.concatenate([state, action], 1), *prior)
+
+
+def matrix_normal_rows(y: Any, u: Any, m: Any, k: Any, rate: Any, degrees: float) -> float:
+    """Each row is Student-t given those before it, from which the matrix and the noise are then learned."""
+    result = 0.0
+    for regressors, row in zip(u, y, strict=True):
+        free = degrees - y.shape[1] + 1
+        weights = np.linalg.solve(k, regressors)
+        spread, error = 1 + regressors @ weights, row - m @ regressors
+        result += stats.multivariate_t(m @ regressors, rate * spread / free, free).logpdf(row)
+        m, k = m + np.outer(error, weights) / spread, k + np.outer(regressors, regressors)
+        rate, degrees = rate + np.outer(error, error) / spread, degrees + 1
     return result
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import zoo_matrices as x
 import zoo_mixing as m
 import zoo_programs as p
 import zoo_states as s
@@ -50,6 +51,12 @@ CASES = {
     "regression_event": Case(p.regression_event, REAL, {"w": "Normal"}),
     "regression_expanded": Case(p.regression_expanded, REAL, {"w": "Normal"}),
     "matrix_regression": Case(p.matrix_regression, {"y": np.stack([Y, -Y, 2 * Y], axis=1)}, {"w": "Normal"}),
+    "matrix_normal_wishart": Case(x.matrix_normal_wishart, {"y": x.AFTER}, {"precision": "Wishart", "theta": "Normal"}),
+    "matrix_normal_inverse_wishart": Case(
+        x.matrix_normal_inverse_wishart, {"y": x.AFTER}, {"covariance": "InverseWishart", "theta": "Normal"}
+    ),
+    "precision_as_covariance": Case(x.precision_as_covariance, {"y": x.AFTER}, {"precision": None, "theta": "Normal"}),
+    "nonlinear_dynamics": Case(x.nonlinear_dynamics, {"y": x.AFTER}, {"theta": None}),
     "many_regressions": Case(p.many_regressions, {"y": np.stack([Y, -Y, 2 * Y], axis=1)}, {"w": "Normal"}),
     "random_effects": Case(p.random_effects, REAL, {"spread": "Gamma", "a": "Normal"}),
     "nested_plates": Case(p.nested_plates, {"y": np.stack([Y, -Y, 2 * Y])}, {"mu": "Normal", "theta": "Normal"}),
