@@ -2,8 +2,8 @@
 
     python benchmarks/devices.py [ROWS]
 
-Each variant runs in processes of its own, one chain of NUTS with rows spread, in turn, three times; the medians are
-printed. One device has all cores in the first variant, and one core in the second.
+Each variant runs in processes of its own, one chain of NUTS with rows spread, in turn, three times; the medians so far
+are printed. One device has all cores in the first variant, and one core in the second.
 """
 
 import json
@@ -74,8 +74,8 @@ def main(rows: int) -> None:
     for _ in range(REPEATS):
         for name, variant in VARIANTS.items():
             measured[name].append(run_variant(*variant, rows))
-    for name, runs in measured.items():
-        print(name.ljust(30), *(f"{key} {median(run[key] for run in runs):.1f}" for key in runs[0]), flush=True)
+            middle = {key: median(run[key] for run in measured[name]) for key in measured[name][0]}
+            print(name.ljust(30), *(f"{key} {value:.1f}" for key, value in middle.items()), flush=True)
 
 
 if __name__ == "__main__":
