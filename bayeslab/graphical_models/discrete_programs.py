@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.factor_graph import elimination_plan
+from bayeslab.distributions.factor_graphs.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.programs.binding import bind, suggestion, unwrap_partial
 from bayeslab.programs.data import read_entries

@@ -7,8 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.factor_distribution import FactorDistribution, log_partition, messages, table_probs
-from bayeslab.distributions.factor_graph import EliminationPlan
+from bayeslab.distributions.factor_graphs.factor_distribution import (
+    FactorDistribution,
+    log_partition,
+    messages,
+    table_probs,
+)
+from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan
 from bayeslab.graphical_models.discrete_programs import DiscreteProgram, discrete_program
 from bayeslab.programs.program import Data, Program, precision_scope
 

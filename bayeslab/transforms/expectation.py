@@ -16,7 +16,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.distributions import MarkovChain
-from bayeslab.distributions.factor_distribution import FactorDistribution
+from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution
 from bayeslab.distributions.markov.scored.table_chain import TableChain
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
 from bayeslab.elimination.discrete.chains.tables import chain_tables

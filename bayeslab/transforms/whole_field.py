@@ -3,7 +3,7 @@
 import jax
 from jax import Array
 
-from bayeslab.distributions.factor_distribution import FactorDistribution
+from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.joint import Tables, joint_tables

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from bayeslab.distributions.elimination_order import elimination_rounds, elimination_size
+from bayeslab.distributions.factor_graphs.elimination_order import elimination_rounds, elimination_size
 from bayeslab.elimination.conditional import Rule, without
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field

@@ -16,8 +16,8 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 
 import bayeslab as bl
-from bayeslab.distributions.factor_distribution import FactorDistribution, log_partition
-from bayeslab.distributions.factor_graph import elimination_plan
+from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution, log_partition
+from bayeslab.distributions.factor_graphs.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.chains.recognition import chain_layout
 from bayeslab.elimination.discrete.element_draws import draw_elements
 from bayeslab.elimination.discrete.field_search import find_field

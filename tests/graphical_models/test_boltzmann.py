@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from bayeslab.distributions import RestrictedBoltzmann
-from bayeslab.distributions.restricted_boltzmann import configurations
+from bayeslab.distributions.factor_graphs.restricted_boltzmann import configurations
 from bayeslab.graphical_models import (
     Weights,
     annealed_log_partition,

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.factor_distribution import FactorDistribution
-from bayeslab.distributions.factor_graph import EliminationPlan
+from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution
+from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Field
 from bayeslab.elimination.discrete.sum_of_parts import weighted

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayeslab.distributions.factor_graph import EliminationPlan, elimination_plan
+from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan, elimination_plan
 from bayeslab.elimination.discrete.fields import Field
 
 MAX_CONFIGURATIONS = 2**14

@@ -11,8 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import Distribution, constraints
 
-from bayeslab.distributions.factor_distribution import FactorDistribution, log_partition
-from bayeslab.distributions.factor_graph import EliminationPlan, elimination_plan
+from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution, log_partition
+from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan, elimination_plan
 
 
 class MarkovRandomField(Distribution):

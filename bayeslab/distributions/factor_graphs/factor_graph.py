@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayeslab.distributions.elimination_order import (
+from bayeslab.distributions.factor_graphs.elimination_order import (
     MAX_ROUNDS_UNROLLED,
     NUM_WIDE_ROUNDS,
     Elimination,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
-from bayeslab.distributions.factor_graph import ZERO, Batch, EliminationPlan
+from bayeslab.distributions.factor_graphs.factor_graph import ZERO, Batch, EliminationPlan
 
 Reduce = Callable[[Array, int], Array]
 """What is left of log weights along an axis: their sum or their maximum."""
