@@ -94,8 +94,8 @@ from .states.cross_validation import choose as choose
 from .states.cross_validation import held_out as held_out
 from .transforms.augment import augment as augment
 from .transforms.collapse import collapse as collapse
-from .transforms.compress import compress as compress
 from .transforms.draw_checks import FalseConditional as FalseConditional
 from .transforms.recover import recover as recover
+from .transforms.sufficient_statistics.compress import compress as compress
 
 __version__: str

@@ -28,7 +28,7 @@ from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_linear
-from bayeslab.transforms.tables import Groups, bound_parts, groups_beside_rules, replace_rows
+from bayeslab.transforms.sufficient_statistics.tables import Groups, bound_parts, groups_beside_rules, replace_rows
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import generic_points
 

@@ -15,7 +15,7 @@ from bayeslab.programs.pytrees import Ordered
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Groups, groups_beside_rules, program_parts, replace_rows
+from bayeslab.transforms.sufficient_statistics.tables import Groups, groups_beside_rules, program_parts, replace_rows
 from bayeslab.verification.identity import excess_over_rounding
 
 

@@ -14,7 +14,7 @@ from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
 from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.tables import Group, groups_beside
+from bayeslab.transforms.sufficient_statistics.tables import Group, groups_beside
 from bayeslab.verification.discrete_fields import joint_size
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order

@@ -17,7 +17,7 @@ from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
 from bayeslab.programs.program import Bound, Values, evaluate
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.tables import Groups, program_parts, replace_rows
+from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
 
 NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
 """The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a

@@ -66,7 +66,7 @@ class NUTS:
     dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
-    statistics: compute with sufficient statistics in place of rows (`bayeslab.transforms.compress`), True or False; by
+    statistics: compute with sufficient statistics in place of rows (`compress`), True or False; by
     default where there are any and the fit is long enough to pay for the seconds that it takes to find them.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     noncentered: move sites whose prior has an unknown scale in partly standard coordinates

@@ -39,7 +39,7 @@ from bayeslab.transforms.expectation import (
     moment_key,
     require_linear,
 )
-from bayeslab.transforms.tables import Groups, program_parts, replace_rows
+from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.ordering import blocks_in_program_order

@@ -22,7 +22,7 @@ from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.unconstrained import number_or_zero_mass
 from bayeslab.transforms.collapse import Marginal
-from bayeslab.transforms.tables import Statistics
+from bayeslab.transforms.sufficient_statistics.tables import Statistics
 
 NUM_NODES = {1: 61, 2: 25, 3: 13}
 """Nodes on every axis, by the number of sites of a row."""

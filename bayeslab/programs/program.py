@@ -70,8 +70,7 @@ class Bound:
     function: the program as the lecture or the user wrote it.
     settings: its arguments, numeric arrays taken out.
     arrays: those arrays, hyperparameters included; the entries of a nested argument are named "argument.entry".
-    observed: values of its observed sites.
-    present: for sites with missing entries only, which entries are present.
+    observed: values of its observed sites. present: of those with missing entries only, which are present.
     guarded: observed sites whose support depends on latent sites, so that it must be checked at every point.
     computed: observed sites whose values the program computes from latent sites, so that their densities are factors.
     limits: latent counts without a bound, and the largest values that they are summed over to.
@@ -103,8 +102,7 @@ class Bound:
 
     def source_with(self, shapes: Mapping[str, Shape]) -> SubsamplingHandler:
         """The `source` for values of some shapes of observed sites."""
-        whole_shapes = {whole_site(name): shape for name, shape in shapes.items()} | dict(shapes)
-        sites = SiteHandler(self.function, whole_shapes, self.unused)
+        sites = SiteHandler(self.function, {whole_site(n): s for n, s in shapes.items()} | dict(shapes), self.unused)
         given = {name: self.present[given_part(name)] for name in self.imputed}
         return SubsamplingHandler(ImputationHandler(sites, given, self.gaps) if given else sites, sites, self.batches)
 

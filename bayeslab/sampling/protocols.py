@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 
 from bayeslab.programs.program import Bound, Values
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.tables import Groups
+from bayeslab.transforms.sufficient_statistics.tables import Groups
 
 State = Any
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 from bayeslab.elimination.conditional import Block, Rule
 from bayeslab.programs.program import Bound
-from bayeslab.transforms.compress import compressible
-from bayeslab.transforms.tables import Groups, is_collapsed
+from bayeslab.transforms.sufficient_statistics.compress import compressible
+from bayeslab.transforms.sufficient_statistics.tables import Groups, is_collapsed
 from bayeslab.verification.discrete_fields import FieldFinding, find_collapsed_field, find_discrete_fields
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.normal_blocks import find_normal_blocks

@@ -22,7 +22,7 @@ from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.programs.validation import listed_sites
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.tables import Statistics, bound_parts
+from bayeslab.transforms.sufficient_statistics.tables import Statistics, bound_parts
 from bayeslab.transforms.transformed_program import TransformedProgram
 
 

@@ -17,7 +17,7 @@ from bayeslab.elimination.conditional import Rule, elimination_stages
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.transforms.tables import bound_parts
+from bayeslab.transforms.sufficient_statistics.tables import bound_parts
 from bayeslab.verification.identity import excess_over_rounding, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision
 

@@ -11,7 +11,7 @@ from bayeslab.elimination.families import JOINTLY_ENUMERATED
 from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.program import Bound
 from bayeslab.programs.validation import listed_sites
-from bayeslab.transforms.tables import program_parts
+from bayeslab.transforms.sufficient_statistics.tables import program_parts
 from bayeslab.verification.discrete_fields import field_points, find_field_rule
 from bayeslab.verification.likely_points import in_double_precision
 

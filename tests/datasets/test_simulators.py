@@ -385,8 +385,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 
 
 def filtered(calls: dict[str, Any], change: Callable[[xr.Dataset], xr.Dataset]) -> xr.Dataset:
-    function, given = calls["filter_genotypes"]
-    return function(**given | {"dataset": change(given["dataset"])})
+    return (call := calls["filter_genotypes"])[0](**call[1] | {"dataset": change(call[1]["dataset"])})
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -15,8 +15,8 @@ from bayeslab.elimination.sweep import feasible_point
 from bayeslab.models import gaussian_hmm, hmm, multivariate_gaussian_hmm, poisson_hmm
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.collapse import marginal
-from bayeslab.transforms.row_statistics import ColumnSums, LabelledTerm, proportional_columns
-from bayeslab.transforms.tables import bound_parts
+from bayeslab.transforms.sufficient_statistics.row_statistics import ColumnSums, LabelledTerm, proportional_columns
+from bayeslab.transforms.sufficient_statistics.tables import bound_parts
 from bayeslab.verification.findings import find_conditionals
 
 STEPS = 90
@@ -98,7 +98,9 @@ def test_steps_with_tables_are_those_with_rows(method: Any, monkeypatch: pytest.
     lecture, data, _ = CASES["vectors"]
     histories = []
     for seconds in (0.0, np.inf):
-        monkeypatch.setattr(import_module("bayeslab.transforms.compress"), "SEARCH_SECONDS", seconds)
+        monkeypatch.setattr(
+            import_module("bayeslab.transforms.sufficient_statistics.compress"), "SEARCH_SECONDS", seconds
+        )
         histories.append(bl.fit(0, lecture.model, data, method, progress=False)["history"])
     for name, values in histories[0].items():
         np.testing.assert_allclose(values, histories[1][name], rtol=1e-7)

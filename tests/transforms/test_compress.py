@@ -20,8 +20,8 @@ from bayeslab.models import linear_regression, normal_gamma, normal_wishart
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.compress import compressible
-from bayeslab.transforms.tables import build_tables, compressed_terms
+from bayeslab.transforms.sufficient_statistics.compress import compressible
+from bayeslab.transforms.sufficient_statistics.tables import build_tables, compressed_terms
 from bayeslab.verification.findings import find_conditionals
 
 SAMPLE = ["chain", "draw"]
@@ -203,7 +203,7 @@ def test_modes_are_the_same_with_statistics(method: Any, monkeypatch: pytest.Mon
     """As if finding statistics took no time, so that few rows pay for it."""
     case = CASES["regression"]
     rows = bl.fit(0, case.program, case.data, method, progress=False)
-    monkeypatch.setattr(import_module("bayeslab.transforms.compress"), "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(import_module("bayeslab.transforms.sufficient_statistics.compress"), "SEARCH_SECONDS", 0.0)
     with precision_scope():
         assert isinstance(method.plan(Analysis(bind(case.program, case.data))), CompressedSampler)
     tables = bl.fit(0, case.program, case.data, method, progress=False)

@@ -17,7 +17,7 @@ from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
-from bayeslab.transforms.row_statistics import LabelledTerm
+from bayeslab.transforms.sufficient_statistics.row_statistics import LabelledTerm
 
 RNG = np.random.default_rng(0)
 ROWS = 240

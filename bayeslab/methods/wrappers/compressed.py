@@ -11,8 +11,8 @@ from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.sampling.protocols import Sampler, SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import elimination_rules
-from bayeslab.transforms.compress import is_worthwhile, reasons_against_compression
-from bayeslab.transforms.tables import Groups, groups_beside_rules, replace_rows
+from bayeslab.transforms.sufficient_statistics.compress import is_worthwhile, reasons_against_compression
+from bayeslab.transforms.sufficient_statistics.tables import Groups, groups_beside_rules, replace_rows
 
 EVALUATIONS_PER_START = 5000
 """The number of evaluations of the log joint that EM or mean field makes from one start, roughly."""

@@ -25,7 +25,7 @@ from bayeslab.elimination.sweep import gibbs_start
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.transforms.row_statistics import (
+from bayeslab.transforms.sufficient_statistics.row_statistics import (
     ColumnSums,
     LabelledTerm,
     column_sums,
@@ -33,8 +33,15 @@ from bayeslab.transforms.row_statistics import (
     labelled_residual,
     proportional_columns,
 )
-from bayeslab.transforms.site_statistics import num_statistics, precision_direction
-from bayeslab.transforms.tables import Group, Groups, build_tables, compressed_terms, replace_rows, table_size
+from bayeslab.transforms.sufficient_statistics.site_statistics import num_statistics, precision_direction
+from bayeslab.transforms.sufficient_statistics.tables import (
+    Group,
+    Groups,
+    build_tables,
+    compressed_terms,
+    replace_rows,
+    table_size,
+)
 from bayeslab.verification.findings import LOOSE_TOLERANCE, Finding, find_conditionals, rules_of
 from bayeslab.verification.identity import probe_noise
 from bayeslab.verification.likely_points import in_double_precision

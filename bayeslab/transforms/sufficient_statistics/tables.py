@@ -17,8 +17,8 @@ from bayeslab.elimination.replacement import run_with_terms
 from bayeslab.elimination.sweep import feasible_point, gibbs_start
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms, terms_of
 from bayeslab.programs.program import Bound, Values, compilation_signature
-from bayeslab.transforms.row_statistics import LabelledTerm
-from bayeslab.transforms.site_statistics import (
+from bayeslab.transforms.sufficient_statistics.row_statistics import LabelledTerm
+from bayeslab.transforms.sufficient_statistics.site_statistics import (
     Table,
     build_normal,
     normal_frame,

@@ -25,7 +25,7 @@ from bayeslab.distributions.markov.log_likelihoods import Rows
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term
 from bayeslab.programs.program import Bound, Values, innermost_distribution
-from bayeslab.transforms.site_statistics import (
+from bayeslab.transforms.sufficient_statistics.site_statistics import (
     Frame,
     conditional_deviations,
     num_statistics,

@@ -1,0 +1,1 @@
+"""Sufficient statistics in place of the rows of the data."""
