@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import as_integer, axis_lengths
+from bayeslab.datasets.arguments import as_integer, as_share, axis_lengths
 
 MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
 ACTIONS = ("north", "east", "south", "west")
@@ -20,10 +20,10 @@ def grid_world(num_rows: int = 3, num_columns: int = 4, *, slip: float = 0.2) ->
     Raises ValueError for fewer than two rows or columns and a slip that is no probability, TypeError for no integers.
     """
     num_rows, num_columns = axis_lengths(num_rows=num_rows, num_columns=num_columns)
-    if min(num_rows, num_columns) < 2:
-        raise ValueError(f"a grid has at least two rows and columns, but has {num_rows} and {num_columns}.")
-    if not 0 <= slip <= 1:
-        raise ValueError(f"slip must be a probability, but is {slip}.")
+    for name, number in (("num_rows", num_rows), ("num_columns", num_columns)):
+        if number < 2:
+            raise ValueError(f"{name} is {number}; expected two at least.")
+    slip = as_share("slip", slip)
     num_states = num_rows * num_columns
     cells = np.stack(np.divmod(np.arange(num_states), num_columns), 1)
     after = np.clip(cells[:, None] + MOVES, 0, [num_rows - 1, num_columns - 1]) @ [num_columns, 1]

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
-from bayeslab.datasets.arguments import as_integer, axis_lengths, checked_labels, short_repr
+from bayeslab.datasets.arguments import as_integer, as_share, axis_lengths, checked_labels, short_repr
 from bayeslab.programs.data import values_and_presence
 
 LOADED_DIE_PROBABILITIES = (0.1, 0.1, 0.1, 0.1, 0.1, 0.5)
@@ -87,25 +87,22 @@ def dishonest_casino(
     return xr.Dataset({"z": (("sequence", "step"), z), "y": (("sequence", "step"), y)}, coords=axes)
 
 
-def rib_and_rob(num_words: int, *, seed: int = 0, noise: float = 3 / 32) -> dict[str, xr.DataArray]:
+def rib_and_rob(num_words: int, *, seed: int = 0, error_rate: float = 3 / 32) -> dict[str, xr.DataArray]:
     """Simulated words for `crf` and `memm`: x (sequence, step, feature) and labels y (sequence, step), three letters.
 
-    A word is "rib", with the labels 0, 1, 4, or "rob", with 2, 3, 4. Each letter, but for a share `noise`, is the one
-    that its label stands for; the others are any of the four letters. x has a column for every letter, 1 where it is.
+    A word is "rib", with the labels 0, 1, 4, or "rob", with 2, 3, 4. Each letter, but for a share error_rate, is what
+    its label stands for; the others are any of the four letters. x has a column for every letter, 1 where it is.
     The first letters of both words are the same: only later ones tell the label of the first (J. Lafferty, A. McCallum
     and F. Pereira 2001, Conditional random fields, section 5.1, with other words of noise).
-    Raises ValueError for a number below 1, a noise that is no probability and seeds below 0, TypeError for no integers.
+    Raises ValueError for a number below 1, an error_rate beyond 0 and 1 and seeds below 0, TypeError for no integers.
     """
-    num_words = as_integer("num_words", num_words)
-    if num_words < 1:
-        raise ValueError(f"there must be a word, but num_words is {num_words}.")
-    _probabilities("noise", [noise], 1)
+    (num_words,), error_rate = axis_lengths(num_words=num_words), as_share("error_rate", error_rate)
     rng = np.random.default_rng(as_integer("seed", seed, 0))
     letters = "biro"
     is_rob = rng.random(num_words) < 0.5
     y = np.where(is_rob[:, None], [2, 3, 4], [0, 1, 4])
     meant = np.array([letters.index(letter) for letter in "rirob"])[y]
-    written = np.where(rng.random(y.shape) < noise, rng.integers(0, len(letters), y.shape), meant)
+    written = np.where(rng.random(y.shape) < error_rate, rng.integers(0, len(letters), y.shape), meant)
     axes = {"sequence": np.arange(num_words), "step": np.arange(3), "feature": list(letters)}
     x = xr.DataArray(np.eye(len(letters))[written], axes, list(axes))
     return {"x": x, "y": xr.DataArray(y, {name: axes[name] for name in ("sequence", "step")}, ["sequence", "step"])}

@@ -13,10 +13,10 @@ import xarray as xr
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import simulator_laws as laws
 from bayeslab import datasets
 from genotype_panels import Y, structure_text, write_plink, write_small_texts, write_vcf
 from hostile import anything, lawful, refused
-from simulator_laws import mails_law, moons_law, party_law, returns_law, tomogram_law, visitors_law
 
 quick = settings(deadline=None, derandomize=True, max_examples=60)
 
@@ -45,22 +45,6 @@ def genotypes_law(found: xr.Dataset, given: dict[str, Any]) -> None:
         assert (ancestry.max("population") == 1).all()
 
 
-def casino_law(found: xr.Dataset, given: dict[str, Any]) -> None:
-    assert found["z"].dims == found["y"].dims == ("sequence", "step")
-    assert found["z"].shape == found["y"].shape == (given["num_sequences"], given["num_steps"])
-    assert found["z"].isin([0, 1]).all()
-    assert found["y"].isin(range(6)).all()
-    assert (found["z"][:, 0] == 0).all()
-
-
-def track_law(found: dict[str, Any], given: dict[str, Any]) -> None:
-    steps = np.arange(given["num_steps"])
-    assert found["num_steps"] == len(steps)
-    assert found["y"].dims == ("step", "direction")
-    silent = (steps >= len(steps) // 2) & (steps < 3 * len(steps) // 4)
-    np.testing.assert_array_equal(np.isnan(found["y"]), np.stack([silent, silent], axis=1))
-
-
 def rows_sum_to_one(*tables: xr.DataArray) -> None:
     for each in tables:
         assert (each >= 0).all()
@@ -79,14 +63,18 @@ SIMULATORS: dict[str, tuple[Callable[..., Any], dict[str, Any], Callable[[Any, d
          genotypes_law),
         (datasets.dishonest_casino,
          {"num_steps": 9, "num_sequences": 3, "stay": (0.9, 0.8), "loaded": (0.1,) * 5 + (0.5,)},
-         casino_law),
-        (datasets.simulated_track, {"num_steps": 9}, track_law),
-        (datasets.simulated_returns, {"num_steps": 9}, returns_law),
-        (datasets.half_moons, {"num_rows": 9, "noise": 0.2}, moons_law),
-        (datasets.shop_visitors, {"num_hours": 9}, visitors_law),
-        (datasets.simulated_mails, {"num_mails": 9}, mails_law),
-        (datasets.simulated_tomogram, {}, tomogram_law),
-        (datasets.simulated_cocktail_party, {"num_times": 9, "num_microphones": 2, "noise": 0.2}, party_law),
+         laws.casino_law),
+        (datasets.simulated_track, {"num_steps": 9}, laws.track_law),
+        (datasets.simulated_returns, {"num_steps": 9}, laws.returns_law),
+        (datasets.half_moons, {"num_rows": 9, "noise": 0.2}, laws.moons_law),
+        (datasets.shop_visitors, {"num_hours": 9}, laws.visitors_law),
+        (datasets.simulated_mails, {"num_mails": 9}, laws.mails_law),
+        (datasets.simulated_tomogram, {}, laws.tomogram_law),
+        (datasets.simulated_cocktail_party, {"num_times": 9, "num_microphones": 2, "noise": 0.2}, laws.party_law),
+        (datasets.rib_and_rob, {"num_words": 9, "error_rate": 0.1}, laws.words_law),
+        (datasets.grid_walk, {"num_moves": 9}, laws.walk_law),
+        (datasets.swinging_pendulum, {"num_steps": 9}, laws.pendulum_law),
+        (datasets.balanced_pole, {"num_actions": 9}, laws.pole_law),
     )
 }  # fmt: skip
 """Each with arguments that are right, and what has to hold for what it returns."""
@@ -101,13 +89,13 @@ NUMBERS = [*NEVER, -0.1, 1e300, 10**400, "half", np.ma.masked_array(0.5, True)]
 FLAGS = [None, 0, 1.0, "yes", "", [True], np.array([True, False]), NAN]
 KINDS = {
     "num_documents num_tokens num_words num_topics num_individuals num_loci num_populations ploidy": SIZES,
-    "num_steps num_sequences num_hours num_mails num_times num_microphones": SIZES,
-    "num_alleles num_rows": [*SIZES, 1],
+    "num_steps num_sequences num_hours num_mails num_times num_microphones num_moves num_actions": SIZES,
+    "num_alleles num_rows num_columns num_states": [*SIZES, 1],
     "thin_distance window extra_columns num_individuals": WHOLE,
     "seed": [*WHOLE, np.random.default_rng(0)],
     "alpha concentration": [*NUMBERS, 0],
     "admixture": [*NUMBERS[1:], 0],
-    "noise": NUMBERS,
+    "noise error_rate slip": NUMBERS,
     "max_missing_individual max_missing_locus min_minor_allele_frequency max_r2": [*NUMBERS, 1.5],
     "missing": [*NUMBERS, 1],
     "fst": [*NUMBERS, 0, 1],
@@ -138,6 +126,7 @@ RIGHT: dict[str, st.SearchStrategy[Any]] = {
     "admixture": st.none() | ANY,
     "missing": st.floats(0, 1, exclude_max=True),
     "noise": st.just(0) | ANY,
+    "error_rate": SHARE,
     "stay": st.tuples(SHARE, SHARE),
     "loaded": st.permutations([0, 0, 0.1, 0.2, 0.3, 0.4]) | st.permutations([1, 0, 0, 0, 0, 0]),
 }
@@ -270,6 +259,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.regression_data: {
             "frame": frame, "target": "yield", "intercept": True, "standardise": True, "standardise_target": True},
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
+        datasets.grid_world: {"num_rows": 3, "num_columns": 4, "slip": 0.2},
+        datasets.river_swim: {"num_states": 6},
     } | small  # fmt: skip
     return {function.__name__: (function, given) for function, given in found.items()}
 
