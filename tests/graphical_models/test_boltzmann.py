@@ -138,13 +138,13 @@ def test_persistent_chains_that_are_at_equilibrium_have_no_bias() -> None:
 def test_learning_comes_near_maximum_likelihood(persistent: bool) -> None:
     """Bars and stripes in 2 x 2 fields: the entropy of six pictures, log 6, is the best that any machine has."""
     v = np.tile(rbm.bars_and_stripes(2), (20, 1))
-    found = contrastive_divergence(0, v, 3, num_rounds=5, persistent=persistent, num_updates=600)
+    found = contrastive_divergence(0, v, 3, num_rounds=5, persistent=persistent, num_updates=2000)
     with precision_scope():
         score = float(RestrictedBoltzmann(*found.weights).log_prob(jnp.asarray(v)).mean())
         start = float(RestrictedBoltzmann(np.zeros((3, 4)), np.zeros(4), np.zeros(3)).log_prob(jnp.asarray(v)).mean())
     assert start == pytest.approx(-4 * np.log(2))
-    assert -np.log(6) - 0.25 < score < -np.log(6)
-    assert found.history.shape == (600,)
+    assert -np.log(6) - 0.1 < score < -np.log(6)
+    assert found.history.shape == (2000,)
 
 
 def test_annealed_partition_function_of_16_and_4_units() -> None:
