@@ -99,7 +99,8 @@ def swinging_pendulum(num_steps: int, *, seed: int = 0) -> dict[str, Any]:
     for step in range(num_steps):
         angle, velocity = path[step]
         force = -9.8 * np.sin(angle) - 0.5 * velocity + action[step, 0]
-        path[step + 1] = rng.normal([angle + 0.1 * velocity, velocity + 0.1 * force], [0.01, 0.05])
+        velocity += 0.1 * force  # before the angle moves: the other way round steps feed the swing, and it grows
+        path[step + 1] = rng.normal([angle + 0.1 * velocity, velocity], [0.01, 0.05])
     row, component = np.arange(num_steps), ["angle", "velocity"]
     axes = {"row": row, "component": component}
     return {

@@ -218,6 +218,14 @@ def test_the_track_has_the_noise_that_it_states() -> None:
         has_mean((parts[:, 0] - 2 * parts[:, m] + parts[:, -1]) ** 2, 6 * 0.3**2 + 2 / 3 * m**3 * 0.02**2)
 
 
+def test_a_pendulum_that_hangs_swings_a_little() -> None:
+    """It loses what pushes give it, so that least squares find the dynamics of small swings."""
+    found = datasets.swinging_pendulum(3000)
+    assert np.abs(found["y"].sel(component="angle")).max() < 0.8
+    theta = np.linalg.lstsq(np.concatenate([found["state"], found["action"]], 1), found["y"].values)[0].T
+    np.testing.assert_allclose(theta, [[0.902, 0.095, 0.01], [-0.98, 0.95, 0.1]], atol=0.03)
+
+
 def test_moons_are_half_circles_with_noise() -> None:
     found = datasets.half_moons(4000, noise=0.1)
     for kind, centre in ((0, [0.0, 0.0]), (1, [1.0, 0.5])):
