@@ -35,7 +35,7 @@ def filter(
 
     data: with values of all parameters, sites before the scan that its steps read.
     settings: by default the bootstrap filter of `ParticleFilter()`.
-    quantiles: of the states, in any order; sorting particles for them takes about half of the time.
+    quantiles: of the states, in any order; sorting particles for them takes most of the time.
     num_runs: independent runs of the filter, whose differences tell the error of everything that they say.
     Returns a DataTree with groups filtered/mean, filtered/sd and filtered/quantile, the states (run, step, ...) given
     y_1 to y_t, and filter_stats: ess, the effective number of particles, resampled, whether they were resampled before

@@ -152,12 +152,12 @@ def test_nuts_leaves_sites_of_a_scan_in_the_coordinates_of_the_program() -> None
     [
         ParticleGibbs(10, num_warmup=100, num_samples=63, thinning=10, num_chains=1),
         ParticleMarginalMetropolisHastings(
-            ParticleFilter(30), num_warmup=1500, num_samples=63, thinning=30, num_chains=1
+            ParticleFilter(30), num_warmup=1000, num_samples=63, thinning=20, num_chains=1
         ),
     ],
     ids=lambda method: type(method).__name__,
 )
 def test_stochastic_volatility_is_calibrated(method: Any) -> None:
     data = nonlinear_state_space.example()
-    checks = bl.sbc(3, nonlinear_state_space.model, data, method, num_simulations=200, progress=False)
+    checks = bl.sbc(3, nonlinear_state_space.model, data, method, num_simulations=150, progress=False)
     assert bl.calibration_verdict(checks).attrs["passes"]
