@@ -40,7 +40,7 @@ def party_law(found: xr.Dataset, given: dict[str, Any]) -> None:
     assert found["y"].shape == (given["num_times"], given["num_microphones"])
     assert np.abs(found["y"].mean("row")).max() < 1e-9 * (1 + np.abs(found["y"]).max())
     residual = found["y"] - found["sources"].dot(found["a"])
-    assert np.abs(residual).max() <= 8 * given["noise"] + 1e-9
+    assert np.abs(residual).max() <= 8 * float(given["noise"]) + 1e-9
 
 
 def casino_law(found: xr.Dataset, given: dict[str, Any]) -> None:
