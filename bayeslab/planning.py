@@ -11,12 +11,13 @@ from jax.sharding import Mesh
 from bayeslab.distributions import precision_structure
 from bayeslab.elimination.chain_families import NUM_COLOURS
 from bayeslab.elimination.conditional import Rule
+from bayeslab.elimination.mixture_components import component_sites, summation_cost
 from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact
 from bayeslab.methods.gibbs import MAX_SLICED_ELEMENTS, Gibbs
 from bayeslab.methods.laplace import MAP
-from bayeslab.methods.mcmc import NUTS
+from bayeslab.methods.mcmc import MAX_DENSE_MASS_DIMENSIONS, NUTS
 from bayeslab.methods.moves.noncentered import noncentered_sites
 from bayeslab.methods.svi import SVI
 from bayeslab.methods.wrappers.imputed import ImputedSampler, gaps_of
@@ -34,6 +35,14 @@ MAX_SITES_FOR_EXACT = 12
 
 MAX_ELIMINATION_COST = 10**6
 """Numbers that integrating Normal sites out may read and write for one gradient of NUTS, at most: a millisecond."""
+
+
+MAX_SUMMATION_COST = 10**6
+"""Numbers that a sum over discrete sites may read and write for one gradient of NUTS, at most: a millisecond."""
+
+
+MAX_SIZE_WHERE_SUMMED = 1000
+"""Elements of the continuous sites that NUTS moves in place of a sweep that has conditionals for some, at most."""
 
 
 ACCEPT_PROB_OF_HIERARCHIES = 0.9
@@ -127,6 +136,12 @@ def default_method(analysis: Analysis) -> Choice:
         return Choice(
             method, f"{listed_names(sites)} {_are(sites)} Normal given {listed_names(left)} and integrated out"
         )
+    if discrete and findings and not fields and _is_summation_cheap(analysis, closed):
+        accept_prob = ACCEPT_PROB_OF_HIERARCHIES if noncentered_sites(bound) else NUTS().target_accept_prob
+        method = NUTS(target_accept_prob=accept_prob)
+        with suppress(ValueError):
+            method.plan(analysis)
+            return Choice(method, f"{listed_names(discrete)} {_are(discrete)} discrete and summed over")
     if closed:
         return Choice(Gibbs(), "each site has a conditional in closed form")
     if discrete:
@@ -181,6 +196,20 @@ def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
             own = prod(shape) * directions**2
         total += own + directions * sum(term.cost for term in rule.reached(terms(bound).terms))
     return total
+
+
+def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
+    """Whether discrete sites are better summed over than drawn: those that tell what is present, of few other sites.
+
+    Labels that select among components stay with Gibbs sampling, which is fast and mixes no worse between their modes.
+    closed: whether every site has a conditional in closed form.
+    """
+    bound = analysis.bound
+    if bound.transform is not None or component_sites(bound):
+        return False
+    size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
+    largest = MAX_DENSE_MASS_DIMENSIONS if closed else MAX_SIZE_WHERE_SUMMED
+    return 0 < size <= largest and summation_cost(bound) <= MAX_SUMMATION_COST
 
 
 def _are(names: Sequence[str]) -> str:

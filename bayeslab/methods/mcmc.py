@@ -15,6 +15,7 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
+from bayeslab.elimination.mixture_components import component_sites
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
@@ -107,9 +108,10 @@ class NUTS:
         summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)
         # tables hold priors in the coordinates of the program, and components of a mixture have no common scale to find
-        labels = any(analysis.bound.plain.sites[name].is_discrete for name in analysis.bound.plain.latent)
-        as_written = self.noncentered is False or summary.groups or (labels and self.noncentered is None)
+        as_written = self.noncentered is False or summary.groups
         sites = () if as_written else noncentered_sites(marginal_bound)
+        if self.noncentered is None and not component_sites(analysis.bound.plain).isdisjoint(sites):
+            sites = ()
         sampler: Sampler = (
             NoncenteredSampler(kernel, sites, structure, self.num_warmup)
             if sites

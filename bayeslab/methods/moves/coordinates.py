@@ -8,18 +8,19 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
+from numpyro.distributions.transforms import biject_to
 from numpyro.infer.reparam import Reparam
 
 LOCATION_SCALE_PRIORS = (dist.Normal, dist.StudentT, dist.Cauchy, dist.Laplace, dist.Logistic)
 """Priors with a mean and a scale, the last of their parameters."""
-SCALED_PRIORS = (*LOCATION_SCALE_PRIORS, dist.GaussianRandomWalk, dist.MultivariateNormal)
+SCALED_PRIORS = (*LOCATION_SCALE_PRIORS, dist.LogNormal, dist.GaussianRandomWalk, dist.MultivariateNormal)
 """Priors that have other coordinates."""
 SUFFIX = "_decentered"
 """What the name of a site gets in other coordinates, as in NumPyro."""
 
 
 class Coordinate(NamedTuple):
-    """A coordinate z of a value x.
+    """A coordinate z of a value x, or of the logarithm x of a positive value.
 
     prior: of z. to_value, from_value: x from z and back, linear. information_ratio: from minus the curvature of the log
     joint in the elements of x, moved together, to how much more precise the data are than the prior, about.
@@ -39,6 +40,8 @@ def coordinate(fn: Any, share: Array) -> Coordinate:
         return _of_random_walk(fn, share[..., 0])
     if isinstance(fn, dist.MultivariateNormal):
         return _of_multivariate_normal(fn, jnp.mean(share, -1) >= 0.5)
+    if isinstance(fn, dist.LogNormal):
+        return _of_location_scale(dist.Normal(fn.loc, fn.scale), share)
     return _of_location_scale(fn, share)
 
 
@@ -96,4 +99,4 @@ class PartlyStandard(Reparam):
         base, expand_shape, event_dim = self._unwrap(fn)
         other = coordinate(base, self.share)
         z = numpyro.sample(name + SUFFIX, self._wrap(other.prior, expand_shape, event_dim))
-        return None, other.to_value(z)
+        return None, biject_to(fn.support)(other.to_value(z))

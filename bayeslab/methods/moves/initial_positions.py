@@ -34,7 +34,8 @@ class AscentState(NamedTuple):
     """The state of the ascent, at flat unconstrained coordinates.
 
     position, steps, slope: of every coordinate; the slope that was last seen. log_density: there, minus infinity before
-    the first finite one. earlier: that at the last check. num_steps: that were made.
+    the first finite one. earlier: that at the last check. num_steps: that were made. likely: the position up to where
+    the density no longer rose steeply. steep: whether it still does. rising: whether the ascent goes on.
     """
 
     key: Array
@@ -44,19 +45,30 @@ class AscentState(NamedTuple):
     log_density: Array
     earlier: Array
     num_steps: Array
+    likely: Array
+    steep: Array
     rising: Array
 
 
 def likely_position(
+    key: Array, shapes: Mapping[str, tuple[int, ...]], log_density: Callable[[Values], Array]
+) -> Values:
+    """A position from which a chain can start, by resilient steps of ascent from a random one.
+
+    shapes: of the unconstrained sites, by name. log_density: of a position.
+    """
+    return ascend(key, shapes, log_density)[0]
+
+
+def ascend(
     key: Array,
     shapes: Mapping[str, tuple[int, ...]],
     log_density: Callable[[Values], Array],
     min_gain: float = MIN_GAIN_NATS,
     max_steps: int = MAX_STEPS,
-) -> Values:
-    """A position from which a chain can start, by resilient steps of ascent from a random one.
+) -> tuple[Values, Values]:
+    """The position from which a chain can start, and the one where an ascent ends that goes on beyond it.
 
-    shapes: of the unconstrained sites, by name. log_density: of a position.
     min_gain: nats that `STEPS_PER_CHECK` steps must gain for the ascent to go on, in proportion more with more than ten
     coordinates. max_steps: the most steps that are made.
     """
@@ -82,20 +94,28 @@ def likely_position(
         count, log_density = state.num_steps + 1, jnp.where(valid, value, state.log_density)
         checked = count % STEPS_PER_CHECK == 0
         gain = log_density - state.earlier
-        rising = ~(checked & valid & (gain < max(min_gain, min_gain * size / MIN_GAIN_NATS)))
+
+        def goes_on(least: float) -> Array:
+            return ~(checked & valid & (gain < max(least, least * size / MIN_GAIN_NATS)))
+
+        steep, rising = state.steep & goes_on(MIN_GAIN_NATS), goes_on(min_gain)
+        position = jnp.where(rising, jnp.where(valid, moved, retreat), state.position)
         return AscentState(
             key,
-            jnp.where(rising, jnp.where(valid, moved, retreat), state.position),
+            position,
             steps,
             jnp.where(valid, slope, state.slope),
             log_density,
             jnp.where(checked, log_density, state.earlier),
             count,
+            jnp.where(steep, position, state.likely),
+            steep,
             rising,
         )
 
     key, first = draw(key)
     none = jnp.asarray(-jnp.inf, dtype)
-    state = AscentState(key, first, zeros + FIRST_STEP, zeros, none, none, jnp.zeros((), int), jnp.array(True))
+    count, yes = jnp.zeros((), int), jnp.array(True)
+    state = AscentState(key, first, zeros + FIRST_STEP, zeros, none, none, count, first, yes, yes)
     state = jax.lax.while_loop(lambda state: state.rising & (state.num_steps < max_steps), step, state)
-    return make_position(state.position)
+    return make_position(state.likely), make_position(state.position)

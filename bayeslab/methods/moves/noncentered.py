@@ -20,7 +20,7 @@ from numpyro.infer.util import potential_energy
 
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.moves.coordinates import SCALED_PRIORS, SUFFIX, PartlyStandard, coordinate
-from bayeslab.methods.moves.initial_positions import likely_position
+from bayeslab.methods.moves.initial_positions import ascend
 from bayeslab.programs.program import Bound, Values, evaluate, innermost_distribution
 from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State
@@ -35,7 +35,8 @@ the second on they are those of the share of the data."""
 NUM_ASCENTS = 3
 """Ascents, the same for all chains, whose ends choose the coordinates."""
 MIN_GAIN_NATS = 0.05
-"""Nats that the ascent to the start must gain to go on: in standard coordinates there is a maximum to go to."""
+"""Nats that the ascent must gain to go on to where coordinates are chosen: standard ones have a maximum to go to.
+Chains start on the way: where effects multiply each other, the maximum has scales far above those of the posterior."""
 MAX_STEPS = 500
 """Steps of that ascent, at most."""
 
@@ -86,7 +87,7 @@ class NoncenteredSampler(Sampler):
     warmup_draws = True
 
     def start(self, key: Array, bound: Bound) -> NoncenteredState:
-        """From a likely position in standard coordinates, which also tells how much the data say of every element."""
+        """From a likely position in standard coordinates; the top above it tells how much the data say of elements."""
         key, position_key = jax.random.split(key)
         shapes = dict(unconstrained_shapes(bound))
         standard = {name: jnp.zeros(shapes[name]) for name in self.sites}
@@ -96,16 +97,16 @@ class NoncenteredSampler(Sampler):
 
         moved_shapes = {name + SUFFIX if name in self.sites else name: shape for name, shape in shapes.items()}
 
-        def ascend(key: Array) -> tuple[Values, dict[str, Array]]:
-            position = likely_position(key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
-            centered = self._centered_position(bound, position, standard)
-            shares = {n: self._share_of_data(bound, centered, position, n, log_density) for n in self.sites}
-            return centered, shares
+        def start_and_shares(key: Array) -> tuple[Values, dict[str, Array]]:
+            likely, top = ascend(key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
+            centered = self._centered_position(bound, top, standard)
+            shares = {n: self._share_of_data(bound, centered, top, n, log_density) for n in self.sites}
+            return self._centered_position(bound, likely, standard), shares
 
-        # all chains have one coordinate, the most standard that some ascents ask for; a chain starts where its own ends
+        # all chains have one coordinate, the most standard that some ascents ask for; a chain starts on its own way up
         keys = jnp.stack([position_key, *jax.random.split(jax.random.PRNGKey(0), NUM_ASCENTS)])
-        ends, shares = jax.lax.map(ascend, keys)
-        centered = jax.tree.map(lambda leaf: leaf[0], ends)
+        starts, shares = jax.lax.map(start_and_shares, keys)
+        centered = jax.tree.map(lambda leaf: leaf[0], starts)
         centering = jax.tree.map(lambda leaf: leaf[1:].min(0), shares)
         position = self._moved_position(bound, centered, centering)
         return NoncenteredState(self._kernel().init(key, self.num_warmup, position, (bound, centering), {}), centering)

@@ -1,0 +1,98 @@
+"""The method of a fit that names none, where discrete sites are summed over or drawn."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from jax.nn import sigmoid
+
+import bayeslab as bl
+from bayeslab.elimination.mixture_components import component_sites, summation_cost
+from bayeslab.methods.moves.noncentered import NoncenteredSampler
+from bayeslab.models import gaussian_mixture, hmm
+from bayeslab.planning import plan
+from bayeslab.transforms.analysis import Analysis
+
+RNG = np.random.default_rng(2)
+CAUGHT = RNG.binomial(1, 0.4, (30, 5)) * RNG.binomial(1, 0.6, (30, 1))
+
+
+def caught_animals(y: Any) -> None:
+    """Capture and recapture, with animals that may not exist (Kéry and Schaub 2012, chapter 6)."""
+    omega = numpyro.sample("omega", dist.Uniform())
+    with numpyro.plate("occasion", y.shape[1], dim=-1):
+        p = numpyro.sample("p", dist.Uniform())
+    with numpyro.plate("animal", y.shape[0], dim=-2):
+        z = numpyro.sample("z", dist.Bernoulli(omega))
+        with numpyro.plate("occasion", y.shape[1], dim=-1):
+            numpyro.sample("y", dist.Bernoulli(z * p), obs=y)
+
+
+def shy_animals(y: Any) -> None:
+    """The same, each animal with a detection probability of its own."""
+    omega, scale = numpyro.sample("omega", dist.Uniform()), numpyro.sample("scale", dist.Uniform(0, 5))
+    with numpyro.plate("animal", y.shape[0]):
+        ease = numpyro.sample("ease", dist.Normal(0, scale))
+        z = numpyro.sample("z", dist.Bernoulli(omega))
+        numpyro.sample("y", dist.Binomial(y.shape[1], z * sigmoid(ease)), obs=y.sum(1))
+
+
+def rates_with_a_scale(y: Any) -> None:
+    """A mixture whose components have an unknown common scale."""
+    scale = numpyro.sample("scale", dist.HalfNormal())
+    with numpyro.plate("component", 2):
+        rate = numpyro.sample("rate", dist.Normal(0, scale))
+    with numpyro.plate("row", y.shape[0]):
+        z = numpyro.sample("z", dist.Bernoulli(0.3))
+        numpyro.sample("y", dist.Poisson(jnp.exp(rate[z])), obs=y.sum(1))
+
+
+def analysis(program: Any, data: Any) -> Analysis:
+    return Analysis(bl.bind(program, data))
+
+
+@pytest.mark.parametrize("program", [caught_animals, shy_animals])
+def test_what_says_that_something_is_present_is_summed_over(program: Any) -> None:
+    chosen = plan(analysis(program, {"y": CAUGHT}))
+    assert isinstance(chosen.method, bl.NUTS)
+    assert chosen.why == "'z' is discrete and summed over"
+
+
+def test_effects_beside_it_are_moved_in_standard_coordinates() -> None:
+    sampler = plan(analysis(shy_animals, {"y": CAUGHT})).sampler
+    assert isinstance(sampler.inner, NoncenteredSampler)
+    assert sampler.inner.sites == ("ease",)
+
+
+@pytest.mark.parametrize(
+    ("program", "data", "components"),
+    [
+        (rates_with_a_scale, {"y": CAUGHT}, {"rate"}),
+        (gaussian_mixture.model, gaussian_mixture.example(), {"mu", "tau", "weights"}),
+        (hmm.model, hmm.example(), {"initial", "moves", "emission"}),
+    ],
+)
+def test_labels_that_select_components_are_drawn(program: Any, data: Any, components: set[str]) -> None:
+    found = analysis(program, data)
+    assert component_sites(found.bound) == components
+    assert isinstance(plan(found).method, bl.Gibbs)
+
+
+def test_components_have_no_scale_to_find() -> None:
+    sampler = plan(analysis(rates_with_a_scale, {"y": CAUGHT}), bl.NUTS()).sampler
+    assert not isinstance(sampler.inner, NoncenteredSampler)
+
+
+def test_the_cost_of_a_sum_grows_with_rows_and_with_values() -> None:
+    def counts(y: Any) -> None:
+        rate = numpyro.sample("rate", dist.Gamma(2.0, 0.1))
+        with numpyro.plate("site", y.shape[0]):
+            n = numpyro.sample("n", dist.Poisson(rate))
+            numpyro.sample("y", dist.Binomial(n, 0.5), obs=y.sum(1))
+
+    small, large = (summation_cost(bl.bind(caught_animals, {"y": np.tile(CAUGHT, (n, 1))})) for n in (1, 10))
+    assert 9 < large / small <= 10
+    assert summation_cost(bl.bind(counts, {"y": CAUGHT})) > 30 * 200
