@@ -136,7 +136,7 @@ def default_method(analysis: Analysis) -> Choice:
         return Choice(
             method, f"{listed_names(sites)} {_are(sites)} Normal given {listed_names(left)} and integrated out"
         )
-    if discrete and findings and not fields and _is_summation_cheap(analysis, closed):
+    if discrete and findings and _is_summation_cheap(analysis, closed):
         accept_prob = ACCEPT_PROB_OF_HIERARCHIES if noncentered_sites(bound) else NUTS().target_accept_prob
         method = NUTS(target_accept_prob=accept_prob)
         with suppress(ValueError):
@@ -207,9 +207,16 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     bound = analysis.bound
     if bound.transform is not None or component_sites(bound):
         return False
+    if any(rule is None or rule.field is None or rule.field.chain is None for rule in _joint_rules(analysis)):
+        return False  # sites that meet other than in chains have sweeps of their own
     size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
     largest = MAX_DENSE_MASS_DIMENSIONS if closed else MAX_SIZE_WHERE_SUMMED
     return 0 < size <= largest and summation_cost(bound) <= MAX_SUMMATION_COST
+
+
+def _joint_rules(analysis: Analysis) -> list[Rule | None]:
+    """The rules that sum over the discrete sites that meet, None where there is none."""
+    return [found.jointly.rule for found in analysis.discrete_fields]
 
 
 def _are(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.nn import sigmoid
+from numpyro.contrib.control_flow import scan
 
 import bayeslab as bl
 from bayeslab.elimination.mixture_components import component_sites, summation_cost
@@ -40,6 +41,19 @@ def shy_animals(y: Any) -> None:
         numpyro.sample("y", dist.Binomial(y.shape[1], z * sigmoid(ease)), obs=y.sum(1))
 
 
+def living_animals(y: Any) -> None:
+    """Survival from marked animals that are seen or not (Cormack, Jolly and Seber; Kéry and Schaub 2012, chapter 7)."""
+    survival, seen = numpyro.sample("survival", dist.Uniform()), numpyro.sample("seen", dist.Uniform())
+
+    def step(alive: Any, y: Any) -> tuple[Any, None]:
+        with numpyro.plate("animal", y.shape[0]):
+            alive = numpyro.sample("alive", dist.Bernoulli(alive * survival))
+            numpyro.sample("y", dist.Bernoulli(alive * seen), obs=y)
+        return alive, None
+
+    scan(step, jnp.ones(y.shape[0], int), jnp.asarray(y.T))
+
+
 def rates_with_a_scale(y: Any) -> None:
     """A mixture whose components have an unknown common scale."""
     scale = numpyro.sample("scale", dist.HalfNormal())
@@ -54,11 +68,11 @@ def analysis(program: Any, data: Any) -> Analysis:
     return Analysis(bl.bind(program, data))
 
 
-@pytest.mark.parametrize("program", [caught_animals, shy_animals])
-def test_what_says_that_something_is_present_is_summed_over(program: Any) -> None:
+@pytest.mark.parametrize(("program", "label"), [(caught_animals, "z"), (shy_animals, "z"), (living_animals, "alive")])
+def test_what_says_that_something_is_present_is_summed_over(program: Any, label: str) -> None:
     chosen = plan(analysis(program, {"y": CAUGHT}))
     assert isinstance(chosen.method, bl.NUTS)
-    assert chosen.why == "'z' is discrete and summed over"
+    assert chosen.why == f"'{label}' is discrete and summed over"
 
 
 def test_effects_beside_it_are_moved_in_standard_coordinates() -> None:
