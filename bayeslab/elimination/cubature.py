@@ -25,19 +25,19 @@ def of_normal(q: Any) -> Array:
 def of_joint_normal(q: Any) -> Array:
     """Points with the expected x and x x': the corners of a simplex, one more than dimensions."""
     size = q.loc.shape[-1]
-    corners = jnp.asarray(_simplex(size)).reshape(size + 1, *(1,) * (q.loc.ndim - 1), size)
+    corners = jnp.asarray(simplex(size)).reshape(size + 1, *(1,) * (q.loc.ndim - 1), size)
     noise = jnp.broadcast_to(corners, (size + 1, *q.loc.shape))
     return q.from_noise(noise)
 
 
 def of_linear_gaussian_chain(q: Any) -> Array:
     """Paths with the expected z_t, z_t z_t' and z_t z_{t+1}' of every step."""
-    return q.paths(_simplex(2 * q.event_shape[-1]))
+    return q.paths(simplex(2 * q.event_shape[-1]))
 
 
 def of_step_normal(q: Any) -> Array:
     """The same for the chain of a Normal whose neighbouring steps meet."""
-    return q.paths(_simplex(2 * q.chain.event_shape[-1]))
+    return q.paths(simplex(2 * q.chain.event_shape[-1]))
 
 
 def of_gamma(q: Any) -> Array:
@@ -134,7 +134,7 @@ def _log_simplex(logs: Array) -> Array:
     return jax.nn.log_softmax(log_pair)
 
 
-def _simplex(size: int) -> np.ndarray:
+def simplex(size: int) -> np.ndarray:
     """Points (size + 1, size) with mean zero and second moments the identity: the columns of the Helmert matrix."""
     helmert = np.zeros((size + 1, size))
     for column in range(size):

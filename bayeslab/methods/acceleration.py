@@ -22,6 +22,8 @@ OVERRELAXATION_FACTOR = 1.8
 other is then not undone."""
 MAX_NATS_OF_LINEAR_STEP = 0.3
 """The gain of a step, in nats, below which the map counts as linear."""
+MAX_SHARE_OF_LINEAR_STEP = 1e-4
+"""The gain of a step as a share of the objective, below which the map counts as linear: nats grow with rows."""
 MIN_GAIN_OF_START_NATS = 0.1
 """The gain of a step, in nats, below which an ascent ends where other methods go on from its end."""
 
@@ -86,7 +88,7 @@ def _accelerated_step(state: Ascent, step: Step, done: Callable[[Array, Array], 
     improves = gain > 0
     is_done = done(gain, jnp.abs(coordinates - state.at).max(initial=0.0) / (1 + jnp.abs(coordinates).max(initial=0.0)))
     inputs, outputs, number = _with_step(state, coordinates)
-    is_near_end = gain < MAX_NATS_OF_LINEAR_STEP
+    is_near_end = gain < jnp.maximum(MAX_NATS_OF_LINEAR_STEP, MAX_SHARE_OF_LINEAR_STEP * jnp.abs(objective))
     extrapolates = improves & ~is_done & (~is_near_end | (number > 1))
     extrapolation = jnp.where(
         is_near_end,

@@ -18,17 +18,17 @@ from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.methods.acceleration import Ascent, ascent_step, initial_ascent
 from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
-from bayeslab.methods.wrappers.compressed import groups_for_multistart
+from bayeslab.methods.wrappers.compressed import EVALUATIONS_PER_START, row_replacement
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import Bound, Values, compilation_signature
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_linear
-from bayeslab.transforms.sufficient_statistics.tables import Groups, bound_parts, groups_beside_rules, replace_rows
+from bayeslab.transforms.sufficient_statistics.tables import bound_parts
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import generic_points
 
@@ -84,19 +84,12 @@ class EM:
             r for n in marginal_bound.latent if (r := findings[n].rule) is not None and r.family.mode is not None
         ]
         numeric_sites = tuple(name for name in marginal_bound.latent if name not in {rule.site for rule in mode_rules})
-        groups = groups_beside_rules(groups_for_multistart(analysis.plain, self.num_starts), plain, expect)
-        sampler = EMSampler(
-            expect,
-            tuple(mode_rules),
-            numeric_sites,
-            analysis.plain.rules,
-            groups,
-            compilation_signature(marginal_bound),
-        )
+        summary = row_replacement(marginal_bound, analysis, EVALUATIONS_PER_START * self.num_starts)
+        structure = summary.structure(marginal_bound)
+        sampler = EMSampler(expect, tuple(mode_rules), numeric_sites, analysis.plain.rules, structure)
         _require_exact_expectations(expect, plain)
-        return collapsed_sampler(
-            best_of_starts(sampler, self.num_starts, "log_joint"), marginal_bound, bound, modes_of_eliminated
-        )
+        best = summary.around(best_of_starts(sampler, self.num_starts, "log_joint"))
+        return collapsed_sampler(best, marginal_bound, bound, modes_of_eliminated)
 
     def _integrated_out(self, analysis: Analysis) -> tuple[str, ...]:
         """The continuous sites that are integrated out."""
@@ -119,20 +112,10 @@ class EMSampler(Sampler):
     closed: tuple[Rule, ...]
     rest: tuple[str, ...]
     alone: tuple[Rule, ...]
-    groups: Groups
     structure: Any
-
-    prepares = True
-
-    @property
-    def statistics(self) -> Groups:
-        return self.groups
 
     def conditionals(self, bound: Bound) -> Conditionals:
         return conditionals_of_blocks(bound, [self.expect, *((rule,) for rule in self.closed)])
-
-    def prepare(self, bound: Bound) -> Bound:
-        return replace_rows(self.groups, self.alone, bound)
 
     def start(self, key: Array, bound: Bound) -> Ascent:
         plain, all_terms, tables = bound_parts(bound)
@@ -172,7 +155,8 @@ class EMSampler(Sampler):
             if not _depends_on_expected(rule, stage, self.expect):
                 distribution = conditional(rule, stage, plain, values | tables).distribution
                 known |= {moment_key(name): moments for name, moments in named_moments(rule, distribution).items()}
-        all_terms, values = self._expected(all_terms), dict(values)
+        assert isinstance(bound.transform, Marginal)
+        all_terms, values = bound.transform.counted(self._expected(all_terms)), dict(values)
         for rule in self.closed:
             site = plain.sites[rule.site]
             distribution = conditional(rule, all_terms, plain, values | known, initial=values[rule.site]).distribution

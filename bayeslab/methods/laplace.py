@@ -1,6 +1,7 @@
 """The posterior mode, and the Normal approximation around it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,9 +14,10 @@ from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.methods.wrappers.explanation import ExplanationSampler
+from bayeslab.methods.wrappers.information import gauss_newton_precision, require_information
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import Bound
+from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_joint, flat_log_posterior
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
@@ -76,11 +78,16 @@ class Laplace:
     Raises ValueError where there is no such mode, or where it is a kink, which has no curvature.
     Discrete sites are summed over, and so are those of `collapse`, such as ("w",); they are drawn given each draw of
     the others.
+    gauss_newton: take the Fisher information of the observations about the sites, J' F J with F that of the parameters
+    of their distributions and J the Jacobian of these, in place of minus the Hessian of the log likelihood (Martens
+    2020, Journal of Machine Learning Research 21:146). It leaves out what the residuals say of how parameters bend, is
+    never indefinite, as the Hessian of a neural network may be, and is the same in a linear model.
     """
 
     num_steps: int = 1000
     num_samples: int = 1000
     collapse: tuple[str, ...] = ()
+    gauss_newton: bool = False
 
     num_chains = 1
     thinning = 1
@@ -96,6 +103,9 @@ class Laplace:
 
     def plan(self, analysis: Analysis) -> Sampler:
         marginal_bound = without_discrete_sites(analysis, self)
+        if self.gauss_newton:
+            require_information(marginal_bound)
+            return LaplaceSampler(compilation_signature(marginal_bound), gauss_newton=True)
         summary = row_replacement(marginal_bound, analysis, EVALUATIONS_PER_LBFGS_RUN + self.num_samples)
         return collapsed_sampler(
             summary.around(LaplaceSampler(summary.structure(marginal_bound))), marginal_bound, analysis.bound
@@ -153,9 +163,13 @@ class LaplaceState(NamedTuple):
 
 @dataclass(frozen=True)
 class LaplaceSampler(Sampler):
-    """The sampler of Laplace. structure: of the Bound, because the optimiser is compiled for it."""
+    """The sampler of Laplace.
+
+    structure: of the Bound, because the optimiser is compiled for it. gauss_newton: see `Laplace`.
+    """
 
     structure: Any
+    gauss_newton: bool = False
 
     def start(self, key: Array, bound: Bound) -> LaplaceState:
         climb = _random_start(key, bound)
@@ -174,12 +188,12 @@ class LaplaceSampler(Sampler):
                 "the log joint has a kink at its maximum (a hinge or an absolute value), and no curvature there, so it "
                 "has no Laplace approximation; use NUTS(), or smooth it"
             )
-        if optimum.lasting:
+        if optimum.lasting and not self.gauss_newton:  # which has a Normal for every point
             raise ValueError(f"no Laplace approximation: {optimum.why}")
         return None, optimum.why
 
     def advance(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
-        state = jax.lax.cond(state.known, lambda s: s, lambda s: _newton_step_and_factor(s, bound), state)
+        state = jax.lax.cond(state.known, lambda s: s, partial(self._newton_step_and_factor, bound=bound), state)
         key, noise_key = jax.random.split(state.climb.key)
         noise = jax.random.normal(noise_key, state.climb.best.shape)
         flat = state.climb.best + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
@@ -189,19 +203,20 @@ class LaplaceSampler(Sampler):
         stats = {"lp": flat_log_posterior(bound, flat), "log_q": log_q}
         return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
 
+    def _newton_step_and_factor(self, state: LaplaceState, bound: Bound) -> LaplaceState:
+        """The state with the curvature at the mode, after a last Newton step."""
 
-def _newton_step_and_factor(state: LaplaceState, bound: Bound) -> LaplaceState:
-    """The state with the curvature at the mode, after a last Newton step."""
+        def density(flat: Array) -> Array:
+            return flat_log_posterior(bound, flat)
 
-    def density(flat: Array) -> Array:
-        return flat_log_posterior(bound, flat)
+        def precision(flat: Array) -> Array:
+            return gauss_newton_precision(bound, flat) if self.gauss_newton else -jax.hessian(density)(flat)
 
-    mode = state.climb.best
-    step = jax.scipy.linalg.solve(-jax.hessian(density)(mode), jax.grad(density)(mode), assume_a="pos")
-    improves = density(mode + step) >= density(mode)
-    climb = state.climb._replace(best=jnp.where(improves, mode + step, mode))
-    factor = jnp.linalg.cholesky(-jax.hessian(density)(climb.best))
-    return LaplaceState(climb, factor, jnp.array(True))
+        mode = state.climb.best
+        step = jax.scipy.linalg.solve(precision(mode), jax.grad(density)(mode), assume_a="pos")
+        improves = density(mode + step) >= density(mode)
+        climb = state.climb._replace(best=jnp.where(improves, mode + step, mode))
+        return LaplaceState(climb, jnp.linalg.cholesky(precision(climb.best)), jnp.array(True))
 
 
 def _random_start(key: Array, bound: Bound) -> LBFGSState:

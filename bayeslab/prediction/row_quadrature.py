@@ -40,7 +40,11 @@ QUADRATURE_TOLERANCE = 5e-3
 """Nats by which two thirds of the nodes may differ; the error of all of them is a small part of that."""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["statistics"], meta_fields=["rules", "row_sites", "num_nodes"])
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["statistics"],
+    meta_fields=["rules", "rows", "row_sites", "num_nodes"],
+)
 @dataclass(frozen=True)
 class RowQuadrature(Marginal):
     """Latent sites of rows integrated out by quadrature: a transform of a Bound for the likelihoods of its rows."""
@@ -75,7 +79,7 @@ def with_rows_integrated(bound: Bound, sites: tuple[str, ...], values: list[Valu
         if reached and jax.eval_shape(term.density, bound, bound.latent_shapes).shape != shape:
             return None
     full, fewer = (
-        replace(bound, transform=RowQuadrature((), None, sites, nodes))
+        replace(bound, transform=RowQuadrature((), row_sites=sites, num_nodes=nodes))
         for nodes in (NUM_NODES[number], NUM_NODES[number] * 2 // 3)
     )
     for draw in values:

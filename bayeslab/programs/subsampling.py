@@ -1,4 +1,4 @@
-"""Handlers for plates that a program subsamples: they are drawn whole, or as the elements of a batch."""
+"""Handlers for plates: those that a program subsamples are drawn whole, and any may be drawn as a batch."""
 
 from collections.abc import Callable, Mapping
 from math import isclose, prod
@@ -15,8 +15,9 @@ class PlateBatches(Messenger):
     """A handler that draws subsampled plates whole, or the elements of a batch, each of which NumPyro counts as often
     as the plate is larger.
 
-    indices: plate -> the elements of the batch, for plates that have one.
-    batch_sizes: plate -> its size and the size of the batch, for every plate that the program subsamples.
+    indices: plate -> the elements of the batch, for plates that have one, be they subsampled by the program or not.
+    batch_sizes: plate -> its size and the size of its batch, for every plate that the program subsamples or that has a
+    batch.
     """
 
     def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
@@ -27,8 +28,8 @@ class PlateBatches(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "plate":
             size, batch = msg["args"]
-            if batch is not None and batch != size:
-                self.batch_sizes[msg["name"]] = (size, batch)
+            if msg["name"] in self.indices or (batch is not None and batch != size):
+                self.batch_sizes[msg["name"]] = (size, size if batch is None else batch)
                 elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]
                 msg["value"], msg["args"] = elements, (size, None)
 

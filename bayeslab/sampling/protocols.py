@@ -8,6 +8,7 @@ from jax.sharding import Mesh
 
 from bayeslab.programs.program import Bound, Values
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows
 from bayeslab.transforms.sufficient_statistics.tables import Groups
 
 State = Any
@@ -75,8 +76,8 @@ class Sampler:
         return None
 
     @property
-    def statistics(self) -> Groups:
-        """Terms of the log joint that tables of sufficient statistics replace."""
+    def statistics(self) -> Groups | tuple[RepresentativeRows]:
+        """Terms of the log joint that tables of sufficient statistics replace, or rows that represent all others."""
         return ()
 
     @property
@@ -170,7 +171,7 @@ class SamplerWrapper(Sampler):
         return self.inner.prepares
 
     @property
-    def statistics(self) -> Groups:
+    def statistics(self) -> Groups | tuple[RepresentativeRows]:
         return self.inner.statistics
 
     @property

@@ -22,6 +22,7 @@ from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.programs.validation import listed_sites
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows
 from bayeslab.transforms.sufficient_statistics.tables import Statistics, bound_parts
 from bayeslab.transforms.transformed_program import TransformedProgram
 
@@ -105,6 +106,12 @@ def marginal(bound: Bound, sites: Sequence[str], analysis: Analysis | None = Non
     return replace(plain, transform=Marginal(rules, None if bound.transform is None else bound.transform.statistics))
 
 
+def with_representatives(bound: Bound, rows: RepresentativeRows) -> Bound:
+    """A Bound with sites integrated out, its rows replaced by those that represent them."""
+    assert isinstance(bound.transform, Marginal)
+    return replace(rows.in_place_of_rows(bound), transform=replace(bound.transform, rows=rows))
+
+
 def draw_eliminated(key: Array, bound: Bound, values: Values) -> Values:
     """Values of all latent sites, with those that are integrated out drawn from their conditionals.
 
@@ -133,13 +140,17 @@ def modes_of_eliminated(key: Array, bound: Bound, values: Values) -> Values:
     return {name: values[name] for name in plain.latent}
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["statistics"], meta_fields=["rules"])
+@partial(jax.tree_util.register_dataclass, data_fields=["statistics"], meta_fields=["rules", "rows"])
 @dataclass(frozen=True)
 class Marginal:
-    """Sites integrated out: a transform of a Bound. rules: in the order of elimination."""
+    """Sites integrated out: a transform of a Bound.
+
+    rules: in the order of elimination. rows: those that represent all rows in the data of this Bound, if they do.
+    """
 
     rules: tuple[Rule, ...]
     statistics: Statistics | None = None
+    rows: RepresentativeRows | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -148,11 +159,17 @@ class Marginal:
     def with_statistics(self, statistics: Statistics) -> "Marginal":
         return replace(self, statistics=statistics)
 
+    def counted(self, log_joint_terms: tuple[Term, ...]) -> tuple[Term, ...]:
+        """Terms after the eliminations, or averaged over these sites, with rows counted as often as they stand for
+        others."""
+        return log_joint_terms if self.rows is None else self.rows.counted(log_joint_terms)
+
     def terms(self, bound: Bound) -> tuple[Term, ...]:
         """The terms of the log joint after the eliminations. bound: the plain one."""
         log_joint_terms = bound_parts(replace(bound, transform=self.statistics)).terms
         for rule in self.rules:
             log_joint_terms = without(rule, log_joint_terms)
+        log_joint_terms = self.counted(log_joint_terms)
         return tuple(_traced_once(term) if term.holds else term for term in log_joint_terms)
 
     def run(self, bound: Bound) -> Any:

@@ -6,6 +6,7 @@ others near it. Statistics that replaced rows are held against the rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ from bayeslab.elimination.conditional import Rule, elimination_stages
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows
 from bayeslab.transforms.sufficient_statistics.tables import bound_parts
 from bayeslab.verification.identity import excess_over_rounding, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision
@@ -75,6 +77,10 @@ def check_draws(
         if statistics is not None and statistics.groups:
             eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f")
             _check_statistics(widened_bound, in_double_precision(data), values, eps)
+        transform: Any = getattr(getattr(data, "inner", data), "transform", None)
+        if isinstance(rows := getattr(transform, "rows", None), RepresentativeRows):
+            eps = max(float(jnp.finfo(leaf.dtype).eps) for leaf in jax.tree.leaves(data) if leaf.dtype.kind == "f")
+            _check_representatives(widened_bound, _densities_of_rows(rows, transform.rules), values, eps)
 
 
 def require_within_limits(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
@@ -122,6 +128,24 @@ def _check_statistics(bound: Bound, data: Bound, values: Sequence[Values], eps: 
     excess = np.max(excess_over_rounding(violation, sizes + sizes[0], eps))
     if excess > 0:
         raise _false_conditional("", "what sufficient statistics say", float(excess))
+
+
+def _check_representatives(
+    bound: Bound, densities: Callable[[tuple[Bound, Values]], tuple[Array, Array]], values: Sequence[Values], eps: float
+) -> None:
+    """Raises FalseConditional unless rows that represent others have the log density of these at every draw."""
+    totals = np.array([evaluate_all([densities], (bound, point))[0] for point in values])
+    excess = np.max(excess_over_rounding(totals[:, 0] - totals[:, 1], np.abs(totals).sum(1), eps))
+    if not excess <= 0:
+        raise _false_conditional("", "what rows say that represent others", float(excess))
+
+
+@lru_cache(maxsize=64)
+def _densities_of_rows(
+    rows: RepresentativeRows, rules: tuple[Rule, ...]
+) -> Callable[[tuple[Bound, Values]], tuple[Array, Array]]:
+    """A function of a Bound and values: the log density of its rows, and that of their representatives."""
+    return lambda point: rows.log_densities(*point, rules)
 
 
 def _totals(argument: tuple[Bound, Bound, Values]) -> tuple[Array, Array, Array]:

@@ -85,7 +85,8 @@ class CollapsedSampler(SamplerWrapper):
     def prepare(self, bound: Bound) -> CollapsedData:
         collapsed = replace(bound.plain, transform=self.transform)
         inner = self.inner.prepare(collapsed)
-        return CollapsedData(inner if isinstance(inner, Bound) else collapsed, inner)
+        has_all_rows = isinstance(inner, Bound) and getattr(inner.transform, "rows", None) is None
+        return CollapsedData(inner if has_all_rows else collapsed, inner)
 
     def convergence_verdict(
         self, state: CollapsedState, data: CollapsedData, samples: dict[str, Any]

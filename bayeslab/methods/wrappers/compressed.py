@@ -1,7 +1,6 @@
-"""Compressed samplers, which have tables of sufficient statistics in place of rows."""
+"""Compressed samplers, which have tables of sufficient statistics, or fewer rows, in place of rows."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -10,8 +9,9 @@ from bayeslab.elimination.conditional import Rule
 from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.sampling.protocols import Sampler, SamplerWrapper
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.transforms.collapse import elimination_rules
+from bayeslab.transforms.collapse import elimination_rules, with_representatives
 from bayeslab.transforms.sufficient_statistics.compress import is_worthwhile, reasons_against_compression
+from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows, representative_rows
 from bayeslab.transforms.sufficient_statistics.tables import Groups, groups_beside_rules, replace_rows
 
 EVALUATIONS_PER_START = 5000
@@ -22,19 +22,31 @@ class RowReplacement(NamedTuple):
     """What replaces the rows of a program.
 
     groups: of terms that tables of sufficient statistics replace; none where rows stay. rules: of every site given all
-    others.
+    others. representatives: fewer rows with the same moments, in place of tables.
     """
 
     groups: Groups = ()
     rules: tuple[Rule, ...] = ()
+    representatives: RepresentativeRows | None = None
+
+    @property
+    def statistics(self) -> Groups | tuple[RepresentativeRows]:
+        """What takes the place of rows."""
+        return self.groups if self.representatives is None else (self.representatives,)
+
+    def applied(self, bound: Bound) -> Bound:
+        """The program with that in place of its rows."""
+        if self.representatives is not None:
+            return with_representatives(bound, self.representatives)
+        return replace_rows(self.groups, self.rules, bound)
 
     def structure(self, bound: Bound) -> Any:
         """The structure of what the sampler will be given."""
-        return compilation_signature(jax.eval_shape(partial(replace_rows, *self), bound) if self.groups else bound)
+        return compilation_signature(jax.eval_shape(self.applied, bound) if self.statistics else bound)
 
     def around(self, sampler: Sampler) -> Sampler:
-        """A sampler of the program with tables, as one of the program with rows."""
-        return CompressedSampler(sampler, self) if self.groups else sampler
+        """A sampler of the program without its rows, as one of the program with rows."""
+        return CompressedSampler(sampler, self) if self.statistics else sampler
 
 
 def row_replacement(bound: Bound, analysis: Analysis, evaluations: int, wanted: bool | None = None) -> RowReplacement:
@@ -48,6 +60,8 @@ def row_replacement(bound: Bound, analysis: Analysis, evaluations: int, wanted: 
     if wanted is False or (wanted is None and not is_worthwhile(bound, evaluations)):
         return RowReplacement()
     plain = analysis.plain
+    if (representatives := representative_rows(plain.bound, elimination_rules(bound))) is not None:
+        return RowReplacement(representatives=representatives)
     if wanted and not plain.groups:
         reasons = reasons_against_compression(plain.findings)
         raise ValueError(f"no statistics replace the rows of this program{reasons}; leave statistics out")
@@ -61,15 +75,15 @@ def groups_for_multistart(analysis: Analysis, num_starts: int) -> Groups:
 
 @dataclass(frozen=True)
 class CompressedSampler(SamplerWrapper):
-    """A sampler of the program with tables, as one of the program with rows."""
+    """A sampler of a program without its rows, as one of the program with rows."""
 
     summary: RowReplacement
 
     prepares = True
 
     @property
-    def statistics(self) -> Groups:
-        return self.summary.groups
+    def statistics(self) -> Groups | tuple[RepresentativeRows]:
+        return self.summary.statistics
 
     def prepare(self, bound: Bound) -> Any:
-        return self.inner.prepare(replace_rows(*self.summary, bound))
+        return self.inner.prepare(self.summary.applied(bound))
