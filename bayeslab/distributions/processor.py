@@ -19,6 +19,24 @@ def on_accelerator() -> bool:
 
 
 @contextmanager
+def on_cpu(wanted: bool) -> Iterator[None]:
+    """Within it, if it is wanted and JAX has a CPU beside its accelerator, programs are compiled for that CPU."""
+    if not wanted or not on_accelerator() or (cpu := _first_cpu()) is None:
+        yield
+        return
+    with _is_assumed(False), jax.default_device(cpu):
+        yield
+
+
+def _first_cpu() -> jax.Device | None:
+    """A CPU of this process, None where JAX was told to leave it alone."""
+    try:
+        return jax.local_devices(backend="cpu")[0]
+    except RuntimeError:
+        return None
+
+
+@contextmanager
 def as_on_accelerator() -> Iterator[None]:
     """Within it, programs are those for an accelerator, wherever they run: to look at them where there is none."""
     with _is_assumed(True):
