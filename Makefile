@@ -17,7 +17,7 @@ export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export MPLBACKEND := agg
 
-.PHONY: demo test $(STEPS) tables slow test-3.12 calibration catalogue bench docs lock
+.PHONY: demo test $(STEPS) tables slow test-gpu test-3.12 calibration catalogue bench docs lock
 
 demo: .venv/.ready
 	.venv/bin/bayeslab demo linear_regression
@@ -61,6 +61,14 @@ tables: .venv/.ready
 slow: .venv/.ready
 	.venv/bin/pytest -m slow --durations 10
 	$(MAKE) --no-print-directory notebooks NOTEBOOKS="$(LONG_NOTEBOOKS)"
+
+# Inference on a GPU, with the tolerances of CPUs; stops after six minutes. The environment needs jax[cuda12].
+GPU_TESTS := $(addprefix tests/, distributions/test_block_scan.py distributions/test_linear_gaussian_chain.py \
+    distributions/test_chains_with_zeros.py mixed_membership/test_acceptance.py methods/test_matrix_products.py \
+    sampling/test_processors.py)
+
+test-gpu: .venv/.ready
+	JAX_PLATFORMS=cuda,cpu timeout 360 .venv/bin/pytest -m "not slow" --durations 10 $(GPU_TESTS)
 
 test-3.12: .tools/python-3.12/.ready
 	.tools/python-3.12/bin/pytest -m "not slow" $(PARALLEL)

@@ -18,6 +18,7 @@ from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
+from bayeslab.distributions.processor import on_cpu
 from bayeslab.elimination.terms import terms
 from bayeslab.planning import plan
 from bayeslab.programs.binding import bind
@@ -48,6 +49,9 @@ from bayeslab.verification.undefined import describe_undefined
 
 if TYPE_CHECKING:
     from xarray import DataTree
+
+MAX_NUMBERS_ON_CPU = 10_000
+"""Largest number of elements of data that are looked at, and whose posterior in closed form is drawn from, on a CPU."""
 
 
 def fit(
@@ -101,7 +105,10 @@ def fit(
             _refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
-        method, sampler, _ = plan(Analysis(bound), method, mesh)
+        is_small = mesh is None and _is_small(bound)
+        with on_cpu(is_small):
+            method, sampler, _ = plan(Analysis(bound), method, mesh)
+    with precision_scope(dtype), on_cpu(is_small and sampler.independent):
         placement = placement_on(mesh, method, sampler, bound)
         processes = placement.processes
         if processes.several:
@@ -125,6 +132,11 @@ def fit(
                 )
 
             return draw_with_checkpoints(path, method, previous_result, at_once, make_part, processes)
+
+
+def _is_small(bound: Bound) -> bool:
+    """Whether data are so few that a CPU has planned sooner what to do."""
+    return sum(leaf.size for leaf in jax.tree.leaves(bound)) <= MAX_NUMBERS_ON_CPU
 
 
 class _PortionOfDraws(NamedTuple):

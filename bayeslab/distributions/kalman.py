@@ -11,8 +11,8 @@ messages make the chain given all information a chain again. Both are products o
 
     N(x_{t+1}; A x_t + b, C) exp(h' x_t - x_t' J x_t / 2),
 
-which are associative, so accelerators multiply them in parallel, in a number of rounds that grows with log T (Särkkä
-and García-Fernández 2021, doi:10.1109/TAC.2020.2976316). A processor goes step by step, which is less work.
+which are associative (Särkkä and García-Fernández 2021, doi:10.1109/TAC.2020.2976316), so accelerators multiply them in
+blocks that advance side by side (`scan_in_blocks`). A CPU goes step by step, which is less work.
 
 Steps are on the first axis of every array here; transitions have one step where all share it.
 """
@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+
+from bayeslab.distributions.block_scan import Effects, scan_in_blocks
 
 
 class Moments(NamedTuple):
@@ -85,10 +87,6 @@ class Potential(NamedTuple):
     log_mass: Array
 
 
-compiled = partial(jax.jit, static_argnames="parallel")
-"""Compiles a recursion, once for each value of its argument `parallel`."""
-
-
 def update(state: Moments, information: InformationPair) -> Updated:
     """The update of a Normal state by an information pair about it."""
     (mean, covariance), (precision, linear) = state, information
@@ -110,69 +108,80 @@ def predict(state: Moments, transition: Transition) -> Moments:
     return Moments(matvec(transition.matrix, state.mean) + transition.offset, _symmetrise(covariance))
 
 
-@compiled
-def conditioned(
-    start: Moments, transitions: Transition, information: InformationPair, parallel: bool
-) -> tuple[Moments, Transition]:
+@jax.jit
+def conditioned(start: Moments, transitions: Transition, information: InformationPair) -> tuple[Moments, Transition]:
     """The first state, and the transitions, given all information: the smoothed chain."""
-    updated, first_information, _ = _information_filter(transitions, information, parallel)
+    updated, first_information, _ = _information_filter(transitions, information)
     return update(start, first_information).given, Transition(updated.I_minus_gain @ transitions.matrix, *updated.given)
 
 
-@compiled
-def log_mass(start: Moments, transitions: Transition, information: InformationPair, parallel: bool) -> Array:
+@jax.jit
+def log_mass(start: Moments, transitions: Transition, information: InformationPair) -> Array:
     """The log evidence, that is the log of the integral of the chain times the likelihoods."""
-    _, first_information, log_factor = _information_filter(transitions, information, parallel)
+    _, first_information, log_factor = _information_filter(transitions, information)
     return update(start, first_information).log_mass + log_factor
 
 
-@compiled
-def filtered(start: Moments, transitions: Transition, information: InformationPair, parallel: bool) -> Filtered:
+@jax.jit
+def filtered(start: Moments, transitions: Transition, information: InformationPair) -> Filtered:
     """Every state given the information before it, and up to it, by the Kalman filter."""
-    first, later = jax.tree.map(lambda leaf: leaf[0], information), jax.tree.map(lambda leaf: leaf[1:], information)
-    if parallel:
-        links = _potentials(transitions, jax.tree.map(lambda leaf: leaf[:-1], information))
-        origin = _potentials(Transition(jnp.zeros_like(start.covariance), *start), jax.tree.map(jnp.zeros_like, first))
-        reached = lax.associative_scan(_combine_potentials, jax.tree.map(_prepend, origin, links)).transition
-        predicted = Moments(reached.offset, reached.covariance)
-        updated = update(predicted, information)
-        return Filtered(predicted, updated.given, updated.log_mass)
 
-    def step(state: Moments, transition: Transition, information: InformationPair) -> tuple[Moments, Filtered]:
-        predicted = predict(state, transition)
-        updated = update(predicted, information)
-        return updated.given, Filtered(predicted, updated.given, updated.log_mass)
+    def step(predicted: Moments, item: tuple[Any, InformationPair]) -> tuple[Moments, Filtered]:
+        updated = update(predicted, item[1])
+        return predict(updated.given, transition_at(item[0])), Filtered(predicted, updated.given, updated.log_mass)
 
-    updated = update(start, first)
-    later_steps = _scan(step, updated.given, transitions, later)[1]
-    return jax.tree.map(_prepend, Filtered(start, updated.given, updated.log_mass), later_steps)
+    def extend(block: Potential, item: tuple[Any, InformationPair]) -> Potential:
+        return _combine_potentials(block, _potential(transition_at(item[0]), item[1]))
+
+    def apply(block: Potential, predicted: Moments) -> Moments:
+        return predict(update(predicted, block.evidence).given, block.transition)
+
+    by_step, transition_at = _by_step(transitions)
+    before, last = jax.tree.map(lambda leaf: leaf[:-1], information), jax.tree.map(lambda leaf: leaf[-1], information)
+    effects = Effects(_no_potential(last), extend, apply)
+    predicted, earlier = scan_in_blocks(step, effects, start, (by_step, before))
+    updated = update(predicted, last)
+    return jax.tree.map(_append, earlier, Filtered(predicted, updated.given, updated.log_mass))
 
 
-@partial(jax.jit, static_argnames=("num_steps", "parallel"))
-def moments(start: Moments, transitions: Transition, num_steps: int, parallel: bool) -> Moments:
+@partial(jax.jit, static_argnames="num_steps")
+def moments(start: Moments, transitions: Transition, num_steps: int) -> Moments:
     """Mean and covariance of every state of the chain."""
-    if parallel:
-        origin = Transition(jnp.zeros_like(start.covariance), *start)
-        every_step = _broadcast_transitions(transitions, (num_steps - 1, *start.mean.shape[:-1]))
-        reached = lax.associative_scan(_compose_transitions, jax.tree.map(_prepend, origin, every_step))
-        return Moments(reached.offset, reached.covariance)
 
-    def step(state: Moments, transition: Transition, _: None) -> tuple[Moments, Moments]:
-        state = predict(state, transition)
+    def step(state: Moments, item: tuple[Any, Array]) -> tuple[Moments, Moments]:
+        state = predict(state, transition_at(item[0]))
         return state, state
 
-    return jax.tree.map(_prepend, start, _scan(step, start, transitions, None, num_steps - 1)[1])
+    def extend(block: Transition, item: tuple[Any, Array]) -> Transition:
+        return _compose_transitions(block, transition_at(item[0]))
+
+    by_step, transition_at = _by_step(transitions)
+    effects = Effects(_no_transition(start.mean), extend, lambda block, state: predict(state, block))
+    later_steps = scan_in_blocks(step, effects, start, (by_step, jnp.arange(num_steps - 1)))[1]
+    return jax.tree.map(_prepend, start, later_steps)
 
 
 @jax.jit
 def path(first: Array, transitions: Transition, noise: Array) -> Array:
     """States (step, *sample, *batch, d) from the first one and what is added at every other step."""
 
-    def step(state: Array, transition: Transition, noise: Array) -> tuple[Array, Array]:
-        state = matvec(transition.matrix, state) + transition.offset + noise
+    def step(state: Array, item: tuple[Any, Array]) -> tuple[Array, Array]:
+        transition = transition_at(item[0])
+        state = matvec(transition.matrix, state) + transition.offset + item[1]
         return state, state
 
-    return _prepend(first, _scan(step, first, transitions, noise)[1])
+    def extend(block: tuple[Array, Array], item: tuple[Any, Array]) -> tuple[Array, Array]:
+        matrix, offset = block
+        return transition_at(item[0]).matrix @ matrix, step(offset, item)[0]
+
+    def apply(block: tuple[Array, Array], state: Array) -> Array:
+        return matvec(block[0], state) + block[1]
+
+    by_step, transition_at = _by_step(transitions)
+    size, batch = first.shape[-1], transitions.matrix.shape[1:-2]
+    identity = jnp.broadcast_to(jnp.eye(size, dtype=first.dtype), (*batch, size, size))
+    effects = Effects((identity, jnp.zeros_like(first)), extend, apply)
+    return _prepend(first, scan_in_blocks(step, effects, first, (by_step, noise))[1])
 
 
 @partial(jax.jit, static_argnames="num_steps")
@@ -185,15 +194,16 @@ def deviations(start: Moments, transitions: Transition, num_steps: int, corners:
     size = start.mean.shape[-1]
     factor = semidefinite_cholesky(start.covariance).mT
 
-    def step(carry: tuple[Array, Array], transition: Transition, _: None) -> tuple[tuple[Array, Array], Array]:
-        frame, factor = carry
+    def step(carry: tuple[Array, Array], part: Any) -> tuple[tuple[Array, Array], Array]:
+        (frame, factor), transition = carry, transition_at(part)
         added = jnp.broadcast_to(semidefinite_cholesky(transition.covariance).mT, factor.shape)
         stacked = jnp.concatenate([factor @ transition.matrix.mT, added], -2)
         turn, factor = jnp.linalg.qr(stacked, mode="complete")
         return (frame @ turn, factor[..., :size, :]), corners @ (frame @ stacked)
 
     frame = jnp.broadcast_to(jnp.eye(2 * size, dtype=factor.dtype), (*factor.shape[:-2], 2 * size, 2 * size))
-    later_steps = _scan(step, (frame, factor), transitions, None, num_steps - 1)[1]
+    by_step, transition_at = _by_step(transitions)
+    later_steps = lax.scan(step, (frame, factor), by_step, num_steps - 1)[1]
     return _prepend(corners[:, :size] @ factor, later_steps)
 
 
@@ -213,7 +223,7 @@ def semidefinite_cholesky(covariance: Array) -> Array:
 
 
 def _information_filter(
-    transitions: Transition, information: InformationPair, parallel: bool
+    transitions: Transition, information: InformationPair
 ) -> tuple[Updated, InformationPair, Array]:
     """The information filter, backwards.
 
@@ -221,28 +231,23 @@ def _information_filter(
     give about the first state, and its log factor.
     """
     last, before = jax.tree.map(lambda leaf: leaf[-1], information), jax.tree.map(lambda leaf: leaf[:-1], information)
-    if parallel:
-        zeros = jnp.zeros_like(last.precision)
-        end = _potentials(Transition(zeros, jnp.zeros_like(last.linear), zeros), last)
-        links = jax.tree.map(
-            lambda head, tail: jnp.concatenate([head, tail[None]]), _potentials(transitions, before), end
-        )
-        messages = lax.associative_scan(lambda later, earlier: _combine_potentials(earlier, later), links, reverse=True)
-        updated = update(
-            Moments(transitions.offset, transitions.covariance), jax.tree.map(lambda leaf: leaf[1:], messages.evidence)
-        )
-        return updated, jax.tree.map(lambda leaf: leaf[0], messages.evidence), messages.log_mass[0]
 
-    def step(
-        carry: tuple[InformationPair, Array], transition: Transition, information: InformationPair
-    ) -> tuple[tuple[InformationPair, Array], Updated]:
-        message, log_factor = carry
+    def step(message: InformationPair, item: tuple[Any, InformationPair]) -> tuple[InformationPair, Updated]:
+        transition = transition_at(item[0])
         updated = update(Moments(transition.offset, transition.covariance), message)
-        return (_information_before(transition, updated, information), log_factor + updated.log_mass), updated
+        return _information_before(transition, updated, item[1]), updated
 
-    start = (last, jnp.zeros(last.linear.shape[:-1], last.linear.dtype))
-    (first_information, log_factor), updated = _scan(step, start, transitions, before, reverse=True)
-    return updated, first_information, log_factor
+    def extend(block: Potential, item: tuple[Any, InformationPair]) -> Potential:
+        return _combine_potentials(_potential(transition_at(item[0]), item[1]), block)
+
+    def apply(block: Potential, message: InformationPair) -> InformationPair:
+        noise = Moments(block.transition.offset, block.transition.covariance)
+        return _information_before(block.transition, update(noise, message), block.evidence)
+
+    by_step, transition_at = _by_step(transitions)
+    effects = Effects(_no_potential(last), extend, apply)
+    first_information, updated = scan_in_blocks(step, effects, last, (by_step, before), reverse=True)
+    return updated, first_information, updated.log_mass.sum(0)
 
 
 def _information_before(transition: Transition, updated: Updated, information: InformationPair) -> InformationPair:
@@ -266,31 +271,28 @@ def _compose_transitions(earlier: Transition, later: Transition) -> Transition:
     return Transition(later.matrix @ earlier.matrix, *predict(Moments(earlier.offset, earlier.covariance), later))
 
 
-def _potentials(transitions: Transition, information: InformationPair) -> Potential:
-    """Potentials of transitions from states with information pairs."""
-    batch = information.linear.shape[:-1]
-    return Potential(
-        _broadcast_transitions(transitions, batch), information, jnp.zeros(batch, information.linear.dtype)
-    )
+def _potential(transition: Transition, information: InformationPair) -> Potential:
+    """The potential of a transition from a state with an information pair."""
+    return Potential(transition, information, jnp.zeros(information.linear.shape[:-1], information.linear.dtype))
 
 
-def _broadcast_transitions(transitions: Transition, batch: tuple[int, ...]) -> Transition:
-    """Transitions broadcast to all steps and the whole batch."""
-    size = transitions.offset.shape[-1]
-    matrices = [
-        jnp.broadcast_to(matrix, (*batch, size, size)) for matrix in (transitions.matrix, transitions.covariance)
-    ]
-    return Transition(matrices[0], jnp.broadcast_to(transitions.offset, (*batch, size)), matrices[1])
+def _no_transition(like: Array) -> Transition:
+    """The transition that leaves a state as it is. like: (*batch, d)."""
+    size = like.shape[-1]
+    identity = jnp.broadcast_to(jnp.eye(size, dtype=like.dtype), (*like.shape, size))
+    return Transition(identity, jnp.zeros_like(like), jnp.zeros_like(identity))
 
 
-def _scan(
-    step: Callable, start: Any, transitions: Transition, inputs: Any, length: int | None = None, reverse: bool = False
-) -> Any:
-    """The last carry and the outputs of step(carry, transition, input)."""
+def _no_potential(like: InformationPair) -> Potential:
+    """The potential that leaves a state as it is and says nothing about it."""
+    return _potential(_no_transition(like.linear), jax.tree.map(jnp.zeros_like, like))
+
+
+def _by_step(transitions: Transition) -> tuple[Transition | None, Callable[[Any], Transition]]:
+    """What a scan is given for transitions, and the function that gives the transition of a step from its part."""
     if len(transitions.offset) == 1:
-        transition = jax.tree.map(lambda leaf: leaf[0], transitions)
-        return lax.scan(lambda carry, item: step(carry, transition, item), start, inputs, length, reverse)
-    return lax.scan(lambda carry, item: step(carry, *item), start, (transitions, inputs), length, reverse)
+        return None, lambda _: jax.tree.map(lambda leaf: leaf[0], transitions)
+    return transitions, lambda transition: transition
 
 
 @jax.custom_jvp
@@ -335,6 +337,5 @@ def _prepend(first: Array, later: Array) -> Array:
     return jnp.concatenate([first[None], later])
 
 
-def is_parallel() -> bool:
-    """Whether steps are combined in parallel, which is worth it on accelerators."""
-    return jax.default_backend() != "cpu"
+def _append(earlier: Array, last: Array) -> Array:
+    return jnp.concatenate([earlier, last[None]])

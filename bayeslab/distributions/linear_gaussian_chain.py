@@ -123,7 +123,7 @@ class LinearGaussianChain(Distribution):
 
     def marginals(self) -> Moments:
         """Mean ``(*batch, num_steps, d)`` and covariance ``(*batch, num_steps, d, d)`` of the state at every step."""
-        return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps, kalman.is_parallel()))
+        return _steps_last(kalman.moments(*self._parts(self.batch_shape), self.num_steps))
 
     def cross_covariances(self) -> Array:
         """The covariance of each state with the one before, Cov(z_{t+1}, z_t), ``(*batch, num_steps - 1, d, d)``."""
@@ -164,7 +164,7 @@ class LinearGaussianChain(Distribution):
         An observation y_t ~ N(C z_t + D, R) has the information pair C' R^-1 C and C' R^-1 (y_t - D). The batch of
         both may extend the chain's.
         """
-        start, transitions = kalman.conditioned(*self._arguments(precision, linear), kalman.is_parallel())
+        start, transitions = kalman.conditioned(*self._arguments(precision, linear))
         matrix, offset, covariance = _steps_last(transitions)
         parameters = (matrix, covariance, offset)
         return LinearGaussianChain(start.mean, start.covariance, *parameters, time_varying=True, validate_args=False)
@@ -174,15 +174,15 @@ class LinearGaussianChain(Distribution):
 
         precision, linear: as for `condition`.
         """
-        return kalman.log_mass(*self._arguments(precision, linear), kalman.is_parallel())
+        return kalman.log_mass(*self._arguments(precision, linear))
 
     def predicted(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given the observations before its step. Arguments as for `condition`."""
-        return _steps_last(kalman.filtered(*self._arguments(precision, linear), kalman.is_parallel()).predicted)
+        return _steps_last(kalman.filtered(*self._arguments(precision, linear)).predicted)
 
     def filtered(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given the observations up to its step. Arguments as for `condition`."""
-        return _steps_last(kalman.filtered(*self._arguments(precision, linear), kalman.is_parallel()).filtered)
+        return _steps_last(kalman.filtered(*self._arguments(precision, linear)).filtered)
 
     def smoothed(self, precision: ArrayLike, linear: ArrayLike) -> Moments:
         """Moments of every state given all observations. Arguments as for `condition`."""

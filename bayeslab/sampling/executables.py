@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.programs.program import Bound, abstract_bound
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 from bayeslab.sampling.placement import Layout, Placement
@@ -166,7 +167,7 @@ class _Chains(NamedTuple):
         so that none waits in every step for the longest, and on an accelerator at once."""
         if self.width is None:
             return step
-        if self.apart and jax.default_backend() == "cpu":
+        if self.apart and not on_accelerator():
             return lambda own, *shared: jax.lax.map(lambda chain: step(chain, *shared), own)
         return lambda own, *shared: jax.vmap(lambda chain: step(chain, *shared))(own)
 
@@ -182,7 +183,7 @@ def _with_cut_data(layout: Layout, steps: Callable) -> Callable:
 
 def _compiler_options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
     """The options of the compiler for one executable."""
-    if jax.default_backend() != "cpu":
+    if on_accelerator():
         return {}
     size = sum(leaf.size for leaf in jax.tree.leaves(bound))
     default = UNOPTIMISED_OPTIONS if name in RUN_ONCE_A_FIT and size <= MAX_NUMBERS_UNOPTIMISED else {}

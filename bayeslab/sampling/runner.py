@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
 
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.programs.program import Bound, compilation_signature, precision_scope
 from bayeslab.sampling.executables import SamplerExecutables, compile_sampler, strongly_typed
 from bayeslab.sampling.placement import ONE_DEVICE, Placement
@@ -69,7 +70,7 @@ def drive(
     placement: of data and chains on devices. With several of them, chains that do not run as one follow each other.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
     """
-    together = jax.default_backend() != "cpu" if vectorised is None else vectorised
+    together = on_accelerator() if vectorised is None else vectorised
     together |= placement.chain_devices > 1 and method.num_chains > 1
     width = method.num_chains if together else None
     code = compile_sampler(sampler, compilation_signature(bound), width, placement)

@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 import bayeslab as bl
 from bayeslab.distributions import MarkovChain
-from bayeslab.distributions.markov import associative as markov_parallel
 from bayeslab.distributions.markov import inference as markov_inference
+from bayeslab.distributions.processor import as_on_accelerator
 
 STEPS, CHAINS = 500, 200
 
@@ -87,11 +87,10 @@ def test_random_chains_are_those_in_logarithms(states: int) -> None:
             assert apart[inside[place]].max() < 1e-9
 
 
-def test_products_on_accelerators_are_those_in_logarithms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markov_inference, "_recursions", lambda: markov_parallel)
-    monkeypatch.setattr(markov_inference, "in_lanes", lambda *_: False)
+def test_blocks_on_accelerators_are_those_in_logarithms() -> None:
     initial, transition, evidence, _ = (one[:20] for one in chains(3))
-    value, (_, _, states) = markov_inference._stepwise_counts(initial, transition[:, None], evidence, None)
+    with as_on_accelerator():
+        value, (_, _, states) = markov_inference._stepwise_counts(initial, transition[:, None], evidence, None)
     right, smoothed = in_logarithms(initial, transition, evidence)
     np.testing.assert_allclose(value, right, rtol=1e-10)
     np.testing.assert_allclose(states, smoothed, atol=1e-9)

@@ -15,8 +15,8 @@ from scipy.linalg import block_diag
 from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
 
 from bayeslab.datasets import nile
-from bayeslab.distributions import LinearGaussianChain, kalman
-from bayeslab.distributions.kalman import InformationPair, Moments, Transition
+from bayeslab.distributions import LinearGaussianChain
+from bayeslab.distributions.kalman import Moments
 from bayeslab.elimination.cubature import of_linear_gaussian_chain
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 
@@ -173,28 +173,6 @@ def is_normal(found: Moments, expected: Dense) -> None:
     np.testing.assert_allclose(found.mean.ravel(), expected.mean, rtol=1e-10, atol=1e-10)
     blocks = expected.blocks(found.mean.shape[-1])
     np.testing.assert_allclose(found.covariance, blocks, rtol=1e-10, atol=1e-10)
-
-
-def test_steps_in_parallel_are_steps_one_by_one() -> None:
-    """What accelerators do, on this machine."""
-    rng = np.random.default_rng(4)
-    start = Moments(rng.normal(size=(3, 2)), covariances(rng, 3))
-    moves = Transition(rng.normal(size=(4, 1, 2, 2)), rng.normal(size=(4, 1, 2)), covariances(rng, 4, 1))
-    evidence = InformationPair(
-        covariances(rng, 5, 3) * (np.arange(5) != 2)[:, None, None, None], rng.normal(size=(5, 3, 2))
-    )
-
-    @partial(quick, static_argnames="parallel")
-    def everything(parallel: bool) -> Any:
-        return (
-            kalman.conditioned(start, moves, evidence, parallel),
-            kalman.log_mass(start, moves, evidence, parallel),
-            kalman.filtered(start, moves, evidence, parallel),
-            kalman.moments(start, moves, 5, parallel),
-        )
-
-    for one, other in zip(*(jax.tree.leaves(everything(parallel)) for parallel in (False, True)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10)
 
 
 def local_trend(measured: np.ndarray) -> tuple[LinearGaussianChain, tuple[np.ndarray, np.ndarray], KalmanSmoother]:

@@ -1,4 +1,4 @@
-"""The recursions of a Markov chain in lanes and in parallel, beside those step by step; sequences of any length."""
+"""The recursions of a Markov chain in lanes, beside those step by step; sequences of any length."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -13,9 +13,6 @@ from scipy.stats import norm
 
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.markov import (
-    associative as markov_parallel,
-)
-from bayeslab.distributions.markov import (
     backward_sampling as markov_draws,
 )
 from bayeslab.distributions.markov import (
@@ -24,6 +21,7 @@ from bayeslab.distributions.markov import (
 from bayeslab.distributions.markov import (
     inference as markov_inference,
 )
+from bayeslab.distributions.markov import paths as stepwise_paths
 from bayeslab.distributions.markov import sequential as steps
 from bayeslab.distributions.markov.lanes import make_lanes
 from chains import CHAINS, all_paths, every_chain, evidence_for
@@ -79,7 +77,7 @@ def test_lanes_are_steps(name: str) -> None:
     np.testing.assert_allclose(found.visits, states, atol=1e-11)
     np.testing.assert_allclose(found.moves, moves, rtol=1e-10)
     np.testing.assert_allclose(found.first, first, rtol=1e-10)
-    np.testing.assert_array_equal(jax.jit(markov_inference.viterbi_path)(*one), steps.viterbi_path(*one))
+    np.testing.assert_array_equal(jax.jit(markov_inference.viterbi_path)(*one), stepwise_paths.viterbi_path(*one))
 
 
 @pytest.mark.parametrize(("number", "ragged"), [(2, True), (20, False)])
@@ -105,22 +103,6 @@ def test_a_path_is_drawn_step_by_step_where_numbers_leave_their_range() -> None:
     chain = MarkovChain([1.0, 0.0, 0.0], [[1.0, 0.0, 0.0], [0.0, 0.7, 0.3], [0.0, 0.0, 1.0]], 100)
     unlikely = np.tile([-300.0, -200.0, 0.0], (100, 1))
     np.testing.assert_array_equal(chain.condition(unlikely).sample(jax.random.PRNGKey(0)), 0)
-
-
-@every_case
-def test_products_are_steps(name: str) -> None:
-    """What runs on accelerators, where messages are over other numbers at every step."""
-    one = CASES[name]
-
-    def shares(message: steps.Scaled) -> jax.Array:
-        return message.log() - jax.scipy.special.logsumexp(message.log(), -1, keepdims=True)
-
-    for a, b in zip(*(jax.jit(way.forward)(*one) for way in (markov_parallel, steps)), strict=True):
-        np.testing.assert_allclose(
-            *(shares(x) if isinstance(x, steps.Scaled) else x for x in (a, b)), rtol=1e-10, atol=1e-12
-        )
-    later = [jax.jit(way.backward)(one.transition, one.evidence, one.moving) for way in (steps, markov_parallel)]
-    np.testing.assert_allclose(*map(shares, later), rtol=1e-10, atol=1e-12)
 
 
 def test_numbers_out_of_range_are_found_step_by_step() -> None:

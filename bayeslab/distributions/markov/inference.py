@@ -1,7 +1,7 @@
 """Inference of a Markov chain: the recursion that suits the processor and the shapes, and its derivatives.
 
 On a CPU that is the one of `bayeslab.distributions.markov.blocked` where it is worthwhile, and that of `sequential`
-elsewhere and where numbers would leave their range; on an accelerator that of `associative`. All functions take initial
+elsewhere, where numbers would leave their range, and on an accelerator. All functions take initial
 (*batch, K), transition (*batch, 1 or T - 1, K, K), log_likelihood (*batch, T, K), an array or factored, and active
 (*batch, T - 1), whether the chain moves after a step, or None if it always does.
 """
@@ -17,14 +17,15 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 from jax.custom_derivatives import SymbolicZero
 
-import bayeslab.distributions.markov.associative as parallel
 import bayeslab.distributions.markov.backward_sampling as draws
 import bayeslab.distributions.markov.blocked as lanes
+import bayeslab.distributions.markov.paths as paths
 import bayeslab.distributions.markov.sequential as stepwise
-import bayeslab.distributions.markov.viterbi as paths
+import bayeslab.distributions.markov.viterbi as viterbi
 from bayeslab.distributions.markov.lanes import Lanes, lanes_are_worthwhile, make_lanes
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood, dense
 from bayeslab.distributions.markov.sequential import Active, Scaled, log, power_of_two, weigh_rows
+from bayeslab.distributions.processor import on_accelerator
 
 Derivatives = tuple[Array, Array, Array]
 """Derivatives of the log evidence with respect to initial probabilities, matrices, and log likelihoods (or parameters
@@ -87,7 +88,7 @@ def _log_evidence(initial: Array, transition: Array, log_likelihood: LogLikeliho
     """The log evidence, without derivatives."""
 
     def by_steps(log_likelihood: Array) -> Array:
-        return _recursions().forward(initial, transition, log_likelihood, active)[2]
+        return stepwise.forward(initial, transition, log_likelihood, active)[2]
 
     if not in_lanes(transition, log_likelihood.shape):
         return by_steps(dense(log_likelihood))
@@ -117,8 +118,8 @@ def _fast_counts(
 def _stepwise_counts(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Derivatives]:
-    predicted, filtered, value = _recursions().forward(initial, transition, dense(log_likelihood), active)
-    later = _recursions().backward(transition, dense(log_likelihood), active)
+    predicted, filtered, value = stepwise.forward(initial, transition, dense(log_likelihood), active)
+    later = stepwise.backward(transition, dense(log_likelihood), active)
     posterior = predicted.times(later)
     total = posterior.total()
     first = later.at(np.s_[..., 0, :]).divided(total.at(np.s_[..., 0, None]))
@@ -275,13 +276,13 @@ def expected_transitions(states: Array, transition: Array, active: Active) -> Ar
 @jax.jit
 def predicted(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The predicted probabilities p(z_t | observations before t)."""
-    return _recursions().forward(initial, transition, dense(log_likelihood), active)[0].probabilities()
+    return stepwise.forward(initial, transition, dense(log_likelihood), active)[0].probabilities()
 
 
 @jax.jit
 def filtered(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The filtered probabilities p(z_t | observations up to t)."""
-    return _recursions().forward(initial, transition, dense(log_likelihood), active)[1].probabilities()
+    return stepwise.forward(initial, transition, dense(log_likelihood), active)[1].probabilities()
 
 
 @jax.jit
@@ -289,7 +290,7 @@ def conditioned(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Array]:
     """The initial probabilities and the matrices, one for each transition, of the chain given all observations."""
-    later = _recursions().backward(transition, dense(log_likelihood), active)
+    later = stepwise.backward(transition, dense(log_likelihood), active)
     first = _reweighted(initial[..., None, :], later.at(np.s_[..., 0, :]))
     return first[..., 0, :], _reweighted(transition, later.at(np.s_[..., 1:, :]))
 
@@ -298,12 +299,12 @@ def conditioned(
 def viterbi_path(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The most probable path (*batch, T) given all observations, by the Viterbi algorithm."""
     if not in_lanes(transition, log_likelihood.shape):
-        return stepwise.viterbi_path(initial, transition, dense(log_likelihood), active)
-    return paths.viterbi_path(make_lanes(log(initial), log(transition), log_likelihood, active))
+        return paths.viterbi_path(initial, transition, dense(log_likelihood), active)
+    return viterbi.viterbi_path(make_lanes(log(initial), log(transition), log_likelihood, active))
 
 
-draw = jax.jit(stepwise.draw)
-"""Draws paths of a chain, see `bayeslab.distributions.markov.sequential`."""
+draw = jax.jit(paths.draw)
+"""Draws paths of a chain, see `bayeslab.distributions.markov.paths`."""
 
 
 @_with_batched_vmap
@@ -316,7 +317,7 @@ def conditioned_draw(
     def by_steps() -> Array:
         uniform_by_step = jnp.moveaxis(jnp.broadcast_to(uniform, layout.shape), -1, 0)
         initial_probs, matrices = conditioned(initial, transition, _from_lanes(log_likelihood, layout), active)
-        return stepwise.draw(initial_probs, matrices, active, uniform_by_step)
+        return paths.draw(initial_probs, matrices, active, uniform_by_step)
 
     path, in_range = draws.sample_path(layout, uniform)
     return lax.cond(in_range, lambda: path, by_steps)
@@ -327,14 +328,9 @@ def _from_lanes(log_likelihood: LogLikelihood, layout: Lanes) -> LogLikelihood:
     return log_likelihood if isinstance(log_likelihood, FactoredLogLikelihood) else layout.array()
 
 
-def _recursions() -> Any:
-    """The module with the recursions for every step that suits the processor."""
-    return stepwise if jax.default_backend() == "cpu" else parallel
-
-
 def in_lanes(transition: Array, shape: tuple[int, ...]) -> bool:
     """Whether recursions in lanes are worthwhile. shape: the shape of the log likelihoods."""
-    return jax.default_backend() == "cpu" and lanes_are_worthwhile(shape, transition.shape)
+    return not on_accelerator() and lanes_are_worthwhile(shape, transition.shape)
 
 
 def _reweighted(matrix: Array, message: Scaled) -> Array:

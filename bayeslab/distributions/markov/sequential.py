@@ -1,4 +1,4 @@
-"""The forward-backward and Viterbi recursions of a discrete Markov chain, step after step.
+"""The forward-backward recursions of a discrete Markov chain, step after step.
 
 With f_t(j) = exp(log_likelihood[t, j]), the likelihood of state j at step t,
 
@@ -8,6 +8,9 @@ With f_t(j) = exp(log_likelihood[t, j]), the likelihood of state j at step t,
 Where a chain cannot go from every state to every other, no common scale keeps all of these in range: the state that
 is alone possible in the end may be less likely than the smallest float for hundreds of steps. So every state has an
 exponent of its own (`Scaled`), and sums are taken at a common one where that is seen to lose nothing.
+
+On an accelerator blocks of steps advance side by side (`scan_in_blocks`): their effects are matrices whose entries have
+exponents, too. There a state always has its own, since to look at numbers first takes longer.
 
 All functions take initial (*batch, K), transition (*batch, 1 or T - 1, K, K), log_likelihood (*batch, T, K), and active
 (*batch, T - 1), which is False at steps after which the chain stays where it is, or None if it always moves.
@@ -21,6 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from bayeslab.distributions.block_scan import Effects, scan_in_blocks
+from bayeslab.distributions.processor import on_accelerator
+
 Active = Array | None
 """Whether the chain moves after each step but the last, (*batch, T - 1); None if it always does."""
 
@@ -29,7 +35,10 @@ LOG_2_PARTS = (0.693147180369123816490, 1.90821492927058770002e-10)
 
 
 class Scaled(NamedTuple):
-    """digits * 2^exponent: exponents are whole numbers of the same type, -inf for zero, so the range has no end."""
+    """digits * 2^exponent: exponents are whole numbers of the same type, -inf for zero, so the range has no end.
+
+    What is zero has no derivative, in sums and products of these: an impossible event stays impossible.
+    """
 
     digits: Array
     exponent: Array
@@ -107,38 +116,59 @@ def forward(initial: Array, transition: Array, log_likelihood: Array, active: Ac
     Both are divided by one number a step, so that the second has a largest exponent of zero.
     """
 
-    def step(carry: tuple[Scaled, Array], matrix: Array, likelihood: Scaled) -> tuple[Any, Any]:
-        filtered, exponent = carry
-        predicted, top = _propagate(jnp.matrix_transpose(matrix), filtered)
-        filtered = predicted.times(likelihood)
-        return (filtered, exponent + top), (predicted, filtered)
-
     likelihood = exponential(jnp.moveaxis(log_likelihood, -2, 0))
     predicted = scaled(jnp.broadcast_to(initial, log_likelihood.shape[:-2] + initial.shape[-1:]))
     filtered = predicted.times(likelihood.at(0))
-    start = filtered, jnp.zeros(filtered.exponent.shape[:-1], filtered.exponent.dtype)
-    (last, exponent), (predicted_later, filtered_later) = _scan(
-        step, start, transition, active, likelihood.at(np.s_[1:])
-    )
-    filtered_later = _prepend(filtered, filtered_later)
+    (last, exponent), (before, predicted_later) = _messages(filtered, transition, active, likelihood.at(np.s_[1:]))
+    filtered = _joined(before, Scaled(*(leaf[None] for leaf in last)))
     return (
-        _prepend(predicted, predicted_later),
-        filtered_later.shifted(-_max_exponent(filtered_later)[..., None]),
+        _joined(Scaled(*(leaf[None] for leaf in predicted)), predicted_later),
+        filtered.shifted(-_max_exponent(filtered)[..., None]),
         last.total().log() + exponent * math.log(2),
     )
 
 
 def backward(transition: Array, log_likelihood: Array, active: Active) -> Scaled:
     """The backward recursion: b of the module's formulas (*batch, T, K), divided by one number a step."""
-
-    def step(after: Scaled, matrix: Array, likelihood: Scaled) -> tuple[Scaled, Scaled]:
-        message = _propagate(matrix, after)[0].times(likelihood)
-        return message, message
-
     likelihood = exponential(jnp.moveaxis(log_likelihood, -2, 0))
-    last = likelihood.at(-1)
-    _, messages = _scan(step, last, transition, active, likelihood.at(np.s_[:-1]), reverse=True)
-    return Scaled(*(jnp.moveaxis(jnp.concatenate([x, y[None]]), 0, -2) for x, y in zip(messages, last, strict=True)))
+    (first, _), (later, _) = _messages(likelihood.at(-1), transition, active, likelihood.at(np.s_[:-1]), reverse=True)
+    return _joined(Scaled(*(leaf[None] for leaf in first)), later)
+
+
+def _messages(
+    start: Scaled, transition: Array, active: Active, likelihood: Scaled, reverse: bool = False
+) -> tuple[tuple[Scaled, Array], tuple[Scaled, Scaled]]:
+    """What follows the message `start` at later steps, or at earlier ones if `reverse`.
+
+    Returns the last message over 2^exponent, and that exponent (*batch,); and with steps on the first axis all messages
+    but the last, each over a power of two, and sums of them over states, where their largest exponent is made zero.
+    """
+    matrices, matrix_at = matrices_by_step(transition, active)
+
+    def move(message: Scaled, item: tuple[Any, Scaled]) -> tuple[Scaled, Array]:
+        matrix = matrix_at(item[0])
+        return _propagate(matrix if reverse else jnp.matrix_transpose(matrix), message)
+
+    def step(carry: tuple[Scaled, Array], item: tuple[Any, Scaled]) -> tuple[Any, tuple[Scaled, Scaled]]:
+        message, exponent = carry
+        total, top = move(message, item)
+        return (total.times(item[1]), exponent + top), (message, total)
+
+    def extend(block: tuple[Scaled, Array], item: tuple[Any, Scaled]) -> tuple[Scaled, Array]:
+        matrix, exponent = block
+        total, row_tops = move(matrix, item)
+        matrix, top = _over_largest(total.times(item[1]).shifted(row_tops[..., None]), (0, -1))
+        return matrix, exponent + top
+
+    def apply(block: tuple[Scaled, Array], carry: tuple[Scaled, Array]) -> tuple[Scaled, Array]:
+        (matrix, block_exponent), (message, exponent) = block, carry
+        terms = Scaled(*(jnp.moveaxis(leaf, -1, 0)[..., None] for leaf in message)).times(matrix)
+        message, top = _over_largest(Scaled(*(jnp.moveaxis(leaf, 0, -1) for leaf in terms)).total(), -1)
+        return message, exponent + block_exponent + top
+
+    none = jnp.zeros(start.digits.shape[:-1], start.exponent.dtype)
+    effects = Effects((scaled(unit_vectors(start.digits)), none), extend, apply)
+    return scan_in_blocks(step, effects, (start, none), (matrices, likelihood), reverse)
 
 
 def weigh_rows(matrix: Array, message: Scaled) -> Array:
@@ -176,6 +206,8 @@ def _weigh(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
         product = matrix * digits[..., None, :] * power_of_two(exponent[..., None, :] - top[..., None], top.dtype)
         return product.sum(-1) if summed else product, top
 
+    if on_accelerator():
+        return with_row_exponents()
     plain, top = in_range()
     total = plain if summed else plain.sum(-1)
     info = jnp.finfo(matrix.dtype)
@@ -190,6 +222,12 @@ def normalise_exponent(x: Scaled) -> tuple[Scaled, Array]:
     return Scaled(digits.digits, exponent - top[..., None]), top
 
 
+def _over_largest(x: Scaled, axes: int | tuple[int, ...]) -> tuple[Scaled, Array]:
+    """Numbers over a power of two, so that their largest exponent along the axes is zero, and its exponent."""
+    top = zero_if_infinite(x.exponent.max(axes, keepdims=True))
+    return x.shifted(-top), top.squeeze(axes)
+
+
 def _max_exponent(message: Scaled) -> Array:
     """The largest exponent of a message, 0 if all of it is zero."""
     return zero_if_infinite(message.exponent.max(-1))
@@ -200,49 +238,9 @@ def zero_if_infinite(exponent: Array) -> Array:
     return jnp.where(jnp.isfinite(exponent), exponent, 0.0)
 
 
-def _prepend(first: Scaled, later: Scaled) -> Scaled:
-    """The first step before the others, with the steps moved from the first axis to the one before the last."""
-    return Scaled(*(jnp.moveaxis(jnp.concatenate([x[None], y]), 0, -2) for x, y in zip(first, later, strict=True)))
-
-
-def viterbi_path(initial: Array, transition: Array, log_likelihood: Array, active: Active) -> Array:
-    """The most probable path (*batch, T), by the Viterbi algorithm from the last step to the first.
-
-    Backwards it finds the log probability of the best continuation from every state, forwards it follows the path.
-    """
-
-    def back(best_later: Array, matrix: Array, log_likelihood: Array) -> tuple[Array, tuple[Array, Array]]:
-        log_probs = log(matrix) + best_later[..., None, :]
-        best_later = log_likelihood + log_probs.max(-1)
-        return best_later, (best_later, log_probs.argmax(-1))
-
-    def forth(state: Array, pointers: Array) -> tuple[Array, Array]:
-        state = jnp.take_along_axis(pointers, state[..., None], -1)[..., 0]
-        return state, state
-
-    steps = jnp.moveaxis(log_likelihood, -2, 0)
-    best_later, pointers = _scan(back, steps[-1], transition, active, steps[:-1], reverse=True)[1]
-    later = best_later[0] if len(steps) > 1 else steps[-1]
-    first = jnp.argmax(log(initial) + later, -1)
-    path = jnp.concatenate([first[None], lax.scan(forth, first, pointers)[1]])
-    return jnp.moveaxis(path, 0, -1)
-
-
-def draw(initial: Array, transition: Array, active: Active, uniform: Array) -> Array:
-    """Paths (*sample, *batch, T) of the chain, by inverse cumulative distributions at uniform (T, *sample, *batch)."""
-
-    def invert(cumulative: Array, uniform: Array) -> Array:
-        return (cumulative <= uniform[..., None]).sum(-1, dtype=jnp.int32)
-
-    def step(state: Array, cumulative: Array, uniform: Array) -> tuple[Array, Array]:
-        rows = cumulative[(*np.ix_(*map(np.arange, cumulative.shape[:-2])), state)]
-        state = invert(rows, uniform)
-        return state, state
-
-    first = invert(_cdf(initial), uniform[0])
-    transition = identity_where_inactive(transition, active)
-    _, later = _scan(step, first, _cdf(transition), None, uniform[1:])
-    return jnp.moveaxis(jnp.concatenate([first[None], later]), 0, -1)
+def _joined(earlier: Scaled, later: Scaled) -> Scaled:
+    """Steps one after the other, moved from the first axis to the one before the last."""
+    return Scaled(*(jnp.moveaxis(jnp.concatenate(pair), 0, -2) for pair in zip(earlier, later, strict=True)))
 
 
 def identity_where_inactive(transition: Array, active: Active) -> Array:
@@ -257,23 +255,19 @@ def log(x: Array) -> Array:
     return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
 
 
-def _scan(
-    step: Callable, start: Any, transition: Array, active: Active, inputs: Any, reverse: bool = False
-) -> tuple[Any, Any]:
-    """The last carry and the outputs of step(carry, matrix, input), steps on the first axis of inputs and outputs."""
+def matrices_by_step(transition: Array, active: Active) -> tuple[Any, Callable[[Any], Array]]:
+    """What a scan is given for matrices, steps first, and the function that gives the matrix of a step from it."""
     matrices = None if transition.shape[-3] == 1 else jnp.moveaxis(transition, -3, 0)
-    active_steps = None if active is None else jnp.moveaxis(active, -1, 0)
 
-    def at_step(carry: Any, item: tuple[Array | None, Active, Any]) -> Any:
-        matrix, is_active, input_ = item
-        if matrix is None:
-            matrix = transition[..., 0, :, :]
-        return step(carry, identity_where_inactive(matrix, is_active), input_)
+    def matrix_at(part: tuple[Array | None, Active]) -> Array:
+        matrix = transition[..., 0, :, :] if part[0] is None else part[0]
+        return identity_where_inactive(matrix, part[1])
 
-    return lax.scan(at_step, start, (matrices, active_steps, inputs), reverse=reverse)
+    return (matrices, None if active is None else jnp.moveaxis(active, -1, 0)), matrix_at
 
 
-def _cdf(probs: Array) -> Array:
-    """The cumulative distribution, without the rounding that would let a state of probability 0 be drawn."""
-    cumulative = lax.cummax(jnp.where(probs > 0, jnp.cumsum(probs, -1), 0), axis=probs.ndim - 1)
-    return cumulative / cumulative[..., -1:]
+def unit_vectors(like: Array) -> Array:
+    """A unit vector (*batch, K) for every state, (K, *batch, K). like: (*batch, K)."""
+    states, batch = like.shape[-1], like.ndim - 1
+    units = jnp.eye(states, dtype=like.dtype).reshape(states, *(1,) * batch, states)
+    return jnp.broadcast_to(units, (states, *like.shape))

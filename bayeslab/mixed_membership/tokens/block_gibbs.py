@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.distributions.threefry import uniforms
 from bayeslab.mixed_membership.counts import Counts
 from bayeslab.mixed_membership.dirichlet import draw_dirichlet
@@ -120,7 +121,7 @@ class BlockSizes(NamedTuple):
 def blocks_are_worthwhile(shape: TokenShape) -> bool:
     """Whether blocks are worth their time, since sweeps are slower and mix better: with many tokens and few topics, on
     a CPU, where tokens follow each other."""
-    on_one_processor = shape.devices.number == 1 and jax.default_backend() == "cpu"
+    on_one_processor = shape.devices.number == 1 and not on_accelerator()
     return on_one_processor and shape.tokens >= MIN_TOKENS_FOR_BLOCKS and shape.populations <= MAX_TOPICS_UNROLLED
 
 
