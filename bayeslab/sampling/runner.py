@@ -59,6 +59,7 @@ def drive(
     report: Callable[[int, int, dict[str, float]], None] | None = None,
     vectorised: bool | None = None,
     placement: Placement = ONE_DEVICE,
+    first_chain: int = 0,
 ) -> Run:
     """The Run of all chains. Interrupted from the keyboard, it returns the draws that every chain has finished.
 
@@ -67,13 +68,14 @@ def drive(
     report: a function that is told the steps done, the steps to do and what is known, a few times a second.
     vectorised: run all chains as one; by default on accelerators, and where chains are spread over devices.
     placement: of data and chains on devices. With several of them, chains that do not run as one follow each other.
+    first_chain: number of the first chain. A chain has the key of its number, however many chains there are.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
     """
     together = jax.default_backend() != "cpu" if vectorised is None else vectorised
     together |= placement.chain_devices > 1 and method.num_chains > 1
     width = method.num_chains if together else None
     code = compile_sampler(sampler, compilation_signature(bound), width, placement)
-    keys = np.asarray(jax.random.split(key, method.num_chains))
+    keys = np.asarray(jax.random.split(key, first_chain + method.num_chains))[first_chain:]
     code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
     data = code.prepare(bound)
