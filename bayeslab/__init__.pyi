@@ -7,6 +7,9 @@ from . import (
     datasets as datasets,
 )
 from . import (
+    distributed as distributed,
+)
+from . import (
     distributions as distributions,
 )
 from . import (

@@ -115,7 +115,7 @@ def fit(
         placement = placement_on(mesh, method, sampler, bound)
         processes = placement.processes
         if processes.several:
-            processes.require_same("model, data or settings", _fit_text(model, method, random, bound))
+            processes.require_same(_fit_texts(model, method, random, bound))
         if previous is not None and not sampler.continues:
             name = type(method).__name__
             raise ValueError(
@@ -124,7 +124,8 @@ def fit(
         values = None if start is None else checked_start(method, sampler, bound, start)
         require_chain_number(first_chain, method, previous)
         portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values, placement, first_chain)
-        with progress_bar(type(method).__name__, progress and processes.is_first) as report:
+        shown = progress and processes.is_first
+        with processes.watched(), progress_bar(type(method).__name__, shown) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
             path, previous_result = Path(checkpoint), portion.there(Path(checkpoint))
@@ -257,18 +258,16 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     return attributes | package_versions()
 
 
-def _fit_text(model: Program, method: Method, key: Array, bound: Bound) -> str:
-    """What a fit depends on, as text: program, method, key, settings, and digests of all arrays."""
+def _fit_texts(model: Program, method: Method, key: Array, bound: Bound) -> dict[str, str]:
+    """What a fit depends on, as texts by what they are about."""
     digests = [sha256(np.ascontiguousarray(leaf).tobytes()).hexdigest() for leaf in jax.tree.leaves(bound)]
-    parts = (
-        program_name(model),
-        program_digest(model),
-        settings_text(method),
-        method.num_samples,
-        _key_text(key),
-        settings_digest(bound),
-    )
-    return "\n".join(map(str, (*parts, *package_versions().items(), *digests)))
+    return {
+        "versions of packages": str(package_versions()),
+        "programs": f"{program_name(model)} {program_digest(model)}",
+        "methods": f"{settings_text(method)} {method.num_samples}",
+        "keys": _key_text(key),
+        "data": f"{settings_digest(bound)} {digests}",
+    }
 
 
 def _key_text(key: Array) -> str:

@@ -60,7 +60,7 @@ def draw_with_checkpoints(
     portion: (number of draws, result so far) -> the result with these draws added. Interrupted from the keyboard,
     the result with the finished draws is returned.
     """
-    processes.require_same(f"draws in checkpoint '{path}'", str(_num_draws(tree)))
+    processes.require_same({f"draws in checkpoint '{path}'": str(_num_draws(tree))})
     if whole and tree is not None and not tree.attrs["interrupted"]:
         return tree
     count = method.num_samples if whole else int(np.ceil(FIRST_PORTION_SHARE * method.num_samples))

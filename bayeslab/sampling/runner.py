@@ -83,8 +83,7 @@ def drive(
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
         track_key = keys if together else keys[chain]
         tracks.append(_ChainTrack(code, method, sampler, data, track_key, start, state, placement.processes))
-    with placement.processes.watched():
-        interrupted = _run_tracks(tracks, report, placement)
+    interrupted = _run_tracks(tracks, report, placement)
     draws, history, state = _gather_chains(tracks, together)
     if draws is None:
         raise KeyboardInterrupt("interrupted before the first draw")
