@@ -260,7 +260,8 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
 
 def _fit_texts(model: Program, method: Method, key: Array, bound: Bound) -> dict[str, str]:
     """What a fit depends on, as texts by what they are about."""
-    digests = [sha256(np.ascontiguousarray(leaf).tobytes()).hexdigest() for leaf in jax.tree.leaves(bound)]
+    bytes_of = (np.ascontiguousarray(leaf).view(np.uint8) for leaf in jax.tree.leaves(bound))  # without a copy
+    digests = [sha256(each).hexdigest() for each in bytes_of]
     return {
         "versions of packages": str(package_versions()),
         "programs": f"{program_name(model)} {program_digest(model)}",

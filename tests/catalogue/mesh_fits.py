@@ -25,7 +25,10 @@ from bayeslab.sampling.placement import Placement
 
 
 def quick() -> dict[str, Any]:
-    """The log joint, draws and maxima of regressions on four devices, and what is said of wrong meshes."""
+    """The log joint, draws and maxima of regressions on four devices, and what is said of wrong meshes.
+
+    few: of five rows, of which four devices have two, two, one and none.
+    """
     chains, both = jax.make_mesh((4,), ("chain",)), jax.make_mesh((2, 2), ("chain", "row"))
     counted, individuals = bl.mixed_membership.Gibbs, jax.make_mesh((4,), ("individual",))
     with precision_scope():
@@ -33,6 +36,7 @@ def quick() -> dict[str, Any]:
         spread = {
             "logistic": spread_log_joint(logistic_regression, {"w": values["w"]}),
             "linear": spread_log_joint(linear_regression, values),
+            "few": spread_log_joint(linear_regression, values, num_rows=5),
         }
     return {
         "spread": spread,
@@ -120,13 +124,14 @@ def differences(lecture: ModuleType, method: Any, *meshes: Any) -> dict[str, dic
     return found
 
 
-def spread_log_joint(lecture: ModuleType, values: dict[str, Any]) -> dict[str, Any]:
+def spread_log_joint(lecture: ModuleType, values: dict[str, Any], num_rows: int | None = None) -> dict[str, Any]:
     """The log joint and its gradient with rows on four devices, beside those on one.
 
     held: rows of the response that one device holds. sums: those over devices, in the compiled program.
     whole: whether the data can be gathered again.
     """
-    bound = bl.bind(lecture.model, lecture.example())
+    data = lecture.example()
+    bound = bl.bind(lecture.model, data | {name: data[name][:num_rows] for name in ("x", "y")})
     placement = Placement(checked_mesh(jax.make_mesh((4,), ("row",))), (("row", len(bound.observed["y"])),))
     layout = placement.layout(jax.eval_shape(lambda bound: bound, bound))
     placed = layout.put(bound)

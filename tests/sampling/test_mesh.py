@@ -77,7 +77,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[dict
     ), file
 
 
-@pytest.mark.parametrize("name", ["logistic", "linear"])
+@pytest.mark.parametrize("name", ["logistic", "linear", "few"])
 def test_the_log_joint_is_that_of_one_device(quick: dict[str, Any], name: str) -> None:
     """With its gradient, to 1e-10, though four devices do not share the rows evenly: rows that pad take no part."""
     found = quick["spread"][name]
