@@ -3,8 +3,8 @@
     python benchmarks/communication.py
 
 It needs no second device and runs nothing: bytes are read from the shapes in the optimised program, once for every
-place in the code. What runs for every draw, a gradient of NUTS or a sweep of Gibbs, is told apart from what gathers the draws
-of a call, of which there are many.
+place in the code. What runs for every draw, a gradient of NUTS or a sweep of Gibbs, is told apart from what gathers the
+draws of a call, of which there are many.
 """
 
 import os
