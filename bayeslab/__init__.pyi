@@ -7,6 +7,9 @@ from . import (
     datasets as datasets,
 )
 from . import (
+    distributed as distributed,
+)
+from . import (
     distributions as distributions,
 )
 from . import (
@@ -90,6 +93,7 @@ from .prediction.predict import predict as predict
 from .prediction.predict import simulate as simulate
 from .programs.binding import bind as bind
 from .reports.comparison_card import comparison_card as comparison_card
+from .results.joining import join as join
 from .states.cross_validation import choose as choose
 from .states.cross_validation import held_out as held_out
 from .transforms.augment import augment as augment

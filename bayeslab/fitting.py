@@ -29,17 +29,24 @@ from bayeslab.programs.program import (
     Program,
     init_inside_support,
     precision_scope,
-    qualified_name,
     raw_key,
 )
 from bayeslab.results.datatree import constant_data, observed_data, package_versions, to_datatree
+from bayeslab.results.joining import with_chain_numbers
+from bayeslab.results.program_digest import program_digest, program_name
 from bayeslab.results.settings_digest import settings_digest
 from bayeslab.sampling.checkpoints import draw_with_checkpoints, read_checkpoint
-from bayeslab.sampling.continuation import append_result, restored_state, settings_text, state_arrays
+from bayeslab.sampling.continuation import (
+    append_result,
+    require_chain_number,
+    restored_state,
+    settings_text,
+    state_arrays,
+)
 from bayeslab.sampling.initial_values import checked_start
 from bayeslab.sampling.meshes import checked_mesh, placement_on
 from bayeslab.sampling.placement import Placement
-from bayeslab.sampling.progress import ProgressReport, progress_bar
+from bayeslab.sampling.progress import ProgressReport, progress_bar, whole_fit_report
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.sampling.runner import Run, drive
 from bayeslab.transforms.analysis import Analysis
@@ -63,6 +70,7 @@ def fit(
     previous: "DataTree | None" = None,
     start: Mapping[str, ArrayLike] | None = None,
     checkpoint: str | PathLike[str] | None = None,
+    first_chain: int = 0,
     progress: bool = True,
     dtype: Any = jnp.float64,
     mesh: Mesh | None = None,
@@ -81,6 +89,8 @@ def fit(
     origins as counts (`bayeslab.mixed_membership.methods`), of weights and components.
     checkpoint: a netCDF file that gets the draws about every minute. The same call after the process was killed goes
     on from it and ends with the draws of an uninterrupted run; once it is complete the call returns what it holds.
+    first_chain: number of the first chain, for jobs with chains of their own: chain 3 of a key is the same chain in
+    any of them, and in one fit of all chains. `join` puts their results together.
     progress: show a progress bar.
     dtype: compute in jnp.float64 or jnp.float32, whatever JAX is set to.
     mesh: devices, such as jax.make_mesh((2, 2), ("chain", "row")). An axis is named "chain", which spreads chains, or
@@ -112,15 +122,17 @@ def fit(
         placement = placement_on(mesh, method, sampler, bound)
         processes = placement.processes
         if processes.several:
-            processes.require_same("model, data or settings", _fit_text(model, method, random, bound))
+            processes.require_same(_fit_texts(model, method, random, bound))
         if previous is not None and not sampler.continues:
             name = type(method).__name__
             raise ValueError(
                 f"{name} draws a whole population at once, which no draws follow; fit with more num_samples"
             )
         values = None if start is None else checked_start(method, sampler, bound, start)
-        portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values, placement)
-        with progress_bar(type(method).__name__, progress and processes.is_first) as report:
+        require_chain_number(first_chain, method, previous)
+        portion = _PortionOfDraws(model, random, method, sampler, bound, entries, values, placement, first_chain)
+        shown = progress and processes.is_first
+        with processes.watched(), progress_bar(type(method).__name__, shown) as report:
             if checkpoint is None:
                 return portion(method.num_samples, previous, report)
             path, previous_result = Path(checkpoint), portion.there(Path(checkpoint))
@@ -128,7 +140,7 @@ def fit(
 
             def make_part(number: int, tree: "DataTree | None") -> "DataTree":
                 return portion(
-                    number, tree, None if report is None or at_once else _whole_fit_report(report, method, number, tree)
+                    number, tree, None if report is None or at_once else whole_fit_report(report, method, number, tree)
                 )
 
             return draw_with_checkpoints(path, method, previous_result, at_once, make_part, processes)
@@ -141,7 +153,7 @@ def _is_small(bound: Bound) -> bool:
 
 class _PortionOfDraws(NamedTuple):
     """Makes results of some more draws after an earlier result. values: those that chains start with. placement: of
-    data and chains on devices."""
+    data and chains on devices. first_chain: its number."""
 
     model: Program
     key: Array
@@ -151,10 +163,16 @@ class _PortionOfDraws(NamedTuple):
     entries: dict[str, Entry]
     values: dict[str, np.ndarray] | None
     placement: Placement
+    first_chain: int
+
+    @property
+    def chains(self) -> range:
+        """The numbers of the chains."""
+        return range(self.first_chain, self.first_chain + self.method.num_chains)
 
     def there(self, path: Path) -> "DataTree | None":
         """The result that a file holds, None if it is not of this fit."""
-        tree = read_checkpoint(path, _program_name(self.model), _key_text(self.key))
+        tree = read_checkpoint(path, program_name(self.model), _key_text(self.key), self.chains)
         if tree is not None:
             restored_state(tree, self.method, self.sampler, self.bound)
         return tree
@@ -165,7 +183,9 @@ class _PortionOfDraws(NamedTuple):
         if number != method.num_samples:
             method = replace(method, num_samples=number)  # type: ignore[type-var]
         state = None if previous is None else restored_state(previous, method, sampler, bound)
-        drive_on = partial(drive, self.key, method, sampler, bound, placement=self.placement)
+        drive_on = partial(
+            drive, self.key, method, sampler, bound, placement=self.placement, first_chain=self.first_chain
+        )
         run = drive_on(previous=state, start=self.values, report=report)
         run, verdict = _judge_optimum(drive_on, sampler, run)
         _refuse_impossible(run, bound)
@@ -191,7 +211,9 @@ class _PortionOfDraws(NamedTuple):
             tree.attrs["prior_conflict"] = conflict_text
         if bound.limits:
             tree.attrs["summed_up_to"] = ", ".join(f"{name}: {limit}" for name, limit in bound.limits)
-        return tree if previous is None else append_result(previous, tree, sampler)
+        if previous is not None:
+            return append_result(previous, tree, sampler)
+        return with_chain_numbers(tree, self.chains)
 
 
 def _judge_optimum(drive_on: Callable[..., Run], sampler: Sampler, run: Run) -> tuple[Run, dict[str, Any]]:
@@ -221,21 +243,11 @@ def _check_draws(sampler: Sampler, bound: Bound, run: Run) -> None:
     check_draws(bound, sampler.conditionals, run.draws.samples, run.data)
 
 
-def _whole_fit_report(report: ProgressReport, method: Method, number: int, tree: "DataTree | None") -> ProgressReport:
-    """A function that passes reports of one portion on as reports of the whole fit."""
-    num_earlier = 0 if tree is None else tree["posterior"].sizes["draw"]
-
-    def report_all(done: int, total: int, news: dict[str, float]) -> None:
-        tracks = total // (method.num_warmup + number)
-        report(done + tracks * num_earlier, tracks * (method.num_warmup + method.num_samples), news)
-
-    return report_all
-
-
 def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[str, Any]:
     """Settings, clock and summary of a run, as text and numbers that files can hold."""
     attributes: dict[str, Any] = {
-        "model": _program_name(model),
+        "model": program_name(model),
+        "model_sha256": program_digest(model),
         "method": type(method).__name__,
         "settings": settings_text(method),
         "key": _key_text(key),
@@ -258,16 +270,17 @@ def _attributes(model: Program, method: Method, key: Array, run: Run) -> dict[st
     return attributes | package_versions()
 
 
-def _fit_text(model: Program, method: Method, key: Array, bound: Bound) -> str:
-    """What a fit depends on, as text: program, method, key, settings, and digests of all arrays."""
-    digests = [sha256(np.ascontiguousarray(leaf).tobytes()).hexdigest() for leaf in jax.tree.leaves(bound)]
-    parts = (_program_name(model), settings_text(method), method.num_samples, _key_text(key), settings_digest(bound))
-    return "\n".join(map(str, (*parts, *package_versions().items(), *digests)))
-
-
-def _program_name(model: Program) -> str:
-    """The name of a program, with its module."""
-    return f"{getattr(model, '__module__', None) or ''}.{qualified_name(model)}"
+def _fit_texts(model: Program, method: Method, key: Array, bound: Bound) -> dict[str, str]:
+    """What a fit depends on, as texts by what they are about."""
+    bytes_of = (np.ascontiguousarray(leaf).view(np.uint8) for leaf in jax.tree.leaves(bound))  # without a copy
+    digests = [sha256(each).hexdigest() for each in bytes_of]
+    return {
+        "versions of packages": str(package_versions()),
+        "programs": f"{program_name(model)} {program_digest(model)}",
+        "methods": f"{settings_text(method)} {method.num_samples}",
+        "keys": _key_text(key),
+        "data": f"{settings_digest(bound)} {digests}",
+    }
 
 
 def _key_text(key: Array) -> str:

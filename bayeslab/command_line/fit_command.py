@@ -41,7 +41,10 @@ def run(arguments: Namespace, lecture: ModuleType) -> int:
     method = chosen_method(arguments, lecture.model, found.data)
     checkpoint = arguments.out if arguments.resume else None
     progress = sys.stderr.isatty() and not arguments.quiet
-    tree = fit(arguments.seed, lecture.model, found.data, method, checkpoint=checkpoint, progress=progress)
+    chain = arguments.chain or 0
+    tree = fit(
+        arguments.seed, lecture.model, found.data, method, checkpoint=checkpoint, first_chain=chain, progress=progress
+    )
     tree.attrs[ATTRIBUTE] = found.coding.to_json()
     save(tree, arguments.out)
     complaints = problems(tree)

@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     methods.set_defaults(run=_methods)
 
     add_fit(commands, _fit)
-    add_results(commands, _predict, _compare, _summary)
+    add_results(commands, _predict, _compare, _join, _summary)
     add_structure(commands, _structure)
     return parser
 
@@ -125,6 +125,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     from bayeslab.command_line.result_commands import compare
 
     return compare(arguments, _lectures())
+
+
+def _join(arguments: argparse.Namespace) -> int:
+    from bayeslab.command_line.result_commands import join
+
+    return join(arguments)
 
 
 def _summary(arguments: argparse.Namespace) -> int:

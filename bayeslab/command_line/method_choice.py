@@ -56,6 +56,10 @@ def chosen_method(arguments: Namespace, model: "Program", data: "Data") -> "Meth
     from bayeslab.transforms.analysis import Analysis
 
     changes = {option: value for option in SETTINGS if (value := getattr(arguments, option, None)) is not None}
+    if (alone := getattr(arguments, "chain", None)) is not None:
+        if "chains" in changes:
+            raise ValueError("--chain is one chain alone; give that or --chains, not both")
+        changes["chains"] = 1
     method: Any
     if arguments.method is None:
         with precision_scope():
@@ -71,7 +75,8 @@ def chosen_method(arguments: Namespace, model: "Program", data: "Data") -> "Meth
     names = {field.name for field in fields(method)}
     for option in changes:
         if SETTINGS[option] not in names:
-            raise ValueError(f"--{option.replace('_', '-')} does not apply to the method {type(method).__name__}")
+            option = "chain" if option == "chains" and alone is not None else option.replace("_", "-")
+            raise ValueError(f"--{option} does not apply to the method {type(method).__name__}")
     if "guide" in changes:
         changes["guide"] = getattr(bl, GUIDES[changes["guide"]])()
     return replace(method, **{SETTINGS[option]: value for option, value in changes.items()})

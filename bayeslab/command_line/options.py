@@ -25,6 +25,8 @@ RESULT_EXAMPLES = {
     "predict": "\nexample:\n  bayeslab predict fit.nc new_houses.csv -o prices.csv\n",
     "compare": "\nexamples:\n  two methods: bayeslab compare nuts.nc svi.nc\n  two models of the same rows: "
     "bayeslab compare linear.nc lasso.nc\n",
+    "join": "\nexample:\n  four jobs, each with one chain:\n    bayeslab fit linear_regression houses.csv --target "
+    "price --method nuts --chain 0 -o 0.nc   (and 1, 2, 3)\n    bayeslab join 0.nc 1.nc 2.nc 3.nc -o all.nc\n",
     "summary": "\nexample:\n  bayeslab summary fit.nc --json\n",
 }
 
@@ -54,6 +56,8 @@ def add_fit(commands: Any, run: Any) -> None:
         "starts": "of an optimiser",
     }.items():
         method.add_argument(f"--{option}", type=positive_integer, metavar="N", help=what or "independent runs")
+    method.add_argument("--chain", type=int, metavar="NUMBER", help="only this chain, from 0 on: a job of its own, for "
+                        "`bayeslab join`")  # fmt: skip
     method.add_argument("--target-accept", type=float, metavar="SHARE", help="of proposals of nuts, below 1")
     method.add_argument("--max-tree-depth", type=positive_integer, metavar="N", help="of nuts")
     method.add_argument("--guide", choices=list(GUIDES), help="of svi")
@@ -62,7 +66,7 @@ def add_fit(commands: Any, run: Any) -> None:
     _add_output(fit)
 
 
-def add_results(commands: Any, predict: Any, compare: Any, summary: Any) -> None:
+def add_results(commands: Any, predict: Any, compare: Any, join: Any, summary: Any) -> None:
     """Adds the commands that take results."""
     command = _command(commands, "predict", "predict the rows of a new file from a result", RESULT_EXAMPLES["predict"])
     command.set_defaults(run=predict)
@@ -77,6 +81,12 @@ def add_results(commands: Any, predict: Any, compare: Any, summary: Any) -> None
     command.set_defaults(run=compare)
     command.add_argument("results", type=Path, nargs="+", metavar="FIT.nc")
     command.add_argument("--seed", type=int, default=0, help="of random numbers (default: 0)")
+    _add_output(command)
+
+    command = _command(commands, "join", "put chains of several results into one", RESULT_EXAMPLES["join"])
+    command.set_defaults(run=join)
+    command.add_argument("results", type=Path, nargs="+", metavar="FIT.nc")
+    command.add_argument("-o", "--out", type=Path, required=True, metavar="ALL.nc", help="the result, as netCDF")
     _add_output(command)
 
     command = _command(commands, "summary", "show what a result says", RESULT_EXAMPLES["summary"])

@@ -25,16 +25,38 @@ MAX_ROWS_PRINTED = 20
 
 def summary(arguments: Namespace) -> int:
     """Print what a result says; returns the exit code."""
-    tree = load_result(arguments.result)
+    return _tell(arguments, load_result(arguments.result), arguments.result)
+
+
+def _tell(arguments: Namespace, tree: "DataTree", path: Path) -> int:
+    """Print what a result in a file says; returns the exit code."""
     complaints = problems(tree)
     if arguments.json:
-        print(json.dumps(result_record(tree) | {"file": str(arguments.result)}, indent=1))
+        print(json.dumps(result_record(tree) | {"file": str(path)}, indent=1))
     elif not arguments.quiet:
         print(f"{tree.attrs['model']} by {tree.attrs['method']}")
         print(result_text(tree))
     for complaint in complaints:
         print(complaint, file=sys.stderr)
     return EXIT_PROBLEMS if complaints else 0
+
+
+def join(arguments: Namespace) -> int:
+    """Write the chains of several results as one, and print what it says; returns the exit code."""
+    from bayeslab.results.joining import join as join_chains
+    from bayeslab.results.saving import require_writable, save
+
+    require_writable(arguments.out)
+    if len(set(arguments.results)) < len(arguments.results):
+        raise ValueError("a result is named twice; name each once")
+    named = {f"'{path}'": load_result(path) for path in arguments.results}
+    try:
+        tree = join_chains(named)
+    except ValueError as error:
+        options = str(error).replace("its own first_chain, or its own key", "its own --chain, or its own --seed")
+        raise ValueError(options) from error
+    save(tree, arguments.out)
+    return _tell(arguments, tree, arguments.out)
 
 
 def compare(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:

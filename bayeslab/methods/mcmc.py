@@ -28,6 +28,9 @@ from bayeslab.transforms.analysis import Analysis
 
 GRADIENTS_PER_NUTS_DRAW = 15
 """Gradients that NUTS takes for a draw, roughly."""
+CHAINS_TO_PLAN_FOR = 4
+"""Chains of a fit that pay together for a search of statistics. A constant, so that a chain is the same one in a fit
+with any number of them."""
 MAX_DENSE_MASS_DIMENSIONS = 50
 """The largest number of dimensions for which a dense mass matrix is worth its cost (measured on 25 published
 posteriors)."""
@@ -103,7 +106,7 @@ class NUTS:
         )
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
         num_evaluations = (
-            self.num_chains * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
+            CHAINS_TO_PLAN_FOR * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
         )
         summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)

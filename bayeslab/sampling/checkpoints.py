@@ -1,7 +1,7 @@
 """Checkpoints: the result so far in a file, from which the same call of fit continues in another process."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +22,11 @@ MAX_PORTION_GROWTH = 10
 """Largest ratio of the numbers of draws of two portions that follow each other."""
 
 
-def read_checkpoint(path: Path, model: str, key: str) -> "DataTree | None":
+def read_checkpoint(path: Path, model: str, key: str, chains: Sequence[int]) -> "DataTree | None":
     """The result in a file, None where there is no file yet.
 
-    Raises ValueError for a file that is no result, or one of another model or key; OSError where none can be written.
+    Raises ValueError for a file that is no result, or one of another model, key or chains; OSError where
+    none can be written.
     """
     import xarray
 
@@ -39,6 +40,8 @@ def read_checkpoint(path: Path, model: str, key: str) -> "DataTree | None":
     for name, wanted in (("model", model), ("key", key)):
         if (saved := tree.attrs.get(name)) != wanted:
             raise ValueError(f"checkpoint '{path}' is of {name} {saved}, not of {wanted}; name another file")
+    if (numbers := np.asarray(tree["posterior"]["chain"]).tolist()) != [*chains]:
+        raise ValueError(f"checkpoint '{path}' is of chains {numbers}, not of {[*chains]}; name another file")
     return tree
 
 
@@ -57,7 +60,7 @@ def draw_with_checkpoints(
     portion: (number of draws, result so far) -> the result with these draws added. Interrupted from the keyboard,
     the result with the finished draws is returned.
     """
-    processes.require_same(f"draws in checkpoint '{path}'", str(_num_draws(tree)))
+    processes.require_same({f"draws in checkpoint '{path}'": str(_num_draws(tree))})
     if whole and tree is not None and not tree.attrs["interrupted"]:
         return tree
     count = method.num_samples if whole else int(np.ceil(FIRST_PORTION_SHARE * method.num_samples))

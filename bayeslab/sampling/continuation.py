@@ -10,6 +10,7 @@ import numpy as np
 
 from bayeslab.programs.program import Bound
 from bayeslab.results.datatree import has_same_data
+from bayeslab.results.joining import CHAIN_SOURCES_ATTRIBUTE, SUMMED_ATTRIBUTES, with_chain_numbers
 from bayeslab.sampling.protocols import Method, Sampler, State
 
 if TYPE_CHECKING:
@@ -27,6 +28,18 @@ def settings_text(method: Method) -> str:
     values = ((name, None if name == "mesh" else getattr(method, name)) for name in names)
     text = f"{type(method).__name__}({', '.join(f'{name}={value!r}' for name, value in values)})"
     return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def require_chain_number(first_chain: int, method: Method, previous: "DataTree | None") -> None:
+    """Raises ValueError or TypeError for a number that the first chain of a fit cannot have."""
+    if isinstance(first_chain, bool) or not isinstance(first_chain, int | np.integer):
+        raise TypeError(f"first_chain must be the number of a chain, 0 or above, not {first_chain!r}")
+    if first_chain < 0:
+        raise ValueError(f"first_chain must be 0 or above, but is {first_chain}")
+    if first_chain and "num_chains" not in {field.name for field in fields(method)}:  # type: ignore[arg-type]
+        raise ValueError(f"first_chain is for methods with chains, and {type(method).__name__} has none")
+    if first_chain and previous is not None:
+        raise ValueError("previous goes on with the chains that it has; give that or first_chain, not both")
 
 
 def restored_state(tree: "DataTree", method: Method, sampler: Sampler, bound: Bound) -> State:
@@ -71,10 +84,10 @@ def append_result(previous: "DataTree", tree: "DataTree", sampler: Sampler) -> "
             group = xarray.concat(both, dim, coords="minimal", compat="override", join="override")
             tree[name] = group.assign_coords({dim: np.arange(group.sizes[dim])}) if dim == "draw" else group
     tree.attrs |= _summed_attributes(previous.attrs, tree.attrs)
-    return tree
+    tree.attrs |= {name: previous.attrs[name] for name in ("key", CHAIN_SOURCES_ATTRIBUTE) if name in previous.attrs}
+    return with_chain_numbers(tree, np.asarray(previous["posterior"]["chain"]))
 
 
 def _summed_attributes(before: Mapping[Any, Any], now: Mapping[Any, Any]) -> dict[str, Any]:
     """The attributes that count seconds and gradients, as sums of both results."""
-    counted = ("compile_seconds", "sampling_seconds", "num_gradients")
-    return {name: before[name] + now[name] for name in counted if name in before and name in now}
+    return {name: before[name] + now[name] for name in SUMMED_ATTRIBUTES if name in before and name in now}

@@ -8,12 +8,14 @@ goes in or comes out is the same on every device, so every process has all draws
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bayeslab.sampling.processes import Processes, processes_of
@@ -121,15 +123,14 @@ class Layout:
         return jax.tree.unflatten(tree, [self._stored(*pair) for pair in zip(leaves, self.splits, strict=True)])
 
     def put(self, arrays: Any) -> Any:
-        """Arrays on their devices. In every process they are whole."""
+        """Arrays on their devices. In every process they are whole, and none is copied but the part of a device."""
         if self.mesh is None:
             return arrays
-        padded = self.pad(jax.tree.map(np.asarray, arrays))
-        return jax.tree.map(
-            lambda leaf, to: jax.make_array_from_callback(to.shape, to.sharding, lambda part: leaf[part]),
-            padded,
-            self.stored,
-        )
+
+        def put(leaf: np.ndarray, to: jax.ShapeDtypeStruct) -> Array:
+            return jax.make_array_from_callback(to.shape, to.sharding, partial(_padded_part, leaf))
+
+        return jax.tree.map(put, jax.tree.map(np.asarray, arrays), self.stored)
 
     def pad(self, arrays: Any) -> Any:
         """Arrays with padded axes, whose last element is repeated: no other value may be a number of the support."""
@@ -176,6 +177,15 @@ class Layout:
                 devices = self.mesh.shape[name]
                 shape[axis] = ceil(shape[axis] / devices) * devices
         return jax.ShapeDtypeStruct(tuple(shape), leaf.dtype, sharding=NamedSharding(self.mesh, PartitionSpec(*split)))
+
+
+def _padded_part(array: np.ndarray, part: tuple[slice, ...]) -> np.ndarray:
+    """A part of an array, which may reach beyond the end of axes, where the last element is repeated."""
+    for axis, (reach, size) in enumerate(zip(part, array.shape, strict=True)):
+        if reach.stop is not None and reach.stop > size:
+            array = np.take(array, np.arange(reach.start or 0, reach.stop).clip(max=size - 1), axis)
+            part = (*part[:axis], slice(None), *part[axis + 1 :])
+    return array[part]
 
 
 def _is_partition(leaf: Any) -> bool:

@@ -2,6 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from bayeslab.sampling.protocols import Method
+
+if TYPE_CHECKING:
+    from xarray import DataTree
 
 ProgressReport = Callable[[int, int, dict[str, float]], None]
 """A function that is told the steps done, the steps to do and what is known."""
@@ -24,3 +30,14 @@ def progress_bar(name: str, show: bool) -> Iterator[ProgressReport | None]:
 
         yield report
         line.refresh()
+
+
+def whole_fit_report(report: ProgressReport, method: Method, number: int, tree: "DataTree | None") -> ProgressReport:
+    """A function that passes reports of one portion on as reports of the whole fit."""
+    num_earlier = 0 if tree is None else tree["posterior"].sizes["draw"]
+
+    def report_all(done: int, total: int, news: dict[str, float]) -> None:
+        tracks = total // (method.num_warmup + number)
+        report(done + tracks * num_earlier, tracks * (method.num_warmup + method.num_samples), news)
+
+    return report_all

@@ -60,6 +60,7 @@ def drive(
     report: Callable[[int, int, dict[str, float]], None] | None = None,
     vectorised: bool | None = None,
     placement: Placement = ONE_DEVICE,
+    first_chain: int = 0,
 ) -> Run:
     """The Run of all chains. Interrupted from the keyboard, it returns the draws that every chain has finished.
 
@@ -68,13 +69,14 @@ def drive(
     report: a function that is told the steps done, the steps to do and what is known, a few times a second.
     vectorised: run all chains as one; by default on accelerators, and where chains are spread over devices.
     placement: of data and chains on devices. With several of them, chains that do not run as one follow each other.
+    first_chain: number of the first chain. A chain has the key of its number, however many chains there are.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
     """
     together = on_accelerator() if vectorised is None else vectorised
     together |= placement.chain_devices > 1 and method.num_chains > 1
     width = method.num_chains if together else None
     code = compile_sampler(sampler, compilation_signature(bound), width, placement)
-    keys = np.asarray(jax.random.split(key, method.num_chains))
+    keys = np.asarray(jax.random.split(key, first_chain + method.num_chains))[first_chain:]
     code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
     data = code.prepare(bound)
@@ -82,8 +84,7 @@ def drive(
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
         track_key = keys if together else keys[chain]
         tracks.append(_ChainTrack(code, method, sampler, data, track_key, start, state, placement.processes))
-    with placement.processes.watched():
-        interrupted = _run_tracks(tracks, report, placement)
+    interrupted = _run_tracks(tracks, report, placement)
     draws, history, state = _gather_chains(tracks, together)
     if draws is None:
         raise KeyboardInterrupt("interrupted before the first draw")

@@ -1,7 +1,9 @@
 """Fits over several devices or processes, run as a script in processes of their own; prints what it finds as JSON.
 
 mesh_fits.py quick | every_method                 needs four devices
-mesh_fits.py process NUMBER PORT CHECKPOINT       one of two processes
+mesh_fits.py process NUMBER CHECKPOINT EARLIER    one of two processes, as Slurm starts them
+mesh_fits.py counted_process NUMBER PORT          one of two processes
+mesh_fits.py long NUMBER PORT CHECKPOINT          one of two, which does not come to its end
 """
 
 import json
@@ -17,12 +19,16 @@ import numpy as np
 import bayeslab as bl
 from bayeslab.models import gaussian_mixture, linear_regression, logistic_regression, structure_admixture
 from bayeslab.programs.program import precision_scope
+from bayeslab.sampling import checkpoints
 from bayeslab.sampling.meshes import checked_mesh
 from bayeslab.sampling.placement import Placement
 
 
 def quick() -> dict[str, Any]:
-    """The log joint, draws and maxima of regressions on four devices, and what is said of wrong meshes."""
+    """The log joint, draws and maxima of regressions on four devices, and what is said of wrong meshes.
+
+    few: of five rows, of which four devices have two, two, one and none.
+    """
     chains, both = jax.make_mesh((4,), ("chain",)), jax.make_mesh((2, 2), ("chain", "row"))
     counted, individuals = bl.mixed_membership.Gibbs, jax.make_mesh((4,), ("individual",))
     with precision_scope():
@@ -30,6 +36,7 @@ def quick() -> dict[str, Any]:
         spread = {
             "logistic": spread_log_joint(logistic_regression, {"w": values["w"]}),
             "linear": spread_log_joint(linear_regression, values),
+            "few": spread_log_joint(linear_regression, values, num_rows=5),
         }
     return {
         "spread": spread,
@@ -60,9 +67,12 @@ def every_method() -> dict[str, Any]:
     }
 
 
-def process(number: str, port: str, checkpoint: str) -> dict[str, Any]:
-    """What one of two processes gets: draws of rows and chains, a checkpoint, other data than the other one has."""
-    jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=int(number))
+def process(number: str, checkpoint: str, earlier: str) -> dict[str, Any]:
+    """What one of two processes gets: draws of rows and chains, checkpoints, and other versions and data than the other
+    one has. earlier: the checkpoint of a single process."""
+    versions = bl.distributed.package_versions()
+    bl.distributed.package_versions = lambda: versions | ({"jax_version": "0.0.1"} if number == "1" else {})
+    other_version = raised(bl.distributed.start)
     rows, chains = jax.make_mesh((2,), ("row",)), jax.make_mesh((2,), ("chain",))
     model, data = logistic_regression.model, logistic_regression.example()
 
@@ -73,6 +83,8 @@ def process(number: str, port: str, checkpoint: str) -> dict[str, Any]:
     other = logistic_regression.example() | {"tau0": 1.0 + int(number)}
     return {
         "row": draws(rows, checkpoint=checkpoint),
+        "other version": other_version,
+        "earlier": draws(rows, checkpoint=earlier, progress=False),
         "chain": draws(chains, progress=False),
         "other data": raised(lambda: bl.fit(0, model, other, bl.MAP(), mesh=rows, progress=False)),
     }
@@ -80,10 +92,22 @@ def process(number: str, port: str, checkpoint: str) -> dict[str, Any]:
 
 def counted_process(number: str, port: str) -> dict[str, Any]:
     """What one of two processes gets where origins are counted."""
-    jax.distributed.initialize(f"localhost:{port}", num_processes=2, process_id=int(number))
+    here = bl.distributed.start(f"localhost:{port}", num_processes=2, process=int(number))
+    assert here == (int(number), 2)
     method, mesh = bl.mixed_membership.Gibbs(3, 5, 2), jax.make_mesh((2,), ("individual",))
     tree = bl.fit(0, structure_admixture.model, structure_admixture.example(), method, progress=False, mesh=mesh)
     return {"ancestry": tree["posterior"]["ancestry"].values.tolist()}
+
+
+def long(number: str, port: str, checkpoint: str) -> dict[str, Any]:
+    """How many draws one of two processes has when it is interrupted."""
+    bl.distributed.start(f"localhost:{port}", 2, int(number), seconds_to_live=20)
+    checkpoints.MIN_SECONDS_BETWEEN_WRITES = 0.0
+    checkpoints.FIRST_PORTION_SHARE = 1e-4
+    model, data = logistic_regression.model, logistic_regression.example()
+    mesh, method = jax.make_mesh((2,), ("row",)), bl.NUTS(20, 100_000, 1)
+    tree = bl.fit(0, model, data, method, mesh=mesh, checkpoint=checkpoint, progress=False)
+    return {"draws": tree["posterior"].sizes["draw"], "interrupted": int(tree.attrs["interrupted"])}
 
 
 def differences(lecture: ModuleType, method: Any, *meshes: Any) -> dict[str, dict[str, float]]:
@@ -100,13 +124,14 @@ def differences(lecture: ModuleType, method: Any, *meshes: Any) -> dict[str, dic
     return found
 
 
-def spread_log_joint(lecture: ModuleType, values: dict[str, Any]) -> dict[str, Any]:
+def spread_log_joint(lecture: ModuleType, values: dict[str, Any], num_rows: int | None = None) -> dict[str, Any]:
     """The log joint and its gradient with rows on four devices, beside those on one.
 
     held: rows of the response that one device holds. sums: those over devices, in the compiled program.
     whole: whether the data can be gathered again.
     """
-    bound = bl.bind(lecture.model, lecture.example())
+    data = lecture.example()
+    bound = bl.bind(lecture.model, data | {name: data[name][:num_rows] for name in ("x", "y")})
     placement = Placement(checked_mesh(jax.make_mesh((4,), ("row",))), (("row", len(bound.observed["y"])),))
     layout = placement.layout(jax.eval_shape(lambda bound: bound, bound))
     placed = layout.put(bound)

@@ -74,6 +74,22 @@ def test_fit_resumes_where_its_file_ends(table: Path, tmp_path: Path) -> None:
     assert main([*arguments, "-o", str(out), "--seed", "1"]) == 2
 
 
+def test_chains_of_jobs_are_joined(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To the result of one command with all chains; a chain twice is refused."""
+    arguments = ["fit", "normal_gamma", str(table), "--column", "y=height", "--method", "gibbs", "--draws", "20"]
+    files = [str(tmp_path / name) for name in ("0.nc", "1.nc", "both.nc", "joined.nc")]
+    for file, chain in zip(files, ("--chain=0", "--chain=1", "--chains=2"), strict=False):
+        assert main([*arguments, chain, "-o", file]) == 3
+    assert main(["join", *files[:2], "-o", files[3]]) == 3
+    with xr.open_datatree(files[2]) as both, xr.open_datatree(files[3]) as joined:
+        xr.testing.assert_equal(joined["posterior"].to_dataset(), both["posterior"].to_dataset())
+    capsys.readouterr()
+    assert main(["join", files[0], files[2], "-o", files[3]]) == 2
+    assert "both have chain 0 of key 0 0, so the same draws; give each job its own --chain" in capsys.readouterr().err
+    assert main([*arguments, "--chain", "1", "--chains", "2", "-o", files[0]]) == 2
+    assert "--chain is one chain alone" in capsys.readouterr().err
+
+
 def test_fit_maps_columns_and_counts_rows(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "fit.nc"
     arguments = ["fit", "normal_gamma", str(table), "--column", "y=height", "--set", "mu0=170", "--method", "exact"]
