@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayeslab.command_line.options import add_fit, add_results
-from bayeslab.command_line.structure_options import add_structure
+from bayeslab.command_line.reporting.structure_options import add_structure
+from bayeslab.command_line.reporting.topics_options import add_topics
 from bayeslab.command_line.values import positive_integer
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     add_fit(commands, _fit)
     add_results(commands, _predict, _compare, _summary)
     add_structure(commands, _structure)
+    add_topics(commands, _topics)
     return parser
 
 
@@ -134,7 +136,13 @@ def _summary(arguments: argparse.Namespace) -> int:
 
 
 def _structure(arguments: argparse.Namespace) -> int:
-    from bayeslab.command_line.structure_command import run
+    from bayeslab.command_line.reporting.structure_command import run
+
+    return run(arguments)
+
+
+def _topics(arguments: argparse.Namespace) -> int:
+    from bayeslab.command_line.reporting.topics_command import run
 
     return run(arguments)
 

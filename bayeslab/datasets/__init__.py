@@ -1,9 +1,11 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
 from bayeslab.datasets.classification import breast_cancer, classification_data, irises, simulated_mails, wines
+from bayeslab.datasets.corpora.document_data import documents, simulated_documents
+from bayeslab.datasets.corpora.word_selection import select_words
 from bayeslab.datasets.decision_data import balanced_pole, grid_walk, grid_world, river_swim, swinging_pendulum
-from bayeslab.datasets.document_data import documents, simulated_documents
 from bayeslab.datasets.files.corpora import read_ldac, read_uci
+from bayeslab.datasets.files.texts import read_texts
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
 from bayeslab.datasets.genetics.filters import filter_genotypes
 from bayeslab.datasets.genetics.genepop import read_genepop
@@ -75,6 +77,7 @@ __all__ = [
     "read_plink",
     "read_raw",
     "read_structure",
+    "read_texts",
     "read_uci",
     "read_vcf",
     "regression_data",
@@ -82,6 +85,7 @@ __all__ = [
     "river_swim",
     "rox1_sites",
     "scaled_prior",
+    "select_words",
     "sequences",
     "shop_visitors",
     "simulated_cocktail_party",
