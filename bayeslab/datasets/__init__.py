@@ -39,6 +39,7 @@ from bayeslab.datasets.tables import (
     portland_inputs,
     shop_visitors,
 )
+from bayeslab.datasets.times.frames import process_data, process_times, series_data, state_space_data
 
 __all__ = [
     "at_bats",
@@ -70,6 +71,8 @@ __all__ = [
     "original_scale",
     "portland_houses",
     "portland_inputs",
+    "process_data",
+    "process_times",
     "read_genepop",
     "read_genotypes",
     "read_ldac",
@@ -87,6 +90,7 @@ __all__ = [
     "scaled_prior",
     "select_words",
     "sequences",
+    "series_data",
     "shop_visitors",
     "simulated_cocktail_party",
     "simulated_documents",
@@ -96,6 +100,7 @@ __all__ = [
     "simulated_tomogram",
     "simulated_track",
     "standardised_wines",
+    "state_space_data",
     "structure_options",
     "swinging_pendulum",
     "wines",
