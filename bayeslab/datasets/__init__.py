@@ -9,6 +9,7 @@ from bayeslab.datasets.files.texts import read_texts
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
 from bayeslab.datasets.genetics.filters import filter_genotypes
 from bayeslab.datasets.genetics.genepop import read_genepop
+from bayeslab.datasets.genetics.linkage import genotype_linkage
 from bayeslab.datasets.genetics.mainparams import structure_options
 from bayeslab.datasets.genetics.plink import read_plink
 from bayeslab.datasets.genetics.plink_text import read_ped, read_raw
@@ -54,6 +55,7 @@ __all__ = [
     "documents",
     "earthquakes",
     "filter_genotypes",
+    "genotype_linkage",
     "genotypes",
     "google_days",
     "grid_walk",

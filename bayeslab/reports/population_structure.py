@@ -14,7 +14,7 @@ from bayeslab.diagnostics.diagnose import MAX_R_HAT, MIN_ESS_PER_CHAIN
 from bayeslab.diagnostics.modes import modes
 from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence
 from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
-from bayeslab.populations.run import Results, Settings
+from bayeslab.populations.run import Results, Settings, linkage_warning
 from bayeslab.reports.page import figure_png, image_html, list_html, page_html, table_html
 from bayeslab.results.saving import save, save_bytes, save_text
 
@@ -233,6 +233,7 @@ def _run_sentences(results: Results, settings: Settings) -> list[str]:
         f"{float((genotypes['y'] < 0).mean()):.2%} of the copies were not read; they are left out of the likelihood.",
     ]
     sentences += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
+    sentences += [warning.capitalize() + "."] if (warning := linkage_warning(genotypes)) else []
     alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return [
         *sentences,

@@ -110,7 +110,7 @@ ODD = pd.to_datetime(
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no table": (3, {}, "the source is a int; expected a table"),
     "no rows": (LONG[:0], {"time": "day"}, "the table has no rows"),
-    "no such column": (LONG, {"columns": "snow", "time": "day"}, "'snow' is no column; the columns are"),
+    "no such column": (LONG, {"columns": "snow", "time": "day"}, "'snow', which is no column; the columns are"),
     "no such time": (LONG, {"columns": "rain", "time": "date"}, "time is 'date', which is no column"),
     "no such by": (LONG, {"columns": "rain", "by": "city"}, "by is 'city', which is no column"),
     "by without times": (LONG, {"columns": "rain", "by": "town"}, "the index numbers the rows of all series"),

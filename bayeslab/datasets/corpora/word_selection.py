@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.datasets.arguments import as_integer, as_share
+from bayeslab.datasets.arguments import as_integer, as_share, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +29,10 @@ def select_words(
     """
     import pandas as pd
 
+    if isinstance(stop_words, str | bytes) or not isinstance(stop_words, Collection):
+        raise TypeError(f"stop_words are {short_repr(stop_words)}; expected a list or a set of words.")
+    if not isinstance(data, Mapping):
+        raise TypeError(f"data are {short_repr(data)}; expected those of `documents`.")
     min_documents, max_share = as_integer("min_documents", min_documents, 1), as_share("max_share", max_share)
     word: Any = data.get("word")
     document: Any = data.get("document")
@@ -41,7 +45,8 @@ def select_words(
     frequency = _document_frequency(word, document, len(words))
     num_documents = len(np.unique(document.cat.codes))
     kept = (frequency >= min_documents) & (frequency <= max_share * num_documents)
-    kept &= ~words.isin(list(stop_words))
+    left_out = set(map(_hashable, stop_words))
+    kept &= np.array([word not in left_out for word in words.tolist()], bool)
     if not kept.any():
         raise ValueError(
             f"none of the {len(words)} words is left: expected some in at least {min_documents} of the "
@@ -63,3 +68,8 @@ def _document_frequency(word: pd.Series, document: pd.Series, num_words: int) ->
     """The number of documents that have each word (word,)."""
     pairs = np.unique(word.cat.codes.to_numpy(np.int64) + num_words * document.cat.codes.to_numpy(np.int64))
     return np.bincount(pairs % num_words, minlength=num_words)
+
+
+def _hashable(word: Any) -> Any:
+    """A word as it is, and what can be no word as its text."""
+    return word if isinstance(word, Hashable) else str(word)

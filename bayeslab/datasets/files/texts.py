@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bayeslab.datasets.arguments import as_path
+from bayeslab.datasets.arguments import as_path, short_repr
 from bayeslab.datasets.files.text import read_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def read_texts(path: str | PathLike[str], encoding: str | None = None) -> pd.Ser
     import pandas as pd
 
     path = as_path(path)
+    if encoding is not None and not isinstance(encoding, str):
+        raise TypeError(f"encoding is {short_repr(encoding)}; expected the name of one, such as 'utf-8'.")
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if plain_suffix(file) == ".txt" and file.is_file())
         if not files:

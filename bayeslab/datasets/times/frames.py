@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,8 +55,10 @@ def series_data(
     import pandas as pd
 
     frame = _as_table(source)
-    if by is not None and by not in frame.columns:
-        raise ValueError(f"by is {by!r}, which is no column; the columns are {list(frame.columns)}")
+    if freq is not None and not isinstance(freq, str):
+        raise TypeError(f"freq is {short_repr(freq)}; expected a frequency of pandas as text, such as 'MS'")
+    if by is not None:
+        _require_column(frame, "by", by)
     if by is not None and frame[by].isna().any():
         raise ValueError(f"column {by!r} has no name of a series in row {frame.index[frame[by].isna()][0]!r}")
     if by is not None and time is None and isinstance(frame.index, pd.RangeIndex):
@@ -100,8 +102,8 @@ def process_data(source: Any, column: Hashable | None = None, *, time: Hashable 
     """
     import pandas as pd
 
-    if unit not in UNITS:
-        raise ValueError(f"unit is {unit!r}; expected one of {list(UNITS)}")
+    if not isinstance(unit, str) or unit not in UNITS:
+        raise ValueError(f"unit is {short_repr(unit)}; expected one of {list(UNITS)}")
     parts = _timed_columns(_as_table(source), column, time, ())
     if parts.values.shape[1] != 1:
         raise ValueError(f"there are {parts.values.shape[1]} columns of values, {parts.names}; name one of them")
@@ -127,8 +129,16 @@ def process_times(times: Any, data: Any) -> xr.DataArray:
     """
     import pandas as pd
 
-    attrs = getattr(data["x"], "attrs", {})
-    index = _as_times(pd.Series(list(times)), "times")
+    x = data.get("x") if isinstance(data, Mapping) else None
+    if not isinstance(x, xr.DataArray):
+        raise TypeError(f"data are {short_repr(data)}; expected those of process_data, with x")
+    if isinstance(times, str | bytes) or not isinstance(times, Iterable) or getattr(times, "ndim", 1) != 1:
+        raise TypeError(f"times are {short_repr(times)}; expected a list of dates or numbers")
+    attrs = x.attrs
+    try:
+        index = _as_times(pd.Series(list(times)), "times")
+    except (ValueError, OverflowError) as error:
+        raise ValueError(f"times are {short_repr(times)}, which are not all dates or numbers ({error})") from None
     if isinstance(index, pd.DatetimeIndex) != ("origin" in attrs):
         expected = "dates" if "origin" in attrs else "numbers"
         raise TypeError(f"times are {index.dtype}; expected {expected}, as in the data")
@@ -154,23 +164,34 @@ def _as_table(source: Any) -> pd.DataFrame:
     return frame
 
 
+def _require_column(frame: pd.DataFrame, what: str, name: Any) -> None:
+    """Raise TypeError for what is no name, ValueError for one that no column has."""
+    if not isinstance(name, str | int | float | tuple):
+        raise TypeError(f"{what} is {short_repr(name)}; expected the name of a column")
+    if name not in frame.columns:
+        raise ValueError(f"{what} is {short_repr(name)}, which is no column; the columns are {list(frame.columns)}")
+
+
 def _timed_columns(
     frame: pd.DataFrame, columns: Any, time: Hashable | None, others: tuple[Hashable, ...]
 ) -> TimedColumns:
     """Times and values of a table. others: columns that are neither."""
     import pandas as pd
 
-    if time is not None and time not in frame.columns:
-        raise ValueError(f"time is {time!r}, which is no column; the columns are {list(frame.columns)}")
+    if time is not None:
+        _require_column(frame, "time", time)
     times = _as_times(frame.index.to_series() if time is None else frame[time],
                       "the index" if time is None else f"column {time!r}")  # fmt: skip
     names = list(columns) if isinstance(columns, list | tuple) else [columns]
     if columns is None:
         names = [name for name in frame.columns if name != time and name not in others]
     listed = isinstance(columns, list | tuple) or len(names) > 1
-    if not names or (unknown := [name for name in names if name not in frame.columns]):
-        what = f"{unknown[0]!r} is no column" if names else "there is no column of values"
-        raise ValueError(f"{what}; the columns are {list(frame.columns)}")
+    if not names:
+        raise ValueError(f"there is no column of values; the columns are {list(frame.columns)}")
+    for name in names:
+        _require_column(frame, "one of columns", name)
+    if len(set(names)) < len(names):
+        raise ValueError(f"columns are {short_repr(names)}; expected each once")
     values = np.stack([_numbers(frame[name], name) for name in names], axis=1)
     whole = all(pd.api.types.is_integer_dtype(frame[name].dtype) for name in names)
     return TimedColumns(times, values, names, listed, whole)
