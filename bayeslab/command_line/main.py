@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayeslab.command_line.completion import SHELLS, PrintCompletion
 from bayeslab.command_line.options import add_fit, add_results
 from bayeslab.command_line.reporting.structure_options import add_structure
 from bayeslab.command_line.reporting.topics_options import add_topics
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(prog="bayeslab", description="Bayesian models of a course, by every method, side by side.")
     parser.add_argument("--version", action="version", version=f"bayeslab {version('bayeslab')}")
+    parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, metavar="SHELL",
+                        help='a script that completes commands and options: eval "$(bayeslab --completion bash)" in '
+                        ".bashrc; zsh likewise; fish: bayeslab --completion fish | source")  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     models = commands.add_parser("models", help="list the models")
