@@ -35,32 +35,44 @@ def model(
     num_alleles: Array,
     num_populations: int,
     ploidy: int = 2,
-    alpha: float | None = 1.0,
+    alpha: Array | float | None = 1.0,
     concentration: float = 1.0,
 ) -> None:
     """Draw frequencies (population, locus, allele), ancestry (individual, population), origins z and genotypes y
     (individual, locus, copy), and alpha if it is None.
 
-    num_alleles: (locus,), the number of alleles of every locus; y counts them from 0.
+    num_alleles: (locus,), the number of alleles of every locus; y counts them from 0. alpha: one number, (population,),
+    or (individual, population), as `bl.populations.ancestry_prior` makes it of known origins.
     """
     frequencies = allele_frequencies(num_populations, num_alleles, concentration)
     admixed(frequencies, num_individuals, num_alleles, ploidy, alpha)
 
 
-def admixed(frequencies: Array, num_individuals: int, num_alleles: Array, ploidy: int, alpha: float | None) -> None:
+def admixed(
+    frequencies: Array, num_individuals: int, num_alleles: Array, ploidy: int, alpha: Array | float | None
+) -> None:
     """Draw what individuals are made of, and what they show."""
     require_individuals(num_individuals, len(frequencies))
     alleles = np.asarray(num_alleles)
     if alpha is None:
         alpha = numpyro.sample("alpha", dist.Uniform(0.0, 10.0))
     with numpyro.plate("individual", num_individuals):
-        share = dist.Dirichlet(jnp.full(frequencies.shape[0], alpha))
+        share = dist.Dirichlet(_concentration(alpha, num_individuals, len(frequencies)))
         ancestry = numpyro.sample("ancestry", share, infer={"event_dims": ["population"]})
     individuals = numpyro.plate("individual", num_individuals, dim=-3)
     with individuals, numpyro.plate("locus", len(alleles), dim=-2), numpyro.plate("copy", ploidy, dim=-1):
         z = numpyro.sample("z", dist.Categorical(ancestry[:, None, None]))
         here = np.arange(len(alleles))[:, None]
         numpyro.sample("y", PaddedCategorical(frequencies[z, here], alleles[:, None]))
+
+
+def _concentration(alpha: Array | float, individuals: int, populations: int) -> Array:
+    """The parameters (population,) or (individual, population) of the Dirichlet of ancestry."""
+    shape = jnp.shape(alpha)
+    if shape not in ((), (populations,), (individuals, populations)):
+        expected = f"one number, ({populations},) or ({individuals}, {populations})"
+        raise ValueError(f"alpha has shape {shape}; expected {expected}")
+    return jnp.asarray(alpha) if shape else jnp.full(populations, alpha)
 
 
 def example() -> dict[str, Any]:

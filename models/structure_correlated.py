@@ -33,7 +33,7 @@ def model(
     num_alleles: Array,
     num_populations: int,
     ploidy: int = 2,
-    alpha: float | None = 1.0,
+    alpha: Array | float | None = 1.0,
     concentration: float = 1.0,
     drift_alpha: float = 1.0,
     drift_beta: float = 9.0,
@@ -41,7 +41,8 @@ def model(
     """Draw ancestral (locus, allele), drift (population,), frequencies (population, locus, allele), ancestry
     (individual, population), origins z and genotypes y (individual, locus, copy), and alpha if it is None.
 
-    num_alleles: (locus,), the number of alleles of every locus; y counts them from 0.
+    num_alleles: (locus,), the number of alleles of every locus; y counts them from 0. alpha: one number, (population,),
+    or (individual, population), as `bl.populations.ancestry_prior` makes it of known origins.
     """
     alleles = np.asarray(num_alleles)
     loci = numpyro.plate("locus", len(alleles), dim=-1)

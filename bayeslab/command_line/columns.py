@@ -37,6 +37,10 @@ THOUSANDS_PATTERN = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 """A number with a comma before every three digits, which could be decimal where it is one comma."""
 DECIMAL_COMMA_PATTERN = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 """A number with a decimal comma."""
+WHOLE_PATTERN = re.compile(r"[+-]?\d+")
+"""A whole number."""
+GROUPED_PATTERN = re.compile(r"[+-]?\d{1,3}(?:(?P<sign>[. '])\d{3})(?:(?P=sign)\d{3})*(?:,\d+)?|[+-]?\d+,\d+")
+"""A number with a point, a blank or an apostrophe before every three digits, and perhaps a decimal comma."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,9 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
     numbers = _numbers(table, name, cells, is_missing, reading)
     is_number = ~np.isnan(numbers)
     _refuse_dates(table, name, cells[~is_missing & ~is_number], int((~is_missing).sum()))
+    _refuse_lost_digits(table, name, cells, numbers)
     wrong = ~is_number & ~is_missing
+    _refuse_grouped(table, name, cells, wrong)
     if not wrong.any():
         if codes := [cell for cell in cells[is_number] if LEADING_ZERO_PATTERN.fullmatch(cell)]:
             raise ValueError(
@@ -127,6 +133,7 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
     present = cells[~is_missing]
     decimal, thousands = reading.decimal, reading.thousands
     with_commas = [cell for cell in present if "," in cell]
+    _refuse_points_of_thousands(table, name, present, reading)
     if with_commas and not (decimal or thousands):
         grouped = [bool(THOUSANDS_PATTERN.fullmatch(cell)) for cell in with_commas]
         commas = [bool(DECIMAL_COMMA_PATTERN.fullmatch(cell)) for cell in with_commas]
@@ -140,11 +147,30 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
                 f"column '{name}' holds {with_commas[0]!r} in line {_line(table, cells, with_commas[0])}: pass "
                 f"{ways if both else '--thousands ,'}"
             )
+    foreign = np.array([reading.decimal == "," and thousands != "." and "." in cell for cell in cells], bool)
     for sign, other in ((thousands, ""), (decimal, ".")):
         if sign and sign != other:
             cells = np.array([cell.replace(sign, other) for cell in cells], object)
     numbers = pandas.to_numeric(pandas.Series(cells, dtype=object), errors="coerce").to_numpy(float)
-    return np.where(is_missing, np.nan, numbers)
+    return np.where(is_missing | foreign, np.nan, numbers)
+
+
+def _refuse_points_of_thousands(table: TextTable, name: str, present: Any, reading: Reading) -> None:
+    """Raise ValueError for 1.234 where numbers of the file have decimal commas, so that it hardly is below two."""
+    points = [cell for cell in present if "." in cell]
+    if reading.decimal or reading.thousands or table.separator == "," or not points:
+        return
+    if not all(found and found["sign"] == "." for found in map(GROUPED_PATTERN.fullmatch, points)):
+        return
+    for other, cells in table.columns.items():
+        commas = [cell.strip() for cell in cells if "," in cell]
+        if commas and all(map(DECIMAL_COMMA_PATTERN.fullmatch, commas)):
+            line = table.lines[[cell.strip() for cell in table.columns[name]].index(points[0])]
+            raise ValueError(
+                f"column '{name}' of '{table.path}' holds {points[0]!r} in line {line}, and column '{other}' has "
+                f"decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if points set thousands apart, "
+                f"or --drop {name}"
+            )
 
 
 def _refuse_dates(table: TextTable, name: str, texts: Any, total: int) -> None:
@@ -155,6 +181,38 @@ def _refuse_dates(table: TextTable, name: str, texts: Any, total: int) -> None:
             f"column '{name}' of '{table.path}' holds dates or times such as {dates[0]!r}: leave it out with "
             f"--drop {name}, make it days since its first with --date {name}, or take it as levels with "
             f"--categorical {name}"
+        )
+
+
+def _refuse_lost_digits(table: TextTable, name: str, cells: Any, numbers: Any) -> None:
+    """Raise ValueError for infinite numbers, and for whole ones with more digits than a float keeps."""
+    for place in np.flatnonzero(np.isinf(numbers) | (np.abs(numbers) >= 2**53)):
+        cell, where = (
+            cells[place],
+            f"column '{name}' of '{table.path}' holds {cells[place]!r} in line {table.lines[place]}",
+        )
+        if np.isinf(numbers[place]):
+            raise ValueError(
+                f'{where}; expected finite numbers: pass --missing "{cell}" if it stands for a missing value'
+            )
+        if WHOLE_PATTERN.fullmatch(cell) and int(cell) != int(numbers[place]):
+            raise ValueError(
+                f"{where}, which has more digits than a number keeps: leave the column out with --drop {name}, or take "
+                f"it as levels with --categorical {name}"
+            )
+
+
+def _refuse_grouped(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
+    """Raise ValueError where all cells that are no numbers have points, blanks or apostrophes between thousands."""
+    grouped = [GROUPED_PATTERN.fullmatch(cell) for cell in cells[wrong]]
+    signs = {found["sign"] for found in grouped if found} - {None}
+    if grouped and all(grouped) and len(signs) == 1:
+        [sign] = signs
+        cell = cells[wrong][0]
+        decimal = " --decimal ," if any("," in each for each in cells[wrong]) else ""
+        raise ValueError(
+            f"column '{name}' of '{table.path}' holds {cell!r} in line {_line(table, cells, cell)}: pass --thousands "
+            f'"{sign}"{decimal} if thousands are set apart so'
         )
 
 

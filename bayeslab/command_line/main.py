@@ -7,8 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bayeslab.command_line.completion import SHELLS, PrintCompletion
 from bayeslab.command_line.options import add_fit, add_results
-from bayeslab.command_line.structure_options import add_structure
+from bayeslab.command_line.reporting.structure_options import add_structure
+from bayeslab.command_line.reporting.topics_options import add_topics
 from bayeslab.command_line.values import positive_integer
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     parser = _Parser(prog="bayeslab", description="Bayesian models of a course, by every method, side by side.")
     parser.add_argument("--version", action="version", version=f"bayeslab {version('bayeslab')}")
+    parser.add_argument("--completion", action=PrintCompletion, choices=SHELLS, metavar="SHELL",
+                        help='a script that completes commands and options: eval "$(bayeslab --completion bash)" in '
+                        ".bashrc; zsh likewise; fish: bayeslab --completion fish | source")  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     models = commands.add_parser("models", help="list the models")
@@ -65,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add_fit(commands, _fit)
     add_results(commands, _predict, _compare, _join, _summary)
     add_structure(commands, _structure)
+    add_topics(commands, _topics)
     return parser
 
 
@@ -140,7 +146,13 @@ def _summary(arguments: argparse.Namespace) -> int:
 
 
 def _structure(arguments: argparse.Namespace) -> int:
-    from bayeslab.command_line.structure_command import run
+    from bayeslab.command_line.reporting.structure_command import run
+
+    return run(arguments)
+
+
+def _topics(arguments: argparse.Namespace) -> int:
+    from bayeslab.command_line.reporting.topics_command import run
 
     return run(arguments)
 

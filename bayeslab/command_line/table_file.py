@@ -68,11 +68,13 @@ def read_table(path: Path, separator: str | None = None, encoding: str | None = 
 
 def _separator(path: Path, lines: Sequence[str]) -> str:
     """The separator that gives the first lines the same number of columns, and most of them."""
-    sample = [line for line in lines if line.strip()][:NUM_LINES_OF_SEPARATOR]
+    full = [line for line in lines if line.strip()]
+    sample = full[:NUM_LINES_OF_SEPARATOR]
+    complete = -1 if len(full) > len(sample) else None  # the last row may go on in a line that is not looked at
     widths = {}
     for separator in SEPARATORS:
         try:
-            counts = {len(row) for row in csv.reader(sample[:-1] or sample, delimiter=separator)}
+            counts = {len(row) for row in list(csv.reader(sample, delimiter=separator))[:complete]}
         except csv.Error:
             continue
         if len(counts) == 1 and max(counts) > 1:

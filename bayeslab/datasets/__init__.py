@@ -1,12 +1,15 @@
 """Real data for the lectures, and the functions that turn tables into the data of a model."""
 
 from bayeslab.datasets.classification import breast_cancer, classification_data, irises, simulated_mails, wines
+from bayeslab.datasets.corpora.document_data import documents, simulated_documents
+from bayeslab.datasets.corpora.word_selection import select_words
 from bayeslab.datasets.decision_data import balanced_pole, grid_walk, grid_world, river_swim, swinging_pendulum
-from bayeslab.datasets.document_data import documents, simulated_documents
 from bayeslab.datasets.files.corpora import read_ldac, read_uci
+from bayeslab.datasets.files.texts import read_texts
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
 from bayeslab.datasets.genetics.filters import filter_genotypes
 from bayeslab.datasets.genetics.genepop import read_genepop
+from bayeslab.datasets.genetics.linkage import genotype_linkage
 from bayeslab.datasets.genetics.mainparams import structure_options
 from bayeslab.datasets.genetics.plink import read_plink
 from bayeslab.datasets.genetics.plink_text import read_ped, read_raw
@@ -37,6 +40,7 @@ from bayeslab.datasets.tables import (
     portland_inputs,
     shop_visitors,
 )
+from bayeslab.datasets.times.frames import process_data, process_times, series_data, state_space_data
 
 __all__ = [
     "at_bats",
@@ -51,6 +55,7 @@ __all__ = [
     "documents",
     "earthquakes",
     "filter_genotypes",
+    "genotype_linkage",
     "genotypes",
     "google_days",
     "grid_walk",
@@ -68,6 +73,8 @@ __all__ = [
     "original_scale",
     "portland_houses",
     "portland_inputs",
+    "process_data",
+    "process_times",
     "read_genepop",
     "read_genotypes",
     "read_ldac",
@@ -75,6 +82,7 @@ __all__ = [
     "read_plink",
     "read_raw",
     "read_structure",
+    "read_texts",
     "read_uci",
     "read_vcf",
     "regression_data",
@@ -82,7 +90,9 @@ __all__ = [
     "river_swim",
     "rox1_sites",
     "scaled_prior",
+    "select_words",
     "sequences",
+    "series_data",
     "shop_visitors",
     "simulated_cocktail_party",
     "simulated_documents",
@@ -92,6 +102,7 @@ __all__ = [
     "simulated_tomogram",
     "simulated_track",
     "standardised_wines",
+    "state_space_data",
     "structure_options",
     "swinging_pendulum",
     "wines",

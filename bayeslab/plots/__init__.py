@@ -1,6 +1,7 @@
 """Figures that ArviZ lacks: results in, matplotlib Axes out."""
 
 from bayeslab.plots.calibration import plot_calibration
+from bayeslab.plots.forecasts import plot_forecast
 from bayeslab.plots.populations import plot_ancestry, plot_divergence
 from bayeslab.plots.posteriors import plot_comparison, plot_elbo, plot_posteriors
 from bayeslab.plots.processes import plot_process, plot_process_map
@@ -17,6 +18,7 @@ __all__ = [
     "plot_divergence",
     "plot_dwell_times",
     "plot_elbo",
+    "plot_forecast",
     "plot_path",
     "plot_penalty_path",
     "plot_posteriors",

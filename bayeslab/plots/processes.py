@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.plots.style import COLOURS, new_figure, one_axis
+from bayeslab.plots.style import COLOURS, legend_above, new_figure, one_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ def plot_process(
         measured, values = _measured(data, 1)
         ax.plot(measured[:, 0], values, "o", color="black", markersize=3, label="data")
     ax.spines[["right", "top"]].set_visible(False)
-    _legend_above(ax)
+    legend_above(ax)
     return ax
 
 
@@ -144,13 +144,3 @@ def _input_names(x: Any) -> Sequence[str]:
     dims: tuple[Any, ...] = getattr(x, "dims", ())
     labelled = len(dims) == 2 and dims[1] in x.coords
     return [str(name) for name in x.coords[dims[1]].values] if labelled else ["input 0", "input 1"]
-
-
-def _legend_above(ax: Axes) -> None:
-    """Write the legend above the axes, in as many columns as fit."""
-    handles, names = ax.get_legend_handles_labels()
-    inches = ax.get_window_extent().width / ax.figure.dpi
-    columns = max(1, int(inches / (0.5 + 0.07 * max(map(len, names)))))
-    ax.legend(
-        handles, names, frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.plots.style import COLOURS, GREY, legend, new_figure, one_axis
+from bayeslab.plots.style import COLOURS, GREY, date_axis, legend, legend_above, new_figure, one_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ def plot_states(states: Dataset, series: ArrayLike | None = None, ax: Axes | Non
             low, high = (mean + sign * 1.645 * spread[:, index] for sign in (-1, 1))
             ax.fill_between(steps, low, high, color=colour, alpha=0.25, linewidth=0)
     ax.spines[["right", "top"]].set_visible(False)
-    _legend_above(ax)
+    legend_above(ax)
     return ax
 
 
@@ -99,7 +99,7 @@ def plot_path(path: Dataset, truth: ArrayLike | None = None, ax: Axes | None = N
     ax.set_ylim(-0.3, top + 0.3)
     ax.set_ylabel("state")
     ax.spines[["right", "top"]].set_visible(False)
-    _legend_above(ax)
+    legend_above(ax)
     return ax
 
 
@@ -223,16 +223,11 @@ def _require_one_sequence(array: DataArray, events: Sequence[Any]) -> None:
 def _step_positions(ax: Axes, labels: DataArray) -> NDArray[Any]:
     """The positions of steps: their labels, or, if these are text, their numbers, with some labels at the axis."""
     ax.set_xlabel(str(labels.dims[0]))
+    if labels.dtype.kind == "M":
+        date_axis(ax)
     if labels.dtype.kind in "iufM":
         return labels.values
     steps = np.arange(labels.size)
     labelled = np.unique(np.linspace(0, labels.size - 1, 6).round().astype(int))
     ax.set_xticks(labelled, [str(labels.values[index]) for index in labelled])
     return steps
-
-
-def _legend_above(ax: Axes) -> None:
-    """Write the legend in one row above the axes, where it hides nothing."""
-    handles, names = ax.get_legend_handles_labels()
-    if handles:
-        ax.legend(frameon=False, ncols=min(5, len(names)), loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1)

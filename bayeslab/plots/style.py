@@ -63,3 +63,24 @@ def legend(axes: NDArray[Any], above: bool) -> None:
         figure.legend(loc="outside upper center", ncols=min(int(figure.get_figwidth() / 1.6), len(entries)), **options)
     else:
         axes[0].legend(fontsize="small", **options)
+
+
+def legend_above(ax: Axes) -> None:
+    """Write the legend above the axes, where it hides nothing, in as many columns as fit."""
+    handles, names = ax.get_legend_handles_labels()
+    if not handles:
+        return
+    inches = ax.get_window_extent().width / ax.figure.dpi
+    columns = max(1, int(inches / (0.5 + 0.07 * max(map(len, names)))))
+    ax.legend(
+        handles, names, frameon=False, ncols=columns, loc="lower left", bbox_to_anchor=(0, 1.0), borderaxespad=0.1
+    )
+
+
+def date_axis(ax: Axes) -> None:
+    """Write dates below the axes as briefly as they can be told, so that they do not meet."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(maxticks=8)
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))

@@ -2,8 +2,10 @@
 
 from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
 from bayeslab.populations.choice import choose_populations, evanno
+from bayeslab.populations.known_origins import ancestry_prior
 
 __all__ = [
+    "ancestry_prior",
     "ancestry_summary",
     "choose_populations",
     "divergence",

@@ -14,7 +14,8 @@ import jax
 import numpy as np
 from xarray import Dataset
 
-from bayeslab.datasets import filter_genotypes, genotypes, read_genotypes
+from bayeslab.datasets import filter_genotypes, genotype_linkage, genotypes, read_genotypes
+from bayeslab.datasets.genetics.linkage import Linkage
 from bayeslab.fitting import fit
 from bayeslab.mixed_membership.methods import Gibbs
 from bayeslab.populations.choice import (
@@ -106,6 +107,8 @@ def run_structure(
     claim_folder(settings, folder)
     seconds: dict[str, float] = {}
     panel = _load_or_make(folder / GENOTYPES_FILE, "reading and filtering", seconds, say, lambda: _read_panel(settings))
+    if warning := linkage_warning(panel):
+        say(warning)
     data = genotypes(panel)
     rows: list[Dataset] = []
     means_by_number: dict[int, Means] = {}
@@ -132,6 +135,19 @@ def run_structure(
         fits[number] = _fit_in_parts(program, settings, data_of_number, folder, progress)
         seconds[f"K = {number}: drawing"] = fits[number].attrs["seconds"]
     return Results(panel, comparison_table(rows), fits, seconds)
+
+
+def linkage_warning(panel: Dataset) -> str:
+    """A sentence on loci in strong linkage and what to do, empty where they are not or it was not measured."""
+    found = Linkage(*(float(panel.attrs.get(name, np.nan)) for name in Linkage._fields))
+    if not found.is_strong:
+        return ""
+    far_apart = "" if np.isnan(found.far_apart) else f", and of {found.far_apart:.0%} of the pairs far apart"
+    return (
+        f"neighbouring loci are in strong linkage: the squared correlation of {found.neighbours:.0%} of them is above "
+        f"0.5{far_apart}. The model takes loci for independent, so intervals are too narrow and a long haplotype may "
+        "look like a population; thin them, with --r2 0.2 or --thin 100000"
+    )
 
 
 def claim_folder(settings: Settings, folder: Path) -> None:
@@ -191,6 +207,7 @@ def _read_panel(settings: Settings) -> Dataset:
     """The genotypes as filtered. Raises ValueError for fewer individuals than populations."""
     panel = read_genotypes(Path(settings.file), **(settings.reading or {}))
     panel = filter_genotypes(panel, **(settings.filters or {}))
+    panel = panel.assign_attrs(genotype_linkage(panel)._asdict())
     if (most := settings.populations[-1]) > (individuals := panel.sizes["individual"]):
         raise ValueError(f"K = {most} is more than the {individuals} individuals; expected at most as many populations")
     return panel

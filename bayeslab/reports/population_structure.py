@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +14,8 @@ from bayeslab.diagnostics.diagnose import MAX_R_HAT, MIN_ESS_PER_CHAIN
 from bayeslab.diagnostics.modes import modes
 from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence
 from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
-from bayeslab.populations.run import Results, Settings
+from bayeslab.populations.run import Results, Settings, linkage_warning
+from bayeslab.reports.page import figure_png, image_html, list_html, page_html, table_html
 from bayeslab.results.saving import save, save_bytes, save_text
 
 if TYPE_CHECKING:
@@ -27,10 +26,13 @@ ANCESTRY_DIMS = {"ancestry": "population"}
 """The site that is aligned, with its dimension over populations."""
 MAX_USABLE_R_HAT = 1.1
 """The largest R-hat of chains whose means can be used."""
-FIGURE_DPI = 130
-"""The resolution of figures, in dots per inch."""
-FIGURE_KINDS = ("intervals", "trace", "rank", "divergence")
-"""The kinds of figures that there are for every K."""
+FIGURE_KINDS = {
+    "intervals": "mean ancestry of every individual, with the interval of its largest share",
+    "trace": "the draws of every chain of the mean ancestry from each population",
+    "rank": "the ranks of the draws of every chain",
+    "divergence": "how far populations are from each other",
+}
+"""The kinds of figures that there are for every K, and what they show."""
 
 
 class Convergence(NamedTuple):
@@ -141,12 +143,7 @@ def _figures(
     colours, images = match_populations(summaries), {}
 
     def keep(name: str, figure: Any) -> None:
-        from matplotlib import pyplot
-
-        file = BytesIO()
-        figure.savefig(file, dpi=FIGURE_DPI)
-        pyplot.close(figure)
-        images[name] = file.getvalue()
+        images[name] = figure_png(figure)
         save_bytes(images[name], folder / "figures" / f"{name}.png")
 
     keep("ancestry", plot_ancestry(summaries, groups)[0].figure)
@@ -202,25 +199,28 @@ def _page_html(
     headings += ["fewest effective draws", "largest gap of chains", "converged"]
     details = []
     for number in converged:
-        names = [name for name in (f"{kind}_{number}" for kind in FIGURE_KINDS) if name in figures]
-        shown = "".join(_image_html(figures[name], name) for name in names)
+        shown = "".join(
+            image_html(figures[f"{kind}_{number}"], f"K = {number}: {what}")
+            for kind, what in FIGURE_KINDS.items()
+            if f"{kind}_{number}" in figures
+        )
         details.append(
             f"<details{' open' if number == smallest else ''}><summary>K = {number}</summary>{shown}</details>"
         )
     files = ", ".join(f"{number}.Q, ancestry_{number}.csv, ancestry_{number}.nc" for number in converged)
-    return PAGE_TEMPLATE.format(
-        name=escape(Path(settings.file).name),
+    body = BODY_TEMPLATE.format(
         verdict=escape(choice_verdict(results.choice)),
         converged=escape(_converged_words(converged)),
-        what=_list_html(_run_sentences(results, settings)),
-        table=_table_html(headings, rows),
-        choice=_image_html(figures["choice"], "choice") if "choice" in figures else "",
-        ancestry=_image_html(figures["ancestry"], "ancestry"),
+        what=list_html(_run_sentences(results, settings)),
+        table=table_html(headings, rows),
+        choice=image_html(figures["choice"], "held-out scores by number of populations") if "choice" in figures else "",
+        ancestry=image_html(figures["ancestry"], "mean ancestry of every individual, for each K"),
         details="\n".join(details),
-        times=_table_html(["step", "seconds"], [[what, f"{seconds:.1f}"] for what, seconds in results.seconds.items()]),
+        times=table_html(["step", "seconds"], [[what, f"{seconds:.1f}"] for what, seconds in results.seconds.items()]),
         files=escape(files),
         settings=escape(str(settings)),
     )
+    return page_html(f"Population structure of {Path(settings.file).name}", body)
 
 
 def _run_sentences(results: Results, settings: Settings) -> list[str]:
@@ -233,6 +233,7 @@ def _run_sentences(results: Results, settings: Settings) -> list[str]:
         f"{float((genotypes['y'] < 0).mean()):.2%} of the copies were not read; they are left out of the likelihood.",
     ]
     sentences += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
+    sentences += [warning.capitalize() + "."] if (warning := linkage_warning(genotypes)) else []
     alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return [
         *sentences,
@@ -265,41 +266,7 @@ def _converged_words(converged: Mapping[int, Convergence]) -> str:
     return " ".join(parts[kind].format(", ".join(numbers)) for kind, numbers in kinds.items() if numbers)
 
 
-def _table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table as HTML."""
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _list_html(texts: Iterable[str]) -> str:
-    """A list as HTML."""
-    return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
-
-
-def _image_html(png: bytes, name: str) -> str:
-    """A figure as HTML."""
-    return f'<img alt="{escape(name)}" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
-
-
-PAGE_TEMPLATE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>Population structure of {name}</title>
-<style>
-body {{ font-family: system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; line-height: 1.45; }}
-img {{ max-width: 100%; display: block; margin: 1rem 0; }}
-table {{ border-collapse: collapse; font-size: 0.9rem; }}
-th, td {{ padding: 0.25rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd; }}
-th:last-child, td:last-child {{ text-align: left; }}
-summary {{ font-size: 1.1rem; margin: 0.6rem 0; cursor: pointer; }}
-.answer {{ font-size: 1.15rem; }}
-</style>
-</head>
-<body>
-<h1>Population structure of {name}</h1>
-<p class="answer">{verdict}</p>
+BODY_TEMPLATE = """<p class="answer">{verdict}</p>
 <p class="answer">{converged}</p>
 <h2>Ancestry</h2>
 <p>A column an individual, a colour a population; the same order of individuals and the same colours for all K.</p>
@@ -317,7 +284,5 @@ each other.</p>
 {times}
 <h2>Files</h2>
 <p>{files}; choice.csv; genotypes.nc; figures/; fits/K.nc, with all draws.</p>
-<p><small>{settings}</small></p>
-</body>
-</html>
-"""
+<p><small>{settings}</small></p>"""
+"""The report below its title."""

@@ -1,6 +1,7 @@
 """Observed series that go on with missing entries."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -78,11 +79,24 @@ def _pad_with_missing(
 
 
 def continue_labels(labels: Sequence[Hashable], size: int) -> list[Hashable]:
-    """Labels up to a size: equally spaced numbers go on, after others come "+1", "+2" and so on."""
+    """Labels up to a size: equally spaced numbers and regular dates go on, after others come "+1", "+2" and so on."""
     old_labels, num_new = list(labels), size - len(labels)
+    if len(old_labels) > 1 and all(isinstance(label, datetime) for label in old_labels):
+        return [*old_labels, *_continued_dates(old_labels, num_new)]
     if len(old_labels) > 1 and all(isinstance(label, int | float) for label in old_labels):
         numbers = np.asarray(old_labels)
         step = numbers[1] - numbers[0]
         if (np.diff(numbers) == step).all():
             return [*old_labels, *(numbers[-1] + step * np.arange(1, num_new + 1)).tolist()]
     return [*old_labels, *(f"+{number}" for number in range(1, num_new + 1))]
+
+
+def _continued_dates(dates: Sequence[Any], number: int) -> list[Hashable]:
+    """Dates after the last one: in the steps of the calendar that the dates have, such as months, or else of their
+    last difference."""
+    import pandas as pd
+
+    infer: Any = "infer" if len(dates) > 2 else None
+    index = pd.DatetimeIndex(list(dates), freq=infer)
+    step: Any = index[-1] - index[-2] if index.freq is None else index.freq
+    return list(pd.date_range(index[-1], periods=number + 1, freq=step)[1:])

@@ -117,4 +117,5 @@ def write_small_texts(folder: Path) -> dict[Callable[..., Any], dict[str, Any]]:
         datasets.structure_options: {"path": paths["mainparams"]},
         datasets.read_ldac: {"path": paths["ldac"], "words": ["a", "b"]},
         datasets.read_uci: {"path": paths["uci"], "words": ["a", "b"]},
+        datasets.read_texts: {"path": paths["mainparams"], "encoding": "utf-8"},
     }

@@ -101,9 +101,23 @@ DOUBTS: dict[str, tuple[list[str], dict[str, Any], str]] = {
     "zip codes": (["01234", "9876"], {}, "codes such as 01234"),
     "thousands or decimal": (["1,234", "5,678"], {}, "--thousands , if .* or --decimal , if they are decimal"),
     "thousands": (["1,234.5", "5,678.25"], {}, "pass --thousands , if its|pass --thousands ,"),
+    "points and commas": (["1.234,5", "2.345,6"], {}, "'1.234,5' in line 2: pass --thousands \"\\.\" --decimal ,"),
+    "points of thousands": (["1.234", "2"], {"decimal": ","}, "'1.234' in line 2: pass --thousands"),
+    "blanks": (["1 234", "999"], {}, 'pass --thousands " " if'),
+    "long numbers": (["12345678901234567", "1"], {}, "in line 2, which has more digits than a number keeps"),
+    "infinite": (["1", "-inf"], {}, 'in line 3; expected finite numbers: pass --missing "-inf"'),
     "order of days": (["1/2/2020", "3/4/2020"], {"dates": {"a": None}}, "in an order that nothing tells"),
     "a day that is none": (["2020-01-01", "2020-02-31"], {"dates": {"a": None}}, "'2020-02-31' in line 3"),
 }
+
+
+def test_points_are_in_doubt_where_decimals_have_commas(tmp_path: Path) -> None:
+    """1.234 is more likely a thousand than one in such a file; where nothing else has commas it is read as it is."""
+    read = table(tmp_path, "a;b\n1.234;1,5\n999;2,5\n")
+    with pytest.raises(ValueError, match=r"holds '1\.234' in line 2, and column 'b' has decimal commas"):
+        column(read, "a", Reading())
+    np.testing.assert_array_equal(column(read, "a", Reading(decimal=",", thousands=".")), [1234, 999])
+    np.testing.assert_array_equal(column(table(tmp_path, "a;b\n1.234;1\n9;2\n"), "a", Reading()), [1.234, 9])
 
 
 @pytest.mark.parametrize("case", DOUBTS)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import simulator_laws as laws
 from bayeslab import datasets
+from dated_tables import WORDS_OF_TIMES, timed
 from genotype_panels import Y, structure_text, write_plink, write_small_texts, write_vcf
 from hostile import anything, lawful, refused
 
@@ -117,19 +118,7 @@ def test_wrong_arguments_are_refused_by_name(name: str, argument: str) -> None:
 
 ANY = st.floats(0, 1e100, exclude_min=True)
 SHARE = st.floats(0, 1)
-RIGHT: dict[str, st.SearchStrategy[Any]] = {
-    **dict.fromkeys(("alpha", "concentration"), ANY),
-    **dict.fromkeys(("num_alleles", "num_rows"), st.integers(2, 5)),
-    "seed": st.integers(0, 2**32 - 1),
-    "num_tokens": st.integers(1, 2**50),
-    "fst": st.floats(0, 1, exclude_min=True, exclude_max=True),
-    "admixture": st.none() | ANY,
-    "missing": st.floats(0, 1, exclude_max=True),
-    "noise": st.just(0) | ANY,
-    "error_rate": SHARE,
-    "stay": st.tuples(SHARE, SHARE),
-    "loaded": st.permutations([0, 0, 0.1, 0.2, 0.3, 0.4]) | st.permutations([1, 0, 0, 0, 0, 0]),
-}
+RIGHT: dict[str, st.SearchStrategy[Any]] = {}
 
 
 @settings(quick, max_examples=150)
@@ -252,6 +241,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.documents: {"source": np.eye(2, dtype=int), "words": ["a", "b"], "names": ["c", "d"]},
         datasets.filter_genotypes: {
             "dataset": datasets.read_plink(write_plink(folder)), **shares, "thin_distance": 2, "window": 3},
+        datasets.genotype_linkage: {
+            "dataset": datasets.read_plink(write_plink(folder)), "r2": 0.5, "window": 3, "seed": 0},
         datasets.genotypes: {"y": np.abs(Y), "num_alleles": np.full(Y.shape[1], 2), "drop_empty": False},
         datasets.motif_data: {"sequences": datasets.rox1_sites()},
         datasets.new_rows: {"frame": frame, "data": data},
@@ -269,7 +260,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
         datasets.sequences: {"arrays": {"one": [1, 2], "two": [3]}},
         datasets.grid_world: {"num_rows": 3, "num_columns": 4, "slip": 0.2},
         datasets.river_swim: {"num_states": 6},
-    } | small  # fmt: skip
+    } | small | timed(frame)  # fmt: skip
     return {function.__name__: (function, given) for function, given in found.items()}
 
 
@@ -290,7 +281,7 @@ WORDS = {
     "target": ("target",),
     "arrays": ("sequence",),
     "tree": ("DataTree", "tree"),
-}
+} | WORDS_OF_TIMES
 
 
 @settings(quick, max_examples=400)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_path, short_repr
-from bayeslab.datasets.document_data import documents
+from bayeslab.datasets.corpora.document_data import documents
 from bayeslab.datasets.files.text import read_text
 
 

@@ -118,7 +118,7 @@ def _tally_of_counts(counts: np.ndarray) -> Tally:
     )
 
 
-def _chromosomes(dataset: xr.Dataset, loci: np.ndarray) -> list[np.ndarray]:
+def chromosomes(dataset: xr.Dataset, loci: np.ndarray) -> list[np.ndarray]:
     """The indices of the loci on each chromosome, in the order of their positions."""
     nothing = np.zeros(len(loci), int)
     position = dataset["position"].values[loci] if "position" in dataset.coords else nothing
@@ -133,7 +133,7 @@ def _far_enough(dataset: xr.Dataset, loci: np.ndarray, distance: int) -> np.ndar
     passes = np.ones(len(loci), bool)
     if not distance:
         return passes
-    for indices in _chromosomes(dataset, loci):
+    for indices in chromosomes(dataset, loci):
         last_position = -np.inf
         for index, position in zip(indices, dataset["position"].values[loci[indices]].tolist(), strict=True):
             passes[index] = position < 1 or position - last_position >= distance
@@ -151,7 +151,7 @@ def _unlinked(
         return passes
     minor = tally.minor[loci].tolist()
     step = min(max(window, 64), 256)
-    for indices in _chromosomes(dataset, loci):
+    for indices in chromosomes(dataset, loci):
         for start in range(0, len(indices) - 1, step):
             neighbours = indices[start : start + step + window - 1]
             y = dataset["y"].values[np.ix_(individuals, loci[neighbours])]

@@ -6,7 +6,7 @@ import warnings
 from argparse import Namespace
 from typing import Any
 
-from bayeslab.command_line.structure_options import FILTERS, NUMBERS, SWITCHES
+from bayeslab.command_line.reporting.structure_options import FILTERS, NUMBERS, SWITCHES
 
 SETTINGS = ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent")
 """The options that are settings of a run by the same name."""

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_integer, as_positive, axis_lengths, short_repr
-from bayeslab.datasets.document_forms import are_bags, as_frame, as_vocabulary, long_form, refuse_text_columns
+from bayeslab.datasets.corpora.document_forms import are_bags, as_frame, as_vocabulary, long_form, refuse_text_columns
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,0 +1,51 @@
+"""Texts from a folder of files, a document a file, or from one file, a document a line."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bayeslab.datasets.arguments import as_path, short_repr
+from bayeslab.datasets.files.text import read_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COMPRESSED_SUFFIXES = (".gz", ".bgz", ".bz2", ".xz")
+"""The suffixes of compressed files."""
+
+
+def read_texts(path: str | PathLike[str], encoding: str | None = None) -> pd.Series:
+    """Texts with the names of documents as the index, for `documents`.
+
+    path: a folder, of which every file of suffix .txt is a document, also in folders below and compressed, named by
+        its path; or a file with a document on every line, named by the number of the line, blank lines passed over.
+    encoding: by default that of the byte order mark, else UTF-8, else Windows-1252.
+    Raises FileNotFoundError, and ValueError for a folder without such files, for a file that is damaged or no text, and
+    for one without a line.
+    """
+    import pandas as pd
+
+    path = as_path(path)
+    if encoding is not None and not isinstance(encoding, str):
+        raise TypeError(f"encoding is {short_repr(encoding)}; expected the name of one, such as 'utf-8'.")
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if plain_suffix(file) == ".txt" and file.is_file())
+        if not files:
+            raise ValueError(
+                f"the folder '{path}' has no file whose name ends in .txt; expected one for each document."
+            )
+        texts = {file.relative_to(path).as_posix(): read_text(file, encoding)[0] for file in files}
+    else:
+        lines = enumerate(read_text(path, encoding)[0].splitlines(), 1)
+        texts = {f"line {number}": line for number, line in lines if line.strip()}
+        if not texts:
+            raise ValueError(f"'{path}' is empty; expected a text on every line.")
+    return pd.Series(texts, dtype=object)
+
+
+def plain_suffix(path: Path) -> str:
+    """The suffix of a file in small letters, without that of its compression."""
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED_SUFFIXES else path
+    return name.suffix.lower()

@@ -1,0 +1,1 @@
+"""Series and measurements with times, from tables with a time index."""
