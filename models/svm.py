@@ -39,5 +39,5 @@ def data() -> dict[str, Any]:
     """100 irises of two species that overlap, versicolor and virginica, by four lengths, standardised (Fisher 1936)."""
     from bayeslab.datasets import classification_data, irises
 
-    rows = classification_data(irises().iloc[50:], "species", intercept=False)
+    rows = classification_data(irises().iloc[50:].astype({"species": str}), "species", intercept=False)
     return {"x": rows["x"], "C": 1.0, "y": 2.0 * rows["y"] - 1.0}
