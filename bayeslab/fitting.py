@@ -20,6 +20,8 @@ from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
 from bayeslab.distributions.processor import on_cpu
 from bayeslab.elimination.terms import terms
+from bayeslab.methods.em import EM
+from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.planning import plan
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import Entry, read_entries
@@ -51,7 +53,7 @@ from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.sampling.runner import Run, drive
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import check_draws, require_identity
-from bayeslab.verification.propriety import refuse_improper
+from bayeslab.verification.propriety import refuse_improper, refuse_separated
 from bayeslab.verification.undefined import describe_undefined
 
 if TYPE_CHECKING:
@@ -118,6 +120,8 @@ def fit(
         is_small = mesh is None and _is_small(bound)
         with on_cpu(is_small):
             method, sampler, _ = plan(Analysis(bound), method, mesh)
+            if not isinstance(method, MAP | EM | Laplace):  # which say themselves that there is no maximum
+                refuse_separated(bound)
     with precision_scope(dtype), on_cpu(is_small and sampler.independent):
         placement = placement_on(mesh, method, sampler, bound)
         processes = placement.processes

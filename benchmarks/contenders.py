@@ -42,6 +42,42 @@ def bayeslab_gibbs(problem: str, data: dict[str, Any]) -> Callable[[int], Answer
     return driven(model(problem), data, bl.Gibbs(SHORT_WARMUP, NUM_SAMPLES, NUM_CHAINS))
 
 
+def bayeslab_polya_gamma(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """Gibbs sampling of coefficients and Polya-Gamma variables, of which the coefficients are kept."""
+    import bayeslab as bl
+
+    run = driven(bl.augment(model(problem)), data, bl.Gibbs(SHORT_WARMUP, NUM_SAMPLES, NUM_CHAINS))
+
+    def coefficients(seed: int) -> Answer:
+        seconds, draws = run(seed)
+        return seconds, {"w": draws["w"]}
+
+    return coefficients
+
+
+def polya_gamma_by_hand(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
+    """The same in NumPy, with variates of the package polyagamma."""
+    from polyagamma import random_polyagamma
+
+    x, y = data["x"], data["y"]
+    size, offset = x.shape[1], x.T @ (y - 0.5)
+
+    def run(seed: int) -> Answer:
+        rng, began = np.random.default_rng(seed), time.process_time()
+        draws = np.empty((NUM_CHAINS, NUM_SAMPLES, size))
+        for chain in draws:
+            w = np.zeros(size)
+            for step in range(SHORT_WARMUP + NUM_SAMPLES):
+                omega = random_polyagamma(1.0, x @ w, random_state=rng)
+                root = np.linalg.cholesky(np.eye(size) + (x.T * omega) @ x)
+                w = np.linalg.solve(root.T, np.linalg.solve(root, offset) + rng.normal(size=size))
+                if step >= SHORT_WARMUP:
+                    chain[step - SHORT_WARMUP] = w
+        return time.process_time() - began, {"w": draws}
+
+    return run
+
+
 def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer]:
     import bayeslab as bl
 
@@ -160,7 +196,7 @@ def model(problem: str) -> Callable[..., None]:
         return diagonal_mixture.with_labels
     if problem == "hidden_chain":
         return hidden_chain.with_states
-    return import_module(f"bayeslab.models.{problem}").model
+    return import_module(f"bayeslab.models.{LECTURES.get(problem, problem)}").model
 
 
 def conditioned(lecture: Callable[..., None], data: dict[str, Any]) -> tuple[dict[str, Any], Callable[..., Any]]:
@@ -179,7 +215,12 @@ def given(problem: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     return arrays | SETTINGS[problem](len(arrays["y"]))
 
 
+LECTURES = {"tumours": "logistic_regression", "simulated_classes": "logistic_regression"}
+"""Problem -> the lecture that its program is of, where that has another name."""
+
 SETTINGS = {
+    "tumours": lambda rows: {},
+    "simulated_classes": lambda rows: {},
     "linear_regression": lambda rows: {},
     "normal_gamma": lambda rows: {"num_rows": rows},
     "normal_wishart": lambda rows: {"num_rows": rows, "n0": 7.0},
@@ -194,6 +235,8 @@ CONTENDERS = {
     "bayeslab, statistics, diagonal": partial(bayeslab_nuts, statistics=True, dense_mass=False),
     "bayeslab, NUTS": bayeslab_nuts,
     "bayeslab, Gibbs": bayeslab_gibbs,
+    "bayeslab, Polya-Gamma": bayeslab_polya_gamma,
+    "polyagamma, by hand": polya_gamma_by_hand,
     "bayeslab, Exact": bayeslab_exact,
     "NumPy, exact posterior": numpy_exact,
     "bayeslab, whole fit": bayeslab_fit,

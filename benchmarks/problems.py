@@ -57,7 +57,25 @@ def hidden_chain() -> dict[str, np.ndarray]:
     return {"y": rng.normal(np.array([-2.0, 0.0, 2.0])[z], np.array([0.7, 1.0, 0.8])[z])}
 
 
+def tumours() -> dict[str, np.ndarray]:
+    """569 tumours of the breast, benign or not: x (row, 31), standardised, intercept first, and y (row,)."""
+    from sklearn.datasets import load_breast_cancer
+
+    x, y = load_breast_cancer(return_X_y=True)
+    return {"x": np.column_stack([np.ones(len(y)), (x - x.mean(0)) / x.std(0)]), "y": y}
+
+
+def simulated_classes() -> dict[str, np.ndarray]:
+    """10,000 rows of two classes: x (row, 50), normal and independent, intercept first, and y (row,)."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.ones(10_000), rng.normal(size=(10_000, 49))])
+    probability = 1 / (1 + np.exp(-x @ rng.normal(0.0, 0.3, 50)))
+    return {"x": x, "y": (rng.random(10_000) < probability).astype(int)}
+
+
 PROBLEMS = {
+    "tumours": tumours,
+    "simulated_classes": simulated_classes,
     "linear_regression": diabetes,
     "normal_gamma": normal_gamma,
     "normal_wishart": normal_wishart,

@@ -39,6 +39,6 @@ def data() -> dict[str, Any]:
     """100 irises of two species by four lengths, standardised, with an intercept: setosa and not (Fisher 1936)."""
     from bayeslab.datasets import classification_data, irises
 
-    table = irises().iloc[:100]
+    table = irises().iloc[:100].astype({"species": str})
     rows = classification_data(table, "species")
     return {"x": rows["x"], "temperature": 0.1, "y": rows["y"]}

@@ -11,12 +11,13 @@ no log likelihoods, and none should be made up. What the draws of w show is how 
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
+
+from bayeslab.distributions import hinge_factor
 
 
 def model(x: Array, y: Array, C: float = 1.0) -> None:
@@ -24,8 +25,8 @@ def model(x: Array, y: Array, C: float = 1.0) -> None:
     intercept = numpyro.sample("intercept", dist.ImproperUniform(constraints.real, (), ()))
     with numpyro.plate("feature", x.shape[1]):
         w = numpyro.sample("w", dist.Normal(0.0, 1.0))
-    margin = y * (intercept + x @ w)
-    numpyro.factor("hinge", -C * jnp.sum(jnp.maximum(0.0, 1.0 - margin)))
+    with numpyro.plate("row", x.shape[0]):
+        hinge_factor("hinge", y * (intercept + x @ w), C)
 
 
 def example() -> dict[str, Any]:
@@ -38,5 +39,5 @@ def data() -> dict[str, Any]:
     """100 irises of two species that overlap, versicolor and virginica, by four lengths, standardised (Fisher 1936)."""
     from bayeslab.datasets import classification_data, irises
 
-    rows = classification_data(irises().iloc[50:], "species", intercept=False)
+    rows = classification_data(irises().iloc[50:].astype({"species": str}), "species", intercept=False)
     return {"x": rows["x"], "C": 1.0, "y": 2.0 * rows["y"] - 1.0}

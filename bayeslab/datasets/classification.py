@@ -1,5 +1,6 @@
 """Tables with classes, from scikit-learn or simulated, and the data of a classifier from a table."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,9 @@ def classification_data(frame: pd.DataFrame, target: str, *, intercept: bool = T
     target: the name of the column of classes, of text, categories, truth values or integers; or a formula with that
         column on its left, as for `regression_data`.
     y.attrs["classes"] has the names of the classes in the order of their codes, which is that of the categories or else
-    sorted. Raises TypeError for what is no DataFrame, ValueError for a target with fewer than two classes, with missing
-    or broken numbers, and for a table that cannot be coded.
+    sorted. Categories that occur in no row have no code, which a warning says. Raises TypeError for what is no
+    DataFrame, ValueError for a target with fewer than two classes, with missing or broken numbers, and for a table that
+    cannot be coded.
     """
     require_flags(intercept=intercept, standardise=standardise)
     frame, target = checked_frame(frame), str(target)
@@ -51,7 +53,10 @@ def classification_data(frame: pd.DataFrame, target: str, *, intercept: bool = T
         raise ValueError(f"target {target!r} is missing in row {column.index[column.isna()][0]!r}: drop the row.")
     if pd.api.types.is_float_dtype(column) and (column % 1 != 0).any():
         raise ValueError(f"target {target!r} holds numbers that are no integers: they are no classes.")
-    classes = pd.Categorical(column).remove_unused_categories()
+    given = pd.Categorical(column)
+    classes = given.remove_unused_categories()
+    if absent := [str(name) for name in given.categories.difference(classes.categories, sort=False)]:
+        warnings.warn(f"target {target!r}: {', '.join(absent)} occurs in no row and has no code.", stacklevel=2)
     if len(classes.categories) < 2:
         raise ValueError(f"target {target!r} has one class, {classes.categories[0]!r}; expected two at least.")
     codes = pd.Series(np.asarray(classes.codes, float), frame.index, name=target)

@@ -13,6 +13,7 @@ import xarray as xr
 
 from bayeslab.datasets.arguments import require_flags
 from bayeslab.formulas.coding import Coding, coded_rows, coding_from_text, coding_of
+from bayeslab.formulas.design import Design
 from bayeslab.formulas.parsing import is_formula
 from bayeslab.formulas.tables import (
     centre_and_scale,
@@ -84,14 +85,19 @@ def regression_data(
 def formula_data(coding: Coding, frame: pd.DataFrame) -> Any:
     """The data that a formula makes of the table that it was learnt from, in the form of `regression_data`."""
     design, response = coding.fixed, coding.response
-    features = [
-        Feature("intercept") if name == "intercept" else Feature("term", name, "", "", centre, scale)
-        for name, centre, scale in zip(design.names, design.centre, design.scale, strict=True)
-    ]
+    features = _features_of_design(design)
     data = coded_rows(coding, frame)
     scales = {} if response.classes else {"y_centre": response.centre, "y_scale": response.scale}
     dataset = xr.Dataset({"x": data.pop("x"), "y": data.pop("y")}, coords=scales | _feature_coords(features))
     return {"x": dataset["x"], "y": dataset["y"]} | data if coding.groups else dataset
+
+
+def _features_of_design(design: Design) -> "list[Feature]":
+    """The columns that a formula makes."""
+    return [
+        Feature("intercept") if name == "intercept" else Feature("term", name, "", "", centre, scale)
+        for name, centre, scale in zip(design.names, design.centre, design.scale, strict=True)
+    ]
 
 
 def refuse_no_intercept(intercept: bool) -> None:
@@ -131,11 +137,13 @@ def new_rows(frame: pd.DataFrame, data: Mapping[Any, Any]) -> Any:
 
 
 def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
-    """Draws of the coefficients w (chain, draw, feature) in the units of the table.
+    """Draws of the coefficients w (chain, draw, feature), and of effects of groups, in the units of the table.
 
     tree: the result of a fit, whose posterior has w and perhaps the precision tau or the deviation sigma of the noise.
     data: what `regression_data` returned and the fit was given.
     With either there is also sigma (chain, draw), the standard deviation of the noise (of a row of weight 1).
+    Of data that a formula with group terms made, FACTOR_effect (chain, draw, FACTOR, FACTOR_term) is what a group adds
+    to the coefficients. What centring a column takes from a slope is in the intercept of the same group.
     Raises ValueError where columns were centred but no intercept can take up the shift.
     """
     features = _features_of(data)
@@ -151,7 +159,10 @@ def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
     if "feature" not in draws.dims or draws["feature"].values.tolist() != names:
         raise ValueError("the features of w are not those of data: give the data of the fit, with its labels.")
 
-    y_centre, y_scale = float(data["x"].coords["y_centre"]), float(data["x"].coords["y_scale"])
+    y_centre, y_scale = (
+        float(data["x"].coords[name]) if name in data["x"].coords else default
+        for name, default in (("y_centre", 0.0), ("y_scale", 1.0))
+    )
     has_intercept = any(feature.is_intercept for feature in features)
     if not has_intercept and (y_centre != 0 or any(feature.centre != 0 for feature in features)):
         raise ValueError(
@@ -164,7 +175,26 @@ def original_scale(tree: xr.DataTree, data: Mapping[Any, Any]) -> xr.Dataset:
         result["sigma"] = y_scale / np.sqrt(posterior["tau"])
     elif "sigma" in posterior:
         result["sigma"] = y_scale * posterior["sigma"]
-    return xr.Dataset(result)
+    return xr.Dataset(result | _effects_in_units(posterior, data, y_scale))
+
+
+def _effects_in_units(posterior: xr.Dataset, data: Mapping[Any, Any], y_scale: float) -> dict[str, Any]:
+    """The effects of the groups that a formula made, by site, in the units of the table."""
+    groups = coding_from_text(text).groups if (text := _formula_of(data)) else {}
+    effects = {}
+    for factor, grouping in groups.items():
+        site, term = f"{factor}_effect", f"{factor}_term"
+        if site in posterior:
+            features = _features_of_design(grouping.design)
+            names = [feature.name for feature in features]
+            draws = posterior[site]
+            if draws.dims[-1] != term or draws[term].values.tolist() != names:
+                raise ValueError(
+                    f"the terms of {site} are not those of data: give the data of the fit, with its labels."
+                )
+            in_units = coefficients_in_units(draws.rename({term: "feature"}), features, 0.0, y_scale)[0]
+            effects[site] = in_units.rename({"feature": term})
+    return effects
 
 
 def coefficients_in_units(
@@ -242,14 +272,22 @@ def _features_of(data: Mapping[Any, Any]) -> list[Feature]:
     if not isinstance(data, Mapping):
         raise TypeError(f"data are what regression_data returned, not {type(data).__name__}.")
     coords = data["x"].coords if isinstance(data.get("x"), xr.DataArray) else {}
-    dims = dict.fromkeys(Feature._fields, ("feature",)) | dict.fromkeys(("y_centre", "y_scale"), ())
+    scaled = ("y_centre", "y_scale") if not _has_classes(data) else ()
+    dims = dict.fromkeys(Feature._fields, ("feature",)) | dict.fromkeys(scaled, ())
     if all(name in coords and coords[name].dims == axes for name, axes in dims.items()):
         columns = (coords[name].values.tolist() for name in Feature._fields)
         features = [Feature(*feature) for feature in zip(*columns, strict=True)]
-        scales = Feature("number", centre=coords["y_centre"].item(), scale=coords["y_scale"].item())
+        centre, scale = (coords[name].item() for name in scaled) if scaled else (0.0, 1.0)
+        scales = Feature("number", centre=centre, scale=scale)
         if all(feature.is_valid for feature in (*features, scales)):
             return features
     raise ValueError("data does not say how its x was coded: make it with regression_data.")
+
+
+def _has_classes(data: Mapping[Any, Any]) -> bool:
+    """Whether the response is one of classes, which have no units."""
+    y = data.get("y")
+    return isinstance(y, xr.DataArray) and "classes" in y.attrs
 
 
 def _formula_of(data: Any) -> str:

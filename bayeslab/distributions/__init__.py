@@ -12,6 +12,7 @@ from bayeslab.distributions.markov.chain import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood
 from bayeslab.distributions.markov.scored.linear_chain_crf import LinearChainCRF
 from bayeslab.distributions.mixing.generalised_inverse_gaussian import GeneralisedInverseGaussian
+from bayeslab.distributions.mixing.hinge import HingeLoss, hinge_factor
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
 from bayeslab.distributions.padded_dirichlet import PaddedCategorical, PaddedDirichlet
@@ -24,6 +25,7 @@ __all__ = [
     "FactoredLogLikelihood",
     "Gamma",
     "GeneralisedInverseGaussian",
+    "HingeLoss",
     "InverseGamma",
     "JointNormal",
     "LinearChainCRF",
@@ -37,4 +39,5 @@ __all__ = [
     "TruncatedNormal",
     "Wishart",
     "WishartCholesky",
+    "hinge_factor",
 ]

@@ -88,6 +88,16 @@ def of_truncated_normal(q: Any) -> Array:
     return q.mean + jnp.sqrt(q.variance) * jnp.stack([-jnp.ones(q.batch_shape), jnp.ones(q.batch_shape)])
 
 
+def of_generalised_inverse_gaussian(q: Any) -> Array:
+    """Two points with the expected x and 1 / x; the mean of log x is another.
+
+    Their product is the ratio of both expectations. Three expectations at once would take points without bound.
+    """
+    mean, product = q.mean, q.mean / q.mean_inverse
+    high = mean + jnp.sqrt(jnp.maximum(mean**2 - product, 0.0))
+    return jnp.stack([product / high, high])
+
+
 def _pair_with_mean_one(log_gap: Array) -> tuple[Array, Array]:
     """Two numbers with mean 1 whose logs have a given mean, at most 0."""
     product = jnp.exp(2 * log_gap)

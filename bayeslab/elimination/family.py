@@ -57,6 +57,8 @@ class Family(NamedTuple):
     statistics: value -> what the coefficients multiply, in the same tree and shapes; None where they are too many.
     mode: conditional -> its mode. points: conditional -> a few values whose mean statistics are the expected ones, see
     `bayeslab.elimination.cubature`. EM and MeanField need these; a discrete family has instead
+    averaged: a positive number -> the statistics whose expectations the points have, where these are not all; whatever
+    else is in the log density must not depend on other sites.
     expected: (prior, conditional) -> the mean of the log density of the prior; its conditionals have `marginals()`.
     evidence: (coefficients, the prior) -> the log of the integral of the prior times its children, where the family has
     a way of its own.
@@ -82,6 +84,7 @@ class Family(NamedTuple):
     statistics: Callable[[Array], Eta] | None = None
     mode: Callable[[Any], Array] | None = None
     points: Callable[[Any], Array] | None = None
+    averaged: Callable[[Array], tuple[Array, ...]] | None = None
     expected: Callable[[Any, Any], Array] | None = None
     linear: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None = None
     evidence: Callable[[Eta, Any], Array] | None = None

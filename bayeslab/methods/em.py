@@ -27,7 +27,7 @@ from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_linear
+from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_averages, require_linear
 from bayeslab.transforms.sufficient_statistics.tables import bound_parts
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import generic_points
@@ -227,4 +227,5 @@ def _require_exact_expectations(expect: tuple[Rule, ...], bound: Bound) -> None:
         probe_points: list[Any] = []
         for point_bound, values in generic_points(in_double_precision(bound)):
             probe_points.append((point_bound, values | {"given": {n: v for n, v in values.items() if n not in sites}}))
+    require_averages(expect, bound)
     require_linear(terms(bound).terms, expect, probe_points)

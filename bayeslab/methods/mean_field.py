@@ -37,6 +37,7 @@ from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import (
     expected_prior,
     moment_key,
+    require_averages,
     require_linear,
 )
 from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
@@ -301,6 +302,7 @@ def _real_coordinates(rule: Rule, prior: Prior, bound: Bound, factors: Factors) 
 def _require_exact_averages(sampler: FactorSampler, bound: Bound) -> None:
     """Raises ValueError unless averages over blocks are as exact as those over single sites, whatever is known of the
     other sites."""
+    require_averages(sampler.rules, bound)
     joint = [block for block in sampler.blocks if len(block) > 1]
     if not joint:
         return

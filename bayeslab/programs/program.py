@@ -320,14 +320,10 @@ def _describe_site(site: dict[str, Any], computed: bool) -> Site:
     if fn is None:
         role, family, event_dim, support, discrete, moves = "deterministic", "", 0, "", False, False
     else:
-        role = (
-            "factor"
-            if computed or isinstance(innermost_distribution(fn), Unit)
-            else "observed"
-            if site["is_observed"]
-            else "latent"
-        )
-        family = type(innermost_distribution(fn)).__name__.removesuffix("Probs").removesuffix("Logits")
+        is_unit = isinstance(innermost_distribution(fn), Unit)
+        role = "factor" if computed or is_unit else "observed" if site["is_observed"] else "latent"
+        kind = "Unit" if is_unit else type(innermost_distribution(fn)).__name__
+        family = kind.removesuffix("Probs").removesuffix("Logits")
         event_dim, discrete = fn.event_dim, fn.support.is_discrete
         support = describe_constraint(fn.support)
         moves = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn.support))

@@ -1,5 +1,6 @@
 """augment(): programs with variables that make the rest of them Normal."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
+from bayeslab.distributions.mixing.hinge import HingeLoss
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
 from bayeslab.programs.missing_data import element_mask
@@ -26,14 +28,19 @@ def augment(model: Program) -> "Augmented":
     | BernoulliProbit | y_utility, TruncatedNormal | it is Normal in its predictor |
     | Laplace | y_variance, Exponential | it is Normal |
     | StudentT | y_precision, Gamma | it is Normal |
+    | AsymmetricLaplace, AsymmetricLaplaceQuantile | y_mixing, Exponential | it is Normal |
+    | `bayeslab.distributions.hinge_factor` | y_mixing, Gamma | it is Normal in its margin |
 
     The utility of a probit is how far its latent normal variable is from zero, on the side that y says.
-    So `Gibbs`, `EM` and `MeanField` apply to logistic regression, the Bayesian lasso and robust regression. Where the
+    So `Gibbs`, `EM` and `MeanField` apply to logistic regression, the Bayesian lasso, robust and quantile regression
+    and the support vector machine. Where the
     program asks for it, by `scale` or by a plate that is subsampled, sites keep their density.
     The result has the arguments of `model`, and may be called as a NumPyro program. Equal arguments give equal
     programs, so a second fit compiles nothing.
     Polson, Scott and Windle (2013), Journal of the American Statistical Association 108, 1339-1349; Albert and Chib
-    (1993), the same 88, 669-679; Andrews and Mallows (1974), Journal of the Royal Statistical Society B 36, 99-102.
+    (1993), the same 88, 669-679; Andrews and Mallows (1974), Journal of the Royal Statistical Society B 36, 99-102;
+    Kozumi and Kobayashi (2011), Journal of Statistical Computation and Simulation 81, 1565-1578; Polson and Scott
+    (2011), Bayesian Analysis 6, 1-24.
     Raises TypeError for what is no program.
     """
     if not callable(model):
@@ -64,15 +71,13 @@ class AugmentHandler(Messenger):
         fn, inner = msg["fn"], innermost_distribution(msg["fn"])
         if element_mask(fn) is not True:
             return
-        if isinstance(inner, dist.Laplace):
-            rate = jnp.broadcast_to(1 / (2 * inner.scale**2), fn.shape())
-            scale = jnp.sqrt(_draw_beside(msg, "variance", dist.Exponential(rate)))
-        elif isinstance(inner, dist.StudentT):
-            half = jnp.broadcast_to(inner.df / 2, fn.shape())
-            scale = inner.scale / jnp.sqrt(_draw_beside(msg, "precision", dist.Gamma(half, half)))
-        else:
-            return
-        msg["fn"] = dist.Normal(jnp.broadcast_to(inner.loc, fn.shape()), scale).to_event(fn.event_dim)
+        if isinstance(inner, HingeLoss):
+            half = jnp.full(fn.batch_shape, 0.5)
+            msg["fn"] = dist.Unit(inner.mixture_log_factor(_draw_beside(msg, "mixing", dist.Gamma(half, half))))
+        elif (mixture := _normal_mixture(inner)) is not None:
+            what, of_mixing, normal = mixture
+            mixing = _draw_beside(msg, what, of_mixing.expand(fn.shape()))
+            msg["fn"] = normal(mixing).to_event(fn.event_dim)
 
     def postprocess_message(self, msg: dict[str, Any]) -> None:
         """After a site of yes or no, or of counts, follows a variable that depends on its value and its predictor."""
@@ -91,11 +96,38 @@ class AugmentHandler(Messenger):
         _draw_beside(msg, "omega", PolyaGamma(count if counted else jnp.where(present, count, 1.0), tilt))
 
 
+def _normal_mixture(inner: Distribution) -> tuple[str, Distribution, Callable[[Array], Distribution]] | None:
+    """The variable given which a distribution is Normal, by name and distribution, and that Normal; None for others."""
+    if isinstance(inner, dist.Laplace):
+        variance = dist.Exponential(1 / (2 * inner.scale**2))
+        return "variance", variance, lambda at: dist.Normal(inner.loc, jnp.sqrt(at))
+    if isinstance(inner, dist.StudentT):
+        precision = dist.Gamma(inner.df / 2, inner.df / 2)
+        return "precision", precision, lambda at: dist.Normal(inner.loc, inner.scale / jnp.sqrt(at))
+    if isinstance(inner, dist.AsymmetricLaplace | dist.AsymmetricLaplaceQuantile):
+        right, left = _tail_scales(inner)
+        drift, spread = right - left, 2 * right * left * inner.scale
+
+        def normal(at: Array) -> Distribution:
+            return dist.Normal(inner.loc + drift * at, jnp.sqrt(spread * at))
+
+        return "mixing", dist.Exponential(1 / inner.scale), normal
+    return None
+
+
+def _tail_scales(inner: Distribution) -> tuple[Array, Array]:
+    """The scales of the right and the left tail of an asymmetric Laplace distribution, in units of its own scale."""
+    if isinstance(inner, dist.AsymmetricLaplace):
+        return 1 / inner.asymmetry, inner.asymmetry
+    return 1 / inner.quantile, 1 / (1 - inner.quantile)
+
+
 def _draw_beside(msg: dict[str, Any], what: str, auxiliary: Distribution) -> Array:
     """A draw of an auxiliary variable, one for every element of a site, named after it."""
     dims = (msg["infer"] or {}).get("event_dims")
     infer = {"event_dims": dims} if dims else {}
-    return numpyro.sample(f"{msg['name']}_{what}", auxiliary.to_event(msg["fn"].event_dim), infer=infer)
+    event_dim = len(auxiliary.batch_shape) - len(msg["fn"].batch_shape)
+    return numpyro.sample(f"{msg['name']}_{what}", auxiliary.to_event(event_dim), infer=infer)
 
 
 def _num_trials(inner: Distribution, value: Any) -> Any:

@@ -22,11 +22,17 @@ from bayeslab.elimination.conditional import Rule, conditional, elimination_stag
 from bayeslab.elimination.discrete.chains.tables import chain_tables
 from bayeslab.elimination.discrete.joint import joint_tables
 from bayeslab.elimination.family import Family
-from bayeslab.elimination.terms import Prior, Term, terms
+from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
-from bayeslab.verification.probe_points import Point
+from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.probe_points import Point, generic_points
+
+MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Multiples of a value at which it is seen what a log joint is made of."""
+AVERAGE_TOLERANCE = 1e-8
+"""What the log joint has besides statistics that are averaged over may depend on other sites by no more, relatively."""
 
 Moments = Any
 """What expectations over a site need: the probabilities of its choices (*site, K), cubature points (point, *site), or
@@ -153,6 +159,39 @@ def require_linear(log_joint_terms: tuple[Term, ...], block: tuple[Rule, ...], p
                 f"the mean of the log joint over {others} given site '{rule.site}' is not linear in statistics of "
                 f"'{rule.site}' ({rule.family.name}), so it cannot be averaged over them jointly"
             )
+
+
+def require_averages(rules: Sequence[Rule], bound: Bound) -> None:
+    """Raises ValueError unless points leave out nothing of an expectation that depends on other sites.
+
+    Points of some families have the means of some statistics only (`Family.averaged`). Between two values of all other
+    sites the log joint must change by these alone, as a function of multiples of one value.
+    """
+    partly_averaged = [rule for rule in rules if rule.family.averaged is not None]
+    if not partly_averaged:
+        return
+    with jax.enable_x64(True):
+        (_, first), (plain, second) = generic_points(in_double_precision(bound))
+        for rule in partly_averaged:
+            reached, middle = rule.reached(terms(bound).terms), first[rule.site]
+
+            def change(argument: tuple[Bound, Values, Values], rule: Rule = rule, reached: Any = reached) -> Array:
+                plain, one, other = argument
+                return sum_of_terms(reached, plain, one) - sum_of_terms(reached, plain, other)
+
+            changes = [
+                float(evaluate_all([change], (plain, *({**v, rule.site: c * middle} for v in (first, second))))[0])
+                for c in MULTIPLES
+            ]
+            assert rule.family.averaged is not None
+            statistics = [np.asarray(each) for each in rule.family.averaged(jnp.asarray(MULTIPLES))]
+            columns = np.stack([np.ones(len(MULTIPLES)), *statistics], axis=1)
+            left = changes - columns @ np.linalg.lstsq(columns, changes)[0]
+            if not np.abs(left).max() <= AVERAGE_TOLERANCE * (1 + np.ptp(changes)):
+                raise ValueError(
+                    f"site '{rule.site}': the log joint has no mean over it in closed form, since more than a tilt of "
+                    f"its {rule.family.name} distribution depends on other latent sites"
+                )
 
 
 def _expected_tables(rule: Rule, reached: Sequence[Term]) -> Term:

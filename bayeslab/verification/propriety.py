@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 from numpyro.distributions.constraints import real
 
@@ -31,6 +32,12 @@ LINE_STEPS = np.array([0.0, -1e6, -1e3, -1.0, 1.0, 1e3, 1e6])
 """Steps along a line at which the log joint is compared."""
 LONG_LINE_STEPS = np.array([0.0, -1e15, -1e9, -1e3, 1e3, 1e9, 1e15])
 """Steps where there is no curvature at all, as in what counts how many are below a threshold."""
+FAR_STEPS = np.array([0.0, 1.0, 1e1, 1e3, 1e6, 1e15])
+"""Multiples of the length of an ascent at which the log joint is compared with its end."""
+MIN_SHARE_OF_DIRECTION = 1e-2
+"""Share of the largest step that a coordinate takes, at least, if it moves still."""
+NUM_ASCENT_STEPS = 60
+"""Steps of L-BFGS in an ascent."""
 NUM_CURVATURE_POINTS = 3
 """Points at which the curvature is computed."""
 
@@ -39,16 +46,14 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
     """Raises ValueError where the log joint is constant along a line through sites with flat priors.
 
     The line is found from the curvatures at a few points, and the log joint is computed along it. Named are the
-    coordinates of sites, by their labels where the data have some. Posteriors that are improper in another way, as
-    those of separable classes, are not seen.
+    coordinates of sites, by their labels where the data have some. Posteriors that are improper in another way are not
+    seen; `refuse_separated` sees some.
     """
     bound = bound.plain
-    improper = [site for site in bound.sites.values() if site.improper and site.role == "latent"]
-    flat = [site for site in improper if site.support == describe_constraint(real) and not site.learned]
-    size = sum(math.prod(site.shape) for site in flat)
-    if not 0 < size <= MAX_FLAT_COORDINATES:
+    names = _flat_sites(bound)
+    if not names:
         return
-    names = tuple(sorted(site.name for site in flat))
+    size = sum(math.prod(bound.sites[name].shape) for name in names)
     with precision_scope(jnp.float64), np.errstate(all="ignore"):
         wide = in_double_precision(bound)
         value_sets = [values for _, values in [*generic_points(wide), *prior_scale_points(wide)]][
@@ -76,6 +81,50 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
                 )
 
 
+def refuse_separated(bound: Bound) -> None:
+    """Raises ValueError where the log joint climbs over sites with flat priors, as far as it goes, and never falls.
+
+    So it is where a line separates classes, where a class never occurs and where all counts are zero. An ascent tells.
+    """
+    bound = bound.plain
+    names = _flat_sites(bound)
+    if not names:
+        return
+    with precision_scope(jnp.float64), np.errstate(all="ignore"):
+        wide = in_double_precision(bound)
+        if _climbs_without_end(names, wide, generic_points(wide)[1][1]):
+            raise ValueError(
+                f"the posterior is improper: the log density climbs along a line of {_listed(names)} and never falls, "
+                f"as where classes can be separated or one never occurs; give {_listed(names)} a proper prior"
+            )
+
+
+def _flat_sites(bound: Bound) -> tuple[str, ...]:
+    """The latent sites with flat priors on the real numbers; none where they have too many coordinates."""
+    improper = [site for site in bound.sites.values() if site.improper and site.role == "latent"]
+    flat = [site for site in improper if site.support == describe_constraint(real) and not site.learned]
+    size = sum(math.prod(site.shape) for site in flat)
+    return tuple(sorted(site.name for site in flat)) if size <= MAX_FLAT_COORDINATES else ()
+
+
+def _climbs_without_end(names: tuple[str, ...], bound: Bound, values: Values) -> bool:
+    """Whether the log joint is no smaller far away than it is where an ascent over some sites ends.
+
+    Looked at are the line from the start of the ascent, and that on which its last steps lie, without the coordinates
+    that hardly move any more: what is bounded has arrived by then.
+    """
+    middle, end = evaluate_all([_ascent(names)], (bound, values))[0]
+    last = end - middle
+    if not np.isfinite(end).all() or not np.linalg.norm(last) > 0:
+        return False
+    kept = np.where(np.abs(last) > MIN_SHARE_OF_DIRECTION * np.abs(last).max(), last, 0.0)
+    for direction in (end, kept / np.linalg.norm(kept) * np.linalg.norm(end)):
+        along = evaluate_all([_density_along(names)], (bound, values, end + FAR_STEPS[:, None] * direction))[0]
+        if np.isfinite(along).all() and along.min() >= along[0] - 1e-6 * max(1.0, abs(along[0])):
+            return True
+    return False
+
+
 def _labels(bound: Bound, names: Sequence[str], entries: Mapping[str, Entry]) -> dict[str, list[Sequence[Any]]]:
     """The labels of every axis of sites; numbers where it has none."""
     dims, labels = dimensions(bound, entries), coordinates(bound, entries)
@@ -98,6 +147,31 @@ def _density_along(names: tuple[str, ...]) -> Callable[[Any], Array]:
         return jax.lax.map(lambda step: _moved_density(names, bound, at, step), steps)
 
     return values
+
+
+@lru_cache(maxsize=64)
+def _ascent(names: tuple[str, ...]) -> Callable[[Any], Array]:
+    """A function that gives how far some sites are from a point in the middle and at the end of an ascent from it."""
+
+    def climb(argument: tuple[Bound, Values]) -> Array:
+        bound, at = argument
+        start = jnp.zeros(sum(at[name].size for name in names))
+        optimizer = optax.lbfgs()
+
+        def loss(step: Array) -> Array:
+            return -_moved_density(names, bound, at, step)
+
+        def advance(state: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], Array]:
+            step, memory = state
+            value, gradient = optax.value_and_grad_from_state(loss)(step, state=memory)
+            update, memory = optimizer.update(gradient, memory, step, value=value, grad=gradient, value_fn=loss)
+            step = optax.apply_updates(step, update)
+            return (step, memory), step
+
+        steps = jax.lax.scan(advance, (start, optimizer.init(start)), None, NUM_ASCENT_STEPS)[1]
+        return steps[jnp.array([NUM_ASCENT_STEPS // 2, -1])]
+
+    return climb
 
 
 @lru_cache(maxsize=64)

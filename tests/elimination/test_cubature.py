@@ -16,6 +16,7 @@ from bayeslab.distributions import (
     Beta,
     Dirichlet,
     Gamma,
+    GeneralisedInverseGaussian,
     InverseGamma,
     JointNormal,
     MarkovChain,
@@ -42,6 +43,7 @@ TRUNCATED = stats.truncnorm(1.0, np.inf, loc=-1.0, scale=1.0)
 BOUNDED = stats.truncnorm(-0.5, 0.5, loc=0.5, scale=1.0)
 TAIL_MASS = quad(lambda x: np.exp(-50 * x - x**2 / 2), 0, 1, epsabs=0, epsrel=1e-13)[0]
 LOG_DETERMINANT = digamma(5 / 2) + digamma(4 / 2) + 2 * np.log(2) + np.log(np.linalg.det(SCALE))
+INVERSE = stats.geninvgauss(0.5, np.sqrt(3.0), scale=np.sqrt(0.75)).pdf
 DIRICHLET = np.array([3.0, 0.4, 10.0, 1.0])
 
 
@@ -102,6 +104,12 @@ CASES: dict[str, tuple[str, Callable[[], Any], list[Callable[[Any], Any]], list[
         lambda: TruncatedNormal(0.0, 1.0, low=50.0),
         [lambda x: x - 50, lambda x: (x - 50) ** 2],
         [mean_of(far_tail, 0, 1)(lambda x: x), mean_of(far_tail, 0, 1)(np.square)],
+    ),
+    "GeneralisedInverseGaussian": (
+        "GeneralisedInverseGaussian",
+        lambda: GeneralisedInverseGaussian(0.5, 2.0, 1.5),
+        [np.asarray, lambda x: 1 / x],
+        [mean_of(INVERSE, 0, 80)(lambda x: x), mean_of(INVERSE, 0, 80)(lambda x: 1 / x)],
     ),
     "PolyaGamma": ("PolyaGamma", lambda: PolyaGamma(1.0, 3.0), [np.asarray], [np.tanh(1.5) / 6]),
 }

@@ -11,6 +11,7 @@ import xarray as xr
 from scipy import special, stats
 
 import bayeslab as bl
+from bayeslab import datasets
 from bayeslab.datasets import classification_data, regression_data
 from bayeslab.models import linear_regression, logistic_regression, mixed_glm, mixed_regression
 
@@ -135,3 +136,40 @@ def test_classes_in_groups_are_those_of_quadrature() -> None:
     weight /= weight.sum()
     assert_mean(tree, "w", (w * weight).sum())
     assert_mean(tree, "person_sd", (sd * weight).sum())
+
+
+def effects_at_random(data: Any) -> tuple[xr.DataTree, np.ndarray]:
+    """A posterior of one draw, and the predictors (row,) of its coefficients and effects as the data are coded."""
+    rng = np.random.default_rng(1)
+    w, effect = rng.normal(size=data["x"].shape[1]), rng.normal(size=(4, data["design"]["person"].shape[1]))
+    posterior = {
+        "w": (("chain", "draw", "feature"), w[None, None]),
+        "person_effect": (("chain", "draw", "person", "person_term"), effect[None, None]),
+    }
+    names = {"feature": data["x"]["feature"].values, "person_term": data["design"]["person"]["person_term"].values}
+    codes = data["group"]["person"].cat.codes.to_numpy()
+    predictor = data["x"].values @ w + (data["design"]["person"].values * effect[codes]).sum(1)
+    return xr.DataTree.from_dict({"/posterior": xr.Dataset(posterior, names)}), predictor
+
+
+@pytest.mark.parametrize(
+    ("formula", "has_intercept"), [("x + (1 + x | person)", True), ("x + (0 + x | person)", False)]
+)
+def test_effects_of_groups_in_units_of_the_table(formula: str, has_intercept: bool) -> None:
+    """They predict for numbers as they stand in the table what the coded ones predict for coded columns."""
+    numbers, classes = regression_data(TABLE, f"y ~ {formula}"), classification_data(TABLE, f"won ~ {formula}")
+    units = [numbers["x"][name].item() for name in ("y_centre", "y_scale")]
+    for data, (centre, scale) in [(numbers, units), (classes, (0.0, 1.0))]:
+        tree, predictor = effects_at_random(data)
+        found = datasets.original_scale(tree, data).isel(chain=0, draw=0)
+        x = TABLE["x"].to_numpy()
+        of_groups = np.stack([np.ones(24), x], 1) if has_intercept else x[:, None]
+        effect = found["person_effect"].values[data["group"]["person"].cat.codes]
+        raw = found["w"].values @ np.stack([np.ones(24), x]) + (of_groups * effect).sum(1)
+        np.testing.assert_allclose(raw, centre + scale * predictor, rtol=1e-10)
+
+
+def test_effects_of_other_terms_have_no_units() -> None:
+    tree, _ = effects_at_random(regression_data(TABLE, "y ~ x + (1 + x | person)"))
+    with pytest.raises(ValueError, match="the terms of person_effect are not those of data"):
+        datasets.original_scale(tree, regression_data(TABLE, "y ~ x + (1 | person)"))

@@ -16,7 +16,7 @@ from numpyro.infer.util import log_density
 from scipy import stats
 
 import bayeslab as bl
-from bayeslab.distributions import BernoulliProbit
+from bayeslab.distributions import BernoulliProbit, hinge_factor
 from bayeslab.models import bayesian_lasso, glm, logistic_regression, perceptron
 from bayeslab.programs.program import precision_scope
 from ranks import LEVEL, smallest_p
@@ -54,26 +54,49 @@ def events() -> None:
     numpyro.sample("y", dist.Bernoulli(logits=X @ w).to_event(1), infer={"event_dims": ["row"]})
 
 
+def quantiles() -> None:
+    w = coefficients()
+    with numpyro.plate("row", 8):
+        numpyro.sample("y", dist.AsymmetricLaplaceQuantile(X @ w, 0.4, 0.7))
+
+
+def asymmetric() -> None:
+    w = coefficients()
+    with numpyro.plate("row", 8):
+        numpyro.sample("y", dist.AsymmetricLaplace(X @ w, 0.4, 0.6))
+
+
+def margins(sign: Any) -> None:
+    w = coefficients()
+    with numpyro.plate("row", 8):
+        hinge_factor("loss", sign * (X @ w), 1.5)
+
+
 FLAGS = np.array([0, 0, 1, 0, 0, 1, 1, 1])
+MEASURED = np.array([1.0, 0.4, 0.2, 5.0, -0.3, -0.6, -1.2, -1.9])
 CASES: dict[str, tuple[Program, dict[str, Any]]] = {
     "logistic": (logistic_regression.model, logistic_regression.example()),
     "probit": (perceptron.model, {"x": X, "temperature": 1.0, "y": FLAGS}),
     "lasso": (bayesian_lasso.model, bayesian_lasso.example()),
     "binomial": (successes, {"trials": np.array([3, 20, 1, 4, 2, 5, 3, 2]), "y": np.array([0, 5, 1, 1, 1, 4, 2, 2])}),
     "negative binomial": (counts, {"total": 2.5, "y": np.array([0, 4, 1, 0, 7, 3, 2, 12])}),
-    "robust": (robust, {"y": np.array([1.0, 0.4, 0.2, 5.0, -0.3, -0.6, -1.2, -1.9])}),
+    "robust": (robust, {"y": MEASURED}),
+    "quantile": (quantiles, {"y": MEASURED}),
+    "asymmetric": (asymmetric, {"y": MEASURED}),
+    "hinge": (margins, {"sign": 2.0 * FLAGS - 1}),
     "events": (events, {"y": FLAGS}),
 }
 AT = {"w": np.array([0.3, -0.2])}
-SLOW = ("probit", "binomial", "negative binomial", "robust", "events", "lasso")
-every_case = pytest.mark.parametrize("case", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in CASES])
+every_case = pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[pytest.mark.slow] * (name != "logistic")) for name in CASES]
+)
 
 
 @lru_cache
 def moments(case: str) -> tuple[np.ndarray, np.ndarray, float]:
     """Means and standard deviations of w, and the log evidence, by sums over a grid under the program itself."""
     model, data = CASES[case]
-    observed = {"y": jnp.asarray(data["y"])}
+    observed = {name: jnp.asarray(value) for name, value in data.items() if name == "y"}
     arguments = {name: value for name, value in data.items() if name != "y"}
     axis = np.linspace(-9, 9, 721)
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -126,12 +149,34 @@ def test_mean_field_is_the_bound_of_jaakkola_and_jordan() -> None:
         assert stats.kstest(w[:, j], stats.norm(mean[j], np.sqrt(covariance[j, j])).cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["lasso", "quantile", "hinge"])
+def test_mean_field_over_variances_is_a_bound(case: str) -> None:
+    """Below the evidence, by less than a nat; its means are where the posterior is."""
+    mean, spread, log_evidence = moments(case)
+    tree = fit(case, bl.MeanField(num_starts=1, num_samples=4000))
+    assert log_evidence - 1 < tree.attrs["elbo"] < log_evidence
+    w = tree["posterior"]["w"].values[0]
+    np.testing.assert_array_less(np.abs(w.mean(0) - mean), 0.5 * spread)
+    log_weights = (tree["sample_stats"]["lp"] - tree["sample_stats"]["log_q"]).values
+    error = 5 * log_weights.std() / np.sqrt(log_weights.size)
+    assert abs(log_weights.mean() - tree.attrs["elbo"]) < error
+
+
+@pytest.mark.slow
+def test_what_depends_on_the_shape_has_no_mean() -> None:
+    """An unknown dispersion is in the number of trials of a Polya-Gamma variable, not in its tilt alone."""
+    with pytest.raises(ValueError, match="site 'y_omega': the log joint has no mean over it in closed form"):
+        bl.fit(0, bl.augment(glm.model), glm.example(), bl.EM(collapse=("y_omega",)), progress=False)
+
+
 @pytest.mark.parametrize(
     ("case", "auxiliary"),
     [
         pytest.param("logistic", "y_omega", marks=pytest.mark.slow),
         pytest.param("probit", "y_utility", marks=pytest.mark.slow),
         pytest.param("robust", "y_precision", marks=pytest.mark.slow),
+        pytest.param("lasso", "w_variance", marks=pytest.mark.slow),
     ],
 )
 def test_em_finds_the_mode_of_the_program_itself(case: str, auxiliary: str) -> None:
@@ -142,7 +187,7 @@ def test_em_finds_the_mode_of_the_program_itself(case: str, auxiliary: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["logistic", "probit", "negative binomial", "lasso"])
+@pytest.mark.parametrize("case", ["logistic", "probit", "negative binomial", "lasso", "quantile"])
 def test_gibbs_is_calibrated(case: str) -> None:
     model, data = CASES[case]
     method = bl.Gibbs(num_warmup=50, num_samples=39, thinning=10, num_chains=1)
@@ -177,6 +222,29 @@ def test_missing_rows_say_nothing() -> None:
     error = np.sqrt(one.var(("chain", "draw")) / ess(one) + two.var(("chain", "draw")) / ess(two)).values
     gap = one.mean(("chain", "draw")).values - two.mean(("chain", "draw")).values
     np.testing.assert_array_less(np.abs(gap), 5 * error)
+
+
+@pytest.mark.parametrize("case", ["quantile", "asymmetric", "hinge"])
+def test_averaged_over_its_variables_a_program_is_what_it_was(case: str) -> None:
+    """By quadrature, row by row, on either side of the kink."""
+    model, data = CASES[case]
+    name = "loss_mixing" if case == "hinge" else "y_mixing"
+    own = name.split("_")[0]
+    arguments = {key: value for key, value in data.items() if key != "y"}
+    values = AT | {key: jnp.asarray(value) for key, value in data.items() if key == "y"}
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    t = 18.0 * nodes - 12.0  # the log of the variable
+
+    def row_densities(program: Any, more: dict[str, Any]) -> Any:
+        sites = trace(substitute(seed(program, 0), data=values | more)).get_trace(**arguments)
+        return sum(sites[site]["fn"].log_prob(sites[site]["value"]) for site in (own, *more))
+
+    with precision_scope():
+        augmented = jax.jit(
+            jax.vmap(lambda at: row_densities(bl.augment(model), {name: jnp.full(8, jnp.exp(at))}) + at)
+        )
+        averaged = np.log(18.0 * weights @ np.exp(augmented(t)))
+        np.testing.assert_allclose(averaged, row_densities(model, {}), atol=1e-3)
 
 
 def test_what_counts_more_than_once_keeps_its_density() -> None:

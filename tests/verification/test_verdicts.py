@@ -20,6 +20,7 @@ CHAINS = {"num_warmup": 200, "num_samples": 200, "num_chains": 2}
 NUTS, GIBBS = bl.NUTS(**CHAINS), bl.Gibbs(**CHAINS)
 WELL = ""
 IMPROPER = "the posterior is improper: neither a prior nor the data say anything about {};"
+CLIMBS = "the posterior is improper: the log density climbs along a line of {} and never falls"
 FLAT = "Not converged: the log joint does not fall along {}, however far one goes"
 NO_LAPLACE = "no Laplace approximation: the log joint does not fall along {}, however far one goes"
 KINK = "the log joint has a kink at its maximum"
@@ -43,8 +44,11 @@ VERDICTS: list[tuple[Any, Any, str, bool]] = [
     (of.groups, LAPLACE, "no Laplace approximation: the log joint still rises as tau", False),
     (of.separable, MAP, FLAT.format("w[0]"), True),
     (of.separable, LAPLACE, NO_LAPLACE.format("w[0]"), False),
-    (of.separable, SVI, "Approximation: k-hat is", False),
-    (of.separable, NUTS, APART, False),
+    (of.separable, SVI, CLIMBS.format("'w'"), False),
+    (of.separable, NUTS, CLIMBS.format("'w'"), True),
+    (of.almost_separable, NUTS, CLIMBS.format("'w'"), True),
+    (of.separable_probit, NUTS, CLIMBS.format("'w'"), False),
+    (of.no_counts, NUTS, CLIMBS.format("'log_rate'"), True),
     (of.almost_separable, MAP, FLAT.format("w[0]"), False),
     (of.separable_probit, MAP, FLAT.format("w[0]"), False),
     (of.separable_with_prior, MAP, WELL, False),
@@ -53,7 +57,7 @@ VERDICTS: list[tuple[Any, Any, str, bool]] = [
     (of.all_successes, LAPLACE, NO_LAPLACE.format("logit"), False),
     (of.all_censored, MAP, FLAT.format("mu"), False),
     (of.saturated, MAP, FLAT.format("w"), False),
-    (of.saturated, NUTS, APART, False),
+    (of.saturated, NUTS, CLIMBS.format("'w'"), False),
     (of.steep, MAP, "Not converged: the log joint is higher far away along w", False),
     (of.one_observation, MAP, "Not converged: the log joint is higher far away along -sigma", True),
     (of.arcsine, MAP, "Not converged: the log joint grows without bound along -p", True),

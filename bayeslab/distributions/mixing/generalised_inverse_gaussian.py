@@ -66,9 +66,18 @@ class GeneralisedInverseGaussian(dist.Distribution):
 
     @property
     def mean(self) -> Array:
+        return self._mean_of_power(1)
+
+    @property
+    def mean_inverse(self) -> Array:
+        """The mean of 1 / x."""
+        return self._mean_of_power(-1)
+
+    def _mean_of_power(self, power: int) -> Array:
         argument = jnp.maximum(jnp.sqrt(self.linear * self.inverse), MIN_ARGUMENT)
-        ratio = log_bessel_k(self.order + 1, argument) - log_bessel_k(self.order, argument)
-        return jnp.exp(ratio) * argument / self.linear
+        log_scale = jnp.log(argument) - jnp.log(self.linear)  # log sqrt(b / a)
+        log_ratio = log_bessel_k(self.order + power, argument) - log_bessel_k(self.order, argument)
+        return jnp.exp(log_ratio + power * log_scale)
 
 
 def _log_variates(key: Array, order: Array, argument: Array, shape: tuple[int, ...]) -> Array:

@@ -39,6 +39,7 @@ POLYA_GAMMA = Family(
     _build,
     (PolyaGamma,),
     points=lambda q: _mean(q)[None],
+    averaged=lambda x: (x,),
     linear=(lambda prior: prior.with_tilt(prior.tilt**2), lambda squared: squared.with_tilt(jnp.sqrt(squared.tilt))),
     typical=lambda q, otherwise: jnp.where(jnp.isfinite(mean := _mean(q)), mean, otherwise),
     middle=lambda key, q, old: _mean(q),

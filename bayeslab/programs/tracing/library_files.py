@@ -41,6 +41,9 @@ ANALYTIC_FILES = (
 )
 """Files in which every function is analytic inside of its domain, though it is computed in pieces."""
 
+BENT_FILE = _BAYESLAB_FOLDER + os.path.join("distributions", "mixing", "hinge.py")
+"""A file among them with a function that has a bend."""
+
 
 ANALYTIC_FUNCTIONS = {
     (PACKAGE_FOLDERS["jax"] + "_src/lax/other.py", ("logaddexp", "logaddexp2")),
@@ -67,7 +70,7 @@ ANALYTIC_FUNCTIONS = {
 
 def is_analytic_function(file: str, function: str) -> bool:
     if file.startswith(ANALYTIC_FILES):
-        return True
+        return file != BENT_FILE
     return any(file == smooth_file and function in functions for smooth_file, functions in ANALYTIC_FUNCTIONS)
 
 
