@@ -14,12 +14,11 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike
-from numpyro.handlers import seed, substitute, trace
 
+from bayeslab.diagnostics.impossible_data import refuse_impossible, refuse_nothing_observed
 from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
 from bayeslab.distributions.processor import on_cpu
-from bayeslab.elimination.terms import terms
 from bayeslab.methods.em import EM
 from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.planning import plan
@@ -29,7 +28,6 @@ from bayeslab.programs.program import (
     Bound,
     Data,
     Program,
-    init_inside_support,
     precision_scope,
     raw_key,
 )
@@ -54,7 +52,6 @@ from bayeslab.sampling.runner import Run, drive
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import check_draws, require_identity
 from bayeslab.verification.propriety import refuse_improper, refuse_separated
-from bayeslab.verification.undefined import describe_undefined
 
 if TYPE_CHECKING:
     from xarray import DataTree
@@ -114,7 +111,7 @@ def fit(
         bound = bind(model, data)
         entries = read_entries(data)
         if method is None:
-            _refuse_nothing_observed(bound)
+            refuse_nothing_observed(bound)
         refuse_improper(bound, entries)
         random = raw_key(key)
         is_small = mesh is None and _is_small(bound)
@@ -192,7 +189,7 @@ class _PortionOfDraws(NamedTuple):
         )
         run = drive_on(previous=state, start=self.values, report=report)
         run, verdict = _judge_optimum(drive_on, sampler, run)
-        _refuse_impossible(run, bound)
+        refuse_impossible(run, bound)
         _check_draws(sampler, bound, run)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,
@@ -307,56 +304,3 @@ def _approximation_quality(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, fl
     ratios = (log_p - log_q).reshape(-1)
     error = float(ratios.std(ddof=1) / np.sqrt(ratios.size)) if ratios.size > 1 else np.nan
     return {"elbo": float(ratios.mean()), "elbo_se": error, "k_hat": pareto_tail(ratios, float(abs(log_p).max()))[0]}
-
-
-def _refuse_nothing_observed(bound: Bound) -> None:
-    """Raises ValueError for a program without an observed site and without a factor."""
-    roles = {site.role for site in bound.plain.sites.values()}
-    if not roles & {"observed", "factor"}:
-        raise ValueError(
-            f"data give no value to any sample site, so there is nothing to learn from; the sites are "
-            f"{list(bound.sites)}; simulate() draws from the prior, as do methods that are named"
-        )
-
-
-def _refuse_impossible(run: Run, bound: Bound) -> None:
-    """Raises ValueError, with the site, for impossible data, which compiled code returns as a frozen 'posterior'."""
-    for name in ("elbo", "log_joint"):
-        if name in run.history:
-            had_converged = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
-            is_usable = np.isfinite(run.history[name][:, 0]) | had_converged
-            if not is_usable.reshape(len(is_usable), -1).any(-1).all():
-                _raise_impossible_sites(bound)
-    if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
-        _raise_impossible_sites(bound)
-    if "diverging" in run.draws.stats and np.all(run.draws.stats["diverging"]):
-        _refuse_undefined(bound, run.draws.samples)
-
-
-def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
-    """Raises ValueError where a density has a derivative that is not a number, so that no gradient leads anywhere."""
-    plain = bound.plain
-    if all(name in draws for name in plain.latent):
-        values = {name: jnp.asarray(draws[name][0, -1]) for name in plain.latent}
-        sites = [name for name in plain.latent if not plain.sites[name].is_discrete]
-        if (undefined_text := describe_undefined(terms(plain).terms, sites, (plain, values))) is not None:
-            raise ValueError(
-                f"{undefined_text}, so gradients lead nowhere; look at the values there, or leave them out"
-            )
-
-
-def _raise_impossible_sites(bound: Bound) -> None:
-    """Raises ValueError with the sites whose density is zero or undefined at all of 50 points."""
-
-    def densities(key: Array) -> dict[str, Array]:
-        model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
-        sites = trace(model).get_trace()
-        return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
-
-    log_densities = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
-    guilty = [name for name, values in log_densities.items() if not np.isfinite(values).any()]
-    where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
-    raise ValueError(
-        f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "
-        "model or its numbers overflow; look at the values, the priors and the units"
-    )

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from bayeslab.distributions import precision_structure
 from bayeslab.elimination.chain_families import NUM_COLOURS
 from bayeslab.elimination.conditional import Rule
-from bayeslab.elimination.mixture_components import component_sites, summation_cost
+from bayeslab.elimination.discrete.mixture_components import component_sites, summation_cost
 from bayeslab.elimination.normal_blocks import num_directions
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.exact import Exact

@@ -11,7 +11,7 @@ from jax.nn import sigmoid
 from numpyro.contrib.control_flow import scan
 
 import bayeslab as bl
-from bayeslab.elimination.mixture_components import component_sites, summation_cost
+from bayeslab.elimination.discrete.mixture_components import component_sites, summation_cost
 from bayeslab.methods.moves.noncentered import NoncenteredSampler
 from bayeslab.models import gaussian_mixture, hmm
 from bayeslab.planning import plan

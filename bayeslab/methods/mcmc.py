@@ -15,7 +15,7 @@ from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
-from bayeslab.elimination.mixture_components import component_sites
+from bayeslab.elimination.discrete.mixture_components import component_sites
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive

@@ -1,0 +1,67 @@
+"""Refusals of data that are impossible under a program, or of which there are none."""
+
+from collections.abc import Mapping
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.handlers import seed, substitute, trace
+
+from bayeslab.elimination.terms import terms
+from bayeslab.programs.program import Bound, init_inside_support
+from bayeslab.sampling.runner import Run
+from bayeslab.verification.undefined import describe_undefined
+
+
+def refuse_nothing_observed(bound: Bound) -> None:
+    """Raises ValueError for a program without an observed site and without a factor."""
+    roles = {site.role for site in bound.plain.sites.values()}
+    if not roles & {"observed", "factor"}:
+        raise ValueError(
+            f"data give no value to any sample site, so there is nothing to learn from; the sites are "
+            f"{list(bound.sites)}; simulate() draws from the prior, as do methods that are named"
+        )
+
+
+def refuse_impossible(run: Run, bound: Bound) -> None:
+    """Raises ValueError, with the site, for impossible data, which compiled code returns as a frozen 'posterior'."""
+    for name in ("elbo", "log_joint"):
+        if name in run.history:
+            had_converged = np.asarray(run.history.get("converged", np.zeros_like(run.history[name])))[:, 0] == 1
+            is_usable = np.isfinite(run.history[name][:, 0]) | had_converged
+            if not is_usable.reshape(len(is_usable), -1).any(-1).all():
+                _raise_impossible_sites(bound)
+    if "lp" in run.draws.stats and not np.isfinite(run.draws.stats["lp"]).any(axis=1).all():
+        _raise_impossible_sites(bound)
+    if "diverging" in run.draws.stats and np.all(run.draws.stats["diverging"]):
+        _refuse_undefined(bound, run.draws.samples)
+
+
+def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> None:
+    """Raises ValueError where a density has a derivative that is not a number, so that no gradient leads anywhere."""
+    plain = bound.plain
+    if all(name in draws for name in plain.latent):
+        values = {name: jnp.asarray(draws[name][0, -1]) for name in plain.latent}
+        sites = [name for name in plain.latent if not plain.sites[name].is_discrete]
+        if (undefined_text := describe_undefined(terms(plain).terms, sites, (plain, values))) is not None:
+            raise ValueError(
+                f"{undefined_text}, so gradients lead nowhere; look at the values there, or leave them out"
+            )
+
+
+def _raise_impossible_sites(bound: Bound) -> None:
+    """Raises ValueError with the sites whose density is zero or undefined at all of 50 points."""
+
+    def densities(key: Array) -> dict[str, Array]:
+        model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
+        sites = trace(model).get_trace()
+        return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
+
+    log_densities = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
+    guilty = [name for name, values in log_densities.items() if not np.isfinite(values).any()]
+    where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
+    raise ValueError(
+        f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "
+        "model or its numbers overflow; look at the values, the priors and the units"
+    )
