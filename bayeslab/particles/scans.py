@@ -18,6 +18,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.program import Bound, Values, is_random
+from bayeslab.programs.tracing.reversed_scans import run_backwards
 
 Guide = Callable[[Any, Any, Values], Any]
 """A NumPyro program (carry, element, values) that draws the latent sites of one step.
@@ -39,7 +40,7 @@ class ScanFinder(Messenger):
     """A handler, around all others, that ends the run where the program comes to a scan."""
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        if msg["type"] == "control_flow" and msg["fn"] is scan_wrapper:
+        if msg["type"] == "control_flow" and msg["fn"] in (scan_wrapper, run_backwards):
             raise ScanFound(tuple(msg["args"]))
 
 

@@ -13,7 +13,7 @@ from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
 from bayeslab.programs.missing.names import OBSERVED, UNOBSERVED, whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
-from bayeslab.programs.tracing.provenance import DataFlow, Fact
+from bayeslab.programs.tracing.provenance import DataFlow, Fact, written_values
 
 NUM_TRIAL_POINTS = 5
 """Number of points, or of other values in gaps, at which a density is looked at."""
@@ -53,7 +53,7 @@ def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
         if value.dtype.kind != "f" or not np.isnan(value).any():
             continue
         unknown = name in used or name not in bound.arrays
-        if not _has_defined_slopes(bound) if unknown else not _is_written(name, flow):
+        if not _has_defined_slopes(bound) if unknown else not _is_written(name, bound, flow):
             raise ValueError(
                 f"argument '{name}' is NaN at position {first_true(np.isnan(value))}; "
                 "only observed sites may have missing entries"
@@ -157,9 +157,15 @@ def _log_densities(sites: dict[str, Any]) -> dict[str, jax.Array]:
     return {name: site["fn"].log_prob(site["value"]).sum() for name, site in sites.items()}
 
 
-def _is_written(name: str, flow: DataFlow) -> bool:
-    """Whether an argument reaches a value that the program gives with obs=."""
-    return any(name in fact.reached_by("argument") for fact in flow.of("written"))
+def _is_written(name: str, bound: Bound, flow: DataFlow) -> bool:
+    """Whether an argument reaches a value that the program gives with obs=, in the body of a scan perhaps."""
+    if any(name in fact.reached_by("argument") for fact in flow.of("written")):
+        return True
+    if not any(bound.sites[site].scanned for site in bound.observed):
+        return False
+    other = replace(bound, arrays=bound.arrays | {name: jnp.nan_to_num(bound.arrays[name])})
+    before, after = written_values(bound), written_values(other)
+    return any(not np.array_equal(before[site], after[site], equal_nan=True) for site in before)
 
 
 def missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> list[str]:
