@@ -27,7 +27,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing.names import UNOBSERVED
 from bayeslab.programs.missing.split_distributions import proper_where_masked
-from bayeslab.programs.tracing.reversed_scans import run_backwards
+from bayeslab.programs.tracing.reversed_scans import is_scan, run_backwards
 
 Shape = tuple[int, ...]
 
@@ -242,7 +242,7 @@ def with_wide_integers(fn: Distribution) -> Distribution:
 
 def wrap_bodies(msg: dict[str, Any], wrap: Callable[[Callable[..., Any], bool], Callable[..., Any]]) -> None:
     """Put a handler around the functions that a scan or a conditional of NumPyro runs, where others do not reach."""
-    if msg["fn"] in (scan_wrapper, run_backwards):
+    if is_scan(msg):
         body, start, *others = msg["args"]
         msg["args"] = (_ScanBody(wrap(body, True)), _wide_numbers(start), *others)
     elif msg["fn"] is cond_wrapper:

@@ -171,18 +171,14 @@ def _is_written(name: str, bound: Bound, flow: DataFlow) -> bool:
 def missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> list[str]:
     """The observed sites with missing values that others depend on.
 
-    Raises ValueError for those in a scan. A scan hides what depends on what, so it is replayed with other numbers in
-    the gaps.
+    A scan hides what depends on what, so it is replayed with other numbers in the gaps.
     """
-    for name in (name for name in bound.present if name in scanned):
-        for site in _sites_changed_by_gaps(bound, name):
-            what = f"site '{site}' depends" if site != name else "its other values depend"
-            raise ValueError(
-                f"entry '{name}' has missing values, but {what} on them, and steps of a scan are not imputed; "
-                f"leave '{name}' out of the data to make all of it latent, or complete it"
-            )
     dependent = {name for fact in flow.of("density") for name in fact.reached_by("observed") if name != fact.site}
-    names = [name for name in bound.present if name in dependent and name not in scanned]
+    names = [
+        name
+        for name in bound.present
+        if (_sites_changed_by_gaps(bound, name) if name in scanned else name in dependent)
+    ]
     drawn = {fact.site for fact in flow.facts}
     for name in [name for name in names if name.removesuffix(OBSERVED) + UNOBSERVED in drawn]:
         if sites := _sites_changed_by_gaps(bound, name):

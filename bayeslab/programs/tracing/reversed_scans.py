@@ -12,6 +12,11 @@ import jax.numpy as jnp
 from numpyro.contrib.control_flow.scan import scan_wrapper
 
 
+def is_scan(msg: dict[str, Any]) -> bool:
+    """Whether a message of NumPyro is that of a scan, in either direction."""
+    return msg["type"] == "control_flow" and msg["fn"] in (scan_wrapper, run_backwards)
+
+
 def run_backwards(
     body: Any,
     start: Any,
