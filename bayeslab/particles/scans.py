@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.contrib.control_flow.scan import scan_wrapper
 from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.program import Bound, Values, is_random
+from bayeslab.programs.tracing.reversed_scans import is_scan
 
 Guide = Callable[[Any, Any, Values], Any]
 """A NumPyro program (carry, element, values) that draws the latent sites of one step.
@@ -39,7 +39,7 @@ class ScanFinder(Messenger):
     """A handler, around all others, that ends the run where the program comes to a scan."""
 
     def process_message(self, msg: dict[str, Any]) -> None:
-        if msg["type"] == "control_flow" and msg["fn"] is scan_wrapper:
+        if is_scan(msg):
             raise ScanFound(tuple(msg["args"]))
 
 

@@ -13,7 +13,7 @@ from numpyro.distributions import (
 )
 from numpyro.primitives import Messenger
 
-from bayeslab.distributions import MarkovChain
+from bayeslab.programs.missing.known_states import clamped_states
 
 
 class ObservationHandler(Messenger):
@@ -42,7 +42,7 @@ def marginalise_missing(fn: Distribution, present: Array) -> Distribution:
     """`fn` with the entries that are not present integrated out.
 
     present: (*batch) for whole events; more axes for independent parts of events, for parts of a Normal event and for
-    the end of a path.
+    states of a path.
     """
     if present.ndim <= len(fn.batch_shape):
         return fn.mask(present)
@@ -135,14 +135,7 @@ class PartlyObservedNormal(PartlyObserved):
 
 
 class PartlyObservedChain(PartlyObserved):
-    """A path whose log density is that of the states that are present, which are the first ones."""
+    """A path whose log density is that of the states that are present, with all others summed out."""
 
     def log_prob(self, value: Array) -> Array:
-        chain, length = self.base_dist, jnp.maximum(self.present.sum(-1), 1)
-        last = jnp.take_along_axis(value, jnp.broadcast_to(length - 1, value.shape[:-1])[..., None], -1)
-        if chain.lengths is not None:
-            length = jnp.minimum(length, chain.lengths)
-        probs, varying = chain.transition_probs, chain.transition_probs.shape[-3] > 1
-        probs = probs if varying else probs[..., 0, :, :]
-        observed = MarkovChain(chain.initial_probs, probs, chain.num_steps, time_varying=varying, lengths=length)
-        return jnp.where(self.present.any(-1), observed.log_prob(jnp.where(self.present, value, last)), 0.0)
+        return self.base_dist.log_marginal(clamped_states(self.base_dist, self.present, value))

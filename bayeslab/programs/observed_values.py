@@ -50,20 +50,10 @@ def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
         parts = mask.reshape(*mask.shape[:ndim], -1)
         if (parts.all(-1) == parts.any(-1)).all():
             return parts.all(-1)
-    if site["family"] == "MultivariateNormal":
+    if site["family"] in ("MultivariateNormal", "MarkovChain", "LinearChainCRF"):
         return mask
-    if site["family"] in ("MarkovChain", "LinearChainCRF"):
-        present_later = np.flip(np.maximum.accumulate(np.flip(mask, -1), -1), -1)
-        if (present_later == mask).all():
-            return mask
-        position = first_true(present_later & ~mask)
-        raise ValueError(
-            f"entry '{name}' is missing at position {position}, before the end of its path; states of a "
-            f"{site['family']} depend on each other, so only the last may be missing: complete it, or leave all of it "
-            "latent"
-        )
     partly = parts.any(-1) & ~parts.all(-1)
     raise ValueError(
         f"entry '{name}' has a partly missing event at position {first_true(partly)}, which can be integrated out for "
-        f"a MultivariateNormal only, not for a {site['family']}; mark the whole event as missing"
+        f"a MultivariateNormal or a chain, not for a {site['family']}; mark the whole event as missing"
     )

@@ -12,15 +12,27 @@ from jax.flatten_util import ravel_pytree
 from jax.tree_util import all_leaves
 from numpyro.contrib.control_flow.cond import cond_wrapper
 from numpyro.contrib.control_flow.scan import scan_wrapper
-from numpyro.distributions import Distribution, ImproperUniform, Unit, constraints
+from numpyro.distributions import (
+    Delta,
+    Distribution,
+    ExpandedDistribution,
+    ImproperUniform,
+    Independent,
+    Unit,
+    constraints,
+)
 from numpyro.handlers import block, seed, substitute, uncondition
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing.names import UNOBSERVED
 from bayeslab.programs.missing.split_distributions import proper_where_masked
+from bayeslab.programs.tracing.reversed_scans import is_scan, run_backwards
 
 Shape = tuple[int, ...]
+
+SAMPLE_DIMS = ("chain", "draw")
+"""The dimensions of the draws in a result."""
 
 LEARNED_FROM = "learned_from"
 """The entry of `infer` with the value that a `numpyro.param` starts from."""
@@ -32,8 +44,9 @@ class SiteHandler(Messenger):
     What `sample_shape=` asks for, and what an observed value repeats without a plate, become batch axes of the
     distribution. Integers have the width of JAX's own ones, so that those that were made in single precision meet
     others in double precision. Marks for NumPyro's enumeration are taken off, since discrete sites are found here.
-    What `numpyro.param` learns becomes a site with a flat density, which starts where the program says; a tree of
-    arrays becomes one vector.
+    Sites of a scan that runs backwards have the order of its elements. An unobserved Delta is what the program
+    computes, as `numpyro.deterministic` says it. What `numpyro.param` learns becomes a site with a flat density, which
+    starts where the program says; a tree of arrays becomes one vector.
 
     shapes: observed site -> the shape of its value, where obs= does not give it.
     unused: numpyro.params that keep the values from which they start, for nothing depends on them.
@@ -53,6 +66,8 @@ class SiteHandler(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "control_flow":
             wrap_bodies(msg, self._within)
+            if msg["fn"] is scan_wrapper and msg["args"][4]:
+                msg["fn"] = run_backwards
         _rename(msg)
         if msg["type"] == "param" and msg["value"] is None:
             if msg["args"] == (None,):  # numpyro.module asks whether there is a value, before it makes one
@@ -65,6 +80,10 @@ class SiteHandler(Messenger):
         if msg["type"] == "param" and msg.get("_control_flow_done"):
             self.refused[msg["name"]] = "is a numpyro.param in a scan; call it before, so that all steps share it"
         if msg["type"] != "sample" or isinstance(msg["fn"], Unit):
+            return
+        unknown = not msg["is_observed"] and msg["name"] not in self.shapes
+        if unknown and (certain := _certain_value(msg["fn"])) is not None:
+            msg |= {"type": "deterministic", "value": certain}
             return
         if msg["value"] is not None and not msg["is_observed"] and not msg.get("_control_flow_done"):
             self.refused[msg["name"]] = (
@@ -107,8 +126,11 @@ class SiteHandler(Messenger):
 
 
 def name_in_results(name: str) -> str:
-    """The name of a site or a plate in a result, which has a dot where scopes and modules put a slash."""
-    return name.replace("/", ".")
+    """The name of a site or a plate in a result.
+
+    It has a dot where scopes and modules put a slash, and an underscore where it is that of one of its dimensions.
+    """
+    return f"{name}_" if name in SAMPLE_DIMS else name.replace("/", ".")
 
 
 def _rename(msg: dict[str, Any]) -> None:
@@ -201,6 +223,16 @@ def repeated_batch_shape(batch: Shape, event: Shape, value: Shape) -> Shape:
     return value_batch if contains else batch
 
 
+def _certain_value(fn: Distribution) -> Any:
+    """The one value that a Delta without a density of its own has; None for all other distributions."""
+    leaf = fn
+    while isinstance(leaf, ExpandedDistribution | Independent):
+        leaf = leaf.base_dist
+    if not isinstance(leaf, Delta) or isinstance(leaf.log_density, jax.core.Tracer) or np.any(leaf.log_density):
+        return None
+    return jnp.broadcast_to(leaf.v, fn.shape())
+
+
 def with_wide_integers(fn: Distribution) -> Distribution:
     """A distribution whose integer parameters have the width of JAX's own integers."""
     if all(_widened(leaf) is leaf for leaf in jax.tree.leaves(fn)):
@@ -210,7 +242,7 @@ def with_wide_integers(fn: Distribution) -> Distribution:
 
 def wrap_bodies(msg: dict[str, Any], wrap: Callable[[Callable[..., Any], bool], Callable[..., Any]]) -> None:
     """Put a handler around the functions that a scan or a conditional of NumPyro runs, where others do not reach."""
-    if msg["fn"] is scan_wrapper:
+    if is_scan(msg):
         body, start, *others = msg["args"]
         msg["args"] = (_ScanBody(wrap(body, True)), _wide_numbers(start), *others)
     elif msg["fn"] is cond_wrapper:

@@ -13,7 +13,7 @@ from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
 from bayeslab.programs.missing.names import OBSERVED, UNOBSERVED, whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
-from bayeslab.programs.tracing.provenance import DataFlow, Fact
+from bayeslab.programs.tracing.provenance import DataFlow, Fact, written_values
 
 NUM_TRIAL_POINTS = 5
 """Number of points, or of other values in gaps, at which a density is looked at."""
@@ -53,7 +53,7 @@ def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
         if value.dtype.kind != "f" or not np.isnan(value).any():
             continue
         unknown = name in used or name not in bound.arrays
-        if not _has_defined_slopes(bound) if unknown else not _is_written(name, flow):
+        if not _has_defined_slopes(bound) if unknown else not _is_written(name, bound, flow):
             raise ValueError(
                 f"argument '{name}' is NaN at position {first_true(np.isnan(value))}; "
                 "only observed sites may have missing entries"
@@ -157,26 +157,28 @@ def _log_densities(sites: dict[str, Any]) -> dict[str, jax.Array]:
     return {name: site["fn"].log_prob(site["value"]).sum() for name, site in sites.items()}
 
 
-def _is_written(name: str, flow: DataFlow) -> bool:
-    """Whether an argument reaches a value that the program gives with obs=."""
-    return any(name in fact.reached_by("argument") for fact in flow.of("written"))
+def _is_written(name: str, bound: Bound, flow: DataFlow) -> bool:
+    """Whether an argument reaches a value that the program gives with obs=, in the body of a scan perhaps."""
+    if any(name in fact.reached_by("argument") for fact in flow.of("written")):
+        return True
+    if not any(bound.sites[site].scanned for site in bound.observed):
+        return False
+    other = replace(bound, arrays=bound.arrays | {name: jnp.nan_to_num(bound.arrays[name])})
+    before, after = written_values(bound), written_values(other)
+    return any(not np.array_equal(before[site], after[site], equal_nan=True) for site in before)
 
 
 def missing_parents(bound: Bound, flow: DataFlow, scanned: Collection[str]) -> list[str]:
     """The observed sites with missing values that others depend on.
 
-    Raises ValueError for those in a scan. A scan hides what depends on what, so it is replayed with other numbers in
-    the gaps.
+    A scan hides what depends on what, so it is replayed with other numbers in the gaps.
     """
-    for name in (name for name in bound.present if name in scanned):
-        for site in _sites_changed_by_gaps(bound, name):
-            what = f"site '{site}' depends" if site != name else "its other values depend"
-            raise ValueError(
-                f"entry '{name}' has missing values, but {what} on them, and steps of a scan are not imputed; "
-                f"leave '{name}' out of the data to make all of it latent, or complete it"
-            )
     dependent = {name for fact in flow.of("density") for name in fact.reached_by("observed") if name != fact.site}
-    names = [name for name in bound.present if name in dependent and name not in scanned]
+    names = [
+        name
+        for name in bound.present
+        if (_sites_changed_by_gaps(bound, name) if name in scanned else name in dependent)
+    ]
     drawn = {fact.site for fact in flow.facts}
     for name in [name for name in names if name.removesuffix(OBSERVED) + UNOBSERVED in drawn]:
         if sites := _sites_changed_by_gaps(bound, name):

@@ -31,10 +31,6 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "count": (example(poisson_hmm, y=entry((0, 1), -1, COMPLETE)), r"'y' at position \(0, 1\) is -1"),
     "half a count": (example(poisson_hmm, y=entry((0, 1), 0.5, COMPLETE)), r"\(0, 1\) is 0.5, .* takes integers"),
     "state": (example(markov_chain, y=np.full((3, 7), 3)), r"'y' at position \(0, 0\) is 3"),
-    "gap": (
-        example(markov_chain, y=entry((1, 2), NAN, np.ones((3, 7)))),
-        r"missing at position \(1, 2\), before the end",
-    ),
     "nothing": (example(hmm, y=np.full((2, 5), NAN)), "'y' has no value: all 10 are missing"),
     "one axis": (example(hmm, y=COMPLETE[0]), r"'y' has shape \(5,\), but site 'y' of the program has shape \(2, 5\)"),
     "length": (example(hmm, lengths=np.array([2, 6])), r"must be an integer from 1 to 5, but is 6 at position \(1,\)"),

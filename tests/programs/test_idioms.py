@@ -119,3 +119,50 @@ def test_values_of_some_steps_of_a_scan_are_refused() -> None:
     assert bl.bind(smoothing, {"y": Y, "future": 0}).latent == ("share",)
     with pytest.raises(ValueError, match="site 'y' has values for a part of the steps of a scan"):
         bl.bind(smoothing, {"y": Y, "future": 3})
+
+
+def test_names_of_the_dimensions_of_results_get_an_underscore() -> None:
+    """A plate may be called "chain", as that of factorial chains is, and a site "draw"."""
+
+    def program(y: Any) -> None:
+        draw = numpyro.sample("draw", dist.Normal(0.0, 1.0))
+        with numpyro.plate("chain", 3):
+            numpyro.sample("y", dist.Normal(draw, 1.0), obs=y)
+
+    tree = bl.fit(0, program, {"y": Y[:3]}, bl.Exact(4), progress=False)
+    assert tree["posterior"]["draw_"].dims == ("chain", "draw")
+    assert tree["observed_data"]["y"].dims == ("chain_",)
+    assert bl.bind(program, {"y": Y[:3], "draw": 0.5}).latent == ()
+
+
+def test_a_delta_is_what_the_program_computes() -> None:
+    def program(y: Any) -> None:
+        a = numpyro.sample("a", dist.Normal(0.0, 1.0))
+        with numpyro.plate("row", len(y)):
+            twice = numpyro.sample("twice", dist.Delta(2 * a))
+            numpyro.sample("y", dist.Normal(twice, 1.0), obs=y)
+
+    tree = bl.fit(0, program, {"y": Y}, bl.Exact(4), progress=False)
+    posterior = tree["posterior"]
+    np.testing.assert_allclose(posterior["twice"], 2 * posterior["a"].expand_dims(row=12, axis=-1))
+    log_evidence = stats.multivariate_normal(np.zeros(12), np.eye(12) + 4).logpdf(Y)
+    assert tree.attrs["log_evidence"] == pytest.approx(log_evidence, rel=1e-10)
+
+
+def test_elements_of_a_scan_may_be_missing_where_they_are_observed() -> None:
+    """As the observations of a local level: the evidence is that of the steps that were seen."""
+
+    def program(y: Any) -> None:
+        def step(level: Any, value: Any) -> tuple[Any, None]:
+            level = numpyro.sample("level", dist.Normal(level, 1.0))
+            numpyro.sample("y", dist.Normal(level, 1.0), obs=value)
+            return level, None
+
+        scan(step, 0.0, y)
+
+    y = np.where(np.arange(5) == 2, np.nan, Y[:5])
+    seen, steps = ~np.isnan(y), np.arange(1.0, 6.0)
+    covariance = (np.minimum(steps, steps[:, None]) + np.eye(5))[seen][:, seen]
+    tree = bl.fit(0, program, {"y": y}, bl.Exact(4), progress=False)
+    log_evidence = stats.multivariate_normal(np.zeros(4), covariance).logpdf(y[seen])
+    assert tree.attrs["log_evidence"] == pytest.approx(log_evidence, rel=1e-10)

@@ -26,6 +26,7 @@ def gaps_of(bound: Bound, integrated_out: tuple[str, ...]) -> tuple[Gaps, ...]:
     integrated_out: sites that are eliminated, which is found for their whole shape.
     """
     names = [name for name in bound.imputed if not bound.sites[name].is_discrete and name not in integrated_out]
+    names = [name for name in names if not bound.sites[name].scanned]  # whose steps have one shape
     gaps = []
     for name, split in probe_splits(bound.plain, [given_part(name) for name in names]).items() if names else ():
         if split.elements_ndim is not None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpyro
 from jax import Array
@@ -18,12 +19,14 @@ from numpyro.primitives import Messenger
 from bayeslab.programs.missing.gaps import scattered
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements
+from bayeslab.programs.tracing.reversed_scans import is_scan
 
 
 class ImputationHandler(Messenger):
     """A handler that splits sites into a given and a latent part; the program sees both as one value.
 
-    present: site -> which elements are given: (*batch) for whole events, or with axes of the event.
+    present: site -> which elements are given: (*batch) for whole events, or with axes of the event. The steps of a scan
+    are told theirs one by one.
     gaps: for sites whose latent part holds nothing but the missing elements, their places in the flat site.
     """
 
@@ -34,7 +37,9 @@ class ImputationHandler(Messenger):
 
     def process_message(self, msg: dict[str, Any]) -> None:
         name = str(msg.get("name"))
-        if msg["type"] != "sample" or name not in self.present:
+        if msg["type"] == "control_flow":
+            _split_in_steps(msg, self.present)
+        if msg["type"] != "sample" or name not in self.present or msg.get("_control_flow_done"):
             return
         fn, present = msg["fn"], self.present[name]
         given = numpyro.sample(given_part(name), fn, obs=msg["value"] if msg["is_observed"] else None)
@@ -53,6 +58,21 @@ class ImputationHandler(Messenger):
                 msg["value"] = scattered(given, self.gaps[name], msg["value"])
             else:
                 msg["value"] = chosen(self.present[name], given, msg["value"], given.ndim)
+
+
+def _split_in_steps(msg: dict[str, Any], present: Mapping[str, Array]) -> None:
+    """Let the body of a scan split sites, which gets a slice of `present` beside each of its elements."""
+    if not is_scan(msg):
+        return
+    body, start, elements, length, *others = msg["args"]
+    length = jnp.shape(jax.tree.leaves(elements)[0])[0] if length is None else length
+    of_steps = {name: known for name, known in present.items() if jnp.shape(known)[:1] == (length,)}
+
+    def split_body(carry: Any, element: Any) -> Any:
+        known, element = element
+        return ImputationHandler(body, known, {})(carry, element)
+
+    msg["args"] = (split_body, start, (of_steps, elements), length, *others)
 
 
 def chosen(present: Any, given: Any, latent: Any, site_ndim: int) -> Array:

@@ -16,6 +16,9 @@ from numpyro.distributions import (
 )
 from numpyro.distributions.constraints import is_dependent
 
+from bayeslab.distributions import MarkovChain
+from bayeslab.programs.missing.known_states import missing_states_given_others
+
 
 class Split(NamedTuple):
     """What splitting a site comes to.
@@ -35,6 +38,8 @@ class Split(NamedTuple):
 def split_of(fn: Distribution, present_ndim: int) -> Split:
     """What splitting a site comes to. present_ndim: number of axes of what says which elements are present."""
     leaf = _leaf(fn)
+    if isinstance(leaf, MarkovChain):
+        return Split(type(leaf).__name__, leaf.lengths is None, (), None)
     parameters = _parameters(leaf)
     shared = tuple(name for name, constraint, _ in parameters or () if _makes_support(constraint))
     in_events = isinstance(leaf, MultivariateNormal) and present_ndim > len(fn.batch_shape)
@@ -128,6 +133,9 @@ def with_own_elements(fn: Distribution, present: Array, given: Array | None) -> 
     leaf, batch = _leaf(fn), fn.batch_shape
     if isinstance(leaf, MultivariateNormal) and present.ndim > len(batch):
         return _missing_given_others(leaf, present, given)
+    if isinstance(leaf, MarkovChain):
+        assert given is not None
+        return missing_states_given_others(leaf, present, given)
 
     def change(constraint: Any, value: Array, event_dim: int) -> Array:
         if _makes_support(constraint):
