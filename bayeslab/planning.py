@@ -101,11 +101,11 @@ def default_method(analysis: Analysis) -> Choice:
     """The method of a fit that names none.
 
     Exact where all sites can be eliminated. Else, without discrete sites, NUTS with jointly Normal sites integrated out
-    where others are left that few data or the priors of these tell about (`collapsible_sites`). Else NUTS where discrete
-    sites do not select among components and are cheap to sum over. Else Gibbs where each site has a conditional in
-    closed form or one is discrete, else NUTS. Where origins of mixed membership are too many
-    to be kept, Gibbs counts them; where the program has a numpyro.param, SVI learns it, or MAP if nothing else that is
-    continuous is latent.
+    where others are left that few data or the priors of these tell about (`collapsible_sites`). Else NUTS where
+    discrete sites do not select among components and are cheap to sum over. Else Gibbs where each site has a
+    conditional in closed form or one is discrete, else NUTS. Where origins of mixed membership are too many to be kept,
+    Gibbs counts them; where the program has a numpyro.param, SVI learns it, or MAP if nothing else that is continuous
+    is latent.
     """
     bound = analysis.bound
     if bound.learned:

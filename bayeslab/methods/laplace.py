@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -190,6 +191,11 @@ class LaplaceSampler(Sampler):
             )
         if optimum.lasting and not self.gauss_newton:  # which has a Normal for every point
             raise ValueError(f"no Laplace approximation: {optimum.why}")
+        if state.known and np.isfinite(state.climb.loss) and not _is_positive_definite(np.asarray(state.factor)):
+            raise ValueError(
+                "no Laplace approximation: where the ascent ended the log joint is flat, or rises, along a curve "
+                "(factors that may be rotated, a saddle), so minus its Hessian is not positive definite; use NUTS()"
+            )
         return None, optimum.why
 
     def advance(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
@@ -217,6 +223,14 @@ class LaplaceSampler(Sampler):
         improves = density(mode + step) >= density(mode)
         climb = state.climb._replace(best=jnp.where(improves, mode + step, mode))
         return LaplaceState(climb, jnp.linalg.cholesky(precision(climb.best)), jnp.array(True))
+
+
+def _is_positive_definite(factor: np.ndarray) -> bool:
+    """Whether the precision of a Cholesky factor, with ones on its diagonal, has no eigenvalue that is rounding."""
+    if not np.isfinite(factor).all():
+        return False
+    rows = factor / np.linalg.norm(factor, axis=1, keepdims=True)
+    return bool(np.linalg.svd(rows, compute_uv=False)[-1] ** 2 > np.finfo(factor.dtype).eps ** (2 / 3))
 
 
 def _random_start(key: Array, bound: Bound) -> LBFGSState:

@@ -140,6 +140,12 @@ def test_impossible_numbers_of_factors_are_refused(y: Array, num_factors: int, w
         bl.bind(factor_analysis.model, data_of(y, num_factors))
 
 
+def test_laplace_says_that_factors_may_be_rotated() -> None:
+    """Given the loadings rotated the density is the same: there is a circle of modes, and no Normal around one."""
+    with pytest.raises(ValueError, match="flat, or rises, along a curve"):
+        fit(ppca, data_of(rows()), bl.Laplace(collapse=("z",)))
+
+
 @pytest.mark.parametrize("y", [rows()[:1], np.column_stack([rows()[:8, :2], np.full(8, 3.0)])], ids=["row", "constant"])
 def test_one_row_and_a_constant_column_are_fitted(y: Array) -> None:
     tree = fit(factor_analysis, data_of(y, 1), bl.Gibbs(num_samples=200, num_chains=2))
