@@ -15,9 +15,8 @@ class PlateBatches(Messenger):
     """A handler that draws subsampled plates whole, or the elements of a batch, each of which NumPyro counts as often
     as the plate is larger.
 
-    indices: plate -> the elements of the batch, for plates that have one, be they subsampled by the program or not.
-    batch_sizes: plate -> its size and the size of its batch, for every plate that the program subsamples or that has a
-    batch.
+    indices: plate -> the elements of the batch, for plates that have one.
+    batch_sizes: plate -> its size and the size of its batch, for every plate that has one or is drawn whole for it.
     """
 
     def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
@@ -28,10 +27,14 @@ class PlateBatches(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "plate":
             size, batch = msg["args"]
-            if msg["name"] in self.indices or (batch is not None and batch != size):
+            if self.is_replaced(msg["name"], size, batch):
                 self.batch_sizes[msg["name"]] = (size, size if batch is None else batch)
                 elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]
                 msg["value"], msg["args"] = elements, (size, None)
+
+    def is_replaced(self, plate: str, size: int, batch: int | None) -> bool:
+        """Whether the elements of a plate are given here: of those that the program subsamples."""
+        return batch is not None and batch != size
 
 
 class SubsamplingHandler(PlateBatches):
@@ -54,6 +57,10 @@ class SubsamplingHandler(PlateBatches):
             if plate_scale != 1:
                 has_no_other = isinstance(msg["scale"], float | int) and isclose(msg["scale"], plate_scale)
                 msg["scale"] = None if has_no_other else msg["scale"] / plate_scale
+
+    def is_replaced(self, plate: str, size: int, batch: int | None) -> bool:
+        """Any plate may have a batch, be it subsampled by the program or not."""
+        return plate in self.indices or super().is_replaced(plate, size, batch)
 
     def times(self, plate: str) -> float:
         """The number of elements of a plate for which an element of its batch stands: size by size of the batch."""

@@ -118,7 +118,18 @@ def test_wrong_arguments_are_refused_by_name(name: str, argument: str) -> None:
 
 ANY = st.floats(0, 1e100, exclude_min=True)
 SHARE = st.floats(0, 1)
-RIGHT: dict[str, st.SearchStrategy[Any]] = {}
+RIGHT: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(("alpha", "concentration"), ANY),
+    **dict.fromkeys(("num_alleles", "num_rows"), st.integers(2, 5)) | {"error_rate": SHARE},
+    "seed": st.integers(0, 2**32 - 1),
+    "num_tokens": st.integers(1, 2**50),
+    "fst": st.floats(0, 1, exclude_min=True, exclude_max=True),
+    "admixture": st.none() | ANY,
+    "missing": st.floats(0, 1, exclude_max=True),
+    "noise": st.just(0) | ANY,
+    "stay": st.tuples(SHARE, SHARE),
+    "loaded": st.permutations([0, 0, 0.1, 0.2, 0.3, 0.4]) | st.permutations([1, 0, 0, 0, 0, 0]),
+}
 
 
 @settings(quick, max_examples=150)
@@ -229,7 +240,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
     """Every other public function with arguments that are right."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "panel.str").write_text(structure_text())
-    small = write_small_texts(folder)
+    small, plink = write_small_texts(folder), datasets.read_plink(write_plink(folder))
     frame = pd.DataFrame({"rain": [1.0, 2.0, 4.0], "soil": ["clay", "sand", "clay"], "yield": [1.0, 3.0, 2.0]})
     data = datasets.regression_data(frame, "yield")
     w = xr.DataArray(np.ones((1, 2, 3)), {"feature": data["feature"].values}, ["chain", "draw", "feature"])
@@ -239,10 +250,8 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Callable[
     flags = {one.name: one.default for one in places if isinstance(one.default, bool)}
     found = {
         datasets.documents: {"source": np.eye(2, dtype=int), "words": ["a", "b"], "names": ["c", "d"]},
-        datasets.filter_genotypes: {
-            "dataset": datasets.read_plink(write_plink(folder)), **shares, "thin_distance": 2, "window": 3},
-        datasets.genotype_linkage: {
-            "dataset": datasets.read_plink(write_plink(folder)), "r2": 0.5, "window": 3, "seed": 0},
+        datasets.filter_genotypes: {"dataset": plink, **shares, "thin_distance": 2, "window": 3},
+        datasets.genotype_linkage: {"dataset": plink, "r2": 0.5, "window": 3, "seed": 0},
         datasets.genotypes: {"y": np.abs(Y), "num_alleles": np.full(Y.shape[1], 2), "drop_empty": False},
         datasets.motif_data: {"sequences": datasets.rox1_sites()},
         datasets.new_rows: {"frame": frame, "data": data},

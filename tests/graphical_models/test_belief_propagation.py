@@ -99,6 +99,7 @@ def grid(coupling: float) -> dict[str, Any]:
     return {"num_rows": 1, "num_nodes": 9, "edges": edges} | known
 
 
+@pytest.mark.slow
 def test_beliefs_on_loops_are_close_where_couplings_are_weak() -> None:
     errors = []
     for coupling in (0.1, 0.4):

@@ -29,6 +29,7 @@ FEW: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_few_genotypes_have_the_posterior_of_enumeration() -> None:
     method = bl.mixed_membership.Gibbs(num_warmup=500, num_samples=20_000, num_chains=2)
     tree = bl.fit(1, structure_admixture.model, FEW, method, progress=False)

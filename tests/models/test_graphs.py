@@ -40,6 +40,7 @@ def test_missing_nodes_are_drawn_with_the_tables() -> None:
     assert abs(share - 1 / (1 + np.exp(-log_odds))) < 0.04
 
 
+@pytest.mark.slow
 def test_a_gaussian_net_is_a_regression_for_every_node() -> None:
     whole = gaussian_bayes_net.example()
     data = {name: value for name, value in whole.items() if name != "b"} | {"parents": (("a", ()), ("c", ("a",)))}
@@ -96,6 +97,7 @@ def test_partial_correlations_of_a_chain() -> None:
     assert 0 < found[0, 1] < residuals
 
 
+@pytest.mark.slow
 def test_hidden_units_are_independent_given_visible_ones() -> None:
     """NUTS of all weights; h is drawn given v and them, and predictions follow."""
     data = rbm.example()
@@ -136,6 +138,7 @@ KNOWN = {"num_rows": 1, "num_visible": 4, "num_hidden": 2, "alpha": np.array([0.
 KNOWN["w"] = np.array([[1.2, -0.7, 0.4, 0.9], [-1.1, 0.6, 1.5, -0.3]])
 
 
+@pytest.mark.slow
 def test_block_gibbs_of_both_layers_in_a_factor() -> None:
     """Known weights: Gibbs draws a layer at a time, and both layers have their exact probabilities."""
     exact = bl.graphical_models.query(field_with_factor, KNOWN, of="v")[0, :, 1]

@@ -101,6 +101,7 @@ def labels_of(lecture: ModuleType, x: Array, **weights: Array) -> Any:
     return innermost_distribution(trace(model).get_trace(x, len(weights["start"]))["y"]["fn"])
 
 
+@pytest.mark.slow
 def test_a_label_with_certain_successors_does_not_look_ahead() -> None:
     """Labels 0, 1 or 2, 3 with the second covariate for 1 or 3: a letter later than a label that is sure to be followed
     by one other says nothing of it step by step, but decides in a conditional random field."""

@@ -140,6 +140,7 @@ def test_impossible_numbers_of_factors_are_refused(y: Array, num_factors: int, w
         bl.bind(factor_analysis.model, data_of(y, num_factors))
 
 
+@pytest.mark.slow
 def test_laplace_says_that_factors_may_be_rotated() -> None:
     """Given the loadings rotated the density is the same: there is a circle of modes, and no Normal around one."""
     with pytest.raises(ValueError, match="flat, or rises, along a curve"):

@@ -151,8 +151,6 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "empty": (poisson, {"n": 0, "y": np.zeros(0)}, "data are empty: a plate of 'poisson'"),
     "all missing": (poisson, {"n": 3, "y": np.full(3, np.nan)}, "'y' has no value: all 3 are missing"),
     "infinite value": (normal_gamma.model, NORMAL | {"y": NORMAL["y"] * np.inf}, "outside the support"),
-    "missing lag": (lagged, {"n": 3, "first": 1.0, "y": [1.0, np.nan, 2.0]}, "its other values depend on them"),
-    "missing state": (lagged, {"n": 3, "first": 0, "y": [1.0, np.nan, 0.0]}, "its other values depend on them"),
     "scaled chain": (tempered, {"heat": 2.0, "y": ONES}, "scale multiplies the density of the latent chain 'z'"),
     "part of a count": (
         multinomial,

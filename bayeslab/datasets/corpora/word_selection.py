@@ -29,7 +29,11 @@ def select_words(
     """
     import pandas as pd
 
-    if isinstance(stop_words, str | bytes) or not isinstance(stop_words, Collection):
+    if (
+        isinstance(stop_words, str | bytes)
+        or not isinstance(stop_words, Collection)
+        or getattr(stop_words, "ndim", 1) == 0
+    ):
         raise TypeError(f"stop_words are {short_repr(stop_words)}; expected a list or a set of words.")
     if not isinstance(data, Mapping):
         raise TypeError(f"data are {short_repr(data)}; expected those of `documents`.")

@@ -87,7 +87,7 @@ def _vocabulary(words: Any, number: int, *, at_least: bool = False) -> list[str]
     if words is None:
         return None
     named = isinstance(words, str | PathLike)
-    if not named and (isinstance(words, bytes) or not isinstance(words, Iterable)):
+    if not named and (isinstance(words, bytes) or not isinstance(words, Iterable) or getattr(words, "ndim", 1) == 0):
         raise TypeError(f"words are {short_repr(words)}; expected the path of a file, or a list of words.")
     found = [line.strip() for line in read_text(as_path(words))[0].splitlines()] if named else list(words)
     while named and found and not found[-1]:
