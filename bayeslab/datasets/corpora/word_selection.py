@@ -53,8 +53,8 @@ def select_words(
     kept &= np.array([word not in left_out for word in words.tolist()], bool)
     if not kept.any():
         raise ValueError(
-            f"none of the {len(words)} words is left: expected some in at least {min_documents} of the "
-            f"{num_documents} documents, in at most a share of {max_share:g} of them, and not among the stop words."
+            f"none of the {len(words)} words is left: min_documents is {short_repr(min_documents)} and max_share "
+            f"{max_share:g}, of {num_documents} documents, and there are {len(left_out)} stop_words."
         )
     numbers = np.cumsum(kept) - 1
     codes = word.cat.codes.to_numpy()
