@@ -19,8 +19,6 @@ from bayeslab.diagnostics.impossible_data import refuse_impossible, refuse_nothi
 from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
 from bayeslab.distributions.processor import on_cpu
-from bayeslab.methods.em import EM
-from bayeslab.methods.laplace import MAP, Laplace
 from bayeslab.planning import plan
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import Entry, read_entries
@@ -117,7 +115,7 @@ def fit(
         is_small = mesh is None and _is_small(bound)
         with on_cpu(is_small):
             method, sampler, _ = plan(Analysis(bound), method, mesh)
-            if not isinstance(method, MAP | EM | Laplace):  # which say themselves that there is no maximum
+            if not getattr(method, "finds_maximum", False):  # and says itself that there is none
                 refuse_separated(bound)
     with precision_scope(dtype), on_cpu(is_small and sampler.independent):
         placement = placement_on(mesh, method, sampler, bound)

@@ -34,11 +34,8 @@ MAX_SITES_FOR_EXACT = 12
 
 
 MAX_ELIMINATION_COST = 10**6
-"""Numbers that integrating Normal sites out may read and write for one gradient of NUTS, at most: a millisecond."""
-
-
-MAX_SUMMATION_COST = 10**6
-"""Numbers that a sum over discrete sites may read and write for one gradient of NUTS, at most: a millisecond."""
+"""Numbers that integrating Normal sites out, or summing over discrete ones, may read and write for one gradient of
+NUTS, at most: a millisecond."""
 
 
 MAX_SIZE_WHERE_SUMMED = 1000
@@ -208,16 +205,12 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     bound = analysis.bound
     if bound.transform is not None or component_sites(bound):
         return False
-    if any(rule is None or rule.field is None or rule.field.chain is None for rule in _joint_rules(analysis)):
+    joint_rules = [found.jointly.rule for found in analysis.discrete_fields]
+    if any(rule is None or rule.field is None or rule.field.chain is None for rule in joint_rules):
         return False  # sites that meet other than in chains have sweeps of their own
     size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
     largest = MAX_DENSE_MASS_DIMENSIONS if closed else MAX_SIZE_WHERE_SUMMED
-    return 0 < size <= largest and summation_cost(bound) <= MAX_SUMMATION_COST
-
-
-def _joint_rules(analysis: Analysis) -> list[Rule | None]:
-    """The rules that sum over the discrete sites that meet, None where there is none."""
-    return [found.jointly.rule for found in analysis.discrete_fields]
+    return 0 < size <= largest and summation_cost(bound) <= MAX_ELIMINATION_COST
 
 
 def _are(names: Sequence[str]) -> str:

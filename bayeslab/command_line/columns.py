@@ -133,7 +133,7 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
     present = cells[~is_missing]
     decimal, thousands = reading.decimal, reading.thousands
     with_commas = [cell for cell in present if "," in cell]
-    _refuse_points_of_thousands(table, name, present, reading)
+    _refuse_points_of_thousands(table, name, cells, present, reading)
     if with_commas and not (decimal or thousands):
         grouped = [bool(THOUSANDS_PATTERN.fullmatch(cell)) for cell in with_commas]
         commas = [bool(DECIMAL_COMMA_PATTERN.fullmatch(cell)) for cell in with_commas]
@@ -155,21 +155,20 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
     return np.where(is_missing | foreign, np.nan, numbers)
 
 
-def _refuse_points_of_thousands(table: TextTable, name: str, present: Any, reading: Reading) -> None:
+def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present: Any, reading: Reading) -> None:
     """Raise ValueError for 1.234 where numbers of the file have decimal commas, so that it hardly is below two."""
     points = [cell for cell in present if "." in cell]
     if reading.decimal or reading.thousands or table.separator == "," or not points:
         return
     if not all(found and found["sign"] == "." for found in map(GROUPED_PATTERN.fullmatch, points)):
         return
-    for other, cells in table.columns.items():
-        commas = [cell.strip() for cell in cells if "," in cell]
+    for other, column_cells in table.columns.items():
+        commas = [cell.strip() for cell in column_cells if "," in cell]
         if commas and all(map(DECIMAL_COMMA_PATTERN.fullmatch, commas)):
-            line = table.lines[[cell.strip() for cell in table.columns[name]].index(points[0])]
             raise ValueError(
-                f"column '{name}' of '{table.path}' holds {points[0]!r} in line {line}, and column '{other}' has "
-                f"decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if points set thousands apart, "
-                f"or --drop {name}"
+                f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])}, and "
+                f"column '{other}' has decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if points "
+                f"set thousands apart, or --drop {name}"
             )
 
 
@@ -187,10 +186,8 @@ def _refuse_dates(table: TextTable, name: str, texts: Any, total: int) -> None:
 def _refuse_lost_digits(table: TextTable, name: str, cells: Any, numbers: Any) -> None:
     """Raise ValueError for infinite numbers, and for whole ones with more digits than a float keeps."""
     for place in np.flatnonzero(np.isinf(numbers) | (np.abs(numbers) >= 2**53)):
-        cell, where = (
-            cells[place],
-            f"column '{name}' of '{table.path}' holds {cells[place]!r} in line {table.lines[place]}",
-        )
+        cell = cells[place]
+        where = f"column '{name}' of '{table.path}' holds {cell!r} in line {table.lines[place]}"
         if np.isinf(numbers[place]):
             raise ValueError(
                 f'{where}; expected finite numbers: pass --missing "{cell}" if it stands for a missing value'

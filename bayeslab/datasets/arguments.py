@@ -86,6 +86,12 @@ def checked_labels(what: str, given: Iterable[Any]) -> list[Any]:
     return names
 
 
+def is_listed(values: Any) -> bool:
+    """Whether values are several things, one after the other: no text, and no array without axes."""
+    is_text = isinstance(values, str | bytes)
+    return not is_text and isinstance(values, Iterable) and getattr(values, "ndim", 1) != 0
+
+
 def as_path(path: str | PathLike[str]) -> Path:
     """The path of a file."""
     if not isinstance(path, str | PathLike):

@@ -58,7 +58,7 @@ class EM:
     num_samples = 1
     num_chains = 1
     thinning = 1
-    learns = True
+    learns = finds_maximum = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")

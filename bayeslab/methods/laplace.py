@@ -51,7 +51,7 @@ class MAP:
     num_samples = 1
     num_chains = 1
     thinning = 1
-    learns = moves_coordinates = True
+    learns = moves_coordinates = finds_maximum = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_starts")
@@ -92,7 +92,7 @@ class Laplace:
 
     num_chains = 1
     thinning = 1
-    moves_coordinates = True
+    moves_coordinates = finds_maximum = True
 
     def __post_init__(self) -> None:
         require_positive(self, "num_steps", "num_samples")

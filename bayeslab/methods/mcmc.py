@@ -111,10 +111,9 @@ class NUTS:
         summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)
         # tables hold priors in the coordinates of the program, and components of a mixture have no common scale to find
-        as_written = self.noncentered is False or summary.groups
-        sites = () if as_written else noncentered_sites(marginal_bound)
-        if self.noncentered is None and not component_sites(analysis.bound.plain).isdisjoint(sites):
-            sites = ()
+        scaled = () if self.noncentered is False or summary.groups else noncentered_sites(marginal_bound)
+        as_written = self.noncentered is None and not component_sites(analysis.bound.plain).isdisjoint(scaled)
+        sites = () if as_written else scaled
         sampler: Sampler = (
             NoncenteredSampler(kernel, sites, structure, self.num_warmup)
             if sites

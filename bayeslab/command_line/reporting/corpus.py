@@ -163,7 +163,9 @@ def _names(table: TextTable, given: str | None) -> list[str]:
 
 def _vocabulary_beside(path: Path) -> Path | None:
     """The file of the vocabulary beside a corpus, None where there is none: vocab.news.txt of docword.news.txt."""
-    name = path.with_suffix("").name if path.suffix in (".gz", ".bz2", ".xz") else path.name
+    from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES
+
+    name = path.with_suffix("").name if path.suffix in COMPRESSED_SUFFIXES else path.name
     own = name.removeprefix("docword.")
     candidates = [path.with_name(form.format(each)) for form in VOCABULARY_FILES for each in (own, Path(own).stem)]
     return next((file for file in candidates if file.is_file() and file != path), None)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_integer, as_positive, axis_lengths, short_repr
+from bayeslab.datasets.arguments import (
+    MAX_NUMBERS_IN_MEMORY,
+    as_integer,
+    as_positive,
+    axis_lengths,
+    is_listed,
+    short_repr,
+)
 from bayeslab.datasets.corpora.document_forms import are_bags, as_frame, as_vocabulary, long_form, refuse_text_columns
 
 if TYPE_CHECKING:
@@ -164,7 +171,7 @@ def _from_table(
 
 
 def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[Hashable] | None) -> DocumentWordCounts:
-    if isinstance(source, str | bytes | Set) or not isinstance(source, Iterable) or getattr(source, "ndim", 1) == 0:
+    if isinstance(source, Set) or not is_listed(source):
         raise TypeError(
             f"documents are a {type(source).__name__}; expected a matrix of counts, lists of words or a table"
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.datasets.arguments import as_integer, as_share, short_repr
+from bayeslab.datasets.arguments import as_integer, as_share, is_listed, short_repr
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,11 +29,7 @@ def select_words(
     """
     import pandas as pd
 
-    if (
-        isinstance(stop_words, str | bytes)
-        or not isinstance(stop_words, Collection)
-        or getattr(stop_words, "ndim", 1) == 0
-    ):
+    if not isinstance(stop_words, Collection) or not is_listed(stop_words):
         raise TypeError(f"stop_words are {short_repr(stop_words)}; expected a list or a set of words.")
     if not isinstance(data, Mapping):
         raise TypeError(f"data are {short_repr(data)}; expected those of `documents`.")

@@ -1,13 +1,13 @@
 """Corpora from files of other programs: the bag of words of UCI, and that of D. Blei's lda-c."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_path, short_repr
+from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_path, is_listed, short_repr
 from bayeslab.datasets.corpora.document_data import documents
 from bayeslab.datasets.files.text import read_text
 
@@ -87,7 +87,7 @@ def _vocabulary(words: Any, number: int, *, at_least: bool = False) -> list[str]
     if words is None:
         return None
     named = isinstance(words, str | PathLike)
-    if not named and (isinstance(words, bytes) or not isinstance(words, Iterable) or getattr(words, "ndim", 1) == 0):
+    if not named and not is_listed(words):
         raise TypeError(f"words are {short_repr(words)}; expected the path of a file, or a list of words.")
     found = [line.strip() for line in read_text(as_path(words))[0].splitlines()] if named else list(words)
     while named and found and not found[-1]:

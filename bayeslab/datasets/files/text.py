@@ -17,6 +17,8 @@ OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\xfd7zXZ\x00": lzma.open,
 }
 """What compressed files begin with, and what opens them."""
+COMPRESSED_SUFFIXES = (".gz", ".bgz", ".bz2", ".xz")
+"""The suffixes of compressed files."""
 FOREIGN_MAGIC = {
     b"PK\x03\x04": "a ZIP archive, as of Excel",
     b"\xd0\xcf\x11\xe0": "a file of an older Excel or Word",

@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayeslab.datasets.arguments import as_path, short_repr
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-COMPRESSED_SUFFIXES = (".gz", ".bgz", ".bz2", ".xz")
-"""The suffixes of compressed files."""
 
 
 def read_texts(path: str | PathLike[str], encoding: str | None = None) -> pd.Series:

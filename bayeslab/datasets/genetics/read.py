@@ -11,7 +11,7 @@ from typing import Any
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_path
-from bayeslab.datasets.files.text import DAMAGED, open_bytes
+from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES, DAMAGED, open_bytes
 from bayeslab.datasets.genetics.form import check_form, existing_file
 from bayeslab.datasets.genetics.genepop import read_genepop
 from bayeslab.datasets.genetics.plink import read_plink
@@ -43,7 +43,7 @@ def read_genotypes(path: str | PathLike[str], **options: Any) -> xr.Dataset:
 
 def _reader_of(path: Path) -> Callable[..., xr.Dataset]:
     """The reader of a file, by its suffix without that of compression, or else by what it holds."""
-    suffixes = [suffix for suffix in Path(path.name.lower()).suffixes if suffix not in COMPRESSED]
+    suffixes = [suffix for suffix in Path(path.name.lower()).suffixes if suffix not in COMPRESSED_SUFFIXES]
     suffix = suffixes[-1] if suffixes else ""
     if suffix in READERS:
         return READERS[suffix]
@@ -103,8 +103,6 @@ READERS: Mapping[str, Callable[..., xr.Dataset]] = {
     ".nc": _read_netcdf,
 }
 """The reader of files by their suffix; others are told by what they hold."""
-COMPRESSED = (".gz", ".bgz", ".bz2", ".xz")
-"""The suffixes of compressed files."""
 BESIDE = {".fam": "the .bed", ".bim": "the .bed", ".map": "the .ped", ".tbi": "the VCF", ".csi": "the VCF or BCF"}
 """The suffixes of files beside those that hold genotypes."""
 NUM_BYTES_OF_START = 2**20
