@@ -22,6 +22,10 @@ from bayeslab.programs.program import Bound, Values
 
 MAX_COLOURS_UNROLLED = 6
 """Steps of a sweep that are written out, at most; more are a loop."""
+MAX_CHOICES_UNROLLED = 8
+"""Choices of elements that are written out, at most, where there are many elements; more are a loop."""
+MAX_NUMBERS_AT_ALL_CHOICES = 1_000
+"""Numbers of all parts, at most, that are computed at all choices by one piece of code, which compiles sooner."""
 NUMBERS_PER_BATCH = 10**7
 """Numbers of all parts, at all configurations that are looked at together, at most."""
 
@@ -99,7 +103,12 @@ def log_probs_of_step(field: Field, parts: SumOfParts, indices: Array, step: Ste
         numbers = weighted(parts.parts(moved), parts.weights)
         return jnp.append(numbers, 0.0)[step.entered].sum(-1)
 
-    log_probs = jnp.stack([said(jnp.asarray(choice)) for choice in range(number)], axis=-1)
+    if sum(part.size for part in field.parts) <= MAX_NUMBERS_AT_ALL_CHOICES:
+        log_probs = jax.vmap(said, out_axes=-1)(jnp.arange(number))
+    elif number <= MAX_CHOICES_UNROLLED:
+        log_probs = jnp.stack([said(jnp.asarray(choice)) for choice in range(number)], axis=-1)
+    else:
+        log_probs = jax.lax.map(said, jnp.arange(number)).T
     return jnp.where(jnp.arange(number) < cards[:, None], log_probs, -jnp.inf)
 
 
