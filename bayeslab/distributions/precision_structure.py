@@ -12,6 +12,9 @@ from itertools import combinations_with_replacement
 from math import prod
 from typing import NamedTuple
 
+MIN_ARRAYS, MAX_SIZE_OF_DENSE = 7, 64
+"""Arrays from which on, and elements up to which, the precision is one matrix: many small steps take longer to compile,
+and to run, than one of that size."""
 Tie = tuple[int, int]
 """An axis of one array and an axis of another, along which elements meet at equal positions alone."""
 
@@ -37,6 +40,11 @@ class PrecisionStructure(NamedTuple):
     def size(self) -> int:
         """How many elements all arrays have."""
         return sum(self.sizes)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether arrays are many and small, so that they are eliminated at once."""
+        return len(self.names) >= MIN_ARRAYS and self.size <= MAX_SIZE_OF_DENSE
 
 
 class Neighbour(NamedTuple):
@@ -135,4 +143,6 @@ def elimination_steps(structure: PrecisionStructure) -> tuple[Step, ...]:
 
 def elimination_cost(structure: PrecisionStructure) -> int:
     """Multiplications that the elimination of all arrays takes, about."""
+    if structure.is_dense:
+        return structure.size**3
     return sum(step.cost for step in elimination_steps(structure))

@@ -4,8 +4,8 @@ The log joint is quadratic in the sites together, so the products of its Hessian
 elements that do not meet are moved together.
 """
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,10 +15,17 @@ import numpy as np
 from jax import Array
 
 from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, factorise, split_values
+from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
+from bayeslab.elimination.terms import Term
+from bayeslab.programs.program import Bound, Values
 
 MAX_CONSTANTS = 2**16
 """Numbers of all directions, at most, that are constants of compiled code; more are computed."""
+
+
+MIN_TERMS_JOINED = 8
+"""Terms from which on fewer take less time to trace."""
 
 
 class Probe(NamedTuple):
@@ -34,7 +41,7 @@ class Probe(NamedTuple):
 
 def block_conditional(
     structure: PrecisionStructure, density: Callable[[Array], Array], initial: Array | None
-) -> BlockNormal:
+) -> BlockNormal | JointNormal:
     """The Normal whose log density is a quadratic function of one vector (size,) but for a constant.
 
     initial: a likely value, at which the gradient is taken, once. Without it, it is taken at zero, and again at the
@@ -43,15 +50,23 @@ def block_conditional(
     gradient = jax.grad(density)
     start = jnp.zeros(structure.size) if initial is None else initial
     slope, change = jax.linearize(gradient, start)
-    normal = factorise(structure, _precision_blocks(structure, change))
-    mean = start + normal.solve(slope)
+    if structure.is_dense:
+        precision = -jax.vmap(change)(jnp.eye(structure.size))
+        factor = jnp.linalg.cholesky((precision + precision.mT) / 2)
+        solve: Callable[[Array], Array] = partial(jax.scipy.linalg.cho_solve, (factor, True))
+    else:
+        normal = factorise(structure, _precision_blocks(structure, change))
+        solve = normal.solve
+    mean = start + solve(slope)
     if initial is None:  # the rest is rounding, which has no derivative
-        mean += jax.lax.stop_gradient(normal.solve(gradient(mean)))
-    return normal.moved(mean)
+        mean += jax.lax.stop_gradient(solve(gradient(mean)))
+    return JointNormal(mean, factor, (0,), (structure.size,)) if structure.is_dense else normal.moved(mean)
 
 
 def num_directions(structure: PrecisionStructure) -> int:
     """How many products of the Hessian with directions give all blocks."""
+    if structure.is_dense:
+        return structure.size
     return max(probe.start + _number(structure, *probe[:2]) for probe in _probes(structure).values())
 
 
@@ -153,3 +168,31 @@ def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Arr
                 moves = moves + make.concatenate([before, one_each, make.zeros((after, *shape))])
         columns.append(moves.reshape(total, -1))
     return jnp.asarray(make.concatenate(columns, axis=-1))
+
+
+def joined_terms(site_terms: Sequence[Term], names: Sequence[str]) -> list[Term]:
+    """Terms that some sites reach, those of their own priors as one and all others as another where they are many.
+
+    Their numbers stand in a row, so that sums without signs are the same.
+    """
+    if len(site_terms) < MIN_TERMS_JOINED or any(term.reader or term.choices for term in site_terms):
+        return list(site_terms)
+    priors = tuple(term for term in site_terms if term.name in names)
+    others = tuple(term for term in site_terms if term.name not in names)
+    return [_joined(part) for part in (priors, others) if part]
+
+
+@lru_cache(maxsize=256)
+def _joined(parts: tuple[Term, ...]) -> Term:
+    """One term with the numbers of several in a row, and the name of the first."""
+
+    @jax.jit
+    def numbers(bound: Bound, values: Values) -> Array:
+        return jnp.concatenate([jnp.ravel(part.density(bound, values)) for part in parts])
+
+    depends = frozenset().union(*(part.depends for part in parts))
+
+    def density(bound: Bound, values: Values) -> Array:
+        return numbers(bound, {name: values[name] for name in depends})
+
+    return Term(parts[0].name, depends, density, 0)

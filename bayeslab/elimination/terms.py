@@ -268,8 +268,8 @@ def _enumerated_prior(prior: Prior, batch_ndim: int) -> EnumeratedTerm:
 
 def _sites_of_output(traced: ClosedJaxpr, output: int, latent: dict[str, jax.ShapeDtypeStruct]) -> frozenset[str]:
     """The latent sites that an output needs: a carry of a scan that only passes by is none."""
-    wanted = [other == output for other in range(len(traced.jaxpr.outvars))]
-    used = dce_jaxpr(traced.jaxpr, wanted)[1][-len(latent) :] if latent else []
+    part, _ = prune_trace(traced, [output])  # so that little code is looked at again
+    used = dce_jaxpr(part.jaxpr, [True])[1][-len(latent) :] if latent else []
     return frozenset(name for name, needed in zip(sorted(latent), used, strict=True) if needed)
 
 
@@ -286,16 +286,17 @@ def _rebuild_distribution(slice_: TraceSlice, tree: Any) -> Callable[[Bound, Val
 def _slice_trace(
     traced: ClosedJaxpr, outputs: Sequence[int], latent: dict[str, jax.ShapeDtypeStruct]
 ) -> tuple[TraceSlice, int]:
-    """Some outputs of a trace as a function of the same inputs, without the equations they do not need; its cost.
-
-    Latent sites that do not reach them need no value.
-    """
-    part, _ = prune_trace(traced, outputs)
-    run = jaxpr_as_fun(part)
+    """Some outputs of a trace as a function of those inputs that they need, which alone need values; its cost."""
+    part, needed = prune_trace(traced, outputs)
+    run = jaxpr_as_fun(ClosedJaxpr(part.jaxpr.replace(invars=[part.jaxpr.invars[i] for i in needed]), part.consts))
+    num_leaves = len(traced.in_avals) - len(latent)
+    leaf_indices = [index for index in needed if index < num_leaves]
+    sites = [sorted(latent.items())[index - num_leaves] for index in needed if index >= num_leaves]
 
     def sliced(bound: Bound, values: Values) -> list[Array]:
-        latent_values = {n: jnp.asarray(values.get(n, jnp.zeros(s.shape)), s.dtype) for n, s in latent.items()}
-        return run(*jax.tree.leaves((bound, latent_values)))
+        leaves = jax.tree.leaves(bound) if leaf_indices else []
+        chosen = [jnp.asarray(values.get(name, jnp.zeros(site.shape)), site.dtype) for name, site in sites]
+        return run(*(leaves[index] for index in leaf_indices), *chosen)
 
     return sliced, sum(max(_num_elements(v) for v in (*e.invars, *e.outvars)) for e in part.jaxpr.eqns)
 

@@ -24,6 +24,9 @@ from bayeslab.verification.probe_points import generic_points
 
 POSITIONS = np.array([-1.3, -0.9, -0.5, -0.2, 0.1, 0.4, 0.8, 1.2])
 """Unconstrained positions on the line: more of them than a family has statistics, and a constant."""
+WIDE = 5.0
+"""How many times as far the positions on a second line lie: there a sum of logarithms, such as the evidence of Normal
+sites is of a precision, does not look like the few statistics of a family."""
 MIN_REFUTING_SHARE = 1e-5
 """Share of the change of the log joint along the line that statistics must leave to refute a family: a thousand times
 what rounding leaves."""
@@ -47,7 +50,11 @@ def may_have(family: Family, bound: Bound, log_joint_terms: tuple[Term, ...], na
     """Whether values of the log joint are those of a family, as far as lines tell."""
     if not (family.joint or (terms(bound).priors[name].event_dim == 0 and _has_few_statistics(family))):
         return True
-    return all(_is_linear(*_along_line(point, log_joint_terms, name, family)) for point in generic_points(bound))
+    return all(
+        _is_linear(*_along_line(point, log_joint_terms, name, family, positions))
+        for point in generic_points(bound)
+        for positions in (POSITIONS, WIDE * POSITIONS)
+    )
 
 
 def _has_few_statistics(family: Family) -> bool:
@@ -59,26 +66,26 @@ def _has_few_statistics(family: Family) -> bool:
 
 
 def _along_line(
-    point: tuple[Bound, Values], log_joint_terms: tuple[Term, ...], name: str, family: Family
+    point: tuple[Bound, Values], log_joint_terms: tuple[Term, ...], name: str, family: Family, positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The log joint at values of a site on a line, and the statistics of its family there, (value, statistic)."""
     bound, values = point
     own = np.asarray(values[name])
     if family.joint:
-        statistics = [POSITIONS, POSITIONS**2]
+        statistics = [positions, positions**2]
         # another step for every element: a mean that is integrated out makes up for one that they share
-        line = own + np.multiply.outer(POSITIONS, 1.0 + np.sin(1.0 + np.arange(own.size)).reshape(own.shape))
+        line = own + np.multiply.outer(positions, 1.0 + np.sin(1.0 + np.arange(own.size)).reshape(own.shape))
     else:
         with jax.ensure_compile_time_eval():
             support = terms(bound).priors[name].distribution(bound, values).support
-            at = np.asarray(biject_to(support)(jnp.asarray(POSITIONS)))
+            at = np.asarray(biject_to(support)(jnp.asarray(positions)))
             assert family.statistics is not None
             statistics = [np.asarray(each) for each in family.statistics(jnp.asarray(at))]
         line = np.broadcast_to(at.reshape(-1, *(1 for _ in own.shape)), (len(at), *own.shape))
-    repeated = {site: np.broadcast_to(value, (len(POSITIONS), *np.shape(value))) for site, value in values.items()}
+    repeated = {site: np.broadcast_to(value, (len(positions), *np.shape(value))) for site, value in values.items()}
     moved = {site: np.array(value) for site, value in repeated.items()} | {name: np.array(line, own.dtype)}
     [log_joint] = evaluate_all([_log_joint_function(log_joint_terms)], (bound, moved))
-    return np.asarray(log_joint), np.stack([np.ones_like(POSITIONS), *statistics], axis=-1)
+    return np.asarray(log_joint), np.stack([np.ones_like(positions), *statistics], axis=-1)
 
 
 def _is_linear(log_joint: np.ndarray, statistics: np.ndarray) -> bool:

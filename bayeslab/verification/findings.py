@@ -29,9 +29,10 @@ from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.branch_points import find_branch_change
 from bayeslab.verification.family_values import may_have
-from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.identity import RESIDUAL_TOLERANCE, probe_noise
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
+from bayeslab.verification.scalars.alike_sites import verdicts_on
 from bayeslab.verification.undefined import describe_impossible, describe_undefined
 
 LOOSE_TOLERANCE = 1e-5
@@ -105,9 +106,11 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     families = {name: families_of(priors[name]) for name in names}
     normal = tuple(name for name in names if any(family.joint for family in families[name]))
     generic_pair, chosen = generic_points(bound), choice_points(bound)
-    axis_checks = [_coupled_axes(log_joint_terms, name) for name in normal]
+    arrays = [name for name in normal if priors[name].shape]  # one number has no elements that meet
+    axis_checks = [_coupled_axes(log_joint_terms, name) for name in arrays]
     couplings = zip(*(evaluate_all(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
-    meetings = {name: np.any(found, axis=0) for name, found in zip(normal, couplings, strict=True)}
+    meetings = dict.fromkeys(normal, np.zeros((2, 0), bool))
+    meetings |= {name: np.any(found, axis=0) for name, found in zip(arrays, couplings, strict=True)}
     coupled = {name: meets for name, (meets, _) in meetings.items()}
     by_steps = _sites_by_steps(log_joint_terms, coupled, generic_pair[1])
     rules, children = [], {}
@@ -123,7 +126,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     possible: set[Rule] = set()  # with the data of the fit
 
     def ask(asked: Sequence[Rule], point: Point, brief: bool) -> Iterator[tuple[Rule, float]]:
-        verdicts = evaluate_all([identity_check(log_joint_terms, rule) for rule in asked], (*point, noise, brief))
+        verdicts = verdicts_on(log_joint_terms, asked, (*point, noise, brief))
         for rule, verdict in zip(asked, verdicts, strict=True):
             shares[rule] = max(shares.get(rule, 0.0), float(verdict.share))
             if verdict.possible and point is not generic_pair[0]:
@@ -177,7 +180,7 @@ def verify_again(
         {finding.site: finding for finding in findings},
     )
     for point in data_points:
-        verdicts = evaluate_all([identity_check(log_joint_terms, rule) for rule in rules], (*point, noise, True))
+        verdicts = verdicts_on(log_joint_terms, rules, (*point, noise, True))
         for rule, verdict in zip(rules, verdicts, strict=True):
             finding, residual = findings_by_site[rule.site], float(verdict.residual)
             finding = finding._replace(share=max(finding.share, float(verdict.share)))

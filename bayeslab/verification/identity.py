@@ -21,6 +21,7 @@ from numpyro.distributions import Distribution
 
 from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
 from bayeslab.elimination.families import ELEMENT_BY_ELEMENT
+from bayeslab.elimination.normal_blocks import joined_terms
 from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.verification.element_changes import changes_of_elements
@@ -66,7 +67,7 @@ def identity_check(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable[[T
     """The function that tests a rule under the sum of some terms; the same function for the same arguments."""
     if rule.family is ELEMENT_BY_ELEMENT:
         return lambda asked: _check_element_draws(log_joint_terms, rule, *asked)
-    return lambda asked: _check_identity(log_joint_terms, rule, *asked)
+    return lambda asked: check_identity(log_joint_terms, rule, *asked)
 
 
 def probe_noise(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
@@ -100,16 +101,20 @@ def _data_checksums(bound: Bound) -> list[int]:
     return [crc32(np.ascontiguousarray(leaf).tobytes()) for leaf in jax.tree.leaves(bound)]
 
 
-def _check_identity(
+def check_identity(
     log_joint_terms: Sequence[Term],
     rule: Rule,
     bound: Bound,
     values: Values,
     noise: dict[str, Any],
     brief: bool | Array,
+    own_prior: Distribution | None = None,
 ) -> IdentityVerdict:
-    q = conditional(rule, log_joint_terms, bound, values).distribution
+    """The verdict on a rule at one point. own_prior: the prior of the site, if not the one that the program draws."""
     site_terms = rule.reached(log_joint_terms)
+    if rule.block is not None:
+        site_terms = joined_terms(site_terms, rule.sites)
+    q = conditional(rule, site_terms, bound, values, prior=own_prior).distribution
     prior = terms(bound).priors[rule.sites[0]]
     probe_values = _probe_values(rule, prior, q, bound, values, noise)
 

@@ -152,11 +152,11 @@ def _responses(
     rng = np.random.default_rng(7)
     values = [np.asarray(point[1][name]) for name in names]
     steps = [rng.uniform(0.5, 2.0, value.shape) * rng.choice([-1.0, 1.0], value.shape) for value in values]
-    shifts = [np.stack([step * (move.shifted == index) for move in moves]) for index, step in enumerate(steps)]
-    directions = [
-        np.stack([step * (move.site == index) * (move.mask if move.site == index else 0.0) for move in moves])
-        for index, step in enumerate(steps)
-    ]
+    shifts, directions = ([np.zeros((len(moves), *step.shape)) for step in steps] for _ in range(2))
+    for place, move in enumerate(moves):
+        directions[move.site][place] = steps[move.site] * move.mask
+        if move.shifted is not None:
+            shifts[move.shifted][place] = steps[move.shifted]
     [result] = evaluate_all([_response_function(log_joint_terms, names)], (*point, shifts, directions))
     return [np.asarray(array) for array in result]
 
@@ -186,33 +186,39 @@ def _meetings(
     moves: Sequence[Move], responses: Sequence[list[np.ndarray]], scales: Sequence[list[float]]
 ) -> set[tuple[int, int]]:
     """Pairs of sites, in both orders, of which one responds to a move of the other."""
+    places = np.array([index for index, move in enumerate(moves) if move.axis is None])
     meet = set()
-    for index, move in enumerate(moves):
-        if move.axis is None:
-            for other in range(len(scales[0])):
-                if other != move.site and any(
-                    np.abs(response[other][index]).max(initial=0.0) > CHANGE_TOLERANCE * scale[other]
-                    for response, scale in zip(responses, scales, strict=True)
-                ):
-                    meet |= {(move.site, other), (other, move.site)}
+    for other in range(len(scales[0])):
+        found = np.zeros(len(places), bool)
+        for response, scale in zip(responses, scales, strict=True):
+            found |= _largest(response[other][places]) > CHANGE_TOLERANCE * scale[other]
+        moved = {moves[index].site for index in places[found]} - {other}
+        meet |= {pair for site in moved for pair in ((site, other), (other, site))}
     return meet
 
 
 def _conflicts(
     moves: Sequence[Move], responses: Sequence[list[np.ndarray]], scales: Sequence[list[float]]
 ) -> set[frozenset[int]]:
-    """Sets of up to three sites that are not jointly Normal: how two respond to each other depends on the third."""
+    """Sets of up to three sites that are not jointly Normal: how two respond to each other depends on the third.
+
+    The first moves are those of every site with no other one shifted.
+    """
+    places = np.array([index for index, move in enumerate(moves) if move.shifted is not None])
+    bases = np.array([moves[index].site for index in places])
     conflicts = set()
-    for index, move in enumerate(moves):
-        if move.shifted is not None:
-            for other in range(len(scales[0])):
-                if any(
-                    np.abs(response[other][index] - response[other][move.site]).max(initial=0.0)
-                    > CHANGE_TOLERANCE * scale[other]
-                    for response, scale in zip(responses, scales, strict=True)
-                ):
-                    conflicts.add(frozenset((move.site, move.shifted, other)))
+    for other in range(len(scales[0])):
+        found = np.zeros(len(places), bool)
+        for response, scale in zip(responses, scales, strict=True):
+            change = response[other][places] - response[other][bases]
+            found |= _largest(change) > CHANGE_TOLERANCE * scale[other]
+        conflicts |= {frozenset((moves[i].site, moves[i].shifted, other)) for i in places[found]}
     return conflicts
+
+
+def _largest(arrays: np.ndarray) -> np.ndarray:
+    """The largest number without its sign of every array (array,)."""
+    return np.abs(arrays).reshape(len(arrays), -1).max(1, initial=0.0)
 
 
 def _compatible_groups(

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 from jax.stages import Compiled, Lowered
 
 UNOPTIMISED_OPTIONS = {"xla_backend_optimization_level": 0}
@@ -82,9 +83,9 @@ def _compile_functions(keys: Sequence[Any], argument: Any) -> None:
 def _lower(function: Callable[[Any], Any], argument: Any) -> tuple[Lowered, tuple[int, ...], Any]:
     """The lowered code of a function, the indices of the leaves that it takes, and the structure of its value."""
     traced, shape = jax.make_jaxpr(function, return_shape=True)(argument)
-    part, indices = prune_trace(traced, range(len(traced.out_avals)))
-    inputs = [part.jaxpr.invars[index] for index in indices]
-    run = jaxpr_as_fun(ClosedJaxpr(part.jaxpr.replace(invars=inputs), part.consts))
+    needed, used = dce_jaxpr(traced.jaxpr, [True] * len(traced.out_avals))  # also within loops
+    indices = tuple(index for index, is_used in enumerate(used) if is_used)
+    run = jaxpr_as_fun(ClosedJaxpr(needed.replace(debug_info=needed.debug_info.with_unknown_names()), traced.consts))
     leaves = jax.tree.leaves(argument)
     lowered = jax.jit(run, keep_unused=True).lower(*(leaves[index] for index in indices))
     return lowered, indices, jax.tree.structure(shape)

@@ -1,0 +1,1 @@
+"""Tests of scalar sites, many at once."""
