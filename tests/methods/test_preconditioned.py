@@ -9,7 +9,6 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from blackjax.mcmc.integrators import IntegratorState
-from sklearn.covariance import oas
 
 import bayeslab as bl
 from bayeslab.methods.mcmc import KernelSampler
@@ -20,6 +19,7 @@ from bayeslab.methods.moves.preconditioned import (
     shrunk_covariance,
     shrunk_mean,
     split_step,
+    turning_step,
 )
 from bayeslab.models import logistic_regression
 from bayeslab.programs.program import precision_scope
@@ -99,6 +99,18 @@ def test_a_step_around_a_normal_is_exact() -> None:
         np.testing.assert_allclose(after.momentum, -z, atol=1e-15)
 
 
+def test_trajectories_around_a_normal_are_seen_to_turn() -> None:
+    """The first of 3, 7, 15, ... steps to exceed half a turn stays below a whole one, whatever the step size was."""
+    sizes = jnp.geomspace(0.01, 1.1, 200)
+    steps = np.asarray(jax.vmap(lambda size: turning_step(size, jnp.array(True), 10))(sizes))
+    angles = (2.0 ** np.arange(2, 11) - 1) * steps[:, None]
+    first = np.where(angles > np.pi, angles, np.inf).min(1)
+    assert (first > np.pi).all()
+    assert (first < 1.9 * np.pi).all()
+    assert (steps > 0.75 * np.asarray(sizes)).all()
+    assert turning_step(jnp.asarray(0.43), jnp.array(False), 10) == jnp.asarray(0.43)
+
+
 def test_newton_finds_the_mode_and_its_curvature() -> None:
     with precision_scope(np.float64):
         precision = jnp.array([[4e6, 1e3], [1e3, 1.0]])
@@ -111,13 +123,17 @@ def test_a_curvature_that_is_no_number_leaves_coordinates_as_they_are() -> None:
     np.testing.assert_array_equal(inverse_root(jnp.full((2, 2), jnp.nan)), np.eye(2))
 
 
-def test_covariances_shrink_as_those_of_scikit_learn() -> None:
-    draws = np.random.default_rng(0).normal(size=(30, 5)) * [1, 2, 3, 4, 5]
-    draws -= draws.mean(0)
+def test_moments_of_few_draws_are_those_of_a_standard_normal() -> None:
+    """Unless they are further from it than chance would have them."""
+    rng = np.random.default_rng(0)
+    few, many = rng.normal(size=(20, 30)), rng.normal(size=(5000, 2)) * [1.0, 3.0]
     with precision_scope(np.float64):
-        shrunk = shrunk_covariance(jnp.asarray(draws.T @ draws / 30), jnp.asarray(30))
-        np.testing.assert_allclose(shrunk, oas(draws, assume_centered=True)[0], rtol=1e-12)
+        np.testing.assert_array_equal(shrunk_covariance(jnp.asarray(0.5 * few.T @ few / 20), jnp.asarray(20)), np.eye(30))
+        np.testing.assert_array_equal(shrunk_covariance(jnp.zeros((30, 30)), jnp.asarray(5)), np.eye(30))
+        sample = many.T @ many / 5000
+        np.testing.assert_allclose(shrunk_covariance(jnp.asarray(sample), jnp.asarray(5000)), sample, atol=1e-3)
         np.testing.assert_array_equal(shrunk_mean(jnp.full(5, 0.1), jnp.asarray(30)), np.zeros(5))
+        np.testing.assert_allclose(shrunk_mean(jnp.full(5, 2.0), jnp.asarray(3000)), 2.0, rtol=1e-3)
 
 
 def two_peaks(x: Any) -> None:

@@ -30,8 +30,10 @@ from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler
 
+TURNED, NOT_BACK = 1.03 * np.pi, 1.85 * np.pi
+"""Radians from which on a trajectory has turned, and those up to which it is seen to have."""
 LONGEST_STEP = 1.1
-"""Radians of a step, at most: a little more than a third of a half turn, so that three steps end a trajectory."""
+"""Radians of a step, at most: three are a trajectory."""
 FIRST_STEP = 0.5
 """Radians of the first step."""
 MIN_NORMAL_SHARE = 0.8
@@ -102,7 +104,7 @@ class PreconditionedSampler(Sampler):
 
         adapts = state.num_draws < self.num_warmup
         log_step = jnp.where(adapts, state.step_size.log_step_size, state.step_size.log_step_size_avg)
-        step_size = jnp.minimum(jnp.exp(log_step), LONGEST_STEP)
+        step_size = turning_step(jnp.minimum(jnp.exp(log_step), LONGEST_STEP), state.rotates, self.max_tree_depth)
         integrator = partial(split_step, state.rotates)
         unit = jnp.ones_like(state.centre)
         kernel = nuts.build_kernel(integrator)
@@ -168,6 +170,14 @@ class PreconditionedSampler(Sampler):
         return dual_averaging_adaptation(self.target_accept_prob)
 
 
+def turning_step(size: Array, rotates: Array, max_tree_depth: int) -> Array:
+    """A step size, shorter where 3, 7, 15, ... rotations of that size first fall short of half a turn and then go once
+    around: such a trajectory seems never to turn."""
+    num_steps = 2.0 ** np.arange(2, max(max_tree_depth, 2) + 1) - 1
+    first = jnp.where(num_steps * size > TURNED, num_steps, num_steps[-1]).min()
+    return jnp.where(rotates, jnp.minimum(size, NOT_BACK / first), size).astype(size.dtype)
+
+
 def split_step(
     rotates: Array, log_density: Callable[[Array], Array], _: Any
 ) -> Callable[[IntegratorState, Array], IntegratorState]:
@@ -228,10 +238,9 @@ def shrunk_mean(mean: Array, count: Array) -> Array:
 
 
 def shrunk_covariance(covariance: Array, count: Array) -> Array:
-    """A covariance (d, d) of so many draws, shrunk towards a multiple of the identity: the oracle approximating
-    shrinkage of Normal draws, which leaves no more of it than so few can tell."""
+    """A covariance (d, d) of so many Normal draws, shrunk towards the unit one: all the way where it is no further from
+    that than the covariance of so many standard Normal draws is in expectation."""
     size = len(covariance)
-    trace, squares = jnp.trace(covariance), jnp.sum(covariance**2)
-    denominator = (count + 1) * (squares - trace**2 / size)
-    share = jnp.where(denominator > 0, jnp.clip((squares + trace**2) / denominator, 0.0, 1.0), 1.0)
-    return (1 - share) * covariance + share * trace / size * jnp.eye(size)
+    unit = jnp.eye(size)
+    share = jnp.clip(size * (size + 1) / (count * jnp.sum((covariance - unit) ** 2)), 0.0, 1.0)
+    return (1 - share) * covariance + share * unit
