@@ -128,7 +128,9 @@ def test_moments_of_few_draws_are_those_of_a_standard_normal() -> None:
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=(20, 30)), rng.normal(size=(5000, 2)) * [1.0, 3.0]
     with precision_scope(np.float64):
-        np.testing.assert_array_equal(shrunk_covariance(jnp.asarray(0.5 * few.T @ few / 20), jnp.asarray(20)), np.eye(30))
+        np.testing.assert_array_equal(
+            shrunk_covariance(jnp.asarray(0.5 * few.T @ few / 20), jnp.asarray(20)), np.eye(30)
+        )
         np.testing.assert_array_equal(shrunk_covariance(jnp.zeros((30, 30)), jnp.asarray(5)), np.eye(30))
         sample = many.T @ many / 5000
         np.testing.assert_allclose(shrunk_covariance(jnp.asarray(sample), jnp.asarray(5000)), sample, atol=1e-3)
