@@ -1,4 +1,4 @@
-"""Calibration of every lecture of the first tier by every method that applies: the page of the guide and its figures.
+"""Calibration of lectures by every method that applies: the page of the guide and its figures.
 
     .venv/bin/python benchmarks/calibration.py [--only MODEL ...]
 
@@ -29,10 +29,13 @@ from bayeslab.models import (
     lda,
     linear_regression,
     linear_regression_known_noise,
+    logistic_regression,
     normal_gamma,
     normal_known_mean,
     normal_known_variance,
     normal_wishart,
+    poisson_regression,
+    softmax_regression,
     structure,
     structure_admixture,
 )
@@ -58,11 +61,11 @@ Quantity = Callable[[dict[str, Any]], Any]
 
 OPENING = """# Calibration of the lectures
 
-For every model of the first tier and every method: parameters are drawn from the prior, data from the model given
-these, and the parameters are ranked among the draws that the method makes for the data. If the method is right the
-ranks are uniform ([why](calibration_explained.md)). A method passes if no rank of any site leaves a band that a right
-method leaves once in a hundred times, in any site. `make calibration` writes this page; numbers of simulations are
-below.
+For models of the first tier, three more regressions and every method: parameters are drawn from the prior, data
+from the model given these, and the parameters are ranked among the draws that the method makes for the data. If the
+method is right the ranks are uniform ([why](calibration_explained.md)). A method passes if no rank of any site leaves a
+band that a right method leaves once in a hundred times, in any site. `make calibration` writes this page; numbers of
+simulations are below.
 
 Models whose components have no order (hidden states, populations, topics) are judged by what does not depend on their
 names: sums of squares, who shares a component, expected frequencies. Their approximations describe one order of
@@ -114,6 +117,9 @@ CASES = [
     Case(normal_wishart, {"n0": 8.0, "kappa0": 1.0}),
     Case(linear_regression_known_noise),
     Case(linear_regression),
+    Case(logistic_regression),
+    Case(softmax_regression),
+    Case(poisson_regression),
     Case(gp_regression),
     Case(
         gp_regression_unknown_kernel,

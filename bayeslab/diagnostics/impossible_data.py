@@ -60,6 +60,12 @@ def _raise_impossible_sites(bound: Bound) -> None:
 
     log_densities = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
     guilty = [name for name, values in log_densities.items() if not np.isfinite(values).any()]
+    if factors := [name for name in guilty if bound.plain.sites[name].role == "factor"]:
+        raise ValueError(
+            f"factor '{factors[0]}' is minus infinity or not a number at every point tried; one that forbids what "
+            "does not agree with data leads no method to where they agree: write it as a site that the data observe, "
+            "such as numpyro.sample('y', dist.Bernoulli(probs=jnp.where(utility > 0, 1.0, 0.0))) for a threshold"
+        )
     where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
     raise ValueError(
         f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "

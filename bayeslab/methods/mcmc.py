@@ -16,13 +16,15 @@ from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
 
 from bayeslab.elimination.discrete.mixture_components import component_sites
+from bayeslab.methods.moves.concavity import has_fixed_priors, is_concave, num_coordinates
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
+from bayeslab.methods.moves.preconditioned import PreconditionedSampler
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
-from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
+from bayeslab.programs.unconstrained import constrain, flat_log_posterior, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
@@ -34,6 +36,8 @@ with any number of them."""
 MAX_DENSE_MASS_DIMENSIONS = 50
 """The largest number of dimensions for which a dense mass matrix is worth its cost (measured on 25 published
 posteriors)."""
+MAX_PRECONDITIONED_DIMENSIONS = 1000
+"""The largest number of dimensions for which the curvature at the mode is computed and decomposed."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,9 @@ class NUTS:
 
     Discrete sites are summed over, and drawn from their conditionals after every draw of the others.
     thinning: keep one draw in so many.
-    dense_mass: adapt a full mass matrix; by default for up to fifty dimensions.
+    dense_mass: adapt a full mass matrix, True or False. By default chains move around a Normal approximation at the
+    mode where the log posterior is concave, as in generalised linear models with fixed priors (see
+    `bayeslab.methods.moves.preconditioned`), and elsewhere adapt a full matrix for up to fifty dimensions.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
     statistics: compute with sufficient statistics in place of rows (`compress`), True or False; by
@@ -99,17 +105,20 @@ class NUTS:
 
     def plan(self, analysis: Analysis) -> Sampler:
         marginal_bound = without_discrete_sites(analysis, self)
+        num_evaluations = (
+            CHAINS_TO_PLAN_FOR * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
+        )
+        summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
+        structure = summary.structure(marginal_bound)
+        if self.dense_mass is None and self.num_warmup and is_preconditioning_worthwhile(marginal_bound):
+            settings = (self.num_warmup, self.target_accept_prob, self.max_tree_depth)
+            return summary.around(PreconditionedSampler(structure, *settings))
         dense = (
             is_dense_mass_worthwhile(marginal_bound, marginal_bound.latent)
             if self.dense_mass is None
             else self.dense_mass
         )
         kernel = NUTSKernel(dense, self.target_accept_prob, self.max_tree_depth)
-        num_evaluations = (
-            CHAINS_TO_PLAN_FOR * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
-        )
-        summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
-        structure = summary.structure(marginal_bound)
         # tables hold priors in the coordinates of the program, and components of a mixture have no common scale to find
         scaled = () if self.noncentered is False or summary.groups else noncentered_sites(marginal_bound)
         as_written = self.noncentered is None and not component_sites(analysis.bound.plain).isdisjoint(scaled)
@@ -120,6 +129,23 @@ class NUTS:
             else KernelSampler(kernel, structure, self.num_warmup)
         )
         return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound)
+
+
+def is_preconditioning_worthwhile(bound: Bound) -> bool:
+    """Whether coordinates that have the curvature at the mode as unit are worth their cost: the log posterior is
+    concave, and a gradient costs no less than the change of coordinates."""
+    if bound.transform is not None or bound.moving or not has_fixed_priors(bound):
+        return False
+    size = num_coordinates(bound)
+    if size > MAX_DENSE_MASS_DIMENSIONS and (size > MAX_PRECONDITIONED_DIMENSIONS or _flops(bound) < size**2):
+        return False
+    return is_concave(bound)
+
+
+def _flops(bound: Bound) -> float:
+    """Operations on numbers that the log posterior takes."""
+    lowered = jax.jit(flat_log_posterior).lower(bound, jnp.zeros(num_coordinates(bound)))
+    return float((lowered.cost_analysis() or {}).get("flops", 0.0))
 
 
 def is_dense_mass_worthwhile(bound: Bound, names: Iterable[str]) -> bool:

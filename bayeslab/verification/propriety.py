@@ -14,6 +14,7 @@ import numpy as np
 import optax
 from jax import Array
 from numpyro.distributions.constraints import real
+from scipy.linalg import qr
 
 from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.data import Entry
@@ -66,8 +67,8 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
         scales = np.sqrt(np.linalg.norm(np.diagonal(curvature, axis1=1, axis2=2), axis=0))
         scales = np.where(scales > 0, scales, 1.0)
         _, lengths, axes = np.linalg.svd((curvature / scales / scales[:, None]).reshape(-1, size))
-        for axis in axes[lengths <= SINGULAR_TOLERANCE * lengths[0]]:
-            direction = with_positive_sign(axis / scales)
+        for axis in _of_few_coordinates(axes[lengths <= SINGULAR_TOLERANCE * lengths[0]] / scales):
+            direction = with_positive_sign(axis)
             steps = (LONG_LINE_STEPS if np.all(curvature @ direction == 0) else LINE_STEPS)[:, None] * direction
             values = np.stack(
                 [evaluate_all([densities_along], (wide, values_at, steps))[0] for values_at in value_sets]
@@ -79,6 +80,15 @@ def refuse_improper(bound: Bound, entries: Mapping[str, Entry]) -> None:
                     f"{describe_direction(direction, shapes, _labels(bound, names, entries))}; "
                     f"give {_listed(names)} a proper prior, or leave out a column that is a sum of others"
                 )
+
+
+def _of_few_coordinates(directions: np.ndarray) -> np.ndarray:
+    """Other directions (direction, coordinate) of the same span: each alone has one of as many coordinates."""
+    if len(directions) < 2:
+        return directions
+    pivots = qr(directions, mode="r", pivoting=True)[1][: len(directions)]
+    reduced = np.linalg.solve(directions[:, pivots], directions)
+    return np.where(np.abs(reduced) > MIN_SHARE_OF_DIRECTION**3, reduced, 0.0)
 
 
 def refuse_separated(bound: Bound) -> None:
@@ -115,10 +125,13 @@ def _climbs_without_end(names: tuple[str, ...], bound: Bound, values: Values) ->
     """
     middle, end = evaluate_all([_ascent(names)], (bound, values))[0]
     last = end - middle
-    if not np.isfinite(end).all() or not np.linalg.norm(last) > 0:
+    if not np.isfinite(end).all() or not np.linalg.norm(end) > 0:
         return False
-    kept = np.where(np.abs(last) > MIN_SHARE_OF_DIRECTION * np.abs(last).max(), last, 0.0)
-    for direction in (end, kept / np.linalg.norm(kept) * np.linalg.norm(end)):
+    directions = [end]
+    if np.linalg.norm(last) > 0:  # else it has arrived, at a maximum or, as a hinge has one, on a plateau
+        kept = np.where(np.abs(last) > MIN_SHARE_OF_DIRECTION * np.abs(last).max(), last, 0.0)
+        directions.append(kept / np.linalg.norm(kept) * np.linalg.norm(end))
+    for direction in directions:
         along = evaluate_all([_density_along(names)], (bound, values, end + FAR_STEPS[:, None] * direction))[0]
         if np.isfinite(along).all() and along.min() >= along[0] - 1e-6 * max(1.0, abs(along[0])):
             return True

@@ -12,6 +12,8 @@ import numpyro
 import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
+from bayeslab.distributions import hinge_factor
+
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
 Y = X @ [1.0, -0.5] + 0.3 * rng.normal(size=40)
@@ -106,6 +108,14 @@ def almost_separable(x):
 def separable_probit(x):
     p = jax.scipy.stats.norm.cdf(x @ flat("w", 2))
     observed(dist.Bernoulli(jnp.clip(p, 1e-300, 1 - 1e-16)), (x[:, 0] > 0).astype(int))
+
+
+def hinge_of_one_class(x):
+    hinge_factor("hinge", flat("b") + x @ normal("w", 2), 1.0)
+
+
+def classes_without_a_reference(x):
+    observed(dist.Categorical(logits=x[:, :1] * flat("w", 3)), np.arange(len(x)) % 3)
 
 
 def separable_with_prior(x):

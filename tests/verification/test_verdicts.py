@@ -48,6 +48,8 @@ VERDICTS: list[tuple[Any, Any, str, bool]] = [
     (of.separable, NUTS, CLIMBS.format("'w'"), True),
     (of.almost_separable, NUTS, CLIMBS.format("'w'"), True),
     (of.separable_probit, NUTS, CLIMBS.format("'w'"), False),
+    (of.hinge_of_one_class, NUTS, CLIMBS.format("'b'"), True),
+    (of.classes_without_a_reference, NUTS, IMPROPER.format("w[0] + w[1] + w[2]"), False),
     (of.no_counts, NUTS, CLIMBS.format("'log_rate'"), True),
     (of.almost_separable, MAP, FLAT.format("w[0]"), False),
     (of.separable_probit, MAP, FLAT.format("w[0]"), False),
