@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from os import PathLike
 from pathlib import Path
@@ -40,6 +41,11 @@ class Report:
 
     tree: DataTree
 
+    @cached_property
+    def verdict(self) -> list[str]:
+        """What `diagnose` says, and what it could not look at; for a large result it takes longer than all the rest."""
+        return _verdict(self.tree)
+
     def __str__(self) -> str:
         tables = []
         for _, (headings, rows), note in _tables(self.tree, ROWS_OF_VIEW):
@@ -47,18 +53,18 @@ class Report:
             widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
             lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in cells]
             tables += ["", *lines, *([note] if note else [])]
-        return "\n".join([_title(self.tree), _draws_text(self.tree), *_verdict(self.tree), *tables])
+        return "\n".join([_title(self.tree), _draws_text(self.tree), *self.verdict, *tables])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         heading = f"<b>{escape(_title(self.tree))}</b><div>{escape(_draws_text(self.tree))}</div>"
         tables = _tables_html(self.tree, ROWS_OF_VIEW)
-        return f"<div>{heading}{list_html(_verdict(self.tree))}{tables}{_figures_html(self.tree, short=True)}</div>"
+        return f"<div>{heading}{list_html(self.verdict)}{tables}{_figures_html(self.tree, short=True)}</div>"
 
     def to_html(self) -> str:
         """The whole report as one page, with its figures in it; nothing is loaded from elsewhere."""
-        verdict = "".join(f'<p class="answer">{escape(line)}</p>' for line in _verdict(self.tree))
+        verdict = "".join(f'<p class="answer">{escape(line)}</p>' for line in self.verdict)
         body = [
             verdict,
             "<h2>Posterior</h2>",
