@@ -55,7 +55,6 @@ from .explaining import explain as explain
 from .fitting import fit as fit
 from .gaussian_processes import GaussianProcess as GaussianProcess
 from .gaussian_processes import kernels as kernels
-from .graphical_models.drawing import graph as graph
 from .methods.em import EM as EM
 from .methods.exact import Exact as Exact
 from .methods.gibbs import Gibbs as Gibbs
@@ -91,8 +90,10 @@ from .prediction.gaussian_process import (
 )
 from .prediction.predict import predict as predict
 from .prediction.predict import simulate as simulate
+from .program_graphs.drawing import graph as graph
 from .programs.binding import bind as bind
 from .reports.comparison_card import comparison_card as comparison_card
+from .reports.result_report import report as report
 from .results.joining import join as join
 from .states.cross_validation import choose as choose
 from .states.cross_validation import held_out as held_out

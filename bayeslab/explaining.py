@@ -1,6 +1,6 @@
 """explain(): what a program is and what the data make of it, as text and as HTML."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple
 
@@ -11,6 +11,8 @@ from bayeslab.gaussian_processes.distribution import GaussianProcess, solver_of
 from bayeslab.mixed_membership.methods import membership_at_size
 from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.planning import plan
+from bayeslab.program_graphs.drawing import ProgramGraph
+from bayeslab.program_graphs.relations import relations_of
 from bayeslab.programs.arguments import Slot, StaticValue
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import (
@@ -35,11 +37,16 @@ COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional",
 
 @dataclass(frozen=True)
 class Explanation:
-    """A table, one row a site in program order, and notes. It is printed as text; notebooks show it as HTML."""
+    """A table, one row a site in program order, and notes. It is printed as text; notebooks show it as HTML, with the
+    graph of the program.
+
+    bound: the program and its data, of which the graph is made when it is shown.
+    """
 
     title: str
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
+    bound: Bound = field(repr=False, compare=False)
 
     def __str__(self) -> str:
         table = [COLUMNS, *self.rows]
@@ -57,7 +64,15 @@ class Explanation:
 
         head, body = row(COLUMNS, "th"), "".join(row(r, "td") for r in self.rows)
         notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes)
-        return f"<div><b>{escape(self.title)}</b><table>{head}{body}</table>{notes}</div>"
+        return f"<div><b>{escape(self.title)}</b><table>{head}{body}</table>{notes}{self._graph_html()}</div>"
+
+    def _graph_html(self) -> str:
+        """The graph of the program, or why there is none."""
+        try:
+            with precision_scope():
+                return ProgramGraph(relations_of(self.bound.plain)).to_html()
+        except ValueError as error:
+            return f"<div>no graph: {escape(str(error))}</div>"
 
 
 def explain(model: Program, data: Data) -> Explanation:
@@ -73,7 +88,7 @@ def explain(model: Program, data: Data) -> Explanation:
         module = (getattr(model, "__module__", None) or "").rpartition(".")[2]
         table = tuple(tuple(row) for row in rows(analysis))
         return Explanation(
-            f"{module}.{qualified_name(model)}({_arguments_text(bound)})", table, tuple(_notes(analysis))
+            f"{module}.{qualified_name(model)}({_arguments_text(bound)})", table, tuple(_notes(analysis)), bound
         )
 
 

@@ -21,7 +21,17 @@ ROOT = Path(__file__).parents[1]
 # A folder imports only from itself and from those before it. "verbs" are the files beside the folders.
 FOLDERS = (
     *("distributions", "gaussian_processes", "formulas", "programs", "elimination", "results", "verification"),
-    *("transforms", "sampling", "methods", "mixed_membership", "diagnostics", "verbs", "prediction", "control"),
+    *(
+        "program_graphs",
+        "transforms",
+        "sampling",
+        "methods",
+        "mixed_membership",
+        "diagnostics",
+        "verbs",
+        "prediction",
+        "control",
+    ),
     *("monte_carlo", "particles", "graphical_models", "calibration", "states", "topics", "datasets", "populations"),
     *("supervised", "plots", "reports", "command_line"),
 )

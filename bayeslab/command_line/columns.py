@@ -41,6 +41,8 @@ WHOLE_PATTERN = re.compile(r"[+-]?\d+")
 """A whole number."""
 GROUPED_PATTERN = re.compile(r"[+-]?\d{1,3}(?:(?P<sign>[. '])\d{3})(?:(?P=sign)\d{3})*(?:,\d+)?|[+-]?\d+,\d+")
 """A number with a point, a blank or an apostrophe before every three digits, and perhaps a decimal comma."""
+UNIT_PATTERN = re.compile(r"[+-]?[$€£¥] ?[+-]?\d[\d.,' ]*|[+-]?\d[\d.,' ]*[%‰$€£¥]")
+"""A number with the sign of a currency or of a share."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def column(table: TextTable, name: str, reading: Reading) -> "Series":
     _refuse_dates(table, name, cells[~is_missing & ~is_number], int((~is_missing).sum()))
     _refuse_lost_digits(table, name, cells, numbers)
     wrong = ~is_number & ~is_missing
+    _refuse_units(table, name, cells, wrong)
     _refuse_grouped(table, name, cells, wrong)
     if not wrong.any():
         if codes := [cell for cell in cells[is_number] if LEADING_ZERO_PATTERN.fullmatch(cell)]:
@@ -111,6 +114,12 @@ def _without(cells: Any, is_missing: Any) -> list[str | None]:
 def is_levels(series: "Series") -> bool:
     """Whether a column holds text."""
     return series.dtype == object
+
+
+def refuse_empty(table: TextTable, series: "Series") -> None:
+    """Raise ValueError for a column without any value."""
+    if series.isna().all():
+        raise ValueError(f"column '{series.name}' of '{table.path}' is empty: leave it out with --drop {series.name}")
 
 
 def require_few_levels(series: "Series", reading: Reading) -> None:
@@ -197,6 +206,17 @@ def _refuse_lost_digits(table: TextTable, name: str, cells: Any, numbers: Any) -
                 f"{where}, which has more digits than a number keeps: leave the column out with --drop {name}, or take "
                 f"it as levels with --categorical {name}"
             )
+
+
+def _refuse_units(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
+    """Raise ValueError where all cells that are no numbers are numbers with the sign of a unit."""
+    if wrong.any() and all(map(UNIT_PATTERN.fullmatch, cells[wrong])):
+        cell = cells[wrong][0]
+        raise ValueError(
+            f"column '{name}' of '{table.path}' holds {cell!r} in line {_line(table, cells, cell)}, a number with a "
+            f"sign: write it without, leave the column out with --drop {name}, or take it as levels with "
+            f"--categorical {name}"
+        )
 
 
 def _refuse_grouped(table: TextTable, name: str, cells: Any, wrong: Any) -> None:

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bayeslab.command_line.coding import Coding
-from bayeslab.command_line.columns import Reading, column, first_day, is_levels, require_few_levels, require_known
+from bayeslab.command_line.columns import (
+    Reading,
+    column,
+    first_day,
+    is_levels,
+    refuse_empty,
+    require_few_levels,
+    require_known,
+)
 from bayeslab.command_line.table_file import TextTable
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.binding import bind, suggestion
@@ -112,6 +120,7 @@ def covariate_frame(table: TextTable, names: list[str], coding: Coding, *, level
     frame = pandas.DataFrame(index=index)
     for name in names:
         frame[name] = column(table, name, coding.reading)
+        refuse_empty(table, frame[name])
         if frame[name].isna().any():
             line, more = table.lines[int(frame[name].isna().to_numpy().argmax())], int(frame[name].isna().sum()) - 1
             raise ValueError(
@@ -127,7 +136,9 @@ def without_missing(table: TextTable, names: list[str], reading: Reading) -> tup
     """The rows that have all of these columns, and a sentence on how many have not."""
     kept = np.ones(table.num_rows, bool)
     for name in names:
-        kept &= column(table, name, reading).notna().to_numpy()
+        series = column(table, name, reading)
+        refuse_empty(table, series)
+        kept &= series.notna().to_numpy()
     if kept.all():
         return table, "no row has missing values"
     if not kept.any():

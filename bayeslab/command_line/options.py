@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bayeslab.command_line.method_choice import GUIDES
-from bayeslab.command_line.values import positive_integer, separator
+from bayeslab.command_line.values import existing_file, positive_integer, separator
 
 FIT_EXAMPLES = """
 examples:
@@ -36,7 +36,9 @@ def add_fit(commands: Any, run: Any) -> None:
     fit = _command(commands, "fit", "fit a model to the columns of a CSV file", FIT_EXAMPLES)
     fit.set_defaults(run=run)
     fit.add_argument("name", metavar="NAME", help="of a model, as `bayeslab models` lists them")
-    fit.add_argument("table", type=Path, metavar="DATA.csv", help="a table with the names of its columns first")
+    fit.add_argument(
+        "table", type=existing_file, metavar="DATA.csv", help="a table with the names of its columns first"
+    )
     fit.add_argument("-o", "--out", type=Path, required=True, metavar="FIT.nc", help="the result, as netCDF")
     fit.add_argument("--target", metavar="COLUMN", help="of a regression or classifier, on all other columns")
     fit.add_argument("--column", action="append", default=[], metavar="NAME=COLUMN[,COLUMN...]",
@@ -70,8 +72,8 @@ def add_results(commands: Any, predict: Any, compare: Any, join: Any, summary: A
     """Adds the commands that take results."""
     command = _command(commands, "predict", "predict the rows of a new file from a result", RESULT_EXAMPLES["predict"])
     command.set_defaults(run=predict)
-    command.add_argument("result", type=Path, metavar="FIT.nc", help="a result of `bayeslab fit`")
-    command.add_argument("table", type=Path, metavar="NEW.csv", help="a table with the columns of the fit")
+    command.add_argument("result", type=existing_file, metavar="FIT.nc", help="a result of `bayeslab fit`")
+    command.add_argument("table", type=existing_file, metavar="NEW.csv", help="a table with the columns of the fit")
     command.add_argument("-o", "--out", type=Path, metavar="FILE.csv", help="for all predictions")
     command.add_argument("--seed", type=int, default=0, help="of random numbers (default: 0)")
     _add_format(command)
@@ -79,19 +81,19 @@ def add_results(commands: Any, predict: Any, compare: Any, join: Any, summary: A
 
     command = _command(commands, "compare", "compare results of one table with the first", RESULT_EXAMPLES["compare"])
     command.set_defaults(run=compare)
-    command.add_argument("results", type=Path, nargs="+", metavar="FIT.nc")
+    command.add_argument("results", type=existing_file, nargs="+", metavar="FIT.nc")
     command.add_argument("--seed", type=int, default=0, help="of random numbers (default: 0)")
     _add_output(command)
 
     command = _command(commands, "join", "put chains of several results into one", RESULT_EXAMPLES["join"])
     command.set_defaults(run=join)
-    command.add_argument("results", type=Path, nargs="+", metavar="FIT.nc")
+    command.add_argument("results", type=existing_file, nargs="+", metavar="FIT.nc")
     command.add_argument("-o", "--out", type=Path, required=True, metavar="ALL.nc", help="the result, as netCDF")
     _add_output(command)
 
     command = _command(commands, "summary", "show what a result says", RESULT_EXAMPLES["summary"])
     command.set_defaults(run=summary)
-    command.add_argument("result", type=Path, metavar="FIT.nc", help="a result of `bayeslab fit`")
+    command.add_argument("result", type=existing_file, metavar="FIT.nc", help="a result of `bayeslab fit`")
     _add_output(command)
 
 

@@ -54,6 +54,7 @@ def read_table(path: Path, separator: str | None = None, encoding: str | None = 
         notes += (f"{skipped} comment line{'s' * (skipped > 1)} above the names of columns passed over",)
     if separator is None:
         separator = _separator(path, lines[first:])
+        _refuse_blanks(path, lines[first:], first + 1)
         if separator != ",":
             notes += (f"columns are set apart by {SEPARATORS[separator]}",)
     rows, numbers = _rows(path, lines[first:], first, separator)
@@ -91,6 +92,20 @@ def _separator(path: Path, lines: Sequence[str]) -> str:
         names = " and ".join(SEPARATORS[separator] for separator in candidates)
         raise ValueError(f"'{path}' could have its columns set apart by {names}; say which with --separator")
     return candidates[0]
+
+
+def _refuse_blanks(path: Path, lines: Sequence[str], first: int) -> None:
+    """Raise ValueError for a table whose columns are set apart by blanks, with a number in each of its rows."""
+    words = [line.split() for line in lines if line.strip()][:NUM_LINES_OF_SEPARATOR]
+    header, rows = words[0], words[1:]
+    plain = not any(sign in line for line in lines[:NUM_LINES_OF_SEPARATOR] for sign in (*SEPARATORS, '"'))
+    same = len(header) > 1 and all(len(row) == len(header) for row in rows)
+    if plain and same and rows and all(any(map(NUMBER_PATTERN.fullmatch, row)) for row in rows):
+        raise ValueError(
+            f"line {first} of '{path}' holds {len(header)} words set apart by blanks; expected commas, semicolons, "
+            'tabs or bars between columns: pass --separator " " if blanks stand between columns, --separator , if it '
+            "is one column"
+        )
 
 
 def _rows(path: Path, lines: list[str], before: int, separator: str) -> tuple[list[list[str]], list[int]]:

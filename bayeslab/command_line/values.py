@@ -1,6 +1,7 @@
 """What the texts of options stand for. Nothing heavy is imported: help and mistakes cost little."""
 
 from argparse import ArgumentTypeError
+from pathlib import Path
 
 
 def positive_integer(text: str) -> int:
@@ -42,3 +43,11 @@ def alpha_or_learn(text: str) -> float | None:
     if not 0 < alpha < float("inf"):
         raise ArgumentTypeError(f"'{text}' is neither a positive number nor 'learn'")
     return alpha
+
+
+def existing_file(text: str) -> Path:
+    """The path that a text stands for. Raises FileNotFoundError, before anything is imported that takes seconds."""
+    path = Path(text)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file '{text}'")
+    return path

@@ -9,11 +9,11 @@ from bayeslab.graphical_models.boltzmann import (
     log_likelihood_gradient,
     sample_layers,
 )
-from bayeslab.graphical_models.drawing import ProgramGraph, graph
 from bayeslab.graphical_models.factor_graphs import factor_graph
 from bayeslab.graphical_models.messages import Beliefs, belief_propagation
 from bayeslab.graphical_models.networks import BayesNet, bayes_net_from_networkx, bayes_net_to_networkx
 from bayeslab.graphical_models.queries import most_probable_explanation, query
+from bayeslab.program_graphs.drawing import ProgramGraph, graph
 
 __all__ = [
     "BayesNet",

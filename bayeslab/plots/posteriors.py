@@ -42,7 +42,7 @@ def plot_posteriors(
             if label in parameters["parameter"]:
                 values = parameters.sel(parameter=label).values.ravel()
                 _draw_marginal(axis, values, name, styles.get(name))
-        axis.set_title(label, fontsize="medium")
+        axis.set_title(label, fontsize="medium", parse_math=False)
         axis.set_yticks([])
         axis.set_ylim(bottom=0)
         axis.locator_params(axis="x", nbins=4)

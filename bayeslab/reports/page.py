@@ -19,6 +19,8 @@ img { max-width: 100%; display: block; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: 0.9rem; }
 th, td { padding: 0.25rem 0.7rem; text-align: right; border-bottom: 1px solid #ddd; }
 th:last-child, td:last-child, th.text, td.text { text-align: left; }
+table.numbers td:first-child { text-align: left; }
+table.numbers th:last-child, table.numbers td:last-child { text-align: right; }
 summary { font-size: 1.1rem; margin: 0.6rem 0; cursor: pointer; }
 pre { overflow-x: auto; font-size: 0.85rem; background: #f6f6f6; padding: 0.6rem; }
 .answer { font-size: 1.15rem; }
@@ -34,11 +36,11 @@ def page_html(title: str, body: str) -> str:
     )
 
 
-def table_html(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; cells that are numbers are on the right, except those of the last column."""
+def table_html(headings: Iterable[str], rows: Iterable[Iterable[str]], style: str = "words") -> str:
+    """A table; cells that are numbers are on the right, except those of the last column, unless style is "numbers"."""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(map(_cell_html, row)) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<table class="{style}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def list_html(texts: Iterable[str]) -> str:

@@ -21,7 +21,7 @@ def save(tree: "DataTree | Dataset", path: Path) -> None:
 def save_text(text: str, path: Path) -> None:
     """Write a text, as `save` writes a result."""
     with _atomic_replacement(path) as part:
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8")
 
 
 def save_bytes(contents: bytes, path: Path) -> None:

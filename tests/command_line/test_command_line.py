@@ -240,3 +240,16 @@ def test_help_and_mistakes_import_nothing_heavy(arguments: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert not {"jax", "numpy", "pandas"} & set(done.stdout.splitlines()[-1].split())
     assert "bayeslab" in done.stdout.splitlines()[0] or "bayeslab" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["fit linear_regression nowhere.csv -o fit.nc", "summary nowhere.nc", "compare nowhere.nc nowhere.nc"]
+)
+def test_a_file_that_is_not_there_is_told_at_once(command: str) -> None:
+    """Before what takes seconds is imported."""
+    script = (
+        f"import sys; from bayeslab.command_line.main import main; main({command.split()}); print('jax' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "there is no file 'nowhere." in done.stderr
+    assert done.stdout == "False\n"

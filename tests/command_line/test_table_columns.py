@@ -172,3 +172,32 @@ def test_rows_with_gaps_are_left_out(tmp_path: Path) -> None:
     assert kept.columns == {"a": ["1", "4"], "b": ["x", "z"]}
     assert kept.lines == [2, 5]
     assert said == "2 of 4 rows have a missing value and are left out"
+
+
+@pytest.mark.parametrize("cells", ["$1 -$2.50 $1,000", "10% 2.5% 100", "3€ 4 5,5€"])
+def test_numbers_with_the_sign_of_a_unit_are_no_levels(tmp_path: Path, cells: str) -> None:
+    read = table(tmp_path, "a;y\n" + "".join(f"1;{cell}\n" for cell in cells.split()))
+    with pytest.raises(ValueError, match=r"column 'y' .* in line 2, a number with a sign: .*--categorical y"):
+        column(read, "y", Reading())
+    assert is_levels(column(read, "y", Reading(categorical=("y",))))
+
+
+def test_texts_with_such_signs_are_levels(tmp_path: Path) -> None:
+    read = table(tmp_path, "a,y\n1,$1 off\n2,10% off\n3,none\n")
+    assert is_levels(column(read, "y", Reading()))
+
+
+def test_an_empty_column_is_called_empty(tmp_path: Path) -> None:
+    read = table(tmp_path, "a,e\n1,\n2,NA\n")
+    with pytest.raises(ValueError, match=r"column 'e' of '.*' is empty: leave it out with --drop e"):
+        without_missing(read, ["a", "e"], Reading())
+
+
+def test_columns_set_apart_by_blanks(tmp_path: Path) -> None:
+    content = "a b y\n1 2 x\n3  4 y\n"
+    with pytest.raises(ValueError, match=r'line 1 of .* 3 words set apart by blanks; .* --separator " "'):
+        table(tmp_path, content)
+    read = table(tmp_path, content, separator=" ")
+    np.testing.assert_array_equal(column(read, "b", Reading()), [2, 4])
+    assert list(table(tmp_path, content, separator=",").columns) == ["a b y"]
+    assert list(table(tmp_path, "full name\nAnn Lee\nBo Ek\n").columns) == ["full name"]

@@ -1,11 +1,13 @@
 """Pictures of programs: sites, what they depend on, and plates, for Graphviz."""
 
+import re
 import shutil
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-from bayeslab.graphical_models.relations import Relations, relations_of
+from bayeslab.program_graphs.relations import Relations, relations_of
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Data, Plate, Program, precision_scope
 
@@ -71,6 +73,14 @@ class ProgramGraph:
         graph.add_edges_from(self.relations.edges)
         return graph
 
+    def to_html(self) -> str:
+        """A picture as SVG where Graphviz is installed, else the text that it would draw, to be unfolded."""
+        if shutil.which("dot") is None:
+            text = escape(self.source)
+            return f"<details><summary>graph (a picture needs Graphviz)</summary><pre>{text}</pre></details>"
+        svg = self.digraph.pipe(format="svg", encoding="utf-8")
+        return re.sub(r"^.*?(?=<svg\b)", "", svg, flags=re.DOTALL)  # a declaration of XML has no place within HTML
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         """A picture where Graphviz is installed, else text."""
         bundle = {"text/plain": self.source}
@@ -81,12 +91,14 @@ class ProgramGraph:
 
 def _draw_plates(drawn: "Digraph", relations: Relations, inside: tuple[Plate, ...]) -> None:
     """Draw what is in some nested plates: sites that are in no more, and the boxes of further plates."""
+    from graphviz import nohtml
+
     paths = {name: _path(relations, site.plates) for name, site in relations.sites.items()}
     for name, path in paths.items():
         if path == inside:
             site = relations.sites[name]
             text = f"{name}\\n{site.family}" if site.family else name
-            label = {"xlabel": name, "label": ""} if site.role == "factor" else {"label": text}
+            label = {"xlabel": nohtml(name), "label": ""} if site.role == "factor" else {"label": text}
             drawn.node(_quoted(name), **label, **STYLES[site.role])
     depth = len(inside)
     for plate in dict.fromkeys(path[depth] for path in paths.values() if path[:depth] == inside and len(path) > depth):
@@ -104,5 +116,5 @@ def _path(relations: Relations, plates: tuple[Plate, ...]) -> tuple[Plate, ...]:
 
 
 def _quoted(name: str) -> str:
-    """A name in which the package graphviz sees no port: it takes what follows a colon for one."""
-    return name.replace(":", "_")
+    """A name in which the package graphviz sees no port, which follows a colon, and no HTML in angle brackets."""
+    return name.translate(str.maketrans(":<>", "___"))

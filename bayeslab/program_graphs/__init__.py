@@ -1,0 +1,1 @@
+"""Which sites of a program depend on which, and pictures of it."""
