@@ -25,6 +25,7 @@ from bayeslab.programs.missing.imputation import whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.datatree import has_same_data, posterior_draws, to_datatree
+from bayeslab.results.draw_batches import map_draws
 from bayeslab.sampling.progress import progress_bar
 from bayeslab.sampling.protocols import Method
 from bayeslab.sampling.runner import whole_chain
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 SIMULATIONS_PER_BATCH = 10
 """The number of simulations that one thread runs together."""
-DRAWS_PER_BATCH = 64
-"""The number of draws whose log densities are computed together."""
 EXCESS_KEY = "excess of the identity"
 """The name under which the excess of exact draws travels; it is checked and not ranked."""
 
@@ -113,7 +112,7 @@ def sbc(
                 for name, density in densities.items():
                     of_data = partial(density, simulated_bound)
                     true[name] = of_data({n: truth[n] for n in kept})
-                    drawn[name] = jax.lax.map(of_data, {n: draws[n] for n in kept}, batch_size=DRAWS_PER_BATCH)
+                    drawn[name] = map_draws(of_data, {n: draws[n] for n in kept})
             ties = jax.random.split(key_tie, len(true))
             ranks = {name: _rank(tie, true[name], drawn[name]) for name, tie in zip(true, ties, strict=True)}
             return ranks | {EXCESS_KEY: stats["excess"].max()} if "excess" in stats else ranks

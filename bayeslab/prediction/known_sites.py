@@ -22,10 +22,8 @@ from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound, Values, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import draw_eliminated, marginal
-
-DRAWS_PER_BATCH = 64
-"""The number of draws that are predicted from at once."""
 
 
 class Known(NamedTuple):
@@ -125,18 +123,18 @@ def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
     keys = jax.random.split(key, (5, len(next(iter(latent.values())))))
     fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
     by_draw = {given_part(name): latent[name] for name in known.by_draw}
-    anew = _simulated(keys[0], bound, fixed, by_draw, known.leaves)
+    simulated = _simulated(keys[0], bound, fixed, by_draw, known.leaves)
     if not informed:
-        return Predictions(_without_parts(bound, anew, by_draw))
+        return Predictions(_without_parts(bound, simulated, by_draw))
     try:
         collapsed = marginal(without_uninformed(known), informed)
     except ValueError as reason:
         gaps = [n for n in known.leaves if not np.all(bound.present[n]) and np.any(bound.present[n])]
         if gaps or _reach_more_than_leaves(known, informed):
             raise ValueError(f"predict cannot draw what is missing in new rows given what is known: {reason}") from None
-        kept = {name: value for name, value in anew.items() if name not in informed}
+        kept = {name: value for name, value in simulated.items() if name not in informed}
         return Predictions(_without_parts(bound, kept, by_draw), str(reason))
-    start = fixed | {name: anew[name] for name in informed}
+    start = fixed | {name: simulated[name] for name in informed}
     no_leaf = {name: jnp.zeros_like(bound.present[name]) for name in known.leaves}
     passes = []
     for hidden, own_keys, pass_keys in zip(({}, no_leaf), keys[1:3], keys[3:], strict=True):
@@ -171,7 +169,7 @@ def _eliminated(keys: Array, collapsed: Bound, values: Values, by_draw: Values) 
         key, start, given = at
         return draw_eliminated(key, replace(collapsed, observed=collapsed.observed | given), start)
 
-    return jax.lax.map(run, (keys, values, by_draw), batch_size=DRAWS_PER_BATCH)
+    return map_draws(run, (keys, values, by_draw))
 
 
 @partial(jax.jit, static_argnames="leaves")
@@ -188,4 +186,4 @@ def _simulated(keys: Array, bound: Bound, fixed: Values, by_draw: Values, leaves
             if name not in (*bound.computed, *known) and (is_random(site) or site["type"] == "deterministic")
         }
 
-    return jax.lax.map(run, (keys, fixed, by_draw), batch_size=DRAWS_PER_BATCH)
+    return map_draws(run, (keys, fixed, by_draw))

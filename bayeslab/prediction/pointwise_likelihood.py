@@ -19,10 +19,9 @@ from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term
 from bayeslab.prediction.row_quadrature import with_rows_integrated
 from bayeslab.programs.program import Bound, Site, Values
+from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import Marginal, marginal
 
-DRAWS_PER_BATCH = 64
-"""The number of draws that are evaluated at once."""
 RELATIVE_TOLERANCE = 1e-9
 """The largest relative change of the log likelihood of a row, when other rows are hidden, that is rounding."""
 
@@ -188,7 +187,7 @@ def _row_likelihoods(bound: Bound, latent: Values) -> Values:
         return densities, masked
 
     if latent:
-        densities, masked = jax.lax.map(run, latent, batch_size=DRAWS_PER_BATCH)
+        densities, masked = map_draws(run, latent)
     else:  # all sites belong to rows
         densities, masked = jax.tree.map(lambda value: value[None], run({}))
     never = {name: rows.all(0) for name, rows in masked.items()}

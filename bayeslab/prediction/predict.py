@@ -47,12 +47,10 @@ from bayeslab.results.datatree import (
     posterior_draws,
     to_datatree,
 )
+from bayeslab.results.draw_batches import map_draws
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
-
-DRAWS_PER_BATCH = 64
-"""The number of draws that are simulated at once."""
 
 
 def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 1000) -> "DataTree":
@@ -299,4 +297,4 @@ def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str,
             if name not in (*hidden, *given, *bound.computed) and (is_random(site) or site["type"] == "deterministic")
         }
 
-    return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)
+    return map_draws(run, (keys, latent))

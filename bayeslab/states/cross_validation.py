@@ -17,9 +17,9 @@ from bayeslab.prediction.predict import predict
 from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
+from bayeslab.results.draw_batches import map_draws
 from bayeslab.sampling.protocols import Method
 from bayeslab.states.hidden_parts import hide_elements, independent_parts, parts_to_hide
-from bayeslab.states.summaries import DRAWS_PER_BATCH
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.masked import Masked
 
@@ -132,7 +132,7 @@ def _log_predictive(whole: Bound, part: Bound, draws: Values) -> Array:
 
     if not draws:
         return gain({})
-    gains = jax.lax.map(gain, draws, batch_size=DRAWS_PER_BATCH)
+    gains = map_draws(gain, draws)
     return jax.nn.logsumexp(gains) - jnp.log(len(gains))
 
 

@@ -21,13 +21,12 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope
 from bayeslab.results.datatree import coordinates, dimensions, has_same_data, posterior_draws
+from bayeslab.results.draw_batches import DRAWS_PER_BATCH
 from bayeslab.transforms.collapse import elimination_rules, marginal
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
 
-DRAWS_PER_BATCH = 64
-"""The number of draws that are averaged at once."""
 MAX_CANDIDATE_PATHS = 100
 """The largest number of draws whose most probable paths are compared."""
 

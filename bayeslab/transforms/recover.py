@@ -12,14 +12,12 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.datatree import has_same_data, posterior_draws, to_datatree
+from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import draw_eliminated, elimination_rules, marginal
 from bayeslab.transforms.draw_checks import check_draws, conditionals_of_blocks
 
 if TYPE_CHECKING:
     from xarray import DataTree
-
-DRAWS_PER_BATCH = 64
-"""Draws whose missing sites are drawn in one batch."""
 
 
 def recover(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
@@ -67,4 +65,4 @@ def recovered_draws(keys: Array, collapsed_bound: Bound, latent: Values) -> Valu
         values = draw_eliminated(key_and_values[0], collapsed_bound, key_and_values[1])
         return values | deterministic_values(collapsed_bound.plain, values)
 
-    return jax.lax.map(run, (keys, latent), batch_size=DRAWS_PER_BATCH)
+    return map_draws(run, (keys, latent))

@@ -52,6 +52,18 @@ class Move(NamedTuple):
     mask: np.ndarray
 
 
+class Measured(NamedTuple):
+    """How the gradient of the log joint changes as sites move.
+
+    responses: at each point, for every site the changes (move, *site) of its gradient.
+    scales: at each point, for every site the largest of them without sign.
+    """
+
+    moves: Sequence[Move]
+    responses: Sequence[list[np.ndarray]]
+    scales: Sequence[list[float]]
+
+
 def find_normal_blocks(bound: Bound, findings: Sequence[Finding]) -> list[Finding]:
     """Findings for sets of several sites that are jointly Normal given all others, each with a verified joint rule.
 
@@ -102,8 +114,8 @@ def candidate_blocks(log_joint_terms: tuple[Term, ...], rules: Sequence[Rule], p
     if not all(np.isfinite(array).all() for response in responses for array in response):
         return []
     scales = [[np.abs(array).max() for array in response] for response in responses]
-    meet = _meetings(moves, responses, scales)
-    conflicts = _conflicts(moves, responses, scales)
+    measured = Measured(moves, responses, scales)
+    coupled, conflicts = _coupled_sites(measured), _conflicts(measured)
 
     def structures(groups: Sequence[Sequence[int]]) -> list[PrecisionStructure]:
         components = (
@@ -111,7 +123,7 @@ def candidate_blocks(log_joint_terms: tuple[Term, ...], rules: Sequence[Rule], p
             for group in groups
             for together in meeting_sites(log_joint_terms, [names[index] for index in group])
         )
-        return [_structure(component, rules, shapes, moves, responses, scales, meet) for component in components]
+        return [_structure(component, rules, shapes, measured, coupled) for component in components]
 
     def cost(found: Sequence[PrecisionStructure]) -> tuple[int, int]:
         return len(found), sum(map(elimination_cost, found))
@@ -182,37 +194,35 @@ def _response_function(log_joint_terms: tuple[Term, ...], names: tuple[str, ...]
     return responses
 
 
-def _meetings(
-    moves: Sequence[Move], responses: Sequence[list[np.ndarray]], scales: Sequence[list[float]]
-) -> set[tuple[int, int]]:
+def _coupled_sites(measured: Measured) -> set[tuple[int, int]]:
     """Pairs of sites, in both orders, of which one responds to a move of the other."""
-    places = np.array([index for index, move in enumerate(moves) if move.axis is None])
-    meet = set()
+    moves, responses, scales = measured
+    places = np.array([index for index, move in enumerate(moves) if move.axis is None], int)
+    coupled = set()
     for other in range(len(scales[0])):
-        found = np.zeros(len(places), bool)
+        responds = np.zeros(len(places), bool)
         for response, scale in zip(responses, scales, strict=True):
-            found |= _largest(response[other][places]) > CHANGE_TOLERANCE * scale[other]
-        moved = {moves[index].site for index in places[found]} - {other}
-        meet |= {pair for site in moved for pair in ((site, other), (other, site))}
-    return meet
+            responds |= _largest(response[other][places]) > CHANGE_TOLERANCE * scale[other]
+        moved = {moves[index].site for index in places[responds]} - {other}
+        coupled |= {pair for site in moved for pair in ((site, other), (other, site))}
+    return coupled
 
 
-def _conflicts(
-    moves: Sequence[Move], responses: Sequence[list[np.ndarray]], scales: Sequence[list[float]]
-) -> set[frozenset[int]]:
+def _conflicts(measured: Measured) -> set[frozenset[int]]:
     """Sets of up to three sites that are not jointly Normal: how two respond to each other depends on the third.
 
     The first moves are those of every site with no other one shifted.
     """
-    places = np.array([index for index, move in enumerate(moves) if move.shifted is not None])
-    bases = np.array([moves[index].site for index in places])
+    moves, responses, scales = measured
+    places = np.array([index for index, move in enumerate(moves) if move.shifted is not None], int)
+    bases = np.array([moves[index].site for index in places], int)
     conflicts = set()
     for other in range(len(scales[0])):
-        found = np.zeros(len(places), bool)
+        differs = np.zeros(len(places), bool)
         for response, scale in zip(responses, scales, strict=True):
             change = response[other][places] - response[other][bases]
-            found |= _largest(change) > CHANGE_TOLERANCE * scale[other]
-        conflicts |= {frozenset((moves[i].site, moves[i].shifted, other)) for i in places[found]}
+            differs |= _largest(change) > CHANGE_TOLERANCE * scale[other]
+        conflicts |= {frozenset((moves[i].site, moves[i].shifted, other)) for i in places[differs]}
     return conflicts
 
 
@@ -245,12 +255,11 @@ def _structure(
     component: Sequence[int],
     rules: Sequence[Rule],
     shapes: Sequence[tuple[int, ...]],
-    moves: Sequence[Move],
-    responses: Sequence[list[np.ndarray]],
-    scales: Sequence[list[float]],
-    meet: set[tuple[int, int]],
+    measured: Measured,
+    coupled: set[tuple[int, int]],
 ) -> PrecisionStructure:
     """The sparsity of the joint precision of some sites."""
+    moves, responses, scales = measured
 
     def are_tied(first: int, axis: int, second: int, other_axis: int) -> bool:
         for index, move in enumerate(moves):
@@ -273,7 +282,7 @@ def _structure(
         return tuple(sorted(chosen))
 
     places = {index: place for place, index in enumerate(component)}
-    met = [(places[a], places[b], ties(a, b)) for a, b in combinations(component, 2) if (a, b) in meet]
+    met = [(places[a], places[b], ties(a, b)) for a, b in combinations(component, 2) if (a, b) in coupled]
     return PrecisionStructure(
         tuple(rules[index].site for index in component),
         tuple(shapes[index] for index in component),

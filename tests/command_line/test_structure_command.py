@@ -15,8 +15,8 @@ from bayeslab.command_line.main import main
 from bayeslab.datasets import simulated_genotypes
 from bayeslab.reports.population_structure import Convergence, choice_verdict
 
-OPTIONS = ["-k", "2-3", "--chains", "2", "--draws", "12", "--warmup", "10", "--thinning", "1", "--maf", "0.05"]
-RESULTS = ["2.Q", "3.Q", "ancestry_2.csv", "ancestry_3.csv", "choice.csv"]
+OPTIONS = ["-k", "1-2", "--chains", "2", "--draws", "12", "--warmup", "10", "--thinning", "1", "--maf", "0.05"]
+RESULTS = ["1.Q", "2.Q", "ancestry_1.csv", "ancestry_2.csv", "choice.csv"]
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +46,13 @@ def test_other_programs_get_their_files(whole: Path) -> None:
         len((whole / "export" / "loci.txt").read_text().splitlines()),
         2,
     )
-    blocks = (whole / "export" / "3.indfile").read_text().strip().split("\n\n")
+    blocks = (whole / "export" / "2.indfile").read_text().strip().split("\n\n")
     assert [len(block.splitlines()) for block in blocks] == [30, 30]
     first = blocks[0].splitlines()[0].split()
     assert first[:5] == ["1", "1", "(0)", "1", ":"]
     np.testing.assert_allclose(np.array(first[5:], float).sum(), 1, atol=3e-6)
     mapped = [line.split("\t") for line in (whole / "export" / "pong_filemap").read_text().splitlines()]
-    assert [row[:2] for row in mapped] == [["K2_run1", "2"], ["K2_run2", "2"], ["K3_run1", "3"], ["K3_run2", "3"]]
+    assert [row[:2] for row in mapped] == [["K1_run1", "1"], ["K1_run2", "1"], ["K2_run1", "2"], ["K2_run2", "2"]]
     assert all((whole / "export" / row[2]).is_file() for row in mapped)
     panel = xr.load_dataset(whole / "genotypes.nc", engine="h5netcdf", mask_and_scale=False)
     expected = shares @ np.loadtxt(whole / "export" / "2.P").T  # the expected share of allele 1
@@ -62,13 +62,13 @@ def test_other_programs_get_their_files(whole: Path) -> None:
 
 def test_a_report_and_tables_are_written(whole: Path, file: Path) -> None:
     page = (whole / "report.html").read_text()
-    assert page.count("<img") == 2 + 2 * 4
+    assert page.count("<img") == 2 + 3 + 4
     assert "panel.bed" in page
     assert "30 individuals at 60 loci were read" in page
-    shares = np.loadtxt(whole / "3.Q")
-    assert shares.shape == (30, 3)
+    shares = np.loadtxt(whole / "2.Q")
+    assert shares.shape == (30, 2)
     np.testing.assert_allclose(shares.sum(1), 1, atol=3e-6)
-    summary = xr.load_dataset(whole / "ancestry_3.nc")
+    summary = xr.load_dataset(whole / "ancestry_2.nc")
     np.testing.assert_allclose(summary["mean"], shares, atol=1e-6)
     assert summary["individual"].values[0] == "i0"
     assert json.loads((whole / "run.json").read_text())["filters"] == {"min_minor_allele_frequency": 0.05}
@@ -123,7 +123,7 @@ def test_few_genotypes_of_a_text_file(numbers: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
     folder = file.parent / "longer"
-    for options in (["-k", "2", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):
+    for options in (["-k", "1", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):
         assert main(["structure", str(file), "-o", str(folder), *options]) == 0
     for name in RESULTS:
         assert (folder / name).read_bytes() == (whole / name).read_bytes()
@@ -142,7 +142,7 @@ def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
         (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
         (["FILE", "-o", "WHOLE", *OPTIONS, "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
         (["FILE", "-o", "WHOLE", *OPTIONS, "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
-        (["FILE", "-o", "WHOLE", *OPTIONS, "-k", "3"], r"populations was \[2, 3\] and is \[3\]"),
+        (["FILE", "-o", "WHOLE", *OPTIONS, "-k", "2"], r"populations was \[1, 2\] and is \[2\]"),
     ],
 )
 def test_mistakes_get_one_sentence(

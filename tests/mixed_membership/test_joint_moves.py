@@ -105,15 +105,15 @@ def moves(y: Array, q: Array, p: Array, keys: range) -> tuple[JointMoves, list[t
         data = pack(jnp.asarray(y.astype(np.uint8)), jnp.ones(y.shape, bool), shape)
         ancestry, frequencies = jnp.asarray(q, jnp.float32), jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
         prior = Priors(jnp.ones_like(ancestry), jnp.ones_like(frequencies), jnp.ones((y.shape[1], 2), bool))
-        about, loci, exchange = known_about(ancestry, frequencies, data, shape, prior)
+        about, loci, joint_moves = known_about(ancestry, frequencies, data, shape, prior)
         position, proposals = Position(ancestry, frequencies), (about.proposal, loci.proposal)
         of = proposals, Genotypes(data, shape), prior
-        step = jax.jit(lambda key, exchange: joint_metropolis_step(key, position, exchange, *of))
+        step = jax.jit(lambda key, joint_moves: joint_metropolis_step(key, position, joint_moves, *of))
         found = []
         for key in keys:
-            (q_new, p_new), exchange, gained, taken = step(jax.random.key(key), exchange)
+            (q_new, p_new), joint_moves, gained, taken = step(jax.random.key(key), joint_moves)
             found.append((np.asarray(q_new), np.asarray(p_new), float(gained), bool(taken)))
-    return exchange, found
+    return joint_moves, found
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
     rng = np.random.default_rng(0)
     q, p = rng.dirichlet(np.full(3, 3.0), 100), rng.uniform(0.1, 0.9, (3, 1500))
     y = (rng.random((100, 1500, 2)) < (q @ p)[..., None]).astype(int)
-    (exchange, found), (other, _) = (moves(y, q, p, keys) for keys in (range(60), range(60, 120)))
+    (joint_moves, found), (other, _) = (moves(y, q, p, keys) for keys in (range(60), range(60, 120)))
     number = y.sum(-1)
 
     def log_likelihood(q: Array, p: Array) -> float:
@@ -135,9 +135,9 @@ def test_moves_gain_what_they_say_and_find_the_top() -> None:
     for new_q, new_p, gained, _ in taken[:5]:
         assert np.abs(new_q - q).max() > 1e-4
         assert log_likelihood(new_q, new_p[..., 1].astype(float)) - before == pytest.approx(gained, abs=0.02)
-    variance = (np.diag(exchange.covariance) + np.diag(other.covariance))[exchange.slow]
-    assert (np.abs(exchange.mode - other.mode)[exchange.slow] < 4.5 * np.sqrt(variance)).all()
-    known = np.sqrt(np.diag(exchange.covariance))[exchange.slow]
+    variance = (np.diag(joint_moves.covariance) + np.diag(other.covariance))[joint_moves.slow]
+    assert (np.abs(joint_moves.mode - other.mode)[joint_moves.slow] < 4.5 * np.sqrt(variance)).all()
+    known = np.sqrt(np.diag(joint_moves.covariance))[joint_moves.slow]
     assert len(known) > 0
     assert (known < 1).all()  # of sqrt(10) before
 
@@ -187,9 +187,9 @@ def test_moves_leave_the_prior_alone() -> None:
     y = rng.integers(0, 2, (4, 6, 2)).astype(np.uint8)
     q, p = rng.dirichlet([2, 2], (number, 4)), rng.beta(1.5, 2, (number, 2, 6))
     with precision_scope():
-        _, about, loci, exchange, data, shape, prior = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
-        exchange = exchange._replace(slow=jnp.ones(2, bool), mode=jnp.array([0.3, -0.4]), angle=jnp.array(0.3))
-        given = exchange, (about.proposal, loci.proposal), Genotypes(data, shape), prior
+        _, about, loci, joint_moves, data, shape, prior = few(y, np.zeros(y.shape, bool), 2.0, (2.0, 1.5))
+        joint_moves = joint_moves._replace(slow=jnp.ones(2, bool), mode=jnp.array([0.3, -0.4]), angle=jnp.array(0.3))
+        given = joint_moves, (about.proposal, loci.proposal), Genotypes(data, shape), prior
         tables = jnp.asarray(np.stack([1 - p, p], -1), jnp.float32)
         each = jax.random.split(jax.random.key(2), number), Position(jnp.asarray(q, jnp.float32), tables)
         run = jax.jit(lambda each: jax.lax.map(lambda one: joint_metropolis_step(*one, *given), each))

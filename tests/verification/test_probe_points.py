@@ -98,7 +98,7 @@ def of_kinds(y: Array) -> None:
     kind = numpyro.sample("kind", dist.Categorical(jnp.ones(7) / 7))
     with numpyro.plate("row", len(y)):
         z = numpyro.sample("z", dist.Bernoulli(0.5))
-        numpyro.sample("y", dist.Normal(jnp.where(z == 1, kind, 0.0), 1.0))
+        numpyro.sample("y", dist.Normal(jnp.where(z == 1, kind, 0.0), 1.0), obs=y)
 
 
 def test_a_site_of_few_elements_takes_all_its_choices_beside_large_data() -> None:

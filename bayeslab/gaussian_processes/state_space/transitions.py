@@ -155,8 +155,10 @@ def _sum(kernel: quasisep.Sum, before: Array, after: Array) -> StateTransition:
 
 def _product(kernel: quasisep.Product, before: Array, after: Array) -> StateTransition:
     left, right = state_transition(kernel.kernel1, (before, after)), state_transition(kernel.kernel2, (before, after))
-    carried = sandwich(right.matrix, right.start)
-    noise = added_matrix(kronecker(full(left.start), full(right.noise)), kronecker(full(left.noise), full(carried)))
+    predicted_start = sandwich(right.matrix, right.start)
+    noise = added_matrix(
+        kronecker(full(left.start), full(right.noise)), kronecker(full(left.noise), full(predicted_start))
+    )
     observed = tuple(multiply_entries(a, b) for a in left.observed for b in right.observed)
     start = lower(kronecker(full(left.start), full(right.start)))
     return StateTransition(observed, start, kronecker(left.matrix, right.matrix), lower(noise))

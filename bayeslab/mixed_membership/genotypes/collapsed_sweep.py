@@ -37,7 +37,7 @@ class Schedule(NamedTuple):
     expand: whether the log likelihood is expanded about means of the sweeps since the last expansion.
     renew: whether joint moves are set up again. move_jointly: whether a joint move is proposed.
     learn: whether the mode and the angle of joint moves are adapted.
-    evaluate_likelihood: whether the log likelihood is computed, and not carried along by its ratios.
+    evaluate_likelihood: whether the log likelihood is computed, and not updated by its ratios.
     """
 
     expand: Array
@@ -50,15 +50,15 @@ class Schedule(NamedTuple):
 class CollapsedState(NamedTuple):
     """What collapsed sweeps carry from one to the next.
 
-    ancestry: proposals of ancestry. loci: proposals of frequencies. exchange: joint moves; both of these None where
-    frequencies are drawn with origins, as those of more than two alleles and known ones are.
+    ancestry: proposals of ancestry. loci: proposals of frequencies. joint_moves: moves of both; these two are None
+    where frequencies are drawn with origins, as those of more than two alleles and known ones are.
     sums: of the mode of ancestry given frequencies, and of frequencies, since the log likelihood was expanded.
     number: sweeps since then. log_likelihood: after the last sweep, 0 where `loci` is None.
     """
 
     ancestry: AncestryExpansion
     loci: FrequencyExpansion | None
-    exchange: JointMoves | None
+    joint_moves: JointMoves | None
     sums: tuple[Array, Array]
     number: Array
     log_likelihood: Array
@@ -77,9 +77,9 @@ def initial_collapsed_state(position: Position, genotypes: Genotypes, draws_freq
         return about, loci, expand_joint_moves(*position, about, loci, flat.is_allele) if loci else None
 
     shapes = jax.eval_shape(expansions)
-    about, loci, exchange = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    about, loci, joint_moves = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     sums = jnp.zeros_like(position.ancestry), jnp.zeros_like(position.frequencies)
-    return CollapsedState(about, loci, exchange, sums, jnp.array(0), jnp.zeros((), jnp.result_type(float)))
+    return CollapsedState(about, loci, joint_moves, sums, jnp.array(0), jnp.zeros((), jnp.result_type(float)))
 
 
 def sweep_without_origins(
@@ -93,7 +93,7 @@ def sweep_without_origins(
     """The position after a sweep, the new state, and statistics: the shares of individuals and of loci that accepted
     their proposals, and whether the joint move was accepted."""
     keys, draws_frequencies = jax.random.split(key, 4), state.loci is not None
-    about, loci, exchange, sums, number, log_likelihood = state
+    about, loci, joint_moves, sums, number, log_likelihood = state
 
     def expanded() -> tuple[AncestryExpansion, FrequencyExpansion | None]:
         centres = (
@@ -109,22 +109,24 @@ def sweep_without_origins(
         keys[0], position, genotypes, prior.weights, about, overrelaxation
     )
     position, stats = position._replace(ancestry=ancestry), {"accepted": accepted}
-    if loci is not None and exchange is not None:
+    if loci is not None and joint_moves is not None:
         frequencies, gained_by_loci, stats["accepted_loci"] = metropolis_step_of_loci(
             keys[1], position, genotypes, prior, loci, jnp.asarray(OVERRELAXATION)
         )
         position = position._replace(frequencies=frequencies)
         state = state._replace(ancestry=about, loci=loci)
-        position, exchange, gained_jointly, stats["moved"] = _move_jointly(
+        position, joint_moves, gained_jointly, stats["moved"] = _move_jointly(
             keys[3], position, genotypes, prior, state, schedule
         )
-        carried = log_likelihood + gained + gained_by_loci + gained_jointly
+        updated_log_likelihood = log_likelihood + gained + gained_by_loci + gained_jointly
         evaluate = partial(expected_counts, *position, *genotypes)
         log_likelihood = lax.cond(
-            schedule.evaluate_likelihood, lambda: evaluate()[1].astype(carried.dtype), lambda: carried
+            schedule.evaluate_likelihood,
+            lambda: evaluate()[1].astype(updated_log_likelihood.dtype),
+            lambda: updated_log_likelihood,
         )
     sums = sums[0] + mode, sums[1] + position.frequencies
-    return position, CollapsedState(about, loci, exchange, sums, number + 1, log_likelihood), stats
+    return position, CollapsedState(about, loci, joint_moves, sums, number + 1, log_likelihood), stats
 
 
 def after_jump(state: CollapsedState, before: Position, after: Position, genotypes: Genotypes) -> CollapsedState:
@@ -147,22 +149,22 @@ def _move_jointly(
 
     state: with the expansions of this sweep.
     """
-    expansion, loci, exchange, *_ = state
+    expansion, loci, joint_moves, *_ = state
     assert loci is not None
-    exchange = lax.cond(
-        schedule.renew, lambda: expand_joint_moves(*position, expansion, loci, prior.is_allele), lambda: exchange
+    joint_moves = lax.cond(
+        schedule.renew, lambda: expand_joint_moves(*position, expansion, loci, prior.is_allele), lambda: joint_moves
     )
     proposals = expansion.proposal, loci.proposal
 
     def move() -> tuple[Position, JointMoves, Array, Array]:
-        new, updated, gained, taken = joint_metropolis_step(key, position, exchange, proposals, genotypes, prior)
-        kept = jax.tree.map(lambda now, before: jnp.where(schedule.learn, now, before), updated, exchange)
+        new, updated, gained, taken = joint_metropolis_step(key, position, joint_moves, proposals, genotypes, prior)
+        kept = jax.tree.map(lambda now, before: jnp.where(schedule.learn, now, before), updated, joint_moves)
         return new, kept, gained, taken
 
     def stay() -> tuple[Position, JointMoves, Array, Array]:
-        return position, exchange, jnp.zeros((), jnp.result_type(float)), jnp.array(False)
+        return position, joint_moves, jnp.zeros((), jnp.result_type(float)), jnp.array(False)
 
-    return lax.cond(schedule.move_jointly & exchange.moves, move, stay)
+    return lax.cond(schedule.move_jointly & joint_moves.moves, move, stay)
 
 
 def _draw_overrelaxation(key: Array, number: int) -> Array:

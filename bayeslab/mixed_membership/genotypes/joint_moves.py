@@ -111,7 +111,7 @@ def expand_joint_moves(
 def joint_metropolis_step(
     key: Array,
     position: Position,
-    exchange: JointMoves,
+    joint_moves: JointMoves,
     proposals: tuple[TruncatedNormal, TruncatedNormal],
     genotypes: Genotypes,
     prior: Priors,
@@ -123,18 +123,20 @@ def joint_metropolis_step(
     """
     noise_key, acceptance_key, choice_key, part_key = jax.random.split(key, 4)
     part = jnp.where(jax.random.uniform(choice_key) < SHORT_MOVE_SHARE, jax.random.uniform(part_key, minval=0.01), 1.0)
-    angle = part * exchange.angle
-    before = _move_coordinates(exchange, position.ancestry)
-    noise = jnp.where(exchange.slow, jnp.sin(angle) * jax.random.normal(noise_key, before.shape), 0.0)
-    target = _rotate_about_mode(exchange, before, angle) + noise
-    shares = exchange.root @ (target - before)
+    angle = part * joint_moves.angle
+    before = _move_coordinates(joint_moves, position.ancestry)
+    noise = jnp.where(joint_moves.slow, jnp.sin(angle) * jax.random.normal(noise_key, before.shape), 0.0)
+    target = _rotate_about_mode(joint_moves, before, angle) + noise
+    shares = joint_moves.root @ (target - before)
     new, gain, log_ratio = exchange_shares(position, shares, proposals, genotypes, prior)
-    after = _move_coordinates(exchange, new.ancestry)
-    noise_back = jnp.where(exchange.slow, after - (target - before) - _rotate_about_mode(exchange, after, angle), 0.0)
+    after = _move_coordinates(joint_moves, new.ancestry)
+    noise_back = jnp.where(
+        joint_moves.slow, after - (target - before) - _rotate_about_mode(joint_moves, after, angle), 0.0
+    )
     ratio = log_ratio + ((noise**2).sum() - (noise_back**2).sum()) / (2 * jnp.sin(angle) ** 2)
     chance = jnp.where(jnp.isfinite(log_ratio), jnp.minimum(jnp.exp(ratio), 1.0), 0.0)
     taken = jax.random.uniform(acceptance_key) < chance
-    updated = _update_mode(exchange, before, target, log_ratio, chance)
+    updated = _update_mode(joint_moves, before, target, log_ratio, chance)
     chosen = jax.tree.map(lambda new, old: jnp.where(taken, new, old), new, position)
     return chosen, updated, jnp.where(taken, gain, 0.0), taken
 
@@ -165,13 +167,13 @@ def exchange_shares(
     return Position(new_ancestry, new_frequencies), gain, jnp.where(possible, log_ratio, jnp.nan)
 
 
-def _rotate_about_mode(exchange: JointMoves, coordinates: Array, angle: Array) -> Array:
+def _rotate_about_mode(joint_moves: JointMoves, coordinates: Array, angle: Array) -> Array:
     """Coordinates turned about the mode by an angle, as far as they are moved."""
-    turned = exchange.mode + jnp.cos(angle) * (coordinates - exchange.mode)
-    return jnp.where(exchange.slow, turned, coordinates)
+    turned = joint_moves.mode + jnp.cos(angle) * (coordinates - joint_moves.mode)
+    return jnp.where(joint_moves.slow, turned, coordinates)
 
 
-def _update_mode(exchange: JointMoves, before: Array, target: Array, log_ratio: Array, chance: Array) -> JointMoves:
+def _update_mode(joint_moves: JointMoves, before: Array, target: Array, log_ratio: Array, chance: Array) -> JointMoves:
     """Joint moves whose mode and angle are adapted to one move: a Kalman update of the mode.
 
     The measurement is log_ratio = |before - mode|^2 / 2 - |target - mode|^2 / 2 and an error, whose standard deviation
@@ -179,30 +181,30 @@ def _update_mode(exchange: JointMoves, before: Array, target: Array, log_ratio: 
     probability.
     """
     displacement = target - before
-    half_square_distance = jnp.where(exchange.slow, before**2 + target**2, 0.0).sum() / 2
-    follows = exchange.covariance @ displacement
+    half_square_distance = jnp.where(joint_moves.slow, before**2 + target**2, 0.0).sum() / 2
+    follows = joint_moves.covariance @ displacement
     is_informative = jnp.isfinite(log_ratio)
     weight = jnp.where(
         is_informative, follows / (displacement @ follows + 1 + (RELATIVE_ERROR_SD * half_square_distance) ** 2), 0.0
     )
     residual = jnp.where(
-        is_informative, log_ratio - (before**2 - target**2).sum() / 2 - displacement @ exchange.mode, 0.0
+        is_informative, log_ratio - (before**2 - target**2).sum() / 2 - displacement @ joint_moves.mode, 0.0
     )
     angle = jnp.clip(
-        exchange.angle * jnp.exp(LOG_ANGLE_STEP * (chance - TARGET_ACCEPTANCE)),
+        joint_moves.angle * jnp.exp(LOG_ANGLE_STEP * (chance - TARGET_ACCEPTANCE)),
         MIN_ANGLE_RADIANS / 2,
         MAX_ANGLE_RADIANS,
     )
-    covariance = exchange.covariance - jnp.outer(weight, follows)
-    return exchange._replace(mode=exchange.mode + weight * residual, covariance=covariance, angle=angle)
+    covariance = joint_moves.covariance - jnp.outer(weight, follows)
+    return joint_moves._replace(mode=joint_moves.mode + weight * residual, covariance=covariance, angle=angle)
 
 
-def _move_coordinates(exchange: JointMoves, ancestry: Array) -> Array:
+def _move_coordinates(joint_moves: JointMoves, ancestry: Array) -> Array:
     """The coordinates of the shares that lead to an ancestry (individual, population)."""
-    slopes = jnp.einsum("kln,ln->kn", exchange.curvature, ancestry.T - exchange.at)
-    of_pairs = exchange.at @ slopes.T
+    slopes = jnp.einsum("kln,ln->kn", joint_moves.curvature, ancestry.T - joint_moves.at)
+    of_pairs = joint_moves.at @ slopes.T
     source, target = _share_indices(len(of_pairs))
-    return exchange.measure @ (of_pairs[source, target] - of_pairs[source, source])
+    return joint_moves.measure @ (of_pairs[source, target] - of_pairs[source, source])
 
 
 def _cayley_transform(shares: Array, populations: int) -> Array:
