@@ -228,7 +228,7 @@ def _conflicts(measured: Measured) -> set[frozenset[int]]:
 
 def _largest(arrays: np.ndarray) -> np.ndarray:
     """The largest number without its sign of every array (array,)."""
-    return np.abs(arrays).reshape(len(arrays), -1).max(1, initial=0.0)
+    return np.abs(arrays).max(tuple(range(1, arrays.ndim)), initial=0.0)
 
 
 def _compatible_groups(
