@@ -105,7 +105,7 @@ def _accelerated_step(state: Ascent, step: Step, done: Callable[[Array, Array], 
         number,
         improves,
     )
-    chosen = jax.tree.map(lambda a, b: jnp.where(improves, a, b), accepted, _undone(state))
+    chosen = jax.tree.map(lambda a, b: jnp.where(improves, a, b), accepted, without_memory(state))
     return chosen._replace(converged=~state.leapt & (is_done | ~improves) & jnp.isfinite(state.objective))
 
 
@@ -131,7 +131,7 @@ def lagged_ascent_step(
     ahead = jnp.where(extrapolates, extrapolation, after)
     accepted = Ascent((), objective, ahead, extrapolates, inputs, outputs, number, small & ~state.leapt)
     is_kept = ~state.leapt | (gain > -noise)
-    return jax.tree.map(lambda a, b: jnp.where(is_kept, a, b), accepted, _undone(state))
+    return jax.tree.map(lambda a, b: jnp.where(is_kept, a, b), accepted, without_memory(state))
 
 
 def maximize(
@@ -159,8 +159,8 @@ def _with_step(state: Ascent, after: Array) -> tuple[Array, Array, Array]:
     return inputs, outputs, jnp.minimum(state.number + 1, ANDERSON_DEPTH + 1)
 
 
-def _undone(state: Ascent) -> Ascent:
-    """The state back at the end of its last step, with nothing remembered."""
+def without_memory(state: Ascent) -> Ascent:
+    """The state back at the end of its last step that was kept, with nothing remembered."""
     return state._replace(at=state.outputs[-1], leapt=jnp.zeros_like(state.leapt), number=jnp.zeros_like(state.number))
 
 

@@ -10,17 +10,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from numpyro.distributions import biject_to
 
 from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
 from bayeslab.elimination.sweep import deterministic_values, random_start
-from bayeslab.elimination.terms import Prior, sum_of_terms, terms
-from bayeslab.methods.acceleration import Ascent, ascent_step, initial_ascent
+from bayeslab.elimination.terms import sum_of_terms, terms
+from bayeslab.methods.acceleration import Ascent, ascent_step, initial_ascent, without_memory
 from bayeslab.methods.mean_field_factors import (
     Factors,
+    in_order_of_size,
     join_factors,
     optimal_factor,
     point_density,
+    real_coordinates,
     terms_averaged_over_others,
     typical_block_values,
 )
@@ -40,6 +41,7 @@ from bayeslab.transforms.expectation import (
     require_averages,
     require_linear,
 )
+from bayeslab.transforms.stick_labels import spread_start, stick_labels
 from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.likely_points import in_double_precision
@@ -56,7 +58,8 @@ class MeanField:
     Blei, Kucukelbir and McAuliffe 2017, arXiv:1601.00670). Factors are the families of the conditionals: chains and
     joint Normals keep their dependence. Every site needs a conditional in closed form; `explain` shows them.
     joint: blocks of continuous sites that keep their dependence on each other as well, such as (("tau", "mu"),).
-    tolerance: it has converged when a sweep gains less, in nats.
+    tolerance: it has converged when a sweep gains less, in nats. Where weights come by breaking a stick, labels are
+    then put in the order of their sizes, which is kept where it gains more than that, and sweeps go on.
     num_steps: the most sweeps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_starts: random starts, run together; draws are of the one with the largest bound, group `history` has all.
     Plates that the program subsamples are not drawn whole, as they are by other methods: a step takes a batch of each.
@@ -105,8 +108,10 @@ class MeanField:
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
         # averages over sites with structure come first, those over the parameters of their priors afterwards
         blocks = tuple(sorted(blocks, key=lambda block: not block[0].family.structured))
+        sticks = stick_labels(rules, bound)
+        blocks = tuple(sorted(blocks, key=lambda block: block[0].site not in sticks))  # all others follow new names
         groups = groups_for_multistart(analysis, self.num_starts)
-        sampler = FactorSampler(blocks, rules, groups, self.tolerance, compilation_signature(bound))
+        sampler = FactorSampler(blocks, rules, groups, self.tolerance, compilation_signature(bound), sticks)
         _require_exact_averages(sampler, bound)
         return best_of_starts(sampler, self.num_starts, "elbo")
 
@@ -161,14 +166,16 @@ def _averageable_rules(found: Sequence[Finding], bound: Bound) -> tuple[Rule, ..
     return rules
 
 
-RealMap = Callable[[Array], Array]
-
-
 class CoordinateAscentState(NamedTuple):
-    """The state of coordinate ascent: that of the accelerated ascent, and the key for draws."""
+    """The state of coordinate ascent.
+
+    acceleration: the state of the accelerated ascent. key: for draws. in_order: whether labels of broken sticks have
+    been put in the order of their sizes, and that gained nothing.
+    """
 
     acceleration: Ascent
     key: Array
+    in_order: Array
 
 
 @dataclass(frozen=True)
@@ -176,6 +183,7 @@ class FactorSampler(Sampler):
     """The sampler of MeanField.
 
     blocks: rules of the sites that share a factor, in the order of a sweep. rules: of every site given all others.
+    sticks: sites of labels whose weights come by breaking a stick; their factors are the first of a sweep.
     """
 
     blocks: tuple[Block, ...]
@@ -183,6 +191,7 @@ class FactorSampler(Sampler):
     groups: Groups
     tolerance: float
     structure: Any
+    sticks: tuple[str, ...] = ()
 
     prepares = True
 
@@ -203,6 +212,8 @@ class FactorSampler(Sampler):
             term._replace(reader=None) for term in all_terms
         )  # averages have none, and a state keeps its form
         values = random_start(start_key, self.rules, all_terms, bound, tables)
+        for site in self.sticks:
+            values = spread_start(start_key, site, self.rules, all_terms, bound, values | tables)
 
         def all_factors(values: Values) -> Factors:
             return join_factors(
@@ -216,13 +227,22 @@ class FactorSampler(Sampler):
             shape = shapes.known[moment_key(rule.site)]
             factors.known[moment_key(rule.site)] = point_density(rule, all_terms, bound, values | tables, shape)
         return CoordinateAscentState(
-            initial_ascent(wrap_distributions(factors), self._coordinates(factors, bound)[0], -jnp.inf), key
+            initial_ascent(wrap_distributions(factors), self._coordinates(factors, bound)[0], -jnp.inf),
+            key,
+            jnp.array(not self.sticks),
         )
 
     def adapt(self, state: CoordinateAscentState, data: Bound) -> tuple[CoordinateAscentState, Draws]:
-        new = ascent_step(state.acceleration, partial(self._sweep_from, data), lambda gain, _: gain < self.tolerance)
-        elbo = jnp.where(state.acceleration.converged, jnp.nan, new.objective)
-        return state._replace(acceleration=new), Draws({}, {}, {"elbo": elbo, "converged": new.converged})
+        old, in_order = state.acceleration, state.in_order
+        sorts = old.converged & ~in_order
+        start = old._replace(converged=old.converged & in_order)
+        new = ascent_step(start, partial(self._sweep_from, data, sorts), lambda gain, _: gain < self.tolerance)
+        if self.sticks:
+            new = jax.tree.map(lambda a, b: jnp.where(sorts, a, b), without_memory(new), new)
+            in_order = jnp.where(sorts, new.converged, in_order)
+        elbo = jnp.where(old.converged & state.in_order, jnp.nan, new.objective)
+        converged = new.converged & in_order
+        return CoordinateAscentState(new, state.key, in_order), Draws({}, {}, {"elbo": elbo, "converged": converged})
 
     def advance(self, state: CoordinateAscentState, data: Bound) -> tuple[CoordinateAscentState, Draws]:
         key, *keys = jax.random.split(state.key, 1 + len(self.rules))
@@ -243,9 +263,15 @@ class FactorSampler(Sampler):
         stats = {"lp": lp, "log_q": log_q, "evidence_bound": state.acceleration.objective}
         return state._replace(key=key), Draws(values | deterministic_values(bound, values), stats)
 
-    def _sweep_from(self, data: Bound, best: Factors, at: Array, leapt: Array) -> tuple[Factors, Array, Array]:
+    def _sweep_from(
+        self, data: Bound, sorts: Array, best: Factors, at: Array, leapt: Array
+    ) -> tuple[Factors, Array, Array]:
         """The factors after one sweep of coordinate ascent from the flat coordinates `at`, their flat coordinates, and
-        the evidence lower bound."""
+        the evidence lower bound.
+
+        sorts: whether labels of broken sticks get the order of their sizes. The factors of all other sites are then
+        those that are best for labels with these names, and the bound is theirs.
+        """
         bound, all_terms, tables = program_parts(data)
         best = unwrap_distributions(best)
         known, new_factors = dict(best.known), []
@@ -266,6 +292,8 @@ class FactorSampler(Sampler):
                     prior,
                 )
             )
+            if rule.site in self.sticks:
+                new_factors[-1] = in_order_of_size(new_factors[-1], rule.site, sorts)
             known |= new_factors[-1].known
         new = join_factors(self.blocks, new_factors)
         elbo = new_factors[-1].log_evidence + new.entropies[:-1].sum()
@@ -281,22 +309,11 @@ class FactorSampler(Sampler):
             for site in rule.sites:
                 name = moment_key(site)
                 if isinstance(factors.known[name], jax.Array):
-                    forward, inverses[name] = _real_coordinates(rule, terms(bound).priors[site], bound, factors)
+                    forward, inverses[name] = real_coordinates(rule, terms(bound).priors[site], bound, factors)
                     free[name] = forward(factors.known[name])
         flat, unflat = ravel_pytree(free)
         flat = flat.astype(factors.entropies.dtype)  # none are numbers of single precision
         return flat, lambda at: {name: inverses[name](value) for name, value in unflat(at).items()}
-
-
-def _real_coordinates(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[RealMap, RealMap]:
-    """The map from the density of a site, as averages need it, to real numbers, and its inverse."""
-    if rule.family.enumerates:
-        return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
-    others = {
-        name: factors.known[moment_key(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete
-    }
-    transform = biject_to(prior.distribution(bound, others).support)
-    return transform.inv, transform
 
 
 def _require_exact_averages(sampler: FactorSampler, bound: Bound) -> None:

@@ -1,16 +1,17 @@
 """Factors of a mean field: the conditionals of blocks of sites under the log joint averaged over all others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution
+from numpyro.distributions import Distribution, biject_to
 
+from bayeslab.distributions import Enumerated
 from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
-from bayeslab.elimination.terms import Term, sum_of_terms, terms
-from bayeslab.programs.program import Bound, Values
+from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
+from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.transforms.expectation import (
     entropy,
     expected_terms,
@@ -19,6 +20,8 @@ from bayeslab.transforms.expectation import (
     moments_of_conditional,
     named_moments,
 )
+
+RealMap = Callable[[Array], Array]
 
 
 class Factors(NamedTuple):
@@ -120,3 +123,24 @@ def typical_block_values(block: Block, factors: Factors) -> Values:
         if rule.site in factors.last and not rule.family.enumerates and isinstance(points, jax.Array):
             values[rule.site] = rule.family.typical(factors.last[rule.site], points[0])
     return values
+
+
+def in_order_of_size(factor: Factor, site: str, is_wanted: Array) -> Factor:
+    """The factor of labels (row,), renamed so that 0 is the most frequent one, where that is wanted."""
+    probs = factor.known[moment_key(site)]
+    sizes = probs.sum(tuple(range(probs.ndim - 1)))
+    order = jnp.where(is_wanted, jnp.argsort(-sizes), jnp.arange(len(sizes)))
+    inner = innermost_distribution(factor.last)
+    renamed = Enumerated(inner.logits[..., order], inner.choices).to_event(factor.last.event_dim)
+    return factor._replace(last=renamed, known={moment_key(site): probs[..., order]})
+
+
+def real_coordinates(rule: Rule, prior: Prior, bound: Bound, factors: Factors) -> tuple[RealMap, RealMap]:
+    """The map from the density of a site, as averages need it, to real numbers, and its inverse."""
+    if rule.family.enumerates:
+        return lambda probs: jnp.log(jnp.maximum(probs, jnp.finfo(probs.dtype).tiny)), jax.nn.softmax
+    others = {
+        name: factors.known[moment_key(name)][0] for name in prior.depends if not terms(bound).priors[name].discrete
+    }
+    transform = biject_to(prior.distribution(bound, others).support)
+    return transform.inv, transform

@@ -56,14 +56,19 @@ def held_out(
     masked = Masked(model)
     with precision_scope():
         parts = parts_to_hide(bind(model, data).plain, data, blocks, site)
-        full_bound = marginal(bind(masked, data), parts.local)
+        rest = [
+            dict(data) | {name: hide_elements(data[name], where) for name, where in names.items()}
+            for names in parts.masks
+        ]
+        # where no row is hidden, factors of all rows may have one precision
+        transform = marginal(bind(masked, rest[0]), parts.local).transform
+        full_bound = replace(bind(masked, data), transform=transform)
     keys = jax.random.split(raw_key(key), blocks)
     density = np.empty(blocks)
-    for block, names in enumerate(parts.masks):
-        training_data = dict(data) | {name: hide_elements(data[name], where) for name, where in names.items()}
+    for block, training_data in enumerate(rest):
         tree = fit(keys[block], masked, training_data, method, progress=False)
         with precision_scope():
-            training_bound = replace(bind(masked, training_data), transform=full_bound.transform)
+            training_bound = replace(bind(masked, training_data), transform=transform)
             density[block] = _log_predictive(full_bound, training_bound, _flat_draws(tree, full_bound))
     entries = [sum(int(where.sum()) for where in names.values()) for names in parts.masks]
     scores = {"log_density": ("block", density), "entries": ("block", entries)}

@@ -45,6 +45,16 @@ def test_labels_are_summed_over_and_rows_in_order_are_mixed() -> None:
     np.testing.assert_allclose(found["log_density"], [logs[::2].sum(), logs[1::2].sum()], rtol=1e-10)
 
 
+def test_factors_of_hidden_rows_know_nothing() -> None:
+    """Given all else, hidden rows are Normal. Factors of complete rows have one precision, those of hidden ones not."""
+    rng = np.random.default_rng(3)
+    y, w, mu, tau = rng.normal(size=(7, 3)), rng.normal(size=(3, 2)), np.array([0.1, -0.2, 0.4]), 2.0
+    data = {"num_rows": 7, "num_features": 3, "num_factors": 2, "w": w, "mu": mu, "tau": tau, "y": y}
+    found = bl.held_out(0, ppca.model, data, bl.Exact(3), blocks=3)
+    logs = stats.multivariate_normal(mu, w @ w.T + np.eye(3) / tau).logpdf(y)
+    np.testing.assert_allclose(found["log_density"], [logs[block::3].sum() for block in range(3)], rtol=1e-9)
+
+
 @cache
 def wide_rows() -> Array:
     rng = np.random.default_rng(3)
@@ -69,7 +79,7 @@ def test_three_components_are_found() -> None:
     y = np.concatenate([rng.normal(centre, 0.4, 25) for centre in (-3.0, 0.0, 3.0)])
     data = {"num_rows": len(y), "y": y}
     method = bl.MeanField(num_samples=200)
-    table = bl.choose(0, gaussian_mixture.model, data, "num_components", (1, 3, 4), method, blocks=3)
+    table = bl.choose(0, gaussian_mixture.model, data, "num_components", (1, 3, 4), method)
     assert table.attrs["smallest"] == 3
     assert float(table["difference"].sel(num_components=1)) < -3 * float(table["difference_se"].sel(num_components=1))
     assert table["evidence_bound"].values.argmax() == 1
