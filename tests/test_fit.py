@@ -265,7 +265,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "impossible, NUTS": (lambda: quiet(0, impossible, TWOS, SMALL), ValueError, "density of site 'y' is zero"),
     "impossible, SVI": (lambda: quiet(0, impossible, TWOS, bl.SVI()), ValueError, "density of site 'y' is zero"),
     "impossible, MAP": (lambda: quiet(0, impossible, TWOS, bl.MAP()), ValueError, "density of site 'y' is zero"),
-    "not a number": (lambda: quiet(0, overflowing, TWOS, SMALL), ValueError, "density of site 'penalty'"),
+    "not a number": (
+        lambda: quiet(0, overflowing, TWOS, SMALL),
+        ValueError,
+        "factor 'penalty' is minus infinity or not",
+    ),
     "a flow in one dimension": (
         lambda: quiet(0, one, TWOS, bl.SVI(bl.normalising_flow())),
         ValueError,

@@ -120,7 +120,8 @@ def covariate_frame(table: TextTable, names: list[str], coding: Coding, *, level
     frame = pandas.DataFrame(index=index)
     for name in names:
         frame[name] = column(table, name, coding.reading)
-        refuse_empty(table, frame[name])
+        if levels:
+            refuse_empty(table, frame[name])
         if frame[name].isna().any():
             line, more = table.lines[int(frame[name].isna().to_numpy().argmax())], int(frame[name].isna().sum()) - 1
             raise ValueError(

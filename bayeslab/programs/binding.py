@@ -71,7 +71,7 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     if unused := _unused_parameters(bound, data_flow):
         bound, latent, data_flow = _with_data_flow(replace(bound, unused=unused), probe, scanned)
     _refuse_empty(bound, probe, empty, data_flow)
-    _refuse_unobserved(bound, latent, data_flow)
+    _refuse_unobserved(bound, [name for name in latent if not probe[name]["written"]], data_flow)
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
     return with_count_limits(check_bound(bound, data_flow, scaled_chains))
@@ -118,11 +118,11 @@ def _refuse_empty(bound: Bound, probe: dict[str, Any], empty: dict[str, Entry], 
             observed_value(name, item, probe[name]["value"])
 
 
-def _refuse_unobserved(bound: Bound, latent: dict[str, Any], flow: DataFlow) -> None:
-    """Raise ValueError for an argument with the name and shape of a latent site whose values the program never uses."""
+def _refuse_unobserved(bound: Bound, names: Collection[str], flow: DataFlow) -> None:
+    """Raise ValueError for an argument whose values are never used, with the name and shape of one of these sites."""
     used = {name for fact in flow.facts for name in fact.reached_by("argument")}
-    for name in latent:
-        if name in bound.arrays and name not in used and np.shape(bound.arrays[name]) == np.shape(latent[name]):
+    for name in names:
+        if name in bound.arrays and name not in used and np.shape(bound.arrays[name]) == bound.sites[name].shape:
             raise ValueError(
                 f"'{name}' is an argument whose values '{short_name(bound.function)}' does not use, and a site that it "
                 "does not observe, so its values would teach nothing; write "

@@ -89,8 +89,8 @@ def test_the_log_joint_is_that_of_one_device(quick: dict[str, Any], name: str) -
 
 
 def test_draws_are_those_of_one_device(quick: dict[str, Any]) -> None:
-    """To the bit where devices have whole chains, to what forty draws make of rounding where they have rows."""
-    assert set(quick["NUTS"]["chain"].values()) == {0.0}
+    """To rounding where devices have whole chains, to what forty draws make of rounding where they have rows."""
+    assert max(quick["NUTS"]["chain"].values()) < 1e-12
     assert max(quick["NUTS"]["chain row"].values()) < 1e-6
 
 

@@ -31,6 +31,8 @@ def has_fixed_priors(bound: Bound) -> bool:
 
 def is_concave(bound: Bound) -> bool:
     """Whether the log posterior of continuous sites bends downwards along all lines that are tried."""
+    if num_coordinates(bound) == 0:
+        return False
     lower, middle, upper = evaluate_all([_along_lines], bound)[0]
     with np.errstate(invalid="ignore"):
         bend = lower - 2 * middle + upper
