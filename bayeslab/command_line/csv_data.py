@@ -113,7 +113,10 @@ def column_names(table: TextTable, text: str) -> list[str]:
 
 
 def covariate_frame(table: TextTable, names: list[str], coding: Coding, *, levels: bool = True) -> "DataFrame":
-    """The covariates as a DataFrame. levels: whether columns of many levels are refused, as at a fit."""
+    """The covariates as a DataFrame.
+
+    levels: whether columns without a value, and those of many levels, are refused, as at a fit.
+    """
     import pandas
 
     index = table.labels if table.labels is not None else pandas.RangeIndex(table.num_rows)

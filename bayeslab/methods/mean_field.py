@@ -106,10 +106,10 @@ class MeanField:
             blocks, key=lambda block: sum(prod(bound.sites[name].shape) for rule in block for name in rule.sites)
         )
         blocks = (largest, *(block for block in blocks if block != largest))  # what sweeps begin with is not remembered
-        # averages over sites with structure come first, those over the parameters of their priors afterwards
-        blocks = tuple(sorted(blocks, key=lambda block: not block[0].family.structured))
+        # labels of broken sticks come first, since all others follow their new names; then averages over sites with
+        # structure, and those over the parameters of their priors afterwards
         sticks = stick_labels(rules, bound)
-        blocks = tuple(sorted(blocks, key=lambda block: block[0].site not in sticks))  # all others follow new names
+        blocks = tuple(sorted(blocks, key=lambda block: (block[0].site not in sticks, not block[0].family.structured)))
         groups = groups_for_multistart(analysis, self.num_starts)
         sampler = FactorSampler(blocks, rules, groups, self.tolerance, compilation_signature(bound), sticks)
         _require_exact_averages(sampler, bound)

@@ -106,9 +106,11 @@ def _title(tree: DataTree) -> str:
 def _draws_text(tree: DataTree) -> str:
     """How many draws there are, and the evidence or its bound where it is known."""
     sizes = posterior_draws(tree, "report").sizes
-    chains = "1 chain" if sizes["chain"] == 1 else f"{sizes['chain']:,} chains"
-    text = f"{chains} of {sizes['draw']:,} draw{'s' if sizes['draw'] > 1 else ''}"
-    text = "a point estimate" if _is_point(tree) else text
+    if _is_point(tree):
+        text = "a point estimate"
+    else:
+        chains = "1 chain" if sizes["chain"] == 1 else f"{sizes['chain']:,} chains"
+        text = f"{chains} of {sizes['draw']:,} draw{'s' if sizes['draw'] > 1 else ''}"
     for name, words in (("log_evidence", "log evidence"), ("elbo", "ELBO")):
         if name in tree.attrs:
             text += f"; {words} {float(tree.attrs[name]):,.2f}"
