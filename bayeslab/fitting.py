@@ -54,8 +54,10 @@ from bayeslab.verification.propriety import refuse_improper, refuse_separated
 if TYPE_CHECKING:
     from xarray import DataTree
 
-MAX_NUMBERS_ON_CPU = 10_000
-"""Largest number of elements of data that are looked at, and whose posterior in closed form is drawn from, on a CPU."""
+MAX_NUMBERS_DRAWN_ON_CPU, MAX_NUMBERS_CHECKED_ON_CPU = 10_000, 10_000_000
+"""Largest number of elements of data whose posterior in closed form is drawn from on a CPU, and of those with which a
+program is planned, and draws of any method are checked, on a CPU: each takes a few short evaluations, most of them one
+after another."""
 
 
 def fit(
@@ -110,10 +112,10 @@ def fit(
         entries = read_entries(data)
         if method is None:
             refuse_nothing_observed(bound)
-        refuse_improper(bound, entries)
         random = raw_key(key)
-        is_small = mesh is None and _is_small(bound)
-        with on_cpu(is_small):
+        is_small = mesh is None and _num_elements(bound) <= MAX_NUMBERS_DRAWN_ON_CPU
+        with on_cpu(_is_checked_on_cpu(bound, mesh)):
+            refuse_improper(bound, entries)
             method, sampler, _ = plan(Analysis(bound), method, mesh)
             if not getattr(method, "finds_maximum", False):  # and says itself that there is none
                 refuse_separated(bound)
@@ -145,9 +147,14 @@ def fit(
             return draw_with_checkpoints(path, method, previous_result, at_once, make_part, processes)
 
 
-def _is_small(bound: Bound) -> bool:
-    """Whether data are so few that a CPU has planned sooner what to do."""
-    return sum(leaf.size for leaf in jax.tree.leaves(bound)) <= MAX_NUMBERS_ON_CPU
+def _num_elements(bound: Bound) -> int:
+    """The number of elements of the data."""
+    return sum(leaf.size for leaf in jax.tree.leaves(bound))
+
+
+def _is_checked_on_cpu(bound: Bound, mesh: Mesh | None) -> bool:
+    """Whether a program is planned, and its draws are checked, on a CPU beside an accelerator."""
+    return mesh is None and _num_elements(bound) <= MAX_NUMBERS_CHECKED_ON_CPU
 
 
 class _PortionOfDraws(NamedTuple):
@@ -187,8 +194,9 @@ class _PortionOfDraws(NamedTuple):
         )
         run = drive_on(previous=state, start=self.values, report=report)
         run, verdict = _judge_optimum(drive_on, sampler, run)
-        refuse_impossible(run, bound)
-        _check_draws(sampler, bound, run)
+        with on_cpu(_is_checked_on_cpu(bound, self.placement.mesh)):
+            refuse_impossible(run, bound)
+            _check_draws(sampler, bound, run)
         groups: dict[str, Mapping[str, Array | np.ndarray]] = {
             "posterior": run.draws.samples,
             "sample_stats": run.draws.stats,

@@ -138,7 +138,7 @@ def filtered(start: Moments, transitions: Transition, information: InformationPa
 
     by_step, transition_at = _by_step(transitions)
     before, last = jax.tree.map(lambda leaf: leaf[:-1], information), jax.tree.map(lambda leaf: leaf[-1], information)
-    effects = Effects(_no_potential(last), extend, apply)
+    effects = Effects(_no_potential(last), extend, apply, _combine_potentials)
     predicted, earlier = scan_in_blocks(step, effects, start, (by_step, before))
     updated = update(predicted, last)
     return jax.tree.map(_append, earlier, Filtered(predicted, updated.given, updated.log_mass))
@@ -156,7 +156,8 @@ def moments(start: Moments, transitions: Transition, num_steps: int) -> Moments:
         return _compose_transitions(block, transition_at(item[0]))
 
     by_step, transition_at = _by_step(transitions)
-    effects = Effects(_no_transition(start.mean), extend, lambda block, state: predict(state, block))
+    apply = lambda block, state: predict(state, block)  # noqa: E731
+    effects = Effects(_no_transition(start.mean), extend, apply, _compose_transitions)
     later_steps = scan_in_blocks(step, effects, start, (by_step, jnp.arange(num_steps - 1)))[1]
     return jax.tree.map(_prepend, start, later_steps)
 
@@ -180,7 +181,8 @@ def path(first: Array, transitions: Transition, noise: Array) -> Array:
     by_step, transition_at = _by_step(transitions)
     size, batch = first.shape[-1], transitions.matrix.shape[1:-2]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=first.dtype), (*batch, size, size))
-    effects = Effects((identity, jnp.zeros_like(first)), extend, apply)
+    join = lambda block, later: (later[0] @ block[0], apply(later, block[1]))  # noqa: E731
+    effects = Effects((identity, jnp.zeros_like(first)), extend, apply, join)
     return _prepend(first, scan_in_blocks(step, effects, first, (by_step, noise))[1])
 
 
@@ -245,7 +247,7 @@ def _information_filter(
         return _information_before(block.transition, update(noise, message), block.evidence)
 
     by_step, transition_at = _by_step(transitions)
-    effects = Effects(_no_potential(last), extend, apply)
+    effects = Effects(_no_potential(last), extend, apply, lambda block, earlier: _combine_potentials(earlier, block))
     first_information, updated = scan_in_blocks(step, effects, last, (by_step, before), reverse=True)
     return updated, first_information, updated.log_mass.sum(0)
 

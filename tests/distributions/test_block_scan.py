@@ -10,10 +10,10 @@ import pytest
 from jax import lax
 
 from bayeslab.distributions import LinearGaussianChain, MarkovChain, block_scan, kalman
-from bayeslab.distributions.block_scan import Effects, num_blocks, scan_in_blocks
+from bayeslab.distributions.block_scan import Effects, num_levels, scan_in_blocks
 from bayeslab.distributions.kalman import InformationPair, Moments, Transition
 from bayeslab.distributions.markov import inference, paths, sequential
-from bayeslab.distributions.processor import as_on_accelerator
+from bayeslab.distributions.processor import as_on_accelerator, on_cpu
 from operations import lowered_for_cuda, num_operations
 
 RNG = np.random.default_rng(0)
@@ -27,13 +27,15 @@ def float64() -> Iterator[None]:
 
 @pytest.fixture
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cuts sequences from two steps on."""
+    """Cuts sequences from two steps on, and those of seven into blocks of blocks."""
     monkeypatch.setattr(block_scan, "MIN_STEPS_IN_BLOCKS", 2)
+    monkeypatch.setattr(block_scan, "MIN_STEPS_IN_MANY_LEVELS", 7)
 
 
 def on_both(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any]:
     """What a function returns on a CPU, and from its program for accelerators."""
-    expected = jax.jit(function)(*arguments)
+    with on_cpu(True):
+        expected = jax.device_get(jax.jit(function)(*arguments))
     with as_on_accelerator():
         return expected, jax.jit(lambda *x: function(*x))(*arguments)
 
@@ -63,19 +65,22 @@ def test_a_scan_in_blocks_is_a_scan(steps: int, reverse: bool) -> None:
         (jnp.eye(2), jnp.zeros(2)),
         lambda block, item: (turn(item[0]) @ block[0], turn(item[0]) @ block[1] + item[1]),
         lambda block, x: block[0] @ x + block[1],
+        lambda block, later: (later[0] @ block[0], later[0] @ block[1] + later[1]),
     )
     start = jnp.array([1.0, 2.0])
     with as_on_accelerator():
         found = scan_in_blocks(step, effects, start, (angle, shift), reverse)
-    assert_same(lax.scan(step, start, (angle, shift), reverse=reverse), found)
+    with on_cpu(True):
+        assert_same(lax.scan(step, start, (angle, shift), reverse=reverse), found)
 
 
 def test_sequences_are_cut_where_that_makes_a_program_wider() -> None:
     narrow, wide = np.zeros((2, 5, 5)), np.zeros((20_000, 5, 5))
-    assert num_blocks(50_000, narrow) == 1
+    with on_cpu(True):
+        assert num_levels(50_000, narrow) == 1
     with as_on_accelerator():
-        assert num_blocks(50_000, narrow) == 317
-        assert num_blocks(50_000, wide) == num_blocks(10, narrow) == 1
+        assert [num_levels(steps, narrow) for steps in (10, 100, 50_000)] == [1, 2, 4]
+        assert num_levels(50_000, wide) == 1
 
 
 def markov_case(steps: int, states: int, batch: tuple[int, ...] = (), varying: bool = False, scale: float = 3.0) -> Any:
@@ -182,10 +187,10 @@ def smoother(log_likelihood: Any, transition: Any) -> Any:
 
 
 MAX_OPERATIONS = {
-    "counts": (lambda x, a: jax.value_and_grad(lambda x, a: markov(x, a).log_marginal(x), (0, 1))(x, a), 1_500),
-    "most probable path": (lambda x, a: markov(x, a).most_probable_path(x), 450),
-    "path": (lambda x, a: markov(x, a).condition(x).sample(jax.random.key(0)), 1_300),
-    "smoother": (smoother, 1_250),
+    "counts": (lambda x, a: jax.value_and_grad(lambda x, a: markov(x, a).log_marginal(x), (0, 1))(x, a), 2_700),
+    "most probable path": (lambda x, a: markov(x, a).most_probable_path(x), 850),
+    "path": (lambda x, a: markov(x, a).condition(x).sample(jax.random.key(0)), 2_150),
+    "smoother": (smoother, 2_500),
 }
 
 
@@ -193,9 +198,9 @@ MAX_OPERATIONS = {
 def test_programs_do_not_grow_with_the_number_of_steps(name: str) -> None:
     function, most = MAX_OPERATIONS[name]
     transition = jax.ShapeDtypeStruct((5, 5), float)
-    numbers = {
+    numbers = [
         num_operations(lowered_for_cuda(function, jax.ShapeDtypeStruct((steps, 5), float), transition))
         for steps in (1_000, 50_000)
-    }
-    assert len(numbers) == 1
+    ]
+    assert max(numbers) < 1.05 * min(numbers)  # some blocks have a step that is filled up, and others none
     assert max(numbers) < most

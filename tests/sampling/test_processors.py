@@ -54,6 +54,7 @@ def test_programs_follow_the_default_device() -> None:
             assert which(jnp.zeros(())) == 0
         with on_cpu(False):
             assert which(jnp.zeros(())) == 1
-    assert which(jnp.zeros(())) == 0
+    with on_cpu(True):
+        assert which(jnp.zeros(())) == 0
     with jax.default_device("cpu"):
         assert not on_accelerator()

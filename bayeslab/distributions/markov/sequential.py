@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -166,8 +167,14 @@ def _messages(
         message, top = _over_largest(Scaled(*(jnp.moveaxis(leaf, 0, -1) for leaf in terms)).total(), -1)
         return message, exponent + block_exponent + top
 
+    def join(block: tuple[Scaled, Array], later: tuple[Scaled, Array]) -> tuple[Scaled, Array]:
+        matrix, exponent = block
+        rows, row_tops = jax.vmap(lambda row: apply(later, (row, none)))(matrix)
+        matrix, top = _over_largest(rows.shifted(row_tops[..., None]), (0, -1))
+        return matrix, exponent + top
+
     none = jnp.zeros(start.digits.shape[:-1], start.exponent.dtype)
-    effects = Effects((scaled(unit_vectors(start.digits)), none), extend, apply)
+    effects = Effects((scaled(unit_vectors(start.digits)), none), extend, apply, join)
     return scan_in_blocks(step, effects, (start, none), (matrices, likelihood), reverse)
 
 

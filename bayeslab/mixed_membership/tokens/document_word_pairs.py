@@ -2,7 +2,8 @@
 
 A token of document i that shows word j comes from topic k with a probability proportional to q_ik p_kj, so documents
 expect q_ik times the sum over their words of n_ij p_kj / sum_l q_il p_lj, and words expect the same with sides changed.
-Documents, or words, that have about as many pairs are lanes of vectors, whose pairs follow each other.
+On a CPU documents, or words, that have about as many pairs are lanes of vectors, whose pairs follow each other. An
+accelerator has the whole table of documents and words, most of it zeros, and two products of matrices.
 """
 
 from typing import NamedTuple
@@ -10,12 +11,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.mixed_membership.tokens.topic_counts import INDEX_MODE, MIN_DIVISOR, append_row_of_ones
 
 NUM_PAIR_LANES = 8
 """Documents, or words, whose pairs are treated as one vector."""
 NUM_PAIRS_UNROLLED = 4
 """Pairs of a document, or of a word, in one step of a loop."""
+MAX_TABLE_SIZE = 2**29
+"""Largest number of cells of a table of documents and words: two gigabytes."""
 
 
 class Pairs(NamedTuple):
@@ -33,11 +37,14 @@ class Pairs(NamedTuple):
     num_pairs: Array
 
 
-def find_pairs(document: Array, word: Array, documents: int, words: int) -> tuple[Pairs, Pairs]:
-    """Pairs in the order of documents, and in that of words.
+def find_pairs(document: Array, word: Array, documents: int, words: int) -> tuple[Pairs | Array, Pairs | Array]:
+    """Pairs in the order of documents, and in that of words; on an accelerator the numbers of tokens (entry, other).
 
     document, word: of tokens (token,), the indices behind the last for those that pad.
     """
+    if on_accelerator() and documents * words <= MAX_TABLE_SIZE:
+        table = jnp.zeros((documents + 1, words + 1), jnp.float32).at[document, word].add(1.0)[:-1, :-1]
+        return table, table.T
     order = jnp.argsort(document)
     order = order[jnp.argsort(word[order])]
     document, word = document[order], word[order]
@@ -63,11 +70,13 @@ def _lay_out_pairs(mine: Array, other: Array, number: Array, entries: int) -> Pa
     return Pairs(other, number, entry, first[entry], jnp.where(entry < entries, num_pairs[entry], 0))
 
 
-def expected_topic_counts(shares: Array, other_shares: Array, pairs: Pairs) -> Array:
+def expected_topic_counts(shares: Array, other_shares: Array, pairs: Pairs | Array) -> Array:
     """Expected counts of topics (entry, topic) of one side.
 
     shares: shares of its entries (entry, topic). other_shares: those of the other side.
     """
+    if not isinstance(pairs, Pairs):
+        return shares * ((pairs / jnp.maximum(shares @ other_shares.T, MIN_DIVISOR)) @ other_shares)
     own = lax.optimization_barrier(append_row_of_ones(shares)[pairs.entry])
     table = append_row_of_ones(other_shares)
 

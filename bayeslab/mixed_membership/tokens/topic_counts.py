@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.distributions.threefry import uniforms
 from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts
 from bayeslab.mixed_membership.devices import DeviceContext, Devices
@@ -31,6 +32,8 @@ TOPICS_PER_BLOCK = 16
 """Topics whose probabilities are summed together, where topics are many."""
 MAX_PRODUCTS_PER_STEP = 2**16
 """Tokens times topics in one step, about, where all products are written down."""
+MAX_PRODUCTS_ON_ACCELERATOR = 2**27
+"""Tokens times topics in one step of an accelerator, about: half a gigabyte, and a step for a million tokens."""
 INDEX_MODE = "promise_in_bounds"
 """Mode of look-ups whose indices are never out of bounds."""
 MIN_DIVISOR = 1e-30
@@ -148,8 +151,9 @@ def _draw_token_counts_on_device(
         return (document_counts, word_counts), None
 
     nothing = tuple(jnp.zeros(table.size, jnp.int32) for table in (of_documents, of_words))
+    all_products = number > MAX_TOPICS_UNROLLED
     merged_chunks = _merge_chunks(
-        tokens, shape.chunks_per_step if number <= MAX_TOPICS_UNROLLED else shape.product_chunks_per_step
+        tokens, number, shape.product_chunks_per_step if all_products else shape.chunks_per_step
     )
     document_counts, word_counts = (
         restore_table(table, number)[:-1] for table in lax.scan(chunk, nothing, merged_chunks)[0]
@@ -253,7 +257,7 @@ def _expected_token_counts_on_device(
         return (document_counts, word_counts, log_sums), None
 
     nothing = tuple(jnp.zeros_like(table) for table in tables)
-    merged_chunks = _merge_chunks(tokens, shape.product_chunks_per_step)
+    merged_chunks = _merge_chunks(tokens, shape.populations, shape.product_chunks_per_step)
     document_counts, word_counts, log_sums = lax.scan(chunk, (*nothing, jnp.zeros((), dtype)), merged_chunks)[0]
     return document_counts[:-1], device.total((word_counts[:-1].T[:, None], log_sums))
 
@@ -272,8 +276,11 @@ def em_step(
     return shares, topics, log_likelihood
 
 
-def _merge_chunks(tokens: Array, chunks: int) -> Array:
-    """Packed tokens as (step, 3, token), with this number of chunks in a step."""
+def _merge_chunks(tokens: Array, topics: int, chunks: int) -> Array:
+    """Packed tokens as (step, 3, token), with this number of chunks in a step; an accelerator takes all that it holds."""
+    if on_accelerator():
+        most = max(MAX_PRODUCTS_ON_ACCELERATOR // topics // tokens.shape[2], 1)
+        chunks = max(number for number in range(1, len(tokens) + 1) if len(tokens) % number == 0 and number <= most)
     some = tokens.reshape(-1, chunks, *tokens.shape[1:])
     return some.transpose(0, 2, 1, 3).reshape(len(some), 3, -1)
 
