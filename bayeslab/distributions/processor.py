@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import jax
-from jax.extend.backend import get_backend
 
 _is_assumed = jax.make_user_context(False)
 
@@ -17,11 +16,6 @@ def on_accelerator() -> bool:
     device = jax.config.jax_default_device
     platform = jax.default_backend() if device is None else getattr(device, "platform", device)
     return _is_assumed.value or platform != "cpu"
-
-
-def on_cuda() -> bool:
-    """Whether JAX's accelerator is a GPU of NVIDIA's."""
-    return "cuda" in get_backend().platform_version.lower()
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """Executables of a sampler: compiled once for all Bounds of one structure, several draws a call."""
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.processor import on_accelerator, on_cuda
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.programs.program import Bound, abstract_bound
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 from bayeslab.sampling.placement import Layout, Placement
@@ -31,13 +30,6 @@ RUN_ONCE_A_FIT = {"prepare", "start", "start_at"}
 """Functions that run once a fit. On little data they take less time than their compilation."""
 MAX_NUMBERS_UNOPTIMISED = 1_000
 """Largest number of elements of a Bound for which these are compiled without optimisation."""
-
-CUDA_OPTIONS = {
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
-    "xla_gpu_graph_min_graph_size": 1,
-}
-"""Options of the compiler for NVIDIA's GPUs: loops are recorded with all that is in them, and run without the host, which
-starts every kernel otherwise. A kernel of a sampler takes two microseconds, and to start one takes five."""
 
 
 @dataclass
@@ -192,7 +184,7 @@ def _with_cut_data(layout: Layout, steps: Callable) -> Callable:
 def _compiler_options(sampler: Sampler, name: str, bound: Bound) -> dict[str, Any]:
     """The options of the compiler for one executable."""
     if on_accelerator():
-        return dict(CUDA_OPTIONS) if on_cuda() and "command_buffer" not in os.environ.get("XLA_FLAGS", "") else {}
+        return {}
     size = sum(leaf.size for leaf in jax.tree.leaves(bound))
     default = UNOPTIMISED_OPTIONS if name in RUN_ONCE_A_FIT and size <= MAX_NUMBERS_UNOPTIMISED else {}
     return default | dict(sampler.compiler_options)

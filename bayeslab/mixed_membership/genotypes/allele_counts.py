@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bayeslab.distributions.processor import on_accelerator
 from bayeslab.distributions.threefry import uniforms
 from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts
 from bayeslab.mixed_membership.devices import DeviceContext, Devices
@@ -25,7 +26,7 @@ ROWS_PER_STEP = 20
 MAX_ROWS_PER_FLUSH = 120
 """Most rows, of two copies each, whose counts a byte holds."""
 MAX_CELLS_PER_STEP = 16384
-"""Rows times loci in one step of drawn counts, at most, unless one row of a tile has more."""
+"""Rows times loci in one step of drawn counts on a CPU, at most, unless one row of a tile has more."""
 MAX_FREQUENCIES_PER_TILE = 2**17
 """Frequencies of a tile of loci, at most, about: they stay in the cache of a processor."""
 MAX_ALLELES_PER_LOOP = 64
@@ -128,7 +129,9 @@ def _draw_counts_on_device(
     device: DeviceContext, ancestry: Array, alleles: Array, key: Array, frequencies: Array, shape: GenotypeShape
 ) -> tuple[Array, Array]:
     """Counts of drawn origins: in the individuals of this device, and with alleles over all devices."""
-    rows_per_step = largest_divisor(ROWS_PER_STEP, MAX_CELLS_PER_STEP // shape.width)
+    rows_per_step = (
+        ROWS_PER_STEP if on_accelerator() else largest_divisor(ROWS_PER_STEP, MAX_CELLS_PER_STEP // shape.width)
+    )
     ancestry, tiles = to_rows(ancestry, shape), to_tiles(frequencies, shape)
     numbers = jnp.arange(ancestry[..., 0].size, dtype=jnp.uint32) + jnp.uint32(device.first) * jnp.uint32(
         shape.pairs_per_individual

@@ -277,7 +277,7 @@ def em_step(
 
 
 def _merge_chunks(tokens: Array, topics: int, chunks: int) -> Array:
-    """Packed tokens as (step, 3, token), with this number of chunks in a step; an accelerator takes all that it holds."""
+    """Packed tokens as (step, 3, token), with this number of chunks in a step, or all that an accelerator holds."""
     if on_accelerator():
         most = max(MAX_PRODUCTS_ON_ACCELERATOR // topics // tokens.shape[2], 1)
         chunks = max(number for number in range(1, len(tokens) + 1) if len(tokens) % number == 0 and number <= most)
