@@ -184,7 +184,7 @@ def test_methods_sum_over_labels_and_draw_them_back() -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(bl.Laplace(), marks=pytest.mark.slow), bl.MAP(), bl.SVI(bl.full_rank_normal())],
+    quick_ones([bl.Laplace(), bl.MAP(), bl.SVI(bl.full_rank_normal())], bl.MAP()),
     ids=["Laplace", "MAP", "SVI"],
 )
 def test_every_continuous_method_takes_labels(method: Any) -> None:
