@@ -23,19 +23,39 @@ from bayeslab.models import (
     LECTURES,
     beta_binomial,
     dirichlet_multinomial,
+    gaussian_markov_net,
+    gp_regression,
     inverse_gamma,
+    linear_dynamics_model,
+    linear_gaussian,
     linear_regression,
     linear_regression_known_noise,
-    markov_chain,
     normal_gamma,
     normal_known_mean,
     normal_known_variance,
+    normal_normal,
+    normal_wishart,
 )
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Data, precision_scope
 from quick_cases import quick_ones
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
+
+
+CLOSED_FORMS = (
+    beta_binomial,
+    dirichlet_multinomial,
+    gaussian_markov_net,
+    gp_regression,
+    linear_dynamics_model,
+    linear_gaussian,
+    linear_regression,
+    normal_gamma,
+    normal_normal,
+    normal_wishart,
+)
+"""One lecture for every family of posteriors; others are slow. Of `markov_chain`, `test_hmm.py` has the evidence."""
 
 
 def every_lecture(*quick: ModuleType) -> pytest.MarkDecorator:
@@ -73,7 +93,7 @@ def gaps(one: DataTree, other: DataTree) -> dict[str, np.ndarray]:
     return found
 
 
-@every_lecture(*(lecture for lecture in STATED if lecture is not markov_chain))  # of which `test_hmm.py` has that
+@every_lecture(*CLOSED_FORMS)
 def test_stated_and_found_posteriors_have_the_evidence_of_the_closed_form(lecture: ModuleType) -> None:
     found = quiet(1, lecture.model, lecture.example(), bl.Exact(10_000))
     np.testing.assert_allclose(exact(lecture).attrs["log_evidence"], evidence(lecture), rtol=1e-9)
