@@ -2,10 +2,12 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -50,8 +52,26 @@ def script(page: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES])
-def test_blocks_run(page: str, tmp_path: Path) -> None:
+TOGETHER = [page for page in PAGES if page not in LONG and "XLA_FLAGS" not in script(page)]
+"""Pages that run in this process, where they share what is compiled."""
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("page", TOGETHER)
+def test_blocks_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "page.py"
+    file.write_text(script(page))
+    try:
+        runpy.run_path(str(file), run_name="__main__")
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG or page in TOGETHER)) for page in PAGES]
+)
+def test_blocks_run_in_a_process_of_their_own(page: str, tmp_path: Path) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if page in DEVICES:
         flags += f" --xla_force_host_platform_device_count={DEVICES[page]}"

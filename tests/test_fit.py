@@ -22,18 +22,44 @@ from bayeslab.methods.stated import Stated
 from bayeslab.models import (
     LECTURES,
     beta_binomial,
+    dirichlet_multinomial,
+    gaussian_markov_net,
+    gp_regression,
     inverse_gamma,
+    linear_dynamics_model,
+    linear_gaussian,
     linear_regression,
     linear_regression_known_noise,
     normal_gamma,
     normal_known_mean,
     normal_known_variance,
+    normal_normal,
+    normal_wishart,
 )
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Data, precision_scope
+from quick_cases import quick_ones
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
-every_lecture = pytest.mark.parametrize("lecture", STATED, ids=lambda m: m.__name__.rpartition(".")[2])
+
+
+CLOSED_FORMS = (
+    beta_binomial,
+    dirichlet_multinomial,
+    gaussian_markov_net,
+    gp_regression,
+    linear_dynamics_model,
+    linear_gaussian,
+    linear_regression,
+    normal_gamma,
+    normal_normal,
+    normal_wishart,
+)
+"""One lecture for every family of posteriors; others are slow. Of `markov_chain`, `test_hmm.py` has the evidence."""
+
+
+def every_lecture(*quick: ModuleType) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("lecture", quick_ones(STATED, *quick), ids=lambda m: m.__name__.rpartition(".")[2])
 
 
 def name_of(method: Any) -> str:
@@ -67,7 +93,7 @@ def gaps(one: DataTree, other: DataTree) -> dict[str, np.ndarray]:
     return found
 
 
-@every_lecture
+@every_lecture(*CLOSED_FORMS)
 def test_stated_and_found_posteriors_have_the_evidence_of_the_closed_form(lecture: ModuleType) -> None:
     found = quiet(1, lecture.model, lecture.example(), bl.Exact(10_000))
     np.testing.assert_allclose(exact(lecture).attrs["log_evidence"], evidence(lecture), rtol=1e-9)
@@ -76,7 +102,7 @@ def test_stated_and_found_posteriors_have_the_evidence_of_the_closed_form(lectur
         assert gap.max() < 5, name
 
 
-@every_lecture
+@every_lecture(dirichlet_multinomial, inverse_gamma, normal_gamma, linear_regression)
 def test_gibbs_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
     tree = quiet(2, lecture.model, lecture.example(), bl.Gibbs())
     assert bl.diagnose(tree) == ""
@@ -84,7 +110,7 @@ def test_gibbs_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
         assert gap.max() < 5, name
 
 
-@every_lecture
+@every_lecture(beta_binomial, inverse_gamma, normal_gamma, linear_regression)
 def test_nuts_agrees_with_the_exact_posterior(lecture: ModuleType) -> None:
     tree = quiet(2, lecture.model, lecture.example(), bl.NUTS())
     assert bl.diagnose(tree) == ""
@@ -200,7 +226,9 @@ def improper(x: Any) -> None:
 IMPROPER = {"x": np.linspace(-3, 3, 20), "y": 1.0 + 0.5 * np.linspace(-3, 3, 20)}
 
 
-@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(), bl.MAP(), bl.Laplace()], ids=name_of)
+@pytest.mark.parametrize(
+    "method", quick_ones([bl.NUTS(), bl.SVI(), bl.MAP(), bl.Laplace()], bl.NUTS(), bl.MAP()), ids=name_of
+)
 def test_improper_priors_and_moving_constraints(method: Any) -> None:
     tree = quiet(10, improper, IMPROPER, method)
     posterior = tree["posterior"].dataset
@@ -210,7 +238,11 @@ def test_improper_priors_and_moving_constraints(method: Any) -> None:
     assert "improper prior" in str(bl.explain(improper, IMPROPER))
 
 
-@pytest.mark.parametrize("method", [bl.NUTS(), bl.SVI(bl.full_rank_normal()), bl.MAP(), bl.Laplace()], ids=name_of)
+@pytest.mark.parametrize(
+    "method",
+    quick_ones([bl.NUTS(), bl.SVI(bl.full_rank_normal()), bl.MAP(), bl.Laplace()], bl.NUTS(), bl.MAP()),
+    ids=name_of,
+)
 def test_missing_entries_are_as_if_they_were_not_there(method: Any) -> None:
     lecture, data = linear_regression, linear_regression.example()
     gone = data | {"y": np.where(np.arange(10) % 3 == 1, np.nan, data["y"])}

@@ -30,12 +30,18 @@ from bayeslab.models import (
     weight_matrix,
 )
 from bayeslab.programs.program import Bound
+from quick_cases import quick_ones
 from ranks import LEVEL, smallest_p
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
-every_lecture = pytest.mark.parametrize("lecture", STATED, ids=lambda m: m.__name__.rpartition(".")[2])
 SHORT = (beta_binomial, dirichlet_multinomial, linear_regression, normal_gamma)
-"""Lectures with which NUTS is calibrated in less than ten seconds; all others are slow tests."""
+"""Lectures that take less than ten seconds; all others are slow tests. Of each `test_models.py` proves the density."""
+
+
+def every_lecture(*quick: ModuleType) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("lecture", quick_ones(STATED, *quick), ids=lambda m: m.__name__.rpartition(".")[2])
+
+
 NUTS = bl.NUTS(num_warmup=100, num_samples=39, thinning=2, num_chains=1)
 
 
@@ -49,19 +55,13 @@ def easy(lecture: ModuleType) -> dict[str, Any]:
     return data
 
 
-@every_lecture
+@every_lecture(*SHORT)
 def test_stated_posteriors_are_calibrated(lecture: ModuleType) -> None:
     method = Stated(lecture.posterior, 99)
     assert smallest_p(sbc(1, lecture.model, lecture.example(), method, 1000, progress=False)) > LEVEL
 
 
-@pytest.mark.parametrize(
-    "lecture",
-    [
-        pytest.param(lecture, marks=[pytest.mark.slow] * (lecture not in SHORT), id=lecture.__name__.rpartition(".")[2])
-        for lecture in STATED
-    ],
-)
+@every_lecture(beta_binomial, normal_gamma)
 def test_nuts_is_calibrated(lecture: ModuleType) -> None:
     assert smallest_p(sbc(2, lecture.model, easy(lecture), NUTS, 1000, progress=False)) > LEVEL
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bayeslab.distributions import MarkovChain
+from quick_cases import quick_ones
 
 
 def random_chain(batch: tuple[int, ...], states: int, steps: int, varying: bool) -> MarkovChain:
@@ -41,6 +42,7 @@ CHAINS: dict[str, Callable[[], MarkovChain]] = {
 
 
 every_chain = pytest.mark.parametrize("name", CHAINS)
+some_chains = pytest.mark.parametrize("name", quick_ones(CHAINS, "plain", "batch_varying", "left_to_right", "one_step"))
 
 
 def all_paths(chain: MarkovChain) -> np.ndarray:

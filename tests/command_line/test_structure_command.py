@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ from bayeslab.command_line.main import main
 from bayeslab.datasets import simulated_genotypes
 from bayeslab.reports.population_structure import Convergence, choice_verdict
 
-OPTIONS = ["-k", "1-2", "--chains", "2", "--draws", "12", "--warmup", "10", "--thinning", "1", "--maf", "0.05"]
-RESULTS = ["1.Q", "2.Q", "ancestry_1.csv", "ancestry_2.csv", "choice.csv"]
+OPTIONS = ["--chains", "2", "--draws", "12", "--warmup", "10", "--thinning", "1", "--maf", "0.05"]
+NUMBERS = {"one": ["-k", "2", *OPTIONS], "both": ["-k", "1-2", *OPTIONS]}
+"""Options of runs with one number of populations, and with two."""
+RESULTS = {"one": ["2.Q", "ancestry_2.csv", "choice.csv"]}
+RESULTS["both"] = ["1.Q", "ancestry_1.csv", *RESULTS["one"]]
+one_or_both = pytest.mark.parametrize("numbers", ["one", pytest.param("both", marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
@@ -31,54 +37,69 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def whole(file: Path) -> Path:
-    folder = file.parent / "whole"
-    assert main(["structure", str(file), "-o", str(folder), *OPTIONS, "--export"]) == 0
-    return folder
+def whole(file: Path) -> Callable[[str], Path]:
+    """The folder of a run that was not stopped, of one number of populations or of both."""
+
+    @cache
+    def made(numbers: str) -> Path:
+        folder = file.parent / numbers
+        assert main(["structure", str(file), "-o", str(folder), *NUMBERS[numbers], "--export"]) == 0
+        return folder
+
+    return made
 
 
-def test_other_programs_get_their_files(whole: Path) -> None:
+@one_or_both
+def test_other_programs_get_their_files(numbers: str, whole: Callable[[str], Path]) -> None:
     """Means of chains are the mean, frequencies are those of an allele, rows are in one order."""
-    shares = np.loadtxt(whole / "export" / "2.Q")
-    runs = [np.loadtxt(whole / "export" / f"2.run_{chain}.Q") for chain in (1, 2)]
+    folder = whole(numbers)
+    shares = np.loadtxt(folder / "export" / "2.Q")
+    runs = [np.loadtxt(folder / "export" / f"2.run_{chain}.Q") for chain in (1, 2)]
     np.testing.assert_allclose(np.mean(runs, 0), shares, atol=2e-6)
-    assert np.loadtxt(whole / "export" / "2.P").shape == (
-        len((whole / "export" / "loci.txt").read_text().splitlines()),
+    assert np.loadtxt(folder / "export" / "2.P").shape == (
+        len((folder / "export" / "loci.txt").read_text().splitlines()),
         2,
     )
-    blocks = (whole / "export" / "2.indfile").read_text().strip().split("\n\n")
+    blocks = (folder / "export" / "2.indfile").read_text().strip().split("\n\n")
     assert [len(block.splitlines()) for block in blocks] == [30, 30]
     first = blocks[0].splitlines()[0].split()
     assert first[:5] == ["1", "1", "(0)", "1", ":"]
     np.testing.assert_allclose(np.array(first[5:], float).sum(), 1, atol=3e-6)
-    mapped = [line.split("\t") for line in (whole / "export" / "pong_filemap").read_text().splitlines()]
-    assert [row[:2] for row in mapped] == [["K1_run1", "1"], ["K1_run2", "1"], ["K2_run1", "2"], ["K2_run2", "2"]]
-    assert all((whole / "export" / row[2]).is_file() for row in mapped)
-    panel = xr.load_dataset(whole / "genotypes.nc", engine="h5netcdf", mask_and_scale=False)
-    expected = shares @ np.loadtxt(whole / "export" / "2.P").T  # the expected share of allele 1
+    mapped = [line.split("\t") for line in (folder / "export" / "pong_filemap").read_text().splitlines()]
+    of_one = [["K1_run1", "1"], ["K1_run2", "1"]] if numbers == "both" else []
+    assert [row[:2] for row in mapped] == [*of_one, ["K2_run1", "2"], ["K2_run2", "2"]]
+    assert all((folder / "export" / row[2]).is_file() for row in mapped)
+    panel = xr.load_dataset(folder / "genotypes.nc", engine="h5netcdf", mask_and_scale=False)
+    expected = shares @ np.loadtxt(folder / "export" / "2.P").T  # the expected share of allele 1
     seen = np.ma.masked_less(panel["y"].values, 0).mean((0, 2))
     assert np.corrcoef(expected.mean(0), seen)[0, 1] > 0.95
 
 
-def test_a_report_and_tables_are_written(whole: Path, file: Path) -> None:
-    page = (whole / "report.html").read_text()
-    assert page.count("<img") == 2 + 3 + 4
+@one_or_both
+def test_a_report_and_tables_are_written(numbers: str, whole: Callable[[str], Path]) -> None:
+    folder = whole(numbers)
+    page = (folder / "report.html").read_text()
+    assert page.count("<img") == (1 + 4 if numbers == "one" else 2 + 3 + 4)
     assert "panel.bed" in page
     assert "30 individuals at 60 loci were read" in page
-    shares = np.loadtxt(whole / "2.Q")
+    shares = np.loadtxt(folder / "2.Q")
     assert shares.shape == (30, 2)
     np.testing.assert_allclose(shares.sum(1), 1, atol=3e-6)
-    summary = xr.load_dataset(whole / "ancestry_2.nc")
+    summary = xr.load_dataset(folder / "ancestry_2.nc")
     np.testing.assert_allclose(summary["mean"], shares, atol=1e-6)
     assert summary["individual"].values[0] == "i0"
-    assert json.loads((whole / "run.json").read_text())["filters"] == {"min_minor_allele_frequency": 0.05}
-    assert {figure.name for figure in (whole / "figures").iterdir()} >= {"ancestry.png", "choice.png", "trace_2.png"}
+    assert json.loads((folder / "run.json").read_text())["filters"] == {"min_minor_allele_frequency": 0.05}
+    figures = {figure.name for figure in (folder / "figures").iterdir()}
+    assert figures >= {"ancestry.png", "trace_2.png", *(["choice.png"] if numbers == "both" else [])}
 
 
 @pytest.mark.parametrize("stop", [0, *(pytest.param(stop, marks=pytest.mark.slow) for stop in (1, 2, 3))])
-def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_stopped_goes_on(
+    stop: int, file: Path, whole: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed at a write, before or after the file has its name, and started again until it is through."""
     folder, number = file.parent / f"stopped {stop}", 0
+    numbers = "both" if stop else "one"
 
     def interrupted(save: Any) -> Any:
         def saving(*given: Any) -> None:
@@ -94,13 +115,13 @@ def test_what_was_stopped_goes_on(stop: int, file: Path, whole: Path, monkeypatc
 
     monkeypatch.setattr(steps, "save", interrupted(steps.save))
     for _ in range(20):
-        code = main(["structure", str(file), "-o", str(folder), *OPTIONS])
+        code = main(["structure", str(file), "-o", str(folder), *NUMBERS[numbers]])
         if code == 0:
             break
         assert code == 130
     assert number > 3
-    for name in RESULTS:
-        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    for name in RESULTS[numbers]:
+        assert (folder / name).read_bytes() == (whole(numbers) / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -115,18 +136,18 @@ def test_few_genotypes_of_a_text_file(numbers: str, tmp_path: Path) -> None:
     (tmp_path / "few.str").write_text("\n".join(["a b c", *rows]) + "\n")
     out = tmp_path / "out"
     few = str(tmp_path / "few.str")
-    assert main(["structure", few, "-o", str(out), "-k", numbers, "--populations", *OPTIONS[2:8]]) == 0
+    assert main(["structure", few, "-o", str(out), "-k", numbers, "--populations", *OPTIONS[:6]]) == 0
     assert "removed loci one allele: 1" in (out / "report.html").read_text()
     assert (out / "ancestry_2.csv").read_text().splitlines()[1].startswith("ind0,1,")
 
 
 @pytest.mark.slow
-def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
+def test_more_draws_and_populations_go_on(file: Path, whole: Callable[[str], Path]) -> None:
     folder = file.parent / "longer"
-    for options in (["-k", "1", *OPTIONS[2:4], "--draws", "5", *OPTIONS[6:]], OPTIONS):
+    for options in (["-k", "1", *OPTIONS[:2], "--draws", "5", *OPTIONS[4:]], NUMBERS["both"]):
         assert main(["structure", str(file), "-o", str(folder), *options]) == 0
-    for name in RESULTS:
-        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    for name in RESULTS["both"]:
+        assert (folder / name).read_bytes() == (whole("both") / name).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -140,20 +161,26 @@ def test_more_draws_and_populations_go_on(file: Path, whole: Path) -> None:
         (["FILE", "--alpha", "-1"], "'-1' is neither a positive number nor 'learn'"),
         (["FILE", "--maf", "2"], "--maf is 2.0"),
         (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
-        (["FILE", "-o", "WHOLE", *OPTIONS, "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
-        (["FILE", "-o", "WHOLE", *OPTIONS, "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
-        (["FILE", "-o", "WHOLE", *OPTIONS, "-k", "2"], r"populations was \[1, 2\] and is \[2\]"),
+        (["FILE", "-o", "WHOLE", *NUMBERS["one"], "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
+        (["FILE", "-o", "WHOLE", *NUMBERS["one"], "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
+        (["FILE", "-o", "WHOLE", *NUMBERS["one"], "-k", "1"], r"populations was \[2\] and is \[1\]"),
     ],
 )
 def test_mistakes_get_one_sentence(
-    arguments: list[str], words: str, file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    words: str,
+    file: Path,
+    whole: Callable[[str], Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = [{"FILE": str(file), "WHOLE": str(whole)}.get(word, word) for word in arguments]
+    folder = whole("one")
+    given = [{"FILE": str(file), "WHOLE": str(folder)}.get(word, word) for word in arguments]
     out = [] if "-o" in given else ["-o", str(tmp_path / "out")]
-    before = {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert main(["structure", *given, *out]) == 2
     assert re.search(words, capsys.readouterr().err.splitlines()[-1])
-    assert before == {path: path.stat().st_mtime_ns for path in whole.rglob("*")}
+    assert before == {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     assert not (tmp_path / "out" / steps.GENOTYPES_FILE).exists()
 
 

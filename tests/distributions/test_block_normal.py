@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 
 from bayeslab.distributions.block_normal import BlockNormal, Blocks, factorise
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity, elimination_cost
+from quick_cases import quick_ones
 
 SITES = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
 """Array -> its shape and its coupled axes."""
@@ -72,6 +73,7 @@ STRUCTURES: dict[str, tuple[SITES, MEETINGS]] = {
         {("mu", "a"): ((0, 1),), ("a", "b"): ((0, 1), (1, 2)), ("b", "w"): ((0, 0),)},
     ),
 }
+QUICK = ("one array", "curves", "crossed", "interaction", "pairs in three levels", "chain", "loop", "ties are lost")
 
 
 def structure_of(case: str) -> PrecisionStructure:
@@ -118,7 +120,7 @@ def blocks_of(structure: PrecisionStructure, dense: np.ndarray) -> Blocks:
     return blocks
 
 
-@pytest.fixture(params=STRUCTURES)
+@pytest.fixture(params=quick_ones(STRUCTURES, *QUICK))
 def both(request: pytest.FixtureRequest) -> tuple[BlockNormal, np.ndarray]:
     """A Normal by blocks, and its dense precision."""
     with jax.enable_x64(True):

@@ -49,7 +49,7 @@ def assert_same(expected: Any, found: Any) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("steps", [1, 2, 3, 7, 100, 1001])
+@pytest.mark.parametrize("steps", [1, 2, 7, 1001, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (3, 100))])
 @pytest.mark.usefixtures("short_blocks")
 def test_a_scan_in_blocks_is_a_scan(steps: int, reverse: bool) -> None:
     """Rotations and shifts of the plane, whose order matters."""

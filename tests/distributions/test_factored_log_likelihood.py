@@ -49,7 +49,7 @@ CASES = {
     "one state": case((), 200, 1),
     "short": case((2,), 7, 3),
 }
-FEW = ("one long", "of different length, with their own parameters", "the same rows for some")
+FEW = ("one long", "of different length, with their own parameters")
 every_case = pytest.mark.parametrize(
     "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in CASES]
 )

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from numpyro.infer.util import log_density
 
 from bayeslab.distributions import MarkovChain
-from chains import CHAINS, all_paths, every_chain, evidence_for, left_to_right, random_chain
+from chains import CHAINS, all_paths, every_chain, evidence_for, left_to_right, random_chain, some_chains
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_log_prob_is_that_of_the_definition(name: str) -> None:
         np.testing.assert_allclose(log_prob[(slice(None), *index)], expected, rtol=1e-12, atol=1e-12)
 
 
-@every_chain
+@some_chains
 def test_marginals_are_sums_over_paths(name: str) -> None:
     chain = CHAINS[name]()
     paths = all_paths(chain)
@@ -91,7 +91,7 @@ def test_a_shift_of_the_evidence_changes_its_value_only() -> None:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-12)
 
 
-@every_chain
+@some_chains
 def test_gradients_are_those_of_the_sum_over_paths(name: str) -> None:
     """With respect to probabilities, also those that are 0, and to the evidence."""
     chain = CHAINS[name]()

@@ -25,6 +25,7 @@ from bayeslab.distributions.markov import paths as stepwise_paths
 from bayeslab.distributions.markov import sequential as steps
 from bayeslab.distributions.markov.lanes import make_lanes
 from chains import CHAINS, all_paths, every_chain, evidence_for
+from quick_cases import quick_ones
 
 RNG = np.random.default_rng(0)
 
@@ -61,10 +62,11 @@ IN_TILES = {
     "many in three tiles": case(72, 71, 2, ragged=True),
     "one whose last blocks are beyond its end": case(1, 4096, 2),
 }
-every_case = pytest.mark.parametrize("name", CASES)
 
 
-@pytest.mark.parametrize("name", [*CASES, *IN_TILES])
+@pytest.mark.parametrize(
+    "name", quick_ones([*CASES, *IN_TILES], "many", "a few, each with its own matrix", "one in two tiles")
+)
 def test_lanes_are_steps(name: str) -> None:
     one = (CASES | IN_TILES)[name]
     expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
@@ -229,7 +231,7 @@ def test_lengths_that_are_none(name: str) -> None:
         MarkovChain(np.ones(2) / 2, np.ones((2, 2)) / 2, 4, lengths=lengths)
 
 
-@every_case
+@pytest.mark.parametrize("name", quick_ones(CASES, "many"))
 def test_averages_over_a_conditioned_chain_are_those_of_its_matrices(name: str) -> None:
     """Lanes count states and moves from the evidence; the chain with the same matrices looks at every step."""
     one = CASES[name]

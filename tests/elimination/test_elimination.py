@@ -65,7 +65,9 @@ def up_to(top: dist.Distribution) -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize("top", [dist.Gamma(12.0, 1.0), dist.Uniform(0.0, 10.0)], ids=["Gamma", "Uniform"])
-@pytest.mark.parametrize("y", [[5.5, 2.0, 4.0], [3.5, 1.0], [0.1, 0.2]])
+@pytest.mark.parametrize(
+    "y", [[5.5, 2.0, 4.0], *(pytest.param(y, marks=pytest.mark.slow) for y in ([3.5, 1.0], [0.1, 0.2]))]
+)
 def test_data_that_bound_a_site_leave_no_conjugate_conditional(top: dist.Distribution, y: list[float]) -> None:
     """The density of the data is a power of the bound, as it would be if they did not cut its posterior off."""
     with precision_scope():

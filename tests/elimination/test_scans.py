@@ -26,6 +26,7 @@ from bayeslab.programs.program import precision_scope
 from bayeslab.programs.tracing.loop_distribution import distribute_loops
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.probe_points import generic_points
+from quick_cases import quick_ones
 from scan_programs import SCANS
 
 NUM_DRAWS = 20_000
@@ -39,7 +40,18 @@ def chain_by_steps(z: Any, log_rows: Any, log_likelihoods: Any) -> Any:
     return logsumexp(message)
 
 
-@pytest.mark.parametrize("name", [name for name in SCANS if name != "long_counts"])
+@pytest.mark.parametrize(
+    "name",
+    quick_ones(
+        (name for name in SCANS if name != "long_counts"),
+        "first_state",
+        "coupled",
+        "covariates",
+        "sequences",
+        "second_order",
+        "closed",
+    ),
+)
 def test_sums_draws_and_modes_are_those_over_all_values(name: str) -> None:
     model, data, shared = SCANS[name]
     with precision_scope():

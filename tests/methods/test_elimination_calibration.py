@@ -32,6 +32,7 @@ from bayeslab.programs.program import Bound, Program, precision_scope
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.findings import find_conditionals
+from quick_cases import quick_ones
 from ranks import LEVEL, p_values, smallest_p
 from small_groups import chain, mixture, plate, sample, unknown_spread
 from zoo import CASES, Y
@@ -98,15 +99,12 @@ def gibbs(thinning: int) -> bl.Gibbs:
     return bl.Gibbs(num_warmup=8 * (thinning - 1), num_samples=DRAWS, num_chains=1, thinning=thinning)
 
 
-@pytest.mark.parametrize("case", EXACT)
+@pytest.mark.parametrize("case", quick_ones(EXACT, "crossed_effects", "change_point", "hidden_chain"))
 def test_exact_is_calibrated(case: str) -> None:
     assert smallest_p(bl.sbc(1, *named(case), bl.Exact(DRAWS), SIMULATIONS, progress=False)) > LEVEL
 
 
-SHORT = ("many_rows", "nested_plates", "switch", "truncated_mean")
-
-
-@pytest.mark.parametrize("case", [pytest.param(c, marks=[pytest.mark.slow] * (c not in SHORT)) for c in THINNING])
+@pytest.mark.parametrize("case", quick_ones(THINNING, "many_rows", "truncated_mean"))
 def test_gibbs_is_calibrated(case: str) -> None:
     assert smallest_p(bl.sbc(2, *named(case), gibbs(THINNING[case]), SIMULATIONS, progress=False)) > LEVEL
 

@@ -33,7 +33,7 @@ def test_sites_are_drawn_jointly_when_asked_and_where_statistics_make_it_cheap()
     assert blocks(MANY, bl.Gibbs()) == [("mu", "tau")]
 
 
-@pytest.mark.parametrize("data", [FEW, MANY], ids=["rows", "statistics"])
+@pytest.mark.parametrize("data", [pytest.param(FEW, marks=pytest.mark.slow), MANY], ids=["rows", "statistics"])
 def test_joint_draws_are_independent_draws_of_the_exact_posterior(data: dict[str, Any]) -> None:
     method = bl.Gibbs(num_warmup=10, num_samples=2000, num_chains=2, joint=(("mu", "tau"),))
     tree = bl.fit(1, normal_gamma.model, data, method, progress=False)

@@ -16,6 +16,7 @@ from bayeslab.sampling.executables import compile_sampler
 from bayeslab.sampling.placement import ONE_DEVICE, Placement
 from bayeslab.transforms.analysis import Analysis
 from operations import lowered_for_cuda
+from quick_cases import quick_ones
 
 FITS = {
     "topics": (lda, bl.mixed_membership.MeanField(num_starts=2)),
@@ -46,7 +47,7 @@ def programs_of_a_fit(model: Any, data: Any, method: Any, monkeypatch: pytest.Mo
         return [make() for make in code.lowered.values()]
 
 
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize("name", quick_ones(FITS, "topics", "Normal blocks"))
 def test_products_of_a_fit_have_all_digits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lecture, method = FITS[name]
     programs = programs_of_a_fit(lecture.model, lecture.example(), method, monkeypatch)

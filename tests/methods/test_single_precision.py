@@ -12,18 +12,24 @@ import bayeslab as bl
 from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import (
     LECTURES,
+    dirichlet_multinomial,
     gaussian_mixture,
+    gp_regression,
     hmm,
     lda,
     linear_dynamical_system,
+    linear_regression,
     local_level,
+    normal_gamma,
     structure_admixture,
 )
 from bayeslab.planning import default_method
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
+from quick_cases import quick_ones
 
-LONG = ("normal_wishart", "markov_chain", "hmm", "linear_dynamical_system", "lda", "local_level")
+SHORT = (dirichlet_multinomial, normal_gamma, linear_regression, gp_regression)
+"""A count, a scale, a block of Normal sites and a factorised matrix."""
 TOLERANCE = 1e-4
 """Of a log density, relative to it or to one, whichever is larger."""
 
@@ -38,12 +44,8 @@ def far(found: Any, truth: Any) -> np.ndarray:
     return np.abs(found - truth) / np.maximum(np.abs(truth), 1.0)
 
 
-def marked(lecture: ModuleType) -> Any:
-    return pytest.param(lecture, marks=pytest.mark.slow) if name(lecture) in LONG else lecture
-
-
 @pytest.mark.parametrize(
-    "lecture", [marked(lecture) for lecture in LECTURES if hasattr(lecture, "posterior")], ids=name
+    "lecture", quick_ones((lecture for lecture in LECTURES if hasattr(lecture, "posterior")), *SHORT), ids=name
 )
 def test_evidence_and_draws_of_exact_posteriors(lecture: ModuleType) -> None:
     single, double = (
@@ -56,7 +58,11 @@ def test_evidence_and_draws_of_exact_posteriors(lecture: ModuleType) -> None:
             assert draws.dtype == np.float32, site
 
 
-@pytest.mark.parametrize("lecture", [*WITHOUT_EVIDENCE, linear_dynamical_system], ids=name)
+@pytest.mark.parametrize(
+    "lecture",
+    quick_ones([*WITHOUT_EVIDENCE, linear_dynamical_system], gaussian_mixture, local_level, structure_admixture),
+    ids=name,
+)
 def test_the_log_joint_of_draws(lecture: ModuleType) -> None:
     """The density that a sampler recorded, and that of its draws in float64.
 

@@ -87,7 +87,7 @@ def test_counts_are_those_of_the_origins(shape: TokenShape) -> None:
         origins = drawn(key, q, jnp.ones_like(q), concentration, given, origins, shape)
 
 
-@pytest.mark.parametrize(("large", "alone"), [(1, 0), (4, 1)])
+@pytest.mark.parametrize(("large", "alone"), [pytest.param(1, 0, marks=pytest.mark.slow), (4, 1)])
 def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the sum over all origins, words that share a block and words that are alone."""
     monkeypatch.setattr(blocks, "MIN_LANES", 2)

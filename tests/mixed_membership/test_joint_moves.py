@@ -1,5 +1,6 @@
 """Ancestry and frequencies moved together: volumes, the way back, what is learned of the density, the posterior."""
 
+from itertools import product
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from bayeslab.mixed_membership.genotypes.transport import proposal_curvatures, t
 from bayeslab.mixed_membership.genotypes.truncated_normal import MIN_FREE_DISTANCE, in_cube, on_simplex, overrelaxed
 from bayeslab.programs.program import precision_scope
 from proposals import in_the_middle, proposals, proposals_in_a_cube
+from quick_cases import quick_ones
 
 Array = np.ndarray[Any, Any]
 
@@ -35,8 +37,12 @@ def halves(size: int, scale: float = 0.05) -> tuple[Array, Array]:
         return tuple(np.asarray(jax.scipy.linalg.expm(sign * jnp.asarray(shares))) for sign in (-1, 1))  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("kind", [proposals, proposals_in_a_cube])
-@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "held"),
+    quick_ones(
+        product([proposals, proposals_in_a_cube], [False, True]), (proposals, True), (proposals_in_a_cube, False)
+    ),
+)
 def test_points_are_carried_back_and_volumes_are_known(kind: Any, held: bool) -> None:
     """By automatic differentiation of what is free."""
     with precision_scope():

@@ -34,12 +34,13 @@ from bayeslab.programs.program import precision_scope
 from bayeslab.results.datatree import to_datatree
 from bayeslab.transforms.collapse import marginal
 from bayeslab.verification.findings import find_conditionals
+from quick_cases import quick_ones
 from ranks import LEVEL, smallest_p
 
 Array = np.ndarray[Any, Any]
 sample, plate = numpyro.sample, numpyro.plate
 HIDDEN = (hmm, gaussian_hmm, multivariate_gaussian_hmm, diagonal_gaussian_hmm, tied_gaussian_hmm, poisson_hmm)
-SLOW = {"pairs", "outliers"}
+SLOW = {"angles", "pairs", "outliers"}
 every_hmm = pytest.mark.parametrize("lecture", HIDDEN, ids=lambda one: one.__name__.split(".")[-1])
 
 INITIAL = np.array([0.5, 0.3, 0.2])
@@ -150,7 +151,11 @@ def test_states_and_evidence_are_those_of_all_paths(case: str) -> None:
         np.testing.assert_allclose(left.log_joint({}), evidence, rtol=1e-12)
 
 
-@every_hmm
+@pytest.mark.parametrize(
+    "lecture",
+    quick_ones(HIDDEN, hmm, gaussian_hmm, multivariate_gaussian_hmm),
+    ids=lambda one: one.__name__.split(".")[-1],
+)
 def test_a_missing_entry_leaves_the_density_of_the_others(lecture: ModuleType) -> None:
     data = lecture.example()
     there = ~np.ma.getmaskarray(np.ma.masked_invalid(data["y"]))
@@ -169,7 +174,7 @@ def test_a_missing_entry_leaves_the_density_of_the_others(lecture: ModuleType) -
     assert not there.all()
 
 
-@pytest.mark.parametrize("unit", [1.0, 100.0, 1e4])
+@pytest.mark.parametrize("unit", [1.0, pytest.param(100.0, marks=pytest.mark.slow), 1e4])
 def test_states_are_found_in_any_unit(unit: float) -> None:
     """Far from the data, where the law is checked as well, all but a few paths have a probability of zero."""
     data = gaussian_hmm.data()

@@ -14,6 +14,7 @@ from xarray import DataTree
 
 import bayeslab as bl
 from bayeslab.models import allele_frequency, factor_analysis, ppca
+from quick_cases import quick_ones
 
 Array = NDArray[Any]
 
@@ -49,7 +50,7 @@ KNOWN = {ppca: (2.5, 1.0, 0.1), factor_analysis: ([2.5, 1.0, 4.0, 0.7, 3.0], 2.0
 """Precisions, and the concentration and the rate of their priors."""
 
 
-@pytest.mark.parametrize("lecture", KNOWN, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("lecture", quick_ones(KNOWN, factor_analysis), ids=lambda one: one.__name__)
 def test_factors_are_exact_given_the_loadings(lecture: ModuleType) -> None:
     """Also where elements of a row are missing, and all of another: these are integrated out."""
     rng, (tau, concentration, rate) = np.random.default_rng(0), KNOWN[lecture]
@@ -76,6 +77,7 @@ def test_factors_are_exact_given_the_loadings(lecture: ModuleType) -> None:
             np.testing.assert_allclose(np.cov(z[:, 2].T), np.eye(2), atol=0.1)
 
 
+@pytest.mark.slow
 def test_em_finds_the_maximum_of_tipping_and_bishop() -> None:
     y = rows()
     found = covariances(fit(ppca, data_of(y, **FLAT), bl.EM(collapse=("z",), num_starts=3)))[0]
@@ -93,6 +95,7 @@ def test_em_is_as_likely_as_factor_analysis_of_scikit_learn() -> None:
     assert -1e-9 < likelihood - other < 1e-5  # scikit-learn stops earlier
 
 
+@pytest.mark.slow
 def test_mean_field_is_below_the_evidence_given_the_loadings() -> None:
     """Given w and the noise the factors and the mean are normal, so the evidence is an integral over one number."""
     y, w = rows()[:12, :3], np.random.default_rng(1).normal(size=(3, 1))
@@ -122,6 +125,7 @@ def test_gibbs_and_nuts_without_the_factors_agree(lecture: ModuleType) -> None:
     assert (np.abs(np.log(nuts.std(0) / scale)) < 0.2).all()
 
 
+@pytest.mark.slow
 def test_gibbs_is_close_to_the_maximum_where_rows_are_many() -> None:
     """The posterior of the covariance of 600 rows is that of their likelihood, but for its standard error."""
     y = rows(600)

@@ -133,7 +133,7 @@ def shared_topics(data: dict[str, Any]) -> Array:
     return np.einsum("a,aik,ajk->ij", weight / weight.sum(), mean, mean)[np.triu_indices(data["num_documents"], 1)]
 
 
-@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("counts", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gibbs_is_the_posterior(counts: bool) -> None:
     """Of the automatic sampler, and of the one that counts."""
     method = (
@@ -321,6 +321,7 @@ assert np.abs(one - two).mean() < 0.05
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [EIGHT_DEVICES, pytest.param(FIT_ON_EIGHT_DEVICES, marks=pytest.mark.slow)])
 def test_counts_are_the_same_on_eight_devices(script: str) -> None:
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}

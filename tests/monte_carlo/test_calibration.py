@@ -32,6 +32,7 @@ from bayeslab.monte_carlo.rejection import RejectionSampler
 from bayeslab.programs.program import Bound, Values
 from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
+from quick_cases import quick_ones
 from ranks import LEVEL, smallest_p
 from two_modes import DATA, product
 
@@ -71,7 +72,9 @@ METHODS: dict[str, Method] = {
 every_method = pytest.mark.parametrize("name", METHODS)
 
 
-@every_method
+@pytest.mark.parametrize(
+    "name", quick_ones(METHODS, *(name for name in METHODS if name not in ("importance", "rejection", "SMC")))
+)
 def test_methods_are_calibrated(name: str) -> None:
     lecture = normal_known_variance
     assert smallest_p(sbc(1, lecture.model, lecture.example(), METHODS[name], 300, progress=False)) > LEVEL

@@ -40,7 +40,7 @@ METHODS: dict[str, Method] = {
     "tempering": ParallelTempering(num_temperatures=6, num_samples=2000),
 }
 LONG = ("SIR", "annealed", "tempering")
-"""Methods that take seconds more to compile; `test_calibration.py` has all of them every time."""
+"""Methods that take seconds more to compile; `test_calibration.py` has these every time."""
 every_method = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in METHODS]
 )

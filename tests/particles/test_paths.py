@@ -23,6 +23,7 @@ from bayeslab.particles import (
 from bayeslab.particles.paths import conditional_path
 from bayeslab.particles.state_space import state_space
 from bayeslab.programs.binding import bind
+from quick_cases import quick_ones
 from state_spaces import (
     Truth,
     Y,
@@ -113,7 +114,10 @@ def test_a_memory_of_one_step_is_too_short_for_a_state_that_follows_two(monkeypa
     assert largest_score(particle_gibbs_paths(ParticleFilter(4), second_order), second_order_truth()) > 6
 
 
-@pytest.mark.parametrize(("model", "truth"), [(linear, linear_truth()), (second_order, second_order_truth())])
+@pytest.mark.parametrize(
+    ("model", "truth"),
+    [pytest.param(linear, linear_truth(), marks=pytest.mark.slow), (second_order, second_order_truth())],
+)
 def test_backward_simulation_smooths(model: Any, truth: Truth) -> None:
     method = BackwardSimulation(ParticleFilter(2000), num_samples=100, num_chains=10)
     tree = bl.fit(0, model, DATA, method, progress=False)
@@ -153,7 +157,7 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("name", quick_ones(PARAMETERS, "coefficient, Gibbs", "precision, Metropolis"))
 def test_parameters_have_the_posterior_that_quadrature_gives(name: str) -> None:
     import arviz as az
 

@@ -150,6 +150,34 @@ def test_three_populations_are_chosen(apart: dict[str, Any]) -> None:
     assert table["evidence_bound"][1] > table["evidence_bound"][0]
 
 
+def test_numbers_are_compared_on_the_same_genotypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each is handed the means of the fit before; the table follows from the densities of individuals."""
+    data = genotypes(np.random.default_rng(3).integers(0, 2, (60, 9, 2)))
+    density = np.random.default_rng(4).normal([[-30.0], [-27.0], [-28.0]], 1.0, (3, 60))
+    given = []
+
+    def scored(key: Any, model: Any, data: Any, value: int, hidden: Array, method: Any, before: Any) -> Any:
+        given.append((hidden, before))
+        variables = {"log_density": ("individual", density[value - 2]), "genotypes": ("individual", hidden.sum(1))}
+        row = xr.Dataset(variables, {"num_populations": value}).assign(log_score=density[value - 2].sum())
+        sites = {name: one[None, None] for name, one in some(value, 60, value)._asdict().items()}
+        return row, arviz_base.from_dict({"posterior": sites}, dims=DIMS)
+
+    monkeypatch.setattr(populations, "score_populations", scored)
+    table = bl.populations.choose_populations(0, structure_admixture.model, data, (2, 3, 4))
+    for place, (hidden, before) in enumerate(given):
+        np.testing.assert_array_equal(hidden, hide_genotypes(0, structure_admixture.model, data, 0.1))
+        assert (before is None) == (place == 0)
+        if place:
+            np.testing.assert_allclose(before.frequencies, some(place + 1, 60, place + 1).frequencies)
+    here = given[0][0].any(1)
+    gap = (density - density[1])[:, here]  # of those of whom something is hidden
+    assert table.attrs["best"] == 3
+    np.testing.assert_allclose(table["difference"], gap.sum(1), atol=1e-9)
+    np.testing.assert_allclose(table["difference_se"], np.sqrt(here.sum()) * gap.std(1, ddof=1), atol=1e-9)
+    np.testing.assert_array_equal(table["genotypes"], given[0][0].sum(1))
+
+
 @pytest.mark.slow
 def test_the_number_is_found_in_nine_of_ten() -> None:
     found = []

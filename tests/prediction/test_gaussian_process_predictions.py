@@ -36,7 +36,7 @@ SUMS = [
 
 
 @pytest.mark.parametrize("kernel", SUMS, ids=["matern32", "matern52", "squared exponential"])
-@pytest.mark.parametrize("new", [NEW[:3], NEW], ids=["few", "more"])
+@pytest.mark.parametrize("new", [pytest.param(NEW[:3], marks=pytest.mark.slow), NEW], ids=["few", "more"])
 def test_draws_with_a_sum_of_kernels_have_the_posterior_moments(kernel: Any, new: Any) -> None:
     """XLA compiled them to NaN, and to wrong numbers."""
     data = {"x": LINE, "y": Y, "kernel": kernel, "sigma": 0.3}

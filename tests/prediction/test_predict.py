@@ -233,14 +233,21 @@ def test_coupled_effects_of_rows_are_given() -> None:
     assert "predictions_log_likelihood" not in new.children
 
 
-@pytest.mark.parametrize("order", [[2, 0, 3, 1], [0, 1, 3, 2], [0, 0, 1, 2], [1, 2, 3, 3]])
+@pytest.mark.parametrize(
+    "order",
+    [
+        [2, 0, 3, 1],
+        [0, 0, 1, 2],
+        *(pytest.param(order, marks=pytest.mark.slow) for order in ([0, 1, 3, 2], [1, 2, 3, 3])),
+    ],
+)
 def test_effects_at_places_of_other_rows_are_given(order: list[int]) -> None:
     draws, found = row_likelihood(effects, {"order": np.array(order), "y": ROWS})
     assert found.attrs["integrated_out"] == []
     np.testing.assert_allclose(found["y"].values[0], stats.norm.logpdf(ROWS, draws["s"] + draws["th"][:, order], 1.0))
 
 
-@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("gap", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_effects_of_rows_are_integrated_out(gap: bool) -> None:
     y = np.where(np.arange(4) == 2, np.nan, ROWS) if gap else ROWS
     for program, data in ((row_effects, {"n": 4}), (effects, {"order": np.arange(4)})):

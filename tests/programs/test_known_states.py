@@ -45,7 +45,7 @@ def backwards(y: Any) -> None:
     steps(y, reverse=True)
 
 
-@pytest.mark.parametrize("model", [one_site, steps, backwards])
+@pytest.mark.parametrize("model", [one_site, steps, pytest.param(backwards, marks=pytest.mark.slow)])
 def test_given_states_of_a_hidden_path(model: Any) -> None:
     turn = slice(None, None, -1 if model is backwards else 1)
     data = {"y": Y[turn], "z": STATES[turn]}

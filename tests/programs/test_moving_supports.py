@@ -19,6 +19,7 @@ from bayeslab.models import gp_regression_unknown_kernel
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
+from quick_cases import quick_ones
 
 X = np.linspace(0.0, 3.0, 6)
 LABELS = np.array([0, 0, 1, 1, 0, 1])
@@ -57,7 +58,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("program", quick_ones(PROGRAMS, "classifier", "bounded"))
 @pytest.mark.parametrize("method", ["NUTS", *(pytest.param(n, marks=pytest.mark.slow) for n in ("HMC", "BarkerMH"))])
 def test_a_draw_has_the_density_that_was_recorded_for_it(program: str, method: str) -> None:
     model, data = PROGRAMS[program]

@@ -1,5 +1,6 @@
 """Scans that run backwards: values of sites are in the order of the elements, whichever way they are given."""
 
+from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from numpyro.contrib.control_flow import scan
 import bayeslab as bl
 from bayeslab.programs.program import precision_scope
 from bayeslab.programs.unconstrained import log_posterior
+from quick_cases import quick_ones
 
 U, Y = np.array([0.0, 1.0, 5.0, 20.0]), np.array([0.3, 1.5, -2.0, 4.0])
 SCALE, UP = jnp.array([0.5, 1.0, 2.0, 4.0]), np.array([0, 1, 1, 0])
@@ -32,8 +34,9 @@ def growth(u: Any, seen: Any, reverse: bool, given: bool) -> None:
     numpyro.sample("first", dist.Normal(scales[-1 if reverse else 0], 1.0), obs=0.0)
 
 
-@pytest.mark.parametrize("given", [True, False], ids=["obs", "by_name"])
-@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize(
+    ("given", "missing"), quick_ones(product([True, False], repeat=2), (True, True), (False, False))
+)
 def test_the_density_is_that_of_the_scan_the_other_way_round(given: bool, missing: bool) -> None:
     """Of values in the space of the sites, and of unconstrained ones with their Jacobian."""
     densities, y = [], np.where(missing & (Y < 0), np.nan, Y)

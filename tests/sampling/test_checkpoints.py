@@ -105,7 +105,7 @@ bl.fit(0, lecture.model, lecture.example(), method, checkpoint=sys.argv[1], prog
 """
 
 
-@pytest.mark.parametrize("wait", [0.05, 0.4])
+@pytest.mark.parametrize("wait", [0.05, pytest.param(0.4, marks=pytest.mark.slow)])
 def test_what_was_killed_goes_on(wait: float, tmp_path: Path) -> None:
     """SIGKILL at a moment of its own choice, after the first write; no draw in the file is drawn again."""
     path, number = tmp_path / "fit.nc", 3000

@@ -22,6 +22,7 @@ from bayeslab.sampling.executables import SamplerExecutables
 from bayeslab.sampling.runner import Run, drive, whole_chain
 from bayeslab.transforms.analysis import Analysis
 from compilations import counted_compilations
+from quick_cases import quick_ones
 
 SHORT = bl.NUTS(num_warmup=100, num_samples=100, num_chains=2)
 SVI = bl.SVI(num_steps=300, num_samples=50)
@@ -31,7 +32,9 @@ DATA = normal_gamma.example()
 METHODS = [SHORT, SVI, bl.MAP(), bl.Laplace(), Stated(normal_gamma.posterior), bl.Exact(50), bl.Gibbs(10, 50, 2)]
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+@pytest.mark.parametrize(
+    "method", quick_ones(METHODS, SHORT, bl.MAP(), *METHODS[-2:]), ids=lambda method: type(method).__name__
+)
 def test_a_second_fit_with_other_data_of_the_same_shapes_compiles_nothing(method: Any) -> None:
     def program(num_rows: int, mu0: float, kappa0: float, alpha: float, beta: float) -> None:
         normal_gamma.model(num_rows, mu0, kappa0, alpha, beta)  # a program that no other test has compiled
@@ -77,7 +80,7 @@ def test_thinning_keeps_one_draw_in_so_many() -> None:
     np.testing.assert_array_equal(kept[0], all_draws[0, 2::3])
 
 
-@pytest.mark.parametrize("method", [SHORT, SVI], ids=["NUTS", "SVI"])
+@pytest.mark.parametrize("method", [SHORT, pytest.param(SVI, marks=pytest.mark.slow)], ids=["NUTS", "SVI"])
 def test_chains_together_are_chains_in_threads(method: Any) -> None:
     """What accelerators do: all chains as one."""
     short = bl.NUTS(num_warmup=10, num_samples=5, num_chains=3) if method is SHORT else method

@@ -7,6 +7,7 @@ from bayeslab.models import gaussian_mixture, linear_regression, normal_gamma
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms import analysis
 from bayeslab.transforms.analysis import Analysis
+from quick_cases import quick_ones
 
 
 @pytest.fixture
@@ -21,7 +22,11 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
-@pytest.mark.parametrize("lecture", [normal_gamma, linear_regression, gaussian_mixture], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "lecture",
+    quick_ones([normal_gamma, linear_regression, gaussian_mixture], linear_regression, gaussian_mixture),
+    ids=lambda m: m.__name__,
+)
 def test_a_fit_and_explain_search_once(lecture: object, searches: list[str]) -> None:
     bl.fit(0, lecture.model, lecture.example(), progress=False)  # type: ignore[attr-defined]
     assert searches.count("find_conditionals") == 1

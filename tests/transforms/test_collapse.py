@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.models import gaussian_mixture, linear_regression, normal_gamma
 from bayeslab.programs.program import Bound, precision_scope
 from bayeslab.transforms.collapse import marginal
+from quick_cases import quick_ones
 from zoo import CASES
 
 MIXTURE = gaussian_mixture.example()
@@ -98,7 +100,9 @@ def test_the_order_does_not_matter() -> None:
 LAWS = ["regression", "wishart", "rows_of_probabilities", "nested_plates", "truncated_mean", "switch", "learned_chain"]
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    "name", quick_ones(LAWS, "regression", "nested_plates", "truncated_mean", "switch", "learned_chain")
+)
 def test_log_joint_is_that_of_the_rest_and_of_the_conditional(name: str) -> None:
     """Law: log joint - log joint of the collapsed program is the log density of the conditional, for every value."""
     with precision_scope():
@@ -180,7 +184,7 @@ def test_methods_sum_over_labels_and_draw_them_back() -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [pytest.param(bl.Laplace(), marks=pytest.mark.slow), bl.MAP(), bl.SVI(bl.full_rank_normal())],
+    quick_ones([bl.Laplace(), bl.MAP(), bl.SVI(bl.full_rank_normal())], bl.MAP()),
     ids=["Laplace", "MAP", "SVI"],
 )
 def test_every_continuous_method_takes_labels(method: Any) -> None:
@@ -190,8 +194,14 @@ def test_every_continuous_method_takes_labels(method: Any) -> None:
     assert ((z == high).mean((0, 1)) > 0.9).tolist() == [False] * 5 + [True] * 3
 
 
-@pytest.mark.parametrize("rows", [3, 400])
-@pytest.mark.parametrize("method", [bl.Exact(4000), bl.Gibbs(10, 2000, 2), bl.MeanField(num_samples=4000)], ids=repr)
+FROM_CONDITIONALS = (bl.Exact(4000), bl.Gibbs(10, 2000, 2), bl.MeanField(num_samples=4000))
+
+
+@pytest.mark.parametrize(
+    ("method", "rows"),
+    quick_ones(product(FROM_CONDITIONALS, [3, 400]), *zip(FROM_CONDITIONALS, [400, 400, 3], strict=True)),
+    ids=str,
+)
 def test_methods_from_conditionals_draw_what_is_left(method: Any, rows: int) -> None:
     """The terms of a collapsed program are those of the marginal density, not those of the program as written."""
     data = {"num_rows": rows, "kappa0": 0.01, "y": np.random.default_rng(0).normal(2.0, 0.5, rows)}

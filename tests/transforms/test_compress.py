@@ -79,7 +79,7 @@ CASES = {
 }
 
 
-LONG = ("wishart", "two vectors", "dirichlets")
+LONG = ("wishart", "two vectors", "dirichlets", "a plate")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in CASES])

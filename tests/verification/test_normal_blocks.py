@@ -21,6 +21,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Values, precision_scope
 from bayeslab.transforms.analysis import Analysis
+from quick_cases import quick_ones
 
 sample, plate = numpyro.sample, numpyro.plate
 RANDOM = np.random.default_rng(0)
@@ -157,6 +158,7 @@ LINEAR: dict[str, tuple[Callable[..., None], dict[str, Any], set[frozenset[str]]
     "two parts": (two_parts, {}, {frozenset({"mu_a", "theta_a"}), frozenset({"mu_b", "theta_b"})}),
 }
 """Programs with Normal sites alone: data, and the blocks."""
+QUICK = ("crossed", "vector chain", "pairs", "two parts")
 
 OTHERS: dict[str, tuple[Callable[..., None], dict[str, Any], set[frozenset[str]]]] = {
     "growth curves": (growth_curves, {"y": TABLE}, {frozenset({"mean_a", "mean_b", "a", "b"})}),
@@ -175,7 +177,7 @@ def analysis_of(case: str) -> Analysis:
     return Analysis(bind(program, data))
 
 
-@pytest.mark.parametrize("case", LINEAR | OTHERS)
+@pytest.mark.parametrize("case", quick_ones(LINEAR | OTHERS, *QUICK, *OTHERS))
 def test_blocks(case: str) -> None:
     """The sets of sites that are jointly Normal given all others are found, and no others."""
     with precision_scope():
@@ -183,7 +185,7 @@ def test_blocks(case: str) -> None:
     assert found == (LINEAR | OTHERS)[case][2]
 
 
-@pytest.mark.parametrize("case", LINEAR)
+@pytest.mark.parametrize("case", quick_ones(LINEAR, *QUICK))
 def test_a_block_is_the_normal_of_dense_algebra(case: str) -> None:
     """Mean, covariance and evidence against the gradient and the Hessian of the log joint at zero."""
     with precision_scope():

@@ -51,7 +51,7 @@ def switched(n: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["h", "k", "model"])
-@pytest.mark.parametrize("number", [3, 5])
+@pytest.mark.parametrize("number", [pytest.param(3, marks=pytest.mark.slow), 5])
 def test_one_choice_of_many_refutes_a_conditional(name: str, number: int) -> None:
     with precision_scope():
         assert find_conditional(bl.bind(hypotheses, {"name": name, "number": number, "y": Y}), "b").rule is None
