@@ -182,7 +182,6 @@ bl.fit(0, lecture.model, lecture.example(), bl.SVI(num_steps=10, num_samples=10)
 ORDERS = (
     "import arviz; import bayeslab as bl",
     "import bayeslab as bl; import arviz; import bayeslab.datasets",
-    "import arviz; import bayeslab as bl; import bayeslab.monte_carlo",
 )
 
 
