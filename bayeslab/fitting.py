@@ -108,7 +108,7 @@ def fit(
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
     mesh = None if mesh is None else checked_mesh(mesh)
     with precision_scope(dtype):
-        bound = bind(model, data)
+        bound = bind(getattr(method, "program_of", lambda program: program)(model), data)
         entries = read_entries(data)
         if method is None:
             refuse_nothing_observed(bound)

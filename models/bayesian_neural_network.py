@@ -33,8 +33,10 @@ def model(
     """Draw for layer k = 1..r weights w_k (unit of k - 1, unit of k) and biases b_k (unit of k,), and y (row,).
 
     x (row, input). hidden: the widths of the hidden layers; none is linear regression. Deterministic: f (row,), what y
-    is without noise.
+    is without noise. Raises ValueError where x has other axes.
     """
+    if jnp.ndim(x) != 2:
+        raise ValueError(f"x has shape {jnp.shape(x)}, but needs axes (row, input), as x[:, None] has them")
     units, names = x, "input"
     for layer, width in enumerate((*hidden, 1), start=1):
         above = f"unit_{layer}" if layer <= len(hidden) else "output"

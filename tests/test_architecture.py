@@ -3,6 +3,7 @@
 import ast
 import json
 import operator
+import re
 import statistics
 import subprocess
 import sys
@@ -189,6 +190,15 @@ def test_arviz_may_be_imported_first(imports: str) -> None:
     """It leaves half of numpyro in its place, to be loaded later, and that half misses what SVI needs."""
     done = subprocess.run([sys.executable, "-c", imports + FIT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_folders_import_numpyro_as_a_whole_first() -> None:
+    """Where a part comes first, half of numpyro that ArviZ left stays half: `from bayeslab.monte_carlo import SMC`."""
+    parts = re.compile(r"^(from numpyro|import numpyro\.)", re.MULTILINE)
+    for folder in {path.relative_to(ROOT / "bayeslab").parts[0] for path in MODULES.values()} - {"models"}:
+        modules = [path.read_text() for path in (ROOT / "bayeslab" / folder).rglob("*.py")]
+        if any(map(parts.search, modules)):
+            assert "\nimport numpyro  #" in (ROOT / "bayeslab" / folder / "__init__.py").read_text(), folder
 
 
 def test_no_test_imports_another_test() -> None:

@@ -60,6 +60,9 @@ def test_what_the_page_names_exists() -> None:
 
 def test_the_page_says_what_is_wrong_in_print() -> None:
     known = {erratum.label for chapters in ERRATA.values() for errata in chapters.values() for erratum in errata}
-    named = {label for rows in tables().values() for row in rows for label in row[4].split(", ") if label}
+    links = re.findall(r"\[(\w+)\]\(errata\.md#(\w+)\)", (ROOT / "docs" / "lectures.md").read_text())
+    assert all(label.lower() == target for label, target in links)
+    cells = {cell for rows in tables().values() for row in rows for cell in row[4].split(", ") if cell}
+    named = {re.fullmatch(r"\[(\w+)\]\(errata\.md#\w+\)", cell)[1] for cell in cells}  # type: ignore[index]
     assert named <= known
     assert known - named <= WITHOUT_POSTERIOR

@@ -5,6 +5,7 @@ exp(sum_i linear_i g_i - precision_i g_i^2 / 2), given as information pairs (pre
 """
 
 import lazy_loader
+import numpyro  # noqa: F401  as a whole, before parts of it: ArviZ may have left a half, to be loaded when it is used
 
 from bayeslab.gaussian_processes.distribution import GaussianProcess
 

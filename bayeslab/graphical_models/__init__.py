@@ -1,5 +1,7 @@
 """Graphical models: queries without draws, messages on graphs, Boltzmann machines, pictures of programs."""
 
+import numpyro  # noqa: F401  as a whole, before parts of it: ArviZ may have left a half, to be loaded when it is used
+
 from bayeslab.graphical_models.annealing import LogPartition, annealed_log_partition
 from bayeslab.graphical_models.boltzmann import (
     Learned,
@@ -9,6 +11,7 @@ from bayeslab.graphical_models.boltzmann import (
     log_likelihood_gradient,
     sample_layers,
 )
+from bayeslab.graphical_models.exchange import Exchange
 from bayeslab.graphical_models.factor_graphs import factor_graph
 from bayeslab.graphical_models.messages import Beliefs, belief_propagation
 from bayeslab.graphical_models.networks import BayesNet, bayes_net_from_networkx, bayes_net_to_networkx
@@ -18,6 +21,7 @@ from bayeslab.program_graphs.drawing import ProgramGraph, graph
 __all__ = [
     "BayesNet",
     "Beliefs",
+    "Exchange",
     "Learned",
     "LogPartition",
     "ProgramGraph",

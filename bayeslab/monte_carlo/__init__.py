@@ -2,6 +2,8 @@
 slices, tempering. Each is a method of `fit`.
 """
 
+import numpyro  # noqa: F401  as a whole, before parts of it: ArviZ may have left a half, to be loaded when it is used
+
 from bayeslab.monte_carlo.annealed import AnnealedImportance
 from bayeslab.monte_carlo.importance import SIR, ImportanceSampling
 from bayeslab.monte_carlo.metropolis import Independence, MetropolisHastings, Proposal, RandomWalk

@@ -3,6 +3,8 @@ backward simulation, and two Markov chains over parameters and paths, particle G
 Metropolis-Hastings. All but `filter` are methods of `fit`.
 """
 
+import numpyro  # noqa: F401  as a whole, before parts of it: ArviZ may have left a half, to be loaded when it is used
+
 from bayeslab.particles.backward_simulation import BackwardSimulation
 from bayeslab.particles.filtering import filter
 from bayeslab.particles.particle_filter import ParticleFilter, multinomial, residual, stratified, systematic

@@ -91,13 +91,24 @@ def open_scan(key: Array, bound: Bound, values: Values) -> OpenScan:
         except ScanFound as found:
             body, start, elements, length, backwards = found.arguments
         else:
-            raise ValueError("the program has no numpyro.contrib.control_flow.scan, whose steps particles could follow")
+            raise ValueError(_without_scan(bound))
     if length is None:
         length = jnp.shape(jax.tree.leaves(elements)[0])[0]
     scanned = [name for name in bound.observed if name not in sites]
     observed = {name: bound.observed[name] for name in scanned}
     present = {name: bound.present[name] for name in scanned if name in bound.present}
     return OpenScan(dict(sites), body, start, StepInputs(elements, observed, present), length, backwards)
+
+
+def _without_scan(bound: Bound) -> str:
+    """Why particles cannot follow a program, and what they can follow in its place."""
+    latent = [f"'{name}'" for name in bound.latent]
+    listed = ", ".join(latent if len(latent) < 4 else [*latent[:3], "..."])
+    return (
+        "particles follow the steps of a numpyro.contrib.control_flow.scan, and the program has none: write what moves "
+        f"from step to step among {listed} as scan(step, start, elements), where step(carry, element) draws the state "
+        "of a step, then what is observed of it, and returns what it carries on and None; or use NUTS() or Gibbs()"
+    )
 
 
 def weigh(bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, values: Values) -> Weighed:

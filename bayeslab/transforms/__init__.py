@@ -1,0 +1,3 @@
+"""Other programs and Bounds with the same joint density."""
+
+import numpyro  # noqa: F401  as a whole, before parts of it: ArviZ may have left a half, to be loaded when it is used

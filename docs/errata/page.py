@@ -27,7 +27,8 @@ def page() -> str:
 
 
 def entry(erratum: Erratum) -> Iterator[str]:
-    """One erratum: a term with its two forms, and a table of numbers."""
+    """One erratum: a target for links, its two forms, and a table of numbers."""
+    yield f"({erratum.label.lower()})="
     yield f"**{erratum.label}** ({erratum.place}). {erratum.why}".rstrip()
     yield ""
     yield f"- printed: {erratum.printed}"

@@ -153,6 +153,11 @@ def test_more_factors_than_features_are_refused() -> None:
 WAVE = bayesian_neural_network.example()
 
 
+def test_one_input_is_a_column() -> None:
+    with pytest.raises(ValueError, match=r"x has shape \(8,\), but needs axes \(row, input\)"):
+        bl.bind(bayesian_neural_network.model, WAVE | {"x": WAVE["x"][:, 0]})
+
+
 def test_the_last_layer_is_exact_given_its_features() -> None:
     """Its evidence is that of linear regression on the features, and its draws are of that Normal."""
     rng = np.random.default_rng(2)

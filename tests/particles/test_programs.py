@@ -72,6 +72,14 @@ def summing(num_steps: int) -> None:
     scan(step, 0.0, None, num_steps)
 
 
+def loop(num_steps: int) -> None:
+    """As states are written before one has met scans, with some values that nobody measured."""
+    z = 0.0
+    for step in range(num_steps):
+        z = numpyro.sample(f"z_{step}", dist.Normal(jnp.sin(z), 1.0))
+        numpyro.sample(f"y_{step}", dist.Normal(z**2, 1.0))
+
+
 def other_site(carry: Any, element: Any, values: Any) -> None:
     numpyro.sample("state", dist.Normal(carry, 1.0))
 
@@ -85,7 +93,14 @@ def fitted(model: Any, data: Any, method: Any) -> Any:
 
 
 REFUSED = {
-    "no scan": (lambda: filtered(local_level.model, local_level.example()), "no numpyro.contrib.control_flow.scan"),
+    "no scan": (
+        lambda: filtered(local_level.model, local_level.example()),
+        "control_flow.scan, and the program has none",
+    ),
+    "a loop": (
+        lambda: filtered(loop, {"num_steps": 5, "y_0": 1.0, "y_3": 0.5}),
+        r"among 'z_0', 'z_1', 'y_1', \.\.\. as scan\(step, start, elements\)",
+    ),
     "backwards": (lambda: filtered(backwards, {"y": Y}), "backwards in time"),
     "observed later": (lambda: filtered(observed_later, DATA), "site 'y' comes after the scan; observe it in the body"),
     "drawn later": (lambda: filtered(drawn_later, DATA), "site 'c' comes after the scan"),

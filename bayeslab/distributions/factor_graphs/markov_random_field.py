@@ -93,13 +93,18 @@ class MarkovRandomField(Distribution):
         return jnp.vectorize(of_one, signature="(n),(n,k),(e,k,k)->()")(jnp.asarray(value), self.node, self.edge)
 
     def gibbs_step(self, key: Array, value: Array) -> Array:
-        """Values (node,) after one sweep, for one field: nodes that are no neighbours are drawn at once, given all
-        others."""
-        colours = _colours(self.event_shape[0], self.edges)
-        for colour, own_key in enumerate(jax.random.split(key, max(colours) + 1)):
-            drawn = jax.random.categorical(own_key, self.conditional_logits(value)).astype(value.dtype)
-            value = jnp.where(np.array(colours) == colour, drawn, value)
-        return value
+        """Values (..., node) after one sweep: nodes that are no neighbours are drawn at once, given all others."""
+        colours = np.array(_colours(self.event_shape[0], self.edges))
+
+        def of_one(value: Array, noise: Array, node: Array, edge: Array) -> Array:
+            field = MarkovRandomField(node, edge, self.edges)
+            for colour in range(colours.max() + 1):
+                drawn = jnp.argmax(field.conditional_logits(value) + noise, axis=-1).astype(value.dtype)
+                value = jnp.where(colours == colour, drawn, value)
+            return value
+
+        noise = jax.random.gumbel(key, (*value.shape, self.node.shape[-1]))  # a node is drawn once a sweep
+        return jnp.vectorize(of_one, signature="(n),(n,k),(n,k),(e,k,k)->(n)")(value, noise, self.node, self.edge)
 
     def tempered(self, power: Array) -> "MarkovRandomField":
         """The field with its potentials raised to a power; uniform at zero."""
@@ -129,9 +134,15 @@ class MarkovRandomField(Distribution):
 
     @property
     def _plan(self) -> EliminationPlan:
-        """How the nodes are summed over."""
+        """How the nodes are summed over. Raises ValueError where the field is too wide for it."""
         size, number = self.node.shape[-2:]
-        return elimination_plan((number,) * size, (*((each,) for each in range(size)), *self.edges))
+        try:
+            return elimination_plan((number,) * size, (*((each,) for each in range(size)), *self.edges))
+        except ValueError as reason:
+            raise ValueError(
+                f"a field of {size} nodes is too wide to sum over; use bl.graphical_models.Exchange(num_sweeps=100) or "
+                f"annealed_log_partition ({reason})"
+            ) from None
 
     @property
     def _tables(self) -> Array:

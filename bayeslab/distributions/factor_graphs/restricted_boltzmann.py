@@ -100,7 +100,8 @@ class RestrictedBoltzmann(Distribution):
             raise ValueError(
                 f"layers of {hidden} hidden and {visible} visible units are too large for an exact partition function, "
                 f"which takes {MAX_UNITS_ENUMERATED} units in the smaller layer at most; "
-                "bl.graphical_models.contrastive_divergence and annealed_log_partition do without"
+                "bl.graphical_models.Exchange(num_sweeps=100), contrastive_divergence and annealed_log_partition do "
+                "without"
             )
         w, own, other = self.w.mT, self.beta, self.alpha
         if not self._hidden_is_smaller:
