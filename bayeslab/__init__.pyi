@@ -88,6 +88,7 @@ from .prediction.gaussian_process import (
 from .prediction.gaussian_process import (
     process_draws as process_draws,
 )
+from .prediction.group_likelihood import log_likelihood as log_likelihood
 from .prediction.predict import predict as predict
 from .prediction.predict import simulate as simulate
 from .program_graphs.drawing import graph as graph

@@ -36,6 +36,9 @@ with any number of them."""
 MAX_DENSE_MASS_DIMENSIONS = 50
 """The largest number of dimensions for which a dense mass matrix is worth its cost (measured on 25 published
 posteriors)."""
+MAX_DENSE_MASS_DIMENSIONS_OF_WALKS = 128
+"""The same where a site is a random walk: no coordinate of single elements undoes what its steps have in common (a walk
+of 60 steps under a Poisson has six times the effective draws, by half of the steps)."""
 MAX_PRECONDITIONED_DIMENSIONS = 1000
 """The largest number of dimensions for which the curvature at the mode is computed and decomposed."""
 
@@ -73,7 +76,8 @@ class NUTS:
     thinning: keep one draw in so many.
     dense_mass: adapt a full mass matrix, True or False. By default chains move around a Normal approximation at the
     mode where the log posterior is concave, as in generalised linear models with fixed priors (see
-    `bayeslab.methods.moves.preconditioned`), and elsewhere adapt a full matrix for up to fifty dimensions.
+    `bayeslab.methods.moves.preconditioned`), and elsewhere adapt a full matrix for up to fifty dimensions, or 128 with
+    a random walk.
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
     statistics: compute with sufficient statistics in place of rows (`compress`), True or False; by
@@ -150,7 +154,10 @@ def _flops(bound: Bound) -> float:
 
 def is_dense_mass_worthwhile(bound: Bound, names: Iterable[str]) -> bool:
     """Whether a dense mass matrix over some sites is worth its cost."""
-    return sum(prod(bound.sites[name].shape) for name in names) <= MAX_DENSE_MASS_DIMENSIONS
+    sites = [bound.sites[name] for name in names]
+    has_walk = any(site.family == "GaussianRandomWalk" for site in sites)
+    limit = MAX_DENSE_MASS_DIMENSIONS_OF_WALKS if has_walk else MAX_DENSE_MASS_DIMENSIONS
+    return sum(prod(site.shape) for site in sites) <= limit
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,10 @@ Leave-one-out cross-validation leaves out a row with everything that is its own:
 density of a row says how well these fit it, not how well it is predicted.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import NamedTuple
 
 import jax
@@ -17,7 +19,8 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term
-from bayeslab.prediction.row_quadrature import with_rows_integrated
+from bayeslab.prediction.group_elements import NO_GROUP, elements_of_groups
+from bayeslab.prediction.row_quadrature import with_groups_integrated
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import Marginal, marginal
@@ -34,12 +37,13 @@ class PointwiseLikelihood(NamedTuple):
 
     values: by observed site (draw, *batch), NaN where entries are missing or masked; several sites that share latent
     ones have one value, by their joined names. dims_from: by joined name, the site that it has its dimensions from.
-    integrated_out: latent sites.
+    integrated_out: latent sites. reason: why what belongs to rows was not integrated out, where that was so.
     """
 
     values: Values
     dims_from: dict[str, str]
     integrated_out: tuple[str, ...]
+    reason: str = ""
 
 
 def log_likelihood(bound: Bound, latent: Values) -> PointwiseLikelihood:
@@ -47,19 +51,15 @@ def log_likelihood(bound: Bound, latent: Values) -> PointwiseLikelihood:
 
     The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
     """
-    private = row_sites(bound)
-    marginal_bound = _marginal_or_plain(bound, private, latent)
+    marginal_bound, reason = _closed_form(bound, latent) or _by_quadrature(bound, latent)
     joint_terms = _marginal_terms(marginal_bound)
-    if not _factorises_by_rows(
-        marginal_bound, {name: value[0] for name, value in latent.items() if name not in private}
-    ):
-        marginal_bound, private, joint_terms = bound, (), {}
+    private = marginal_bound.transform.sites if isinstance(marginal_bound.transform, Marginal) else ()
     if any(name not in latent for name in bound.latent if name not in private):
         return PointwiseLikelihood({}, {}, ())
     values = _row_likelihoods(marginal_bound, {name: value for name, value in latent.items() if name not in private})
     number = len(next(iter(latent.values())))
     values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
-    return PointwiseLikelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private)
+    return PointwiseLikelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private, reason)
 
 
 def row_sites(bound: Bound) -> tuple[str, ...]:
@@ -74,22 +74,69 @@ def belongs_to_rows(name: str, observed: "dict[str, Array] | list[str]", bound: 
     return any(plates and plates <= site_plates for plates in plates_of_rows)
 
 
-def _marginal_or_plain(bound: Bound, private: tuple[str, ...], latent: Values) -> Bound:
-    """The program with some sites integrated out, by quadrature where they have no conditional in closed form, or as it
-    is where that cannot be done."""
+def _closed_form(bound: Bound, latent: Values) -> tuple[Bound, str] | None:
+    """The program with the sites of its rows integrated out in closed form; None where there is none."""
+    if not (private := row_sites(bound)):
+        return None
     try:
-        return marginal(bound, private)
+        integrated = marginal(bound, private)
     except ValueError:
-        others = {name: value for name, value in latent.items() if name not in private}
-        if any(name not in others for name in bound.latent if name not in private):
-            return bound
-        number = len(next(iter(others.values()), ()))
-        draws = [
-            {name: value[index] for name, value in others.items()}
-            for index in np.unique(np.linspace(0, number - 1, NUM_CHECKED_DRAWS).astype(int))
-        ]
-        integrated = with_rows_integrated(bound, private, draws if number else [])
-        return bound if integrated is None else integrated
+        return None
+    first = {name: value[0] for name, value in latent.items() if name not in private}
+    return (integrated, "") if _factorises_by_rows(integrated, first) else None
+
+
+def _by_quadrature(bound: Bound, latent: Values) -> tuple[Bound, str]:
+    """The program with what belongs to each row integrated out by quadrature, or as it is where there is no such thing,
+    or where it cannot be, and why."""
+    if not latent or all(np.prod(bound.sites[name].batch_shape) <= 1 for name in bound.observed):
+        return bound, ""
+    draws, reason = checked_draws(bound, latent), ""
+    if any(name not in draws[0] for name in bound.latent):
+        return bound, ""
+    shapes = {bound.sites[name].batch_shape for name in bound.observed}
+    for shape in sorted((shape for shape in shapes if prod(shape) > 1), key=prod, reverse=True):
+        codes = {n: _row_numbers(bound, n) for n in bound.observed if bound.sites[n].batch_shape == shape}
+        numbered = np.stack([*codes.values()])
+        if (numbered != numbered[0]).any() or numbered.max() < 1:
+            continue
+        try:
+            if own := elements_of_groups(bound, draws, codes):
+                places = np.flatnonzero(numbered[0].ravel() != NO_GROUP)
+                return with_groups_integrated(bound, own, places, shape, draws), ""
+        except ValueError as error:
+            reason = str(error)
+    return bound, reason
+
+
+def checked_draws(bound: Bound, latent: Values) -> list[Values]:
+    """Some draws: the first and the last, those between, and those where a number is smallest or largest.
+
+    Sites that have no draws, as effects of new rows, have some from their prior, where that can be drawn from.
+    """
+    number = len(next(iter(latent.values())))
+    chosen = set(np.linspace(0, number - 1, NUM_CHECKED_DRAWS).astype(int).tolist())
+    for value in latent.values():
+        if value.ndim == 1:
+            chosen |= {int(value.argmin()), int(value.argmax())}
+    draws = [{name: value[index] for name, value in latent.items()} for index in sorted(chosen)]
+    if all(name in latent for name in bound.latent):
+        return draws
+    with suppress(NotImplementedError):
+        for draw in draws:
+            sites = bound.prior_draw(jax.random.PRNGKey(0), draw)
+            draw |= {name: jnp.asarray(sites[name]["value"]) for name in bound.latent if name not in draw}
+    return draws
+
+
+def _row_numbers(bound: Bound, name: str) -> np.ndarray:
+    """The number (*batch) of every row of a site that has entries."""
+    shape = bound.sites[name].batch_shape
+    present = np.ones(shape, bool)
+    if name in bound.present:
+        present = np.asarray(bound.present[name])
+        present = np.broadcast_to(present.any(tuple(range(len(shape), present.ndim))), shape)
+    return np.where(present, present.ravel().cumsum().reshape(shape) - 1, NO_GROUP)
 
 
 def _marginal_terms(bound: Bound) -> dict[str, Term]:

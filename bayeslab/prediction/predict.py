@@ -86,8 +86,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (a vector
     is drawn as a whole, whatever is known of it), and log_likelihood, NaN at missing entries; latent sites that
     belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
-    them. Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of
-    their value given all else that is known of the row.
+    them, or say why not. Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log
+    probability of their value given all else that is known of the row.
     For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
     where there are values and what belongs to a row can be integrated out of it, and predictions_probabilities: for
     discrete sites of rows, as classes, the mean over draws of the probability of every value given all else that is
@@ -168,6 +168,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     for name in ("log_likelihood", "predictions_log_likelihood"):
         if name in added.children:
             added[name].attrs["integrated_out"] = list(likelihood.integrated_out)
+            if likelihood.reason:
+                added[name].attrs["not_integrated_out"] = likelihood.reason
     result = tree.copy()
     for name, group in added.children.items():
         result[name] = group

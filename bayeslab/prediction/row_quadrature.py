@@ -1,4 +1,4 @@
-"""Latent sites of rows that no elimination removes, integrated out of the likelihood of each row by quadrature.
+"""Latent sites of rows or groups that no elimination removes, integrated out of their likelihood by quadrature.
 
 A row, a tank or a person, may have a few numbers of its own: an effect under a logit, a rate under a Poisson. Given the
 draw of all else the rows are independent, so their integrals have one to three dimensions each. Around the mode of the
@@ -8,125 +8,150 @@ Smith 1982; Pinheiro and Bates 1995); single numbers get nodes on either side of
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial, reduce
+from functools import partial, reduce
+from itertools import pairwise
+from math import prod
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.ops import segment_sum
 from jax.scipy.special import logsumexp
 from numpyro.distributions import biject_to
 
-from bayeslab.elimination.conditional import sum_to_site
 from bayeslab.elimination.terms import Term, terms
-from bayeslab.programs.program import Bound, Values
+from bayeslab.prediction.group_elements import GroupElements, reached_terms
+from bayeslab.programs.program import Bound, Values, elementwise_constraint
 from bayeslab.programs.unconstrained import number_or_zero_mass
+from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import Marginal
 from bayeslab.transforms.sufficient_statistics.tables import Statistics
 
-NUM_NODES = {1: 61, 2: 25, 3: 13}
-"""Nodes on every axis, by the number of sites of a row."""
+NUM_NODES = {1: (48, 96, 192), 2: (15, 30, 60), 3: (9, 18, 36)}
+"""Nodes on every axis, by the numbers of a group: the first that as good as agree with the next are taken."""
 MAX_NEWTON_STEPS = 40
 """Steps to the mode of the integrand, at most; less than ten are the rule."""
-NEWTON_TOLERANCE = 1e-4
-"""Step at which the mode is near enough to put nodes around it."""
+NEWTON_TOLERANCE = 1e-3
+"""Step, in deviations, at which the mode is near enough to put nodes around it."""
 MAX_STEP = 2.0
-"""The longest step of a coordinate."""
+"""The longest step of a coordinate that is tried beside the whole one."""
+MIN_PRECISION = 1e-16
+"""The least curvature: that of deviations of 1e8."""
 NEGLIGIBLE_NATS = 35.0
 """Nats below its top at which an integrand is over."""
-WIDENING, NUM_WIDENINGS = 1.6, 25
-"""Factor by which a side is widened until the integrand is over, and how often, at most: to 100,000 deviations."""
-QUADRATURE_TOLERANCE = 5e-3
-"""Nats by which two thirds of the nodes may differ; the error of all of them is a small part of that."""
+WIDENING, NUM_WIDENINGS = 1.6, 40
+"""Factor by which a side is widened until the integrand is over, and how often, at most: to 1e8 deviations."""
+QUADRATURE_TOLERANCE = 1e-3
+"""Nats of a row by which twice the nodes may differ."""
+
+
+NOTHING = GroupElements({}, {})
+"""No elements of any group."""
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["statistics"],
-    meta_fields=["rules", "rows", "row_sites", "num_nodes"],
+    data_fields=["own", "places", "statistics"],
+    meta_fields=["rules", "rows", "shape", "num_nodes"],
 )
 @dataclass(frozen=True)
 class RowQuadrature(Marginal):
-    """Latent sites of rows integrated out by quadrature: a transform of a Bound for the likelihoods of its rows."""
+    """What belongs to rows, or to groups of them, integrated out by quadrature: a transform of a Bound.
 
-    row_sites: tuple[str, ...] = ()
+    own: the elements of every group. shape: of the integrals. places: the flat position of every group among these.
+    """
+
+    own: GroupElements = NOTHING
+    places: Array | None = None
+    shape: tuple[int, ...] = ()
     num_nodes: int = 0
     statistics: Statistics | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:
-        return self.row_sites
+        return tuple(self.own.elements)
 
     def terms(self, bound: Bound) -> tuple[Term, ...]:
-        return _terms_without(terms(bound).terms, self.row_sites, self.num_nodes)
+        log_joint_terms = terms(bound).terms
+        reached = reached_terms(log_joint_terms, self.own.elements)
+        holds = frozenset().union(*(term.holds or {term.name} for term in reached))
+        depends = frozenset().union(*(term.depends for term in reached)) - set(self.sites)
+        name = f"integral of {', '.join(self.sites)}"
+        others = (term for term in log_joint_terms if term not in reached)
+        return (*others, Term(name, depends, lambda *point: self.integrals(*point)[0], None, holds=holds))
 
+    def integral(self, bound: Bound) -> Term:
+        """The term that is the integral. bound: the plain one."""
+        return self.terms(bound)[-1]
 
-def with_rows_integrated(bound: Bound, sites: tuple[str, ...], values: list[Values]) -> Bound | None:
-    """The plain Bound with sites of its rows integrated out by quadrature; None where that cannot be done well.
-
-    values: a few draws of the other sites, at which fewer nodes must give the same.
-    """
-    priors, number = terms(bound).priors, len(sites)
-    if number not in NUM_NODES or any(
-        bound.sites[name].is_discrete or bound.sites[name].event_dim or priors[name].shape != priors[sites[0]].shape
-        for name in sites
-    ):
-        return None
-    shape = priors[sites[0]].shape
-    known = [name for name in bound.latent if name not in sites]
-    for term in terms(bound).terms:
-        reached = not term.depends.isdisjoint(sites)
-        if reached and jax.eval_shape(term.density, bound, bound.latent_shapes).shape != shape:
-            return None
-    full, fewer = (
-        replace(bound, transform=RowQuadrature((), row_sites=sites, num_nodes=nodes))
-        for nodes in (NUM_NODES[number], NUM_NODES[number] * 2 // 3)
-    )
-    for draw in values:
-        given = {name: draw[name] for name in known}
-        first, second = (np.asarray(_integrals(each, given)) for each in (full, fewer))
-        if not np.allclose(first, second, rtol=0.0, atol=QUADRATURE_TOLERANCE):  # NaN is refused, too
-            return None
-    return full
-
-
-@jax.jit
-def _integrals(bound: Bound, values: Values) -> Array:
-    assert isinstance(bound.transform, RowQuadrature)
-    [term] = [term for term in bound.transform.terms(bound.plain) if term.name.startswith("integral")]
-    return term.density(bound.plain, values)
-
-
-@lru_cache(maxsize=64)
-def _terms_without(log_joint_terms: tuple[Term, ...], sites: tuple[str, ...], num_nodes: int) -> tuple[Term, ...]:
-    """The terms with those that sites of rows reach replaced by the integrals over these, an element a row."""
-    reached = [term for term in log_joint_terms if not term.depends.isdisjoint(sites)]
-    others = [term for term in log_joint_terms if term not in reached]
-
-    def density(bound: Bound, values: Values) -> Array:
-        priors = terms(bound).priors
-        transforms = {}
-        for name in sites:
-            transforms[name] = biject_to(priors[name].distribution(bound, values).support)
+    def integrals(self, bound: Bound, values: Values, *more_nodes: int) -> Array:
+        """The integrals (rule, *shape) of all groups at their places, zero at others, also by rules of more nodes."""
+        priors, reached = terms(bound).priors, reached_terms(terms(bound).terms, self.own.elements)
+        elements = {name: self.own.elements[name] for name in bound.latent if name in self.own.elements}
+        num_groups = len(self.own.elements[self.sites[0]])
+        size = sum(positions.shape[1] for positions in elements.values())
 
         def log_integrand(free: Array) -> Array:
-            """At unconstrained values (site, *batch), an element a row."""
-            own, volume = {}, jnp.zeros(free.shape[1:])
-            for name, position in zip(sites, free, strict=True):
-                own[name] = transforms[name](position)
-                volume += transforms[name].log_abs_det_jacobian(position, own[name])
-            parts = [sum_to_site(term.density(bound, values | own), term, priors[sites[0]])[0] for term in reached]
+            """At unconstrained values (number, group), an element a group."""
+            all_values, volume, start = dict(values), jnp.zeros(num_groups), 0
+            for name, positions in elements.items():
+                transform = biject_to(elementwise_constraint(priors[name].distribution(bound, all_values).support))
+                own = free[start : start + positions.shape[1]].T
+                start += positions.shape[1]
+                shape = priors[name].shape
+                whole = jnp.zeros(prod(shape)).at[positions].set(own).reshape(shape)
+                all_values[name] = transform(whole)
+                log_volumes = jnp.broadcast_to(transform.log_abs_det_jacobian(whole, all_values[name]), shape)
+                volume += log_volumes.ravel()[positions].sum(-1)
+            parts = [
+                segment_sum(term.density(bound, all_values).ravel(), self.own.outputs[term.name], num_groups + 1)[:-1]
+                for term in reached
+            ]
             return reduce(jnp.add, parts, volume)
 
-        return _log_integrals(log_integrand, (len(sites), *priors[sites[0]].shape), num_nodes)
-
-    holds = frozenset().union(*(term.holds or {term.name} for term in reached))
-    depends = frozenset().union(*(term.depends for term in reached)) - set(sites)
-    return (*others, Term(f"integral of {', '.join(sites)}", depends, density, None, holds=holds))
+        integrals = _log_integrals(log_integrand, (size, num_groups), (self.num_nodes, *more_nodes))
+        whole = jnp.zeros((len(integrals), prod(self.shape))).at[:, self.places].set(integrals)
+        return whole.reshape(len(integrals), *self.shape)
 
 
-def _log_integrals(log_integrand: Callable[[Array], Array], shape: tuple[int, ...], num_nodes: int) -> Array:
-    """The log of the integral over every element of a batch. shape: (dimension, *batch)."""
+def with_groups_integrated(
+    bound: Bound, own: GroupElements, places: np.ndarray, shape: tuple[int, ...], values: list[Values]
+) -> Bound:
+    """The plain Bound with what belongs to groups integrated out by quadrature.
+
+    places, shape: see `RowQuadrature`. values: a few draws, at which twice as many nodes must give the same.
+    Raises ValueError where no number of nodes is enough.
+    """
+    number = sum(positions.shape[1] for positions in own.elements.values())
+    draws = {name: jnp.stack([draw[name] for draw in values]) for name in bound.latent if name not in own.elements}
+    for num_nodes, more_nodes in pairwise(NUM_NODES[number]):
+        transform = RowQuadrature((), own=own, places=jnp.asarray(places), shape=shape, num_nodes=num_nodes)
+        integrated = replace(bound, transform=transform)
+        first, second = np.asarray(_integrals(integrated, draws, more_nodes))
+        if (difference := np.abs(first - second).max()) <= QUADRATURE_TOLERANCE:  # not so where there is NaN
+            return integrated
+    raise ValueError(
+        f"quadrature over {', '.join(own.elements)} does not settle: from {num_nodes} to {more_nodes} nodes an axis a "
+        f"log likelihood changes by {difference:.2g}"
+    )
+
+
+@partial(jax.jit, static_argnames="more_nodes")
+def _integrals(bound: Bound, draws: Values, more_nodes: int) -> Array:
+    """The integrals (rule, draw, *row) by the rule of the transform and by one of more nodes."""
+    transform = bound.transform
+    assert isinstance(transform, RowQuadrature)
+    return jnp.moveaxis(map_draws(lambda values: transform.integrals(bound.plain, values, more_nodes), draws), 1, 0)
+
+
+def _log_integrals(
+    log_integrand: Callable[[Array], Array], shape: tuple[int, ...], num_nodes: tuple[int, ...]
+) -> Array:
+    """The logs of the integrals over every element of a batch (rule, *batch), by rules of some numbers of nodes.
+
+    shape: (dimension, *batch).
+    """
     size = shape[0]
     gradient = jax.grad(lambda free: log_integrand(free).sum())
     directions = jnp.eye(size).reshape(size, size, *(1 for _ in shape[1:])) * jnp.ones(shape)
@@ -137,23 +162,24 @@ def _log_integrals(log_integrand: Callable[[Array], Array], shape: tuple[int, ..
         hessian = jnp.moveaxis(jax.vmap(change)(directions), (0, 1), (-2, -1))
         if size == 1:
             own = jnp.abs(hessian)
-            return jnp.moveaxis(slope, 0, -1), jnp.where(jnp.isfinite(own), jnp.maximum(own, 1e-6), 1.0)
+            return jnp.moveaxis(slope, 0, -1), jnp.where(jnp.isfinite(own), jnp.maximum(own, MIN_PRECISION), 1.0)
         spectrum, vectors = jnp.linalg.eigh(-(hessian + hessian.mT) / 2)
-        spectrum = jnp.where(jnp.isfinite(spectrum), jnp.maximum(jnp.abs(spectrum), 1e-6), 1.0)
+        spectrum = jnp.where(jnp.isfinite(spectrum), jnp.maximum(jnp.abs(spectrum), MIN_PRECISION), 1.0)
         return jnp.moveaxis(slope, 0, -1), (vectors * spectrum[..., None, :]) @ vectors.mT
 
     def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         free, _, count = state
         slope, precision = slope_and_precision(free)
         whole = slope / precision[..., 0] if size == 1 else jnp.linalg.solve(precision, slope[..., None])[..., 0]
+        whole = jnp.moveaxis(jnp.where(jnp.isfinite(whole), whole, 0.0), -1, 0)
         step = jnp.clip(whole, -MAX_STEP, MAX_STEP)
-        step = jnp.moveaxis(jnp.where(jnp.isfinite(step), step, 0.0), -1, 0)
-        # half of the step, or a quarter, where the whole one overshoots
-        tried = jnp.stack([free + share * step for share in (1.0, 0.5, 0.1, 0.0)])
+        # effects may be anywhere, so the whole step comes first, and shorter ones where it overshoots
+        tried = jnp.stack([free + each for each in (whole, step, 0.3 * step, 0.05 * step, jnp.zeros_like(step))])
         height = jax.vmap(log_integrand)(tried)
         best = jnp.argmax(number_or_zero_mass(height), axis=0)
         new = jnp.take_along_axis(tried, best[None, None], axis=0)[0]
-        return new, jnp.abs(new - free).max(initial=0.0) > NEWTON_TOLERANCE, count + 1
+        deviations = jnp.abs(new - free) * jnp.sqrt(jnp.moveaxis(jnp.diagonal(precision, axis1=-2, axis2=-1), -1, 0))
+        return new, deviations.max(initial=0.0) > NEWTON_TOLERANCE, count + 1
 
     def is_moving(state: tuple[Array, Array, Array]) -> Array:
         return state[1] & (state[2] < MAX_NEWTON_STEPS)
@@ -161,45 +187,55 @@ def _log_integrals(log_integrand: Callable[[Array], Array], shape: tuple[int, ..
     mode, *_ = jax.lax.while_loop(is_moving, newton, (jnp.zeros(shape), jnp.array(True), jnp.zeros((), int)))
     precision = slope_and_precision(mode)[1]
     if size == 1:
-        return _integral_of_both_sides(lambda free: log_integrand(free[None]), mode[0], precision[..., 0, 0], num_nodes)
+        curvature = precision[..., 0, 0]
+        return _integrals_of_both_sides(lambda free: log_integrand(free[None]), mode[0], curvature, num_nodes)
     factor = jnp.linalg.cholesky(precision)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(num_nodes)
-    grid = np.stack(np.meshgrid(*[nodes] * size, indexing="ij"), axis=-1).reshape(-1, size)
-    log_weights = np.log(np.stack(np.meshgrid(*[weights] * size, indexing="ij"), -1).reshape(-1, size)).sum(-1)
+    log_volume = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
 
     def at_node(node: Array) -> Array:
         right = jnp.broadcast_to(node, factor.shape[:-1])[..., None]
         step = jax.scipy.linalg.solve_triangular(factor, right, trans=1, lower=True)
         return log_integrand(mode + jnp.moveaxis(step[..., 0], -1, 0)) + 0.5 * node @ node
 
-    heights = jax.lax.map(at_node, jnp.asarray(grid)) + log_weights.reshape(-1, *(1 for _ in shape[1:]))
-    log_volume = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)).sum(-1)
-    return logsumexp(heights, axis=0) - log_volume
+    integrals = []
+    for number in num_nodes:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(number)
+        grid, grid_weights = (np.stack(np.meshgrid(*[axis] * size, indexing="ij"), -1) for axis in (nodes, weights))
+        heights = jax.lax.map(at_node, jnp.asarray(grid.reshape(-1, size)))
+        log_weights = np.log(grid_weights).sum(-1).reshape(-1, *(1 for _ in shape[1:]))
+        integrals.append(logsumexp(heights + log_weights, axis=0) - log_volume)
+    return jnp.stack(integrals)
 
 
-def _integral_of_both_sides(
-    log_integrand: Callable[[Array], Array], mode: Array, precision: Array, num_nodes: int
+def _integrals_of_both_sides(
+    log_integrand: Callable[[Array], Array], mode: Array, precision: Array, num_nodes: tuple[int, ...]
 ) -> Array:
-    """The log of integrals over the line (*batch), by Gauss-Legendre nodes on either side of the modes.
+    """The logs of integrals over the line (rule, *batch), by Gauss-Legendre nodes on either side of the modes.
 
     Each side ends where the integrand has fallen far: a logit whose counts are all zero falls a hundred times faster on
-    one side than on the other.
+    one side than on the other. Distances from the mode grow as expm1 of the coordinate of the nodes, so that heavy
+    tails are covered by some of them and the middle by most.
     """
     top = log_integrand(mode)
-    nodes, weights = np.polynomial.legendre.leggauss(num_nodes // 2)
-    sides = []
-    for sign in (-1.0, 1.0):
+    signs = jnp.array([-1.0, 1.0]).reshape(2, *(1 for _ in mode.shape))
 
-        def widen(_: int, width: Array, sign: float = sign) -> Array:
-            is_high = log_integrand(mode + sign * width) > top - NEGLIGIBLE_NATS
-            return jnp.where(is_high, WIDENING * width, width)
+    def widen(_: int, widths: Array) -> Array:
+        is_high = jax.vmap(log_integrand)(mode + signs * widths) > top - NEGLIGIBLE_NATS
+        return jnp.where(is_high, WIDENING * widths, widths)
 
-        width = jax.lax.fori_loop(0, NUM_WIDENINGS, widen, 1 / jnp.sqrt(precision))
+    widths = jax.lax.fori_loop(0, NUM_WIDENINGS, widen, jnp.broadcast_to(1 / jnp.sqrt(precision), (2, *mode.shape)))
+    stretch = jnp.log1p(widths * jnp.sqrt(precision))
+    scale = widths / jnp.expm1(stretch)
 
-        def at_node(node: Array, width: Array = width, sign: float = sign) -> Array:
-            return log_integrand(mode + sign * width * (1 + node) / 2)
+    def at_share(share: Array) -> Array:
+        """Both sides together, at a share of their widths."""
+        points = mode + signs * scale * jnp.expm1(stretch * share)
+        return jnp.logaddexp(*jax.vmap(log_integrand)(points) + jnp.log(scale * stretch) + stretch * share)
 
-        heights = jax.lax.map(at_node, jnp.asarray(nodes))
+    integrals = []
+    for number in num_nodes:
+        nodes, weights = np.polynomial.legendre.leggauss(number // 2)
+        heights = jax.lax.map(at_share, jnp.asarray((1 + nodes) / 2))
         logs = jnp.log(jnp.asarray(weights) / 2).reshape(-1, *(1 for _ in mode.shape))
-        sides.append(logsumexp(heights + logs, axis=0) + jnp.log(width))
-    return jnp.logaddexp(*sides)
+        integrals.append(logsumexp(heights + logs, axis=0))
+    return jnp.stack(integrals)

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.infer.util import potential_energy
 
 import bayeslab as bl
-from bayeslab.methods.mcmc import NUTSKernel
+from bayeslab.methods.mcmc import NUTSKernel, is_dense_mass_worthwhile
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, _noncentered_program, noncentered_sites
 from bayeslab.planning import default_method
 from bayeslab.programs import unconstrained
@@ -93,3 +93,26 @@ def test_a_collapsed_program_is_sampled_right_in_other_coordinates() -> None:
         one, other = (tree["posterior"][name].values for tree in (default, gibbs))
         error = np.hypot(*(draws.std() / np.sqrt(float(ess(draws))) for draws in (one, other)))
         assert abs(one.mean() - other.mean()) < 5 * error, name
+
+
+def log_rates(y: Any, walks: bool) -> None:
+    """Counts whose log rates are a random walk, or have effects of their own."""
+    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+    prior = dist.GaussianRandomWalk(scale, len(y)) if walks else dist.Normal(0.0, scale).expand([len(y)])
+    numpyro.sample("y", dist.Poisson(jnp.exp(numpyro.sample("rate", prior))), obs=y)
+
+
+@pytest.mark.parametrize(("size", "walks", "dense"), [(60, True, True), (60, False, False), (200, True, False)])
+def test_walks_have_dense_mass_matrices_in_more_dimensions(size: int, walks: bool, dense: bool) -> None:
+    bound = bl.bind(log_rates, {"y": np.ones(size, int), "walks": walks})
+    assert is_dense_mass_worthwhile(bound, bound.latent) is dense
+
+
+@pytest.mark.slow
+def test_a_walk_under_a_poisson_mixes() -> None:
+    """With a diagonal mass matrix the least effective size was 77 of 4,000, and R-hat 1.07."""
+    y = np.random.default_rng(11).poisson(np.exp(1 + np.cumsum(0.2 * RNG.normal(size=60))))
+    tree = bl.fit(0, log_rates, {"y": y, "walks": True}, progress=False)
+    assert not tree["sample_stats"]["diverging"].any()
+    last, scale = tree["posterior"]["rate"].values[..., -1], tree["posterior"]["scale"].values
+    assert min(float(ess(last)), float(ess(scale))) > 200

@@ -233,15 +233,8 @@ def test_coupled_effects_of_rows_are_given() -> None:
     assert "predictions_log_likelihood" not in new.children
 
 
-@pytest.mark.parametrize(
-    "order",
-    [
-        [2, 0, 3, 1],
-        [0, 0, 1, 2],
-        *(pytest.param(order, marks=pytest.mark.slow) for order in ([0, 1, 3, 2], [1, 2, 3, 3])),
-    ],
-)
-def test_effects_at_places_of_other_rows_are_given(order: list[int]) -> None:
+@pytest.mark.parametrize("order", [[0, 0, 1, 2], [1, 2, 3, 3]])
+def test_effects_that_rows_share_are_given(order: list[int]) -> None:
     draws, found = row_likelihood(effects, {"order": np.array(order), "y": ROWS})
     assert found.attrs["integrated_out"] == []
     np.testing.assert_allclose(found["y"].values[0], stats.norm.logpdf(ROWS, draws["s"] + draws["th"][:, order], 1.0))
@@ -256,18 +249,15 @@ def test_effects_of_rows_are_integrated_out(gap: bool) -> None:
         np.testing.assert_allclose(found["y"].values[0], stats.norm.logpdf(y, draws["s"], np.sqrt(2.0)))
 
 
-def test_rates_of_counts_are_integrated_out_where_they_are_in_place() -> None:
+def test_rates_of_counts_are_integrated_out_wherever_they_are() -> None:
+    """In closed form where they are in the place of their row, by quadrature in that of another."""
     y = np.array([1, 1, 0, 1])
-    for shift in (0, 4, 1):
+    for shift, tolerance in ((4, 1e-9), (1, 1e-6)):
         gibbs = bl.Gibbs(num_warmup=10, num_samples=20, num_chains=1)
         draws, found = row_likelihood(rates, {"shift": shift, "y": y}, gibbs)
-        if shift == 1:
-            assert found.attrs["integrated_out"] == []
-            expected = stats.poisson.logpmf(y, draws["s"] * np.roll(draws["rate"], 1, axis=-1))
-        else:
-            assert found.attrs["integrated_out"] == ["rate"]
-            expected = stats.nbinom.logpmf(y, 2.0, 1 / (1 + draws["s"]))
-        np.testing.assert_allclose(found["y"].values[0], expected, rtol=1e-9)
+        assert found.attrs["integrated_out"] == ["rate"]
+        expected = stats.nbinom.logpmf(y, 2.0, 1 / (1 + draws["s"]))
+        np.testing.assert_allclose(found["y"].values[0], expected, rtol=tolerance)
 
 
 def test_rows_of_several_numbers_are_integrated_out_together() -> None:
