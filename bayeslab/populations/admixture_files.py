@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bayeslab.datasets.arguments import as_path, short_repr
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import lines_of, read_text
 from bayeslab.populations.ancestry import pair_columns
 from bayeslab.populations.choice import Means, log_densities
 from bayeslab.programs.data import MISSING_COPY
@@ -128,7 +128,7 @@ def _read_matrix(path: str | PathLike[str], row: str) -> Array:
     path = as_path(path)
     text, _ = read_text(path)
     rows: list[list[float]] = []
-    for number, line in enumerate(text.rstrip().splitlines(), 1):
+    for number, line in enumerate(lines_of(text.rstrip()), 1):
         words = line.split()
         for column, word in enumerate(words, 1):
             if not _is_share(word):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.datasets.arguments import as_integer, as_path, as_positive, short_repr
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import lines_of, read_text
 
 if TYPE_CHECKING:
     from xarray import Dataset
@@ -73,7 +73,7 @@ def read_origins(path: str | PathLike[str]) -> list[str]:
     path = as_path(path)
     text, _ = read_text(path)
     origins = []
-    for number, line in enumerate(text.rstrip().splitlines(), 1):
+    for number, line in enumerate(lines_of(text.rstrip()), 1):
         words = line.split()
         if len(words) > 1:
             raise ValueError(
