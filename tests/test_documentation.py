@@ -50,6 +50,17 @@ def script(page: str) -> str:
     return "\n".join(lines)
 
 
+def test_every_picture_says_what_it_shows() -> None:
+    """In words, for those who do not see it; names of files are none."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = path.read_text()
+        for words, file in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", text):
+            assert len(words.split()) > 3, f"{path.name}: {file}"
+        assert "<img" not in text, f"{path.name} has a picture as HTML; write it as ![what it shows](file)"
+        for directive in re.findall(r"\{(?:figure|image)\}[^`]*", text):
+            assert ":alt:" in directive, path.name
+
+
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.slow] * (page in LONG)) for page in PAGES])
 def test_blocks_run(page: str, tmp_path: Path) -> None:
     flags = os.environ.get("XLA_FLAGS", "")

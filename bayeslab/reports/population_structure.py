@@ -12,7 +12,7 @@ import numpy as np
 from bayeslab.diagnostics.align import align
 from bayeslab.diagnostics.diagnose import MAX_R_HAT, MIN_ESS_PER_CHAIN
 from bayeslab.diagnostics.modes import modes
-from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence
+from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence, styled
 from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
 from bayeslab.populations.run import Results, Settings, linkage_warning
 from bayeslab.reports.ancestry_sentences import ancestry_sentences, comparison_table
@@ -79,7 +79,7 @@ def write_report(results: Results, settings: Settings, folder: Path) -> Path:
     save_text(_choice_table(results.choice).to_csv(), folder / "choice.csv")
     if (table := comparison_table(results, settings)) is not None:
         save_text(table.to_csv(index=False), folder / "comparison.csv")
-    with rc_context({"backend": "agg"}):
+    with styled(), rc_context({"backend": "agg"}):
         figures = _figures(results, aligned, summaries, groups, folder)
     converged = {number: convergence(tree) for number, tree in aligned.items()}
     page = _page_html(results, settings, figures, converged)
