@@ -84,14 +84,19 @@ def start_of_chains(genotypes: Dataset, settings: AncestrySettings) -> dict[str,
             f"'{Path(q_path).name}' has {q.shape[1]} populations, which is none of {list(settings.populations)} that "
             "are run; expected one of them"
         )
-    q = _kept_rows(q, genotypes["individual_read"].values, genotypes.attrs["individuals_read"])
-    p = _kept_rows(p, genotypes["locus_read"].values, genotypes.attrs["loci_read"])
-    return admixture_start(genotypes, q, p)
+    return admixture_start(genotypes, _kept_rows(q, genotypes, "individual"), _kept_rows(p, genotypes, "locus"))
 
 
-def _kept_rows(rows: NDArray[Any], kept: NDArray[Any], number_read: int) -> NDArray[Any]:
-    """The rows that passed the filters, of rows of all that was read; others as they are."""
-    return rows[kept] if len(rows) == number_read else rows
+def with_rows_of_file(genotypes: Dataset) -> Dataset:
+    """Genotypes with the numbers of individuals and loci in their file, which tell rows of a .Q and a .P."""
+    sizes = {dim: genotypes.sizes[dim] for dim in ("individual", "locus")}
+    numbered = genotypes.assign_coords({f"row_of_{dim}": (dim, np.arange(size)) for dim, size in sizes.items()})
+    return numbered.assign_attrs({f"rows_of_{dim}": size for dim, size in sizes.items()})
+
+
+def _kept_rows(rows: NDArray[Any], genotypes: Dataset, dim: str) -> NDArray[Any]:
+    """The rows that passed the filters, of rows of all that the file has; others as they are."""
+    return rows[genotypes[f"row_of_{dim}"].values] if len(rows) == genotypes.attrs[f"rows_of_{dim}"] else rows
 
 
 def _known_origins(genotypes: Dataset, settings: AncestrySettings, number: int) -> DataArray:

@@ -27,7 +27,13 @@ from bayeslab.populations.choice import (
     score_populations,
 )
 from bayeslab.populations.known_origins import origin_files, with_known_origins
-from bayeslab.populations.priors_of_ancestry import ancestry_arguments, places, prior_of_choice, start_of_chains
+from bayeslab.populations.priors_of_ancestry import (
+    ancestry_arguments,
+    places,
+    prior_of_choice,
+    start_of_chains,
+    with_rows_of_file,
+)
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Program, precision_scope, raw_key
 from bayeslab.results.datatree import constant_data, observed_data, package_versions
@@ -227,9 +233,7 @@ def _read_panel(settings: Settings) -> Dataset:
     if settings.location_prior:
         places(panel)  # says what is wrong before anything long is done
     if settings.start_from:
-        panel = panel.assign_coords(
-            {f"{dim}_read": (dim, np.arange(panel.sizes[dim])) for dim in ("individual", "locus")}
-        )
+        panel = with_rows_of_file(panel)
     panel = filter_genotypes(panel, **(settings.filters or {}))
     panel = panel.assign_attrs(genotype_linkage(panel)._asdict())
     if (most := settings.populations[-1]) > (individuals := panel.sizes["individual"]):

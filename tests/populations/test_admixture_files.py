@@ -1,5 +1,6 @@
 """ADMIXTURE's .Q and .P: read, held against genotypes, and compared."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import xarray as xr
 
 from bayeslab.datasets import simulated_genotypes
 from bayeslab.populations import admixture_start, compare_ancestry, read_frequencies, read_q
+from bayeslab.populations.priors_of_ancestry import start_of_chains, with_rows_of_file
+from bayeslab.populations.run import Settings
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +101,19 @@ def test_files_are_read_as_they_come(tmp_path: Path) -> None:
     np.testing.assert_allclose(read_q(tmp_path / "a.2.Q"), [[0.25, 0.75], [1, 0]], atol=2e-5)
     (tmp_path / "a.2.P").write_text("0.1 0.9\n0.00001 0.3\n1 1\n")
     assert read_frequencies(tmp_path / "a.2.P").shape == (3, 2)
+
+
+def test_rows_go_with_the_individuals_and_loci_that_passed(truth: dict[str, Any], tmp_path: Path) -> None:
+    """Files are of all that was read, or of what filters left; of an earlier selection they are neither."""
+    np.savetxt(tmp_path / "a.Q", truth["q"], fmt="%.6f")
+    np.savetxt(tmp_path / "a.P", truth["p"], fmt="%.6f")
+    settings = Settings("panel", (3,), start_from=(str(tmp_path / "a.Q"), str(tmp_path / "a.P")))
+    kept = with_rows_of_file(truth["panel"]).isel(individual=slice(5, None), locus=slice(0, 50))
+    start = start_of_chains(kept, settings)
+    assert start is not None
+    np.testing.assert_allclose(start["ancestry"], truth["q"][5:], atol=1e-4)
+    np.testing.assert_allclose(start["frequencies"][:, :, 1], truth["p"].T[:, :50], atol=2e-5)
+    with pytest.raises(ValueError, match=r"the \.Q has 40 individuals, but the genotypes 35"):
+        start_of_chains(with_rows_of_file(kept), settings)
+    with pytest.raises(ValueError, match=r"'a\.Q' has 3 populations, which is none of \[2\] that are run"):
+        start_of_chains(kept, replace(settings, populations=(2,)))
