@@ -24,6 +24,8 @@ MAX_ROUNDING = 1e-3
 """The largest distance of a row of ancestry from a sum of 1 that is rounding."""
 MIN_PROBABILITY = 1e-5
 """The smallest share and frequency that a start has; ADMIXTURE writes 0.00001 for what is at its bound."""
+MAX_LOSS_BY_ANCESTRY = 0.01
+"""The largest share of the log likelihood that the ancestry of a rough fit may lose against one ancestry for all."""
 MAX_FREQUENCY_GAP = 0.1
 """The largest difference, beyond four standard errors, between the frequency of a locus that .Q and .P say and that of
 the genotypes, that is no sign of another locus or of the other allele. At the maximum of the likelihood there is next
@@ -191,7 +193,7 @@ def _check_individuals(y: Array, start: dict[str, Array]) -> None:
         return
     own = log_densities(y, [Means(q, p)]).sum()
     common = log_densities(y, [Means(np.broadcast_to(q.mean(0), q.shape), p)]).sum()
-    if own < common:
+    if own < common - MAX_LOSS_BY_ANCESTRY * abs(common):  # of a rough fit it may be a little below
         raise ValueError(
             f"the ancestry in the .Q predicts the genotypes worse than one ancestry for all does (log likelihoods "
             f"{own:,.0f} and {common:,.0f}); expected the individuals of the genotypes in their order"
