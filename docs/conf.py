@@ -40,11 +40,21 @@ ARGUMENT = re.compile(r"^([a-z_]+(?:, [a-z_]+)*): (.*)$")
 
 
 def layout(app: object, kind: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """Docstrings are plain text: a line for each argument becomes a list item, "Returns" and "Raises" paragraphs."""
+    """Docstrings are plain text: a line for each argument becomes a list item, "Returns" and "Raises" paragraphs, and a
+    table of Markdown one of reStructuredText."""
     shown: list[str] = []
-    indent = ""
+    indent, in_table = "", False
     for line in lines:
-        line = re.sub(r"(?<=\w)_(?!\w)", r"\\_", line)  # a name such as state_ is no link
+        line = plain(line)
+        if line.startswith("|"):
+            shown += [] if in_table else ["", ".. list-table::", "   :header-rows: 1", ""]
+            in_table = True
+            if not set(line) <= set("|-: "):
+                first, *others = (cell.strip() for cell in line.strip("| ").split(" | "))
+                shown += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
+            continue
+        shown += [""] if in_table else []
+        in_table = False
         if found := ARGUMENT.match(line):
             shown += ["", f"* **{found[1]}**: {found[2]}"]
             indent = "  "
@@ -54,6 +64,15 @@ def layout(app: object, kind: str, name: str, thing: object, options: object, li
         else:
             shown.append(indent + line.strip())
     lines[:] = shown
+
+
+def plain(line: str) -> str:
+    """A line of plain text, with what reStructuredText would take for a link, emphasis or a substitution escaped."""
+    parts = re.split(r"(``.*?``|`.*?`)", line)
+    for place in range(0, len(parts), 2):  # the others are code
+        parts[place] = re.sub(r"(?<=\w)_(?!\w)", r"\\_", parts[place].replace("*", r"\*"))
+        parts[place] = re.sub(r"(?<=\S)\|", r"\|", parts[place])  # a bar within a word
+    return "".join(parts)
 
 
 def setup(app: object) -> None:

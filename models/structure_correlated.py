@@ -22,9 +22,10 @@ from jax import Array
 
 from bayeslab.distributions import PaddedDirichlet
 from bayeslab.models import structure_admixture
-from bayeslab.models.structure_admixture import admixed
+from bayeslab.models.structure_admixture import admixed, ancestry_concentration
 
 SITE_DIMS = {"frequencies": "population", "ancestry": "population", "drift": "population"}
+LOCATION_SITE_DIMS = {**SITE_DIMS, "location_alpha": "population"}
 LABELS = ("z",)
 
 
@@ -37,12 +38,15 @@ def model(
     concentration: float = 1.0,
     drift_alpha: float = 1.0,
     drift_beta: float = 9.0,
+    location: Array | None = None,
+    max_location_precision: float = 20.0,
 ) -> None:
     """Draw ancestral (locus, allele), drift (population,), frequencies (population, locus, allele), ancestry
     (individual, population), origins z and genotypes y (individual, locus, copy), and alpha if it is None.
 
     num_alleles: (locus,), the number of alleles of every locus; y counts them from 0. alpha: one number, (population,),
-    or (individual, population), as `bl.populations.ancestry_prior` makes it of known origins.
+    or (individual, population), as `bl.populations.ancestry_prior` makes it of known origins. location: (individual,),
+    the number of the place that each was sampled in, from 0, as in `structure_admixture`.
     """
     alleles = np.asarray(num_alleles)
     loci = numpyro.plate("locus", len(alleles), dim=-1)
@@ -54,7 +58,8 @@ def model(
     with numpyro.plate("population", num_populations, dim=-2), loci:
         about = PaddedDirichlet(ancestral * ((1 - drift) / drift)[:, None, None], alleles)
         frequencies = numpyro.sample("frequencies", about, infer={"event_dims": ["allele"]})
-    admixed(frequencies, num_individuals, num_alleles, ploidy, alpha)
+    concentrations = ancestry_concentration(num_individuals, num_populations, alpha, location, max_location_precision)
+    admixed(frequencies, num_individuals, num_alleles, ploidy, concentrations)
 
 
 def example() -> dict[str, Any]:

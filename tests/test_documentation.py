@@ -52,6 +52,17 @@ def script(page: str) -> str:
     return "\n".join(lines)
 
 
+def test_every_picture_says_what_it_shows() -> None:
+    """In words, for those who do not see it; names of files are none."""
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = path.read_text()
+        for words, file in re.findall(r"!\[([^\]]*)\]\(([^)]*)\)", text):
+            assert len(words.split()) > 3, f"{path.name}: {file}"
+        assert "<img" not in text, f"{path.name} has a picture as HTML; write it as ![what it shows](file)"
+        for directive in re.findall(r"\{(?:figure|image)\}[^`]*", text):
+            assert ":alt:" in directive, path.name
+
+
 TOGETHER = [page for page in PAGES if page not in LONG and "XLA_FLAGS" not in script(page)]
 """Pages that run in this process, where they share what is compiled."""
 

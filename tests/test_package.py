@@ -1,9 +1,11 @@
 """The wheel: what it contains, and that it works alone, from any directory."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from shutil import copytree
 from zipfile import ZipFile
@@ -19,6 +21,27 @@ print(bayeslab.__file__, bayeslab.models.__file__, sep="\\n")
 tree = bayeslab.fit(0, linear_regression.model, linear_regression.example(), bayeslab.MAP(), progress=False)
 assert {"tau", "w"} <= set(tree["posterior"].data_vars)
 """
+
+
+CONDA_NAMES = {"graphviz": "python-graphviz", "lazy-loader": "lazy_loader", "matplotlib": "matplotlib-base"}
+"""The names that packages have on conda-forge where these are others."""
+
+
+def test_the_conda_recipe_has_the_dependencies_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "docs" / "conda" / "meta.yaml").read_text()
+    expected = {"python": project["requires-python"]}
+    for requirement in project["dependencies"]:
+        name, bounds = re.fullmatch(r"([\w.-]+?)\s*([<>=~!].*)?", requirement).groups()
+        expected[CONDA_NAMES.get(name, name)] = bounds or ""
+    run = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    listed = [line.strip().removeprefix("- ").partition(" ") for line in run.splitlines()]
+    assert {name: bounds for name, _, bounds in listed} == expected
+    assert len(listed) == len(expected)
+    assert f'version: "{project["version"]}"' in recipe
+    assert f"license: {project['license']}" in recipe
+    [(command, target)] = project["scripts"].items()
+    assert f"- {command} = {target}" in recipe
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +75,7 @@ def test_wheel_contains_every_module_and_no_others(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         modules = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
     engine = {str(path.relative_to(ROOT)) for path in (ROOT / "bayeslab").rglob("*.py")}
-    engine |= {"bayeslab/__init__.pyi", "bayeslab/py.typed"}
+    engine |= {"bayeslab/__init__.pyi", "bayeslab/py.typed", "bayeslab/plots/bayeslab.mplstyle"}
     lectures = {f"bayeslab/models/{path.name}" for path in (ROOT / "models").glob("*.py")}
     assert modules == engine | lectures
 

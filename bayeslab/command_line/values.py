@@ -11,6 +11,11 @@ def positive_integer(text: str) -> int:
     return int(text)
 
 
+def integer_or_word(text: str) -> int | str:
+    """The integer that a text stands for, or the text itself."""
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
 def separator(text: str) -> str:
     """The character between columns that a text stands for; a tab can be written as tab or \\t."""
     character = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(text, text)

@@ -15,6 +15,9 @@ from bayeslab.mixed_membership.tokens.block_gibbs import WordBlocks, blocks_are_
 from bayeslab.mixed_membership.tokens.topic_counts import TokenShape, pack_tokens
 from bayeslab.programs.program import Bound, Values, abstract_bound, innermost_distribution
 
+MIN_CONCENTRATION = 1e-30
+"""The smallest concentration of weights: what other sites draw below it would be 0 in single precision."""
+
 
 class PackedData(NamedTuple):
     """The data that passes need, packed once a fit.
@@ -65,6 +68,7 @@ def priors(roles: Membership, shapes: Any, data: PackedData, others: Values) -> 
     size = roles.shape
     weights, components, is_allele = concentrations(roles, shapes, data, others)
     weight_concentrations = jnp.broadcast_to(weights, (size.individuals, size.populations)).astype(jnp.float32)
+    weight_concentrations = jnp.maximum(weight_concentrations, MIN_CONCENTRATION)
     table = (size.populations, size.loci, size.alleles)
     if components is None:
         return Priors(weight_concentrations, jnp.ones(table, jnp.float32), is_allele)

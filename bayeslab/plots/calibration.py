@@ -11,6 +11,7 @@ from bayeslab.calibration.rank_uniformity import SIGNIFICANCE_LEVEL, is_varying,
 from bayeslab.plots.style import COLOURS, GREY
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
     from xarray import DataTree
 
@@ -19,27 +20,29 @@ MAX_PANELS_PER_ROW = 3
 
 
 def plot_calibration(
-    checks: DataTree, var_names: Sequence[str] | None = None, level: float = SIGNIFICANCE_LEVEL, max_panels: int = 9
+    checks: DataTree,
+    var_names: Sequence[str] | None = None,
+    level: float = SIGNIFICANCE_LEVEL,
+    max_panels: int = 9,
+    axes: Sequence[Axes] | None = None,
 ) -> NDArray[Any]:
     """Draw the distribution function of the ranks minus that of a right method, one panel a site, one line an element.
 
     checks: of `sbc`. level: the probability that a line of a right method leaves the band of its panel somewhere.
     A line above zero on the left says that draws are too high; an S that falls on the right that they are too narrow.
-    Returns the axes (panel,). Raises ValueError for names that have no ranks, and where none vary.
+    axes: to draw on, one a panel; by default those of a new figure.
+    Returns the axes (panel,). Raises ValueError for names that have no ranks, where none vary, and for fewer axes than
+    panels.
     """
-    from matplotlib import pyplot
-
     by_site = {name: values[:, is_varying(values)] for name, values in ranks_of(checks, var_names).items()}
     ranks = {name: values for name, values in by_site.items() if values.size}
     if not ranks:
         raise ValueError("plot_calibration got no ranks that vary, so there is nothing to draw.")
     shown = list(ranks)[:max_panels]
-    columns = min(MAX_PANELS_PER_ROW, len(shown))
-    rows = -(-len(shown) // columns)
-    _, axes = pyplot.subplots(
-        rows, columns, figsize=(3 * columns, 2.3 * rows), layout="constrained", sharex=True, squeeze=False
-    )
-    for axis, name in zip(axes.ravel(), shown, strict=False):
+    panels = _panels(len(shown)) if axes is None else np.asarray(axes, dtype=object).ravel()
+    if len(panels) < len(shown):
+        raise ValueError(f"there are {len(shown)} panels but only {len(panels)} axes.")
+    for axis, name in zip(panels, shown, strict=False):
         number, elements = ranks[name].shape
         times = np.arange(1, number) / number
         low, high = simultaneous_band(number, level / elements)
@@ -50,8 +53,20 @@ def plot_calibration(
         axis.set_title(name, fontsize="medium")
         axis.locator_params(nbins=4)
         axis.spines[["right", "top"]].set_visible(False)
-    for axis in axes.ravel()[len(shown) :]:
+    panels[0].set_ylabel("share of ranks below\nminus expected")
+    panels[(len(shown) - 1) // MAX_PANELS_PER_ROW * MAX_PANELS_PER_ROW if axes is None else 0].set_xlabel("rank")
+    return panels[: len(shown)]
+
+
+def _panels(number: int) -> NDArray[Any]:
+    """The axes of a new figure, at most three side by side, without the unused ones."""
+    from matplotlib import pyplot
+
+    columns = min(MAX_PANELS_PER_ROW, number)
+    rows = -(-number // columns)
+    _, axes = pyplot.subplots(
+        rows, columns, figsize=(3 * columns, 2.3 * rows), layout="constrained", sharex=True, squeeze=False
+    )
+    for axis in axes.ravel()[number:]:
         axis.remove()
-    axes[0, 0].set_ylabel("share of ranks below\nminus expected")
-    axes[-1, 0].set_xlabel("rank")
-    return axes.ravel()[: len(shown)]
+    return axes.ravel()[:number]

@@ -1,8 +1,10 @@
-"""What all figures share: colours, line styles, and figures of a size."""
+"""What all figures share: a style sheet, colours, line styles, and figures of a size."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,12 +12,32 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
+STYLE_SHEET = Path(__file__).with_name("bayeslab.mplstyle")
+"""The style of figures in reports, notebooks and pages."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """The colours of Okabe and Ito (2008), without yellow: they are told apart with any colour vision."""
 GREY = "0.82"
 """The colour of what other lines are compared with."""
 LINE_STYLES = ("-", "--", ":", "-.")
 """The line styles of methods, for prints in black and white."""
+
+
+def styled() -> AbstractContextManager[None]:
+    """A context in which figures have the style of bayeslab: 10 points, 110 dots an inch, colours that are told apart
+    with any colour vision. Settings of matplotlib are as before at its end."""
+    from matplotlib import style
+
+    return style.context(STYLE_SHEET)
+
+
+def use_style() -> None:
+    """Give all further figures of this session the style of bayeslab, as notebooks do at their beginning.
+
+    It changes `matplotlib.rcParams`, which nothing else in bayeslab does.
+    """
+    from matplotlib import style
+
+    style.use(STYLE_SHEET)
 
 
 def line_styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:

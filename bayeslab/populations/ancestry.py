@@ -69,7 +69,7 @@ def match_populations(summaries: Mapping[int, Dataset]) -> dict[int, Array]:
     for number in sorted(summaries):
         current = summaries[number]["mean"].transpose("individual", "population").values
         if colours:
-            partners = _pair_columns(previous, current)
+            partners = pair_columns(previous, current)
             numbers = np.full(number, -1)
             numbers[partners] = colours[len(partners)]
             numbers[numbers < 0] = np.setdiff1d(np.arange(number), numbers)
@@ -265,7 +265,7 @@ def _population_positions(tree: DataTree, ancestry: DataArray) -> Array:
     for name, aligned_means, chain_means in zip(
         ancestry["chain"].values, aligned.values.mean(1, dtype=float), means_by_chain, strict=True
     ):
-        orders.append(_pair_columns(aligned_means, chain_means))
+        orders.append(pair_columns(aligned_means, chain_means))
         moved_share = 1 - np.minimum(aligned_means, chain_means[:, orders[-1]]).sum() / len(aligned_means)
         if moved_share > MAX_MOVED_ANCESTRY_SHARE:
             raise ValueError(
@@ -283,7 +283,7 @@ def _aligned_sites(tree: DataTree) -> set[str]:
     return {*json.loads(settings["site_dims"]), *json.loads(settings["labels"])}
 
 
-def _pair_columns(first: Array, second: Array) -> Array:
+def pair_columns(first: Array, second: Array) -> Array:
     """For every column of the first, the column of the second that it is paired with by the Hungarian algorithm, so
     that pairs share most ancestry; the second has as many columns or more."""
     from scipy.optimize import linear_sum_assignment

@@ -26,6 +26,14 @@ from bayeslab.populations.choice import (
     means_of_chain,
     score_populations,
 )
+from bayeslab.populations.known_origins import origin_files, with_known_origins
+from bayeslab.populations.priors_of_ancestry import (
+    ancestry_arguments,
+    places,
+    prior_of_choice,
+    start_of_chains,
+    with_rows_of_file,
+)
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Program, precision_scope, raw_key
 from bayeslab.results.datatree import constant_data, observed_data, package_versions
@@ -49,6 +57,9 @@ class Settings:
 
     populations: their numbers, ascending. share: of genotypes that are hidden to choose among them. alpha: of the
     ancestry; None to learn it. independent: whether frequencies are, and not drifted from those of all individuals.
+    location_prior: whether ancestry has a prior for each place of sampling. supervised: whether some individuals are of
+    known origin, see `with_known_origins`; alpha of the others is 1 unless it is given. start_from: the paths of a .Q
+    and a .P of ADMIXTURE, where chains of their number of populations begin and which the fit is compared with.
     reading, filters: options of `read_genotypes` and `filter_genotypes`.
     """
 
@@ -62,12 +73,17 @@ class Settings:
     share: float = 0.1
     alpha: float | None = None
     independent: bool = False
+    location_prior: bool = False
+    supervised: bool = False
+    start_from: tuple[str, str] | None = None
     reading: Mapping[str, Any] | None = None
     filters: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
             raise ValueError(f"share is {self.share}; expected a share of genotypes to hide, between 0 and 1")
+        if self.location_prior and self.supervised:
+            raise ValueError("location_prior and supervised are two priors of the same ancestry; expected one of them")
 
     @property
     def method(self) -> Gibbs:
@@ -110,13 +126,14 @@ def run_structure(
     if warning := linkage_warning(panel):
         say(warning)
     data = genotypes(panel)
+    initial = start_of_chains(panel, settings)
     rows: list[Dataset] = []
     means_by_number: dict[int, Means] = {}
     hidden = hide_genotypes(raw_key(settings.seed), model, data, settings.share)
-    data_of_choice = data | {"alpha": 1.0 if settings.alpha is None else settings.alpha}
     for number in settings.populations:
+        data_of_choice = data | {"alpha": prior_of_choice(panel, settings, number)}
 
-        def choose(number: int = number) -> Dataset:
+        def choose(number: int = number, data_of_choice: dict[str, Any] = data_of_choice) -> Dataset:
             row, tree = score_populations(
                 settings.seed, model, data_of_choice, number, hidden, before=means_by_number.get(number - 1)
             )
@@ -128,11 +145,12 @@ def run_structure(
     fits = {}
     for number in settings.populations:
         say(f"K = {number}: drawing")
-        data_of_number = data | {"num_populations": number, "alpha": settings.alpha}
+        data_of_number = data | {"num_populations": number} | ancestry_arguments(panel, settings, number)
         if not settings.independent:
             data_of_number |= empirical_drift(data, means_by_number[number])
         program = model if settings.independent else correlated
-        fits[number] = _fit_in_parts(program, settings, data_of_number, folder, progress)
+        at_number = initial if initial and initial["ancestry"].shape[1] == number else None
+        fits[number] = _fit_in_parts(program, settings, data_of_number, folder, progress, at_number)
         seconds[f"K = {number}: drawing"] = fits[number].attrs["seconds"]
     return Results(panel, comparison_table(rows), fits, seconds)
 
@@ -153,6 +171,10 @@ def linkage_warning(panel: Dataset) -> str:
 def claim_folder(settings: Settings, folder: Path) -> None:
     """Write down what is run in this folder; raises ValueError where it holds something that this cannot go on with."""
     run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | package_versions()
+    if settings.supervised:
+        found = [path for path in origin_files(Path(settings.file)) if path.is_file()]
+        run |= {"sha256 of origins": [_fingerprint(path) for path in found]}
+    run |= {f"sha256 of {path}": _fingerprint(Path(path)) for path in settings.start_from or ()}
     run = json.loads(json.dumps(run))
     path = folder / "run.json"
     if (folder / GENOTYPES_FILE).exists() and (changes := _changes(json.loads(path.read_text()), run)):
@@ -206,10 +228,20 @@ def _load_or_make(
 def _read_panel(settings: Settings) -> Dataset:
     """The genotypes as filtered. Raises ValueError for fewer individuals than populations."""
     panel = read_genotypes(Path(settings.file), **(settings.reading or {}))
+    if settings.supervised:
+        panel = with_known_origins(panel, settings.file)
+    if settings.location_prior:
+        places(panel)  # says what is wrong before anything long is done
+    if settings.start_from:
+        panel = with_rows_of_file(panel)
     panel = filter_genotypes(panel, **(settings.filters or {}))
     panel = panel.assign_attrs(genotype_linkage(panel)._asdict())
     if (most := settings.populations[-1]) > (individuals := panel.sizes["individual"]):
         raise ValueError(f"K = {most} is more than the {individuals} individuals; expected at most as many populations")
+    for number in settings.populations if settings.supervised else ():
+        ancestry_arguments(panel, settings, number)  # the same
+    if settings.start_from:
+        start_of_chains(panel, settings)
     return panel
 
 
@@ -219,7 +251,14 @@ def _mean_variables(found: Means) -> dict[str, Any]:
     return {"ancestry_mean": (("individual", "population"), found.ancestry), "frequencies_mean": frequencies}
 
 
-def _fit_in_parts(model: Program, settings: Settings, data: dict[str, Any], folder: Path, progress: bool) -> DataTree:
+def _fit_in_parts(
+    model: Program,
+    settings: Settings,
+    data: dict[str, Any],
+    folder: Path,
+    progress: bool,
+    initial: dict[str, NDArray[Any]] | None,
+) -> DataTree:
     """The result with all draws, made in parts; what a part has made is written before the next begins."""
     from xarray import load_datatree
 
@@ -239,7 +278,8 @@ def _fit_in_parts(model: Program, settings: Settings, data: dict[str, Any], fold
             full_tree = _with_data_groups(kept_tree, model, data)
         num_left = settings.draws - num_done
         method = replace(settings.method, num_samples=draws_per_part if num_left >= 2 * draws_per_part else num_left)
-        full_tree = fit(key, model, data, method, previous=full_tree, progress=progress)
+        values = initial if full_tree is None else None
+        full_tree = fit(key, model, data, method, previous=full_tree, progress=progress, start=values)
         if full_tree.attrs["interrupted"]:
             raise KeyboardInterrupt
         kept_tree = _tree_of_groups(

@@ -12,9 +12,10 @@ import numpy as np
 from bayeslab.diagnostics.align import align
 from bayeslab.diagnostics.diagnose import MAX_R_HAT, MIN_ESS_PER_CHAIN
 from bayeslab.diagnostics.modes import modes
-from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence
+from bayeslab.plots import plot_ancestry, plot_choice, plot_divergence, styled
 from bayeslab.populations.ancestry import ancestry_summary, divergence, match_populations, q_table, write_q
 from bayeslab.populations.run import Results, Settings, linkage_warning
+from bayeslab.reports.ancestry_sentences import ancestry_sentences, comparison_table
 from bayeslab.reports.page import figure_png, image_html, list_html, page_html, table_html
 from bayeslab.results.saving import save, save_bytes, save_text
 
@@ -76,7 +77,9 @@ def write_report(results: Results, settings: Settings, folder: Path) -> Path:
         save(summary, folder / f"ancestry_{number}.nc")
         write_q(summary, folder / f"{number}.Q")
     save_text(_choice_table(results.choice).to_csv(), folder / "choice.csv")
-    with rc_context({"backend": "agg"}):
+    if (table := comparison_table(results, settings)) is not None:
+        save_text(table.to_csv(index=False), folder / "comparison.csv")
+    with styled(), rc_context({"backend": "agg"}):
         figures = _figures(results, aligned, summaries, groups, folder)
     converged = {number: convergence(tree) for number, tree in aligned.items()}
     page = _page_html(results, settings, figures, converged)
@@ -234,10 +237,9 @@ def _run_sentences(results: Results, settings: Settings) -> list[str]:
     ]
     sentences += [f"{name.replace('_', ' ')}: {attrs[name]:,}" for name in sorted(attrs) if name.startswith("removed_")]
     sentences += [warning.capitalize() + "."] if (warning := linkage_warning(genotypes)) else []
-    alpha = "learned" if settings.alpha is None else f"{settings.alpha:g}"
     return [
         *sentences,
-        f"Model: STRUCTURE with admixture; the alpha of the Dirichlet prior of ancestry is {alpha}.",
+        *ancestry_sentences(results, settings),
         "Frequencies of populations are independent, with a uniform prior."
         if settings.independent
         else "Frequencies of populations have drifted from those of all individuals together, each by its own F (the F "

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayeslab.diagnostics.compare import is_weighted
 from bayeslab.diagnostics.diagnose import diagnose
-from bayeslab.plots import plot_elbo, plot_posteriors
+from bayeslab.plots import plot_elbo, plot_posteriors, styled
 from bayeslab.reports.page import figure_png, image_html, list_html, page_html, table_html
 from bayeslab.reports.selected_parameters import Parameter, first_parameters, num_parameters
 from bayeslab.reports.summary_cells import MIN_DRAWS, continuous_cells, discrete_cells, numbered_tree
@@ -180,7 +180,7 @@ def _figures_html(tree: DataTree, short: bool) -> str:
 
     number = PANELS_OF_VIEW if short else PANELS_OF_PAGE
     images = []
-    with rc_context({"backend": "agg"}):
+    with styled(), rc_context({"backend": "agg"}):
         if drawn := _moving(tree, number):
             words = f"Marginal densities of {', '.join(parameter.label for parameter in drawn)}"
             figure = _marginals(tree, drawn)

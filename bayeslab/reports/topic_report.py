@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bayeslab.plots import plot_choice, plot_shares, plot_stability, plot_topics
+from bayeslab.plots import plot_choice, plot_shares, plot_stability, plot_topics, styled
 from bayeslab.reports.page import figure_png, image_html, list_html, page_html, table_html
 from bayeslab.results.saving import save, save_bytes, save_text
 from bayeslab.topics.run import WORD_WEIGHT, Results, Settings
@@ -39,7 +39,7 @@ def write_topic_report(results: Results, settings: Settings, source: str, notes:
         columns = ["perplexity", "perplexity_se", "log_score", "difference", "difference_se"]
         save_text(results.choice[columns].to_dataframe()[columns].to_csv(), folder / "choice.csv")
     save(results.tree, folder / "fit.nc")
-    with rc_context({"backend": "agg"}):
+    with styled(), rc_context({"backend": "agg"}):
         figures = _figures(results)
     for name, png in figures.items():
         save_bytes(png, folder / "figures" / f"{name}.png")

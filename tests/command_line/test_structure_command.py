@@ -142,6 +142,31 @@ def test_few_genotypes_of_a_text_file(numbers: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_what_is_known_beforehand_is_taken(file: Path, whole: Callable[[str], Path], tmp_path: Path) -> None:
+    """Known origins name their populations, places get a precision, and files of ADMIXTURE a comparison."""
+    panel = tmp_path / "panel.bed"
+    for suffix in (".bed", ".bim", ".fam"):
+        panel.with_suffix(suffix).write_bytes(file.with_suffix(suffix).read_bytes())
+    families = [line.split()[0] for line in panel.with_suffix(".fam").read_text().splitlines()]
+    panel.with_suffix(".pop").write_text("".join(f"{name if n < 9 else '-'}\n" for n, name in enumerate(families)))
+    few = NUMBERS["one"]
+    assert main(["structure", str(panel), "-o", str(tmp_path / "known"), *few, "--supervised"]) == 0
+    rows = np.genfromtxt(tmp_path / "known" / "ancestry_2.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    own = rows["group"] == rows["population"]
+    assert rows["mean"][own][:9].min() > 0.999
+    assert rows["mean"][own].mean() > 0.7
+    assert "The origin of 9 of 30 individuals is known" in (tmp_path / "known" / "report.html").read_text()
+    assert main(["structure", str(panel), "-o", str(tmp_path / "places"), *few, "--locprior"]) == 0
+    assert "K = 2: r is " in (tmp_path / "places" / "report.html").read_text()
+    files = [str(whole("one") / "export" / f"2.{letter}") for letter in "QP"]
+    out = tmp_path / "started"
+    assert main(["structure", str(panel), "-o", str(out), *few, "--start-from", *files]) == 0
+    compared = np.genfromtxt(out / "comparison.csv", delimiter=",", names=True, dtype=None, encoding="utf-8")
+    np.testing.assert_allclose(compared["mean"] - compared["start"], compared["difference"], atol=1e-9)
+    assert np.abs(compared["difference"]).mean() < 0.1
+
+
+@pytest.mark.slow
 def test_more_draws_and_populations_go_on(file: Path, whole: Callable[[str], Path]) -> None:
     folder = file.parent / "longer"
     for options in (["-k", "1", *OPTIONS[:2], "--draws", "5", *OPTIONS[4:]], NUMBERS["both"]):
@@ -160,6 +185,12 @@ def test_more_draws_and_populations_go_on(file: Path, whole: Callable[[str], Pat
         (["FILE", "--share", "1"], "share is 1.0; expected a share"),
         (["FILE", "--alpha", "-1"], "'-1' is neither a positive number nor 'learn'"),
         (["FILE", "--maf", "2"], "--maf is 2.0"),
+        (["FILE", "--locprior", "--supervised"], "--locprior and --supervised are two priors of the same ancestry"),
+        (
+            ["FILE", "--supervised"],
+            r"does not say whose origin is known; expected '.*panel.pop'.* --popdata and --popflag",
+        ),
+        (["FILE", "--start-from", "nothing.Q", "nothing.P"], "there is no file 'nothing.Q'"),
         (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
         (["FILE", "-o", "WHOLE", *NUMBERS["one"], "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
         (["FILE", "-o", "WHOLE", *NUMBERS["one"], "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),

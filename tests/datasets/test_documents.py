@@ -14,7 +14,7 @@ import xarray as xr
 from scipy.sparse import coo_array, csc_matrix, csr_array
 
 import bayeslab as bl
-from bayeslab.datasets import documents, read_ldac, read_uci
+from bayeslab.datasets import documents, read_ldac, read_texts, read_uci
 from bayeslab.models import lda
 
 COUNTS = np.array([[2, 0, 1], [0, 0, 0], [1, 3, 0]])
@@ -260,3 +260,17 @@ def test_sparse_and_foreign_arrays_are_data() -> None:
     np.testing.assert_array_equal(bound.observed["y"], [1, 2, 3])
     with pytest.raises(ValueError, match=r"entry 'x' is sparse, of shape .* too large"):
         bl.bind(model, {"x": csr_array((10**6, 10**6)), "y": Foreign()})
+
+
+def test_texts_are_not_cut_at_separators_of_unicode(tmp_path: Path) -> None:
+    """A line ends at a line feed or a carriage return; Python's splitlines would make four documents of the first."""
+    path = tmp_path / "texts.txt"
+    path.write_bytes("one two\u2028three\x0cfour\u0085five\r\nsix\rseven\n".encode())
+    texts = read_texts(path)
+    assert texts.index.tolist() == ["line 1", "line 2", "line 3"]
+    assert documents(texts)["document"].value_counts().tolist() == [5, 1, 1]
+
+
+def test_bytes_are_no_list_of_words() -> None:
+    with pytest.raises(TypeError, match="document 0 is text; expected a list of its words"):
+        documents([b"one two"])

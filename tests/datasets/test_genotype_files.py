@@ -169,3 +169,22 @@ def test_structure_without_labels_and_names_needs_the_number_of_loci(tmp_path: P
     assert found["y"].values.tolist() == [[[0, 1], [1, 1], [2, 0]], [[0, -1], [0, 1], [0, 1]]]
     haploid = read_structure(path, 1, num_loci=2, populations=True, **options)
     assert haploid["y"].shape == (4, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("N", "line 2 of .*a.ped has 'N' in column 7, an allele of locus 1, beside A and G; pass missing='N'"),
+        (".", "pass missing='.'"),
+        ("-", "pass missing='-'"),
+    ],
+)
+def test_other_codes_of_missing_copies_are_refused_in_a_ped(code: str, words: str, tmp_path: Path) -> None:
+    """A third allele that stands for nothing elsewhere; told, it is missing. Of a deletion "-" is an allele."""
+    path = tmp_path / "a.ped"
+    path.write_text(f"f a 0 0 1 -9 A G C -\nf b 0 0 1 -9 {code} {code} C C\n")
+    with pytest.raises(ValueError, match=words):
+        read_genotypes(path)
+    read = read_genotypes(path, missing=code)
+    assert read["y"].values[:, 0].tolist() == [[0, 1], [-1, -1]]
+    assert read["alleles"].values[1].tolist() == (["C", ""] if code == "-" else ["-", "C"])

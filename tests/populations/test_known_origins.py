@@ -1,11 +1,15 @@
 """Individuals of known origin: what is known stays, frequencies follow it, and the others are told by them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import xarray as xr
 
 import bayeslab as bl
 from bayeslab.models import structure_admixture
-from bayeslab.populations import ancestry_prior
+from bayeslab.populations import ancestry_prior, read_origins
+from bayeslab.populations.known_origins import with_known_origins
 
 
 def test_the_prior_is_alpha_and_copies_of_the_known_origin() -> None:
@@ -65,3 +69,37 @@ def test_known_origins_are_kept_and_tell_those_of_others(name: str) -> None:
 def test_an_alpha_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"alpha has shape \(2, 3\); expected one number, \(2,\) or \(3, 2\)"):
         bl.bind(structure_admixture.model, structure_admixture.example() | {"alpha": np.ones((2, 3))})
+
+
+@pytest.fixture
+def panel() -> xr.Dataset:
+    coords = {
+        "population": ("individual", ["x", "y", "y"]),
+        "population_flag": ("individual", [1, 0, 1]),
+    }
+    return xr.Dataset({"y": (("individual", "locus", "copy"), np.zeros((3, 1, 2), int))}, coords)
+
+
+def test_origins_come_from_a_pop_file_or_from_flags(panel: xr.Dataset, tmp_path: Path) -> None:
+    """A .pop beside the file comes first, as in ADMIXTURE."""
+    file = tmp_path / "panel.bed"
+    assert with_known_origins(panel, file)["origin"].values.tolist() == ["x", "", "y"]
+    (tmp_path / "panel.pop").write_bytes(b"b\r\n-\r\na\r\n")
+    assert read_origins(tmp_path / "panel.pop") == ["b", "", "a"]
+    assert with_known_origins(panel, file)["origin"].values.tolist() == ["b", "", "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a\n-\n", "has 2 lines, but '.*' 3 individuals"),
+        ("-\n-\n-\n", "no individual of '.*' has a known origin"),
+        ("a\nb c\n-\n", "line 2 of '.*' is 'b c'; expected one word"),
+    ],
+)
+def test_a_wrong_pop_file_is_refused(text: str, words: str, panel: xr.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "panel.pop").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        with_known_origins(panel, tmp_path / "panel.bed")
+    with pytest.raises(ValueError, match="does not say whose origin is known"):
+        with_known_origins(panel.drop_vars("population_flag"), tmp_path / "other.bed")

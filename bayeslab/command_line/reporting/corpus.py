@@ -66,19 +66,19 @@ def stop_words(name: str) -> frozenset[str]:
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
         return ENGLISH_STOP_WORDS
-    from bayeslab.datasets.files.text import read_text
+    from bayeslab.datasets.files.text import lines_of, read_text
 
     path = Path(name)
     if not path.is_file():
         raise FileNotFoundError(
             f"there is no file '{name}' of stop words; expected one, with a word a line, or english"
         )
-    return frozenset(word.strip().lower() for word in read_text(path)[0].splitlines() if word.strip())
+    return frozenset(word.strip().lower() for word in lines_of(read_text(path)[0]) if word.strip())
 
 
 def _form(path: Path, options: Namespace) -> str:
     """What a path holds: "texts", "table", "uci" or "lda-c"."""
-    from bayeslab.datasets.files.text import read_text
+    from bayeslab.datasets.files.text import lines_of, read_text
     from bayeslab.datasets.files.texts import plain_suffix
 
     if path.is_dir():
@@ -89,7 +89,7 @@ def _form(path: Path, options: Namespace) -> str:
         return options.format
     if options.text or options.name or plain_suffix(path) in TABLE_SUFFIXES:
         return "table"
-    lines = [line.strip() for line in read_text(path, options.encoding)[0].splitlines() if line.strip()]
+    lines = [line.strip() for line in lines_of(read_text(path, options.encoding)[0]) if line.strip()]
     first = lines[:NUM_LINES_READ]
     if len(first) > 3 and all(map(str.isdecimal, first[:3])) and re.fullmatch(r"\d+ +\d+ +\d+", first[3]):
         return "uci"

@@ -8,7 +8,8 @@ from typing import Any
 
 from bayeslab.command_line.reporting.structure_options import FILTERS, NUMBERS, SWITCHES
 
-SETTINGS = ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent")
+SETTINGS = ("seed", "chains", "warmup", "draws", "thinning", "share", "alpha", "independent", "location_prior",
+            "supervised")  # fmt: skip
 """The options that are settings of a run by the same name."""
 
 
@@ -48,7 +49,8 @@ def with_options(sentence: str) -> str:
         sentence = re.sub(rf"\b{name}=True\b", flags[0], sentence)
         sentence = re.sub(rf"\b{name}=False\b", negative, sentence)
     for name, (flags, _) in NUMBERS.items():
-        sentence = re.sub(rf"\b{name}=(-?[0-9]+)", rf"{flags[0]} \1", sentence)
+        sentence = re.sub(rf"\b{name}=('?)(-?\w+|[.?-])\1", rf"{flags[0]} \2", sentence)
+    sentence = re.sub(r"\blocation_prior\b", "--locprior", re.sub(r"\bsupervised\b", "--supervised", sentence))
     names = {name: flags[0] for name, (flags, _) in (SWITCHES | NUMBERS).items() if "_" in name} | FILTERS
     for name, flag in names.items():
         sentence = re.sub(rf"\b{name}\b", flag, sentence)
@@ -69,6 +71,7 @@ def _run(arguments: Namespace) -> str:
         str(arguments.file),
         arguments.numbers,
         **{name: options[name] for name in SETTINGS},
+        start_from=None if arguments.start_from is None else tuple(arguments.start_from),
         reading=reading,
         filters={name: options[name] for name in FILTERS if options[name] is not None},
     )

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bayeslab.command_line.values import alpha_or_learn, ascending_numbers, positive_integer
+from bayeslab.command_line.values import alpha_or_learn, ascending_numbers, integer_or_word, positive_integer
 
 EXAMPLES = """
 examples:
@@ -19,6 +19,12 @@ examples:
     bayeslab structure populations.structure --popdata --missing 0 -k 2-6 -o out/
     bayeslab structure plink.recode.strct_in --onerowperind --popdata --mapdistances --markernames --missing 0 -k 2-6
         -o out/
+  individuals of known origin, from panel.pop or from the flags of a file of STRUCTURE:
+    bayeslab structure panel.bed --supervised -k 3 -o out/
+    bayeslab structure panel.str --popdata --popflag --supervised -k 3 -o out/
+  places of sampling as a prior; from an ADMIXTURE run on:
+    bayeslab structure panel.str --locdata --locprior -k 2-4 -o out/
+    bayeslab structure panel.bed --start-from panel.3.Q panel.3.P -k 2-4 -o out/
   fastStructure, with six columns before the alleles:
     bayeslab structure panel.str --extracols 5 --num-loci 100 --no-markernames -k 2-6 -o out/
 """
@@ -37,12 +43,12 @@ SWITCHES = {
 """Options of `read_structure` that are yes or no, what they are called here, and what they mean."""
 NUMBERS = {
     "ploidy": (["--ploidy"], "copies of a locus (default: 2)"),
-    "missing": (["--missing"], "the code of a copy that was not read (default: -9)"),
+    "missing": (["--missing"], "the code of a copy that was not read (default: -9; of .ped 0, may be a letter)"),
     "num_loci": (["--num-loci", "--numloci"], "where they are not named"),
     "num_individuals": (["--num-individuals", "--numinds"], "which the file is held against"),
     "extra_columns": (["--extra-columns", "--extracols"], "columns before the alleles that are passed over"),
 }
-"""Options of `read_structure` that are integers."""
+"""Options of `read_structure` that are integers, one of them of `read_ped` too."""
 FILTERS = {
     "max_missing_individual": "--max-missing-individual",
     "max_missing_locus": "--max-missing-locus",
@@ -79,6 +85,14 @@ def add_structure(commands: Any, run: Any) -> None:
                            help="of the Dirichlet of ancestry (default: learn)")  # fmt: skip
     structure.add_argument("--independent", action="store_true",
                            help="frequencies with a uniform prior, in place of drifted ones")  # fmt: skip
+    priors = structure.add_argument_group("what is known beforehand")
+    priors.add_argument("--locprior", dest="location_prior", action="store_true", help="a prior of ancestry for each "
+                        "place of sampling: the locations, or without these the populations, of the file; how much "
+                        "places tell is learned (STRUCTURE's LOCPRIOR)")  # fmt: skip
+    priors.add_argument("--supervised", action="store_true", help="individuals of known origin: those of FILE's .pop, "
+                        "as ADMIXTURE has it, or those with a --popflag of 1, of their --popdata")  # fmt: skip
+    priors.add_argument("--start-from", nargs=2, metavar=("Q", "P"), help="ADMIXTURE's .Q and .P: chains of this K "
+                        "begin there, and the report compares with them")  # fmt: skip
     filters = structure.add_argument_group("filters, in this order")
     filters.add_argument("--max-missing-individual", dest="max_missing_individual", type=float, metavar="SHARE",
                          help="0.99 leaves out individuals without any genotype")  # fmt: skip
@@ -92,7 +106,7 @@ def add_structure(commands: Any, run: Any) -> None:
     reading = structure.add_argument_group("files of STRUCTURE: its mainparams, or options of the same names")
     reading.add_argument("--mainparams", type=Path, metavar="FILE", help="read as it is; further options override it")
     for name, (flags, meaning) in NUMBERS.items():
-        kind = int if name in ("missing", "extra_columns") else positive_integer
+        kind = {"missing": integer_or_word, "extra_columns": int}.get(name, positive_integer)
         reading.add_argument(*flags, dest=name, type=kind, metavar="N", help=meaning)
     for name, (flags, meaning) in SWITCHES.items():
         reading.add_argument(*flags, dest=name, action=argparse.BooleanOptionalAction, default=None, help=meaning)

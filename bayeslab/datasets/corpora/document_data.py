@@ -237,7 +237,7 @@ def _index_names(source: pd.Series, names: Sequence[Hashable] | None) -> Sequenc
 
 def _words_of_document(name: Hashable, document: Any) -> list[Any]:
     """The words of one document."""
-    if isinstance(document, str):
+    if isinstance(document, str | bytes):
         raise TypeError(f"document {name!r} is text; expected a list of its words, such as text.lower().split()")
     try:
         return list(document)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bayeslab.datasets.arguments import MAX_NUMBERS_IN_MEMORY, as_path, is_listed, short_repr
 from bayeslab.datasets.corpora.document_data import documents
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import lines_of, read_text
 
 
 def read_uci(path: str | PathLike[str], words: str | PathLike[str] | Sequence[str] | None = None) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def read_ldac(path: str | PathLike[str], words: str | PathLike[str] | Sequence[s
 def _numbered_lines(path: Path) -> list[tuple[int, list[str]]]:
     """The number and the columns of every line that is not blank."""
     text, _ = read_text(path)
-    return [(number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [(number, line.split()) for number, line in enumerate(lines_of(text), 1) if line.strip()]
 
 
 def _integer(path: Path, number: int, text: str, least: int, most: int = 2**53) -> int:
@@ -89,7 +89,7 @@ def _vocabulary(words: Any, number: int, *, at_least: bool = False) -> list[str]
     named = isinstance(words, str | PathLike)
     if not named and not is_listed(words):
         raise TypeError(f"words are {short_repr(words)}; expected the path of a file, or a list of words.")
-    found = [line.strip() for line in read_text(as_path(words))[0].splitlines()] if named else list(words)
+    found = [line.strip() for line in lines_of(read_text(as_path(words))[0])] if named else list(words)
     while named and found and not found[-1]:
         found.pop()
     if len(found) != number and not (at_least and len(found) > number):

@@ -4,6 +4,7 @@ import bz2
 import codecs
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +60,15 @@ def open_bytes(path: Path) -> IO[bytes]:
         if start.startswith(magic):
             return opener(path, "rb")
     return path.open("rb")
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, which end at a line feed, a carriage return, or both.
+
+    Python's `splitlines` ends them at form feeds and at some characters of Unicode too, which texts have inside.
+    """
+    lines = re.split(r"\r\n|\n|\r", text)
+    return lines[:-1] if not lines[-1] else lines
 
 
 def read_text(path: Path, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayeslab.datasets.arguments import as_path, short_repr
-from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES, read_text
+from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES, lines_of, read_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ def read_texts(path: str | PathLike[str], encoding: str | None = None) -> pd.Ser
             )
         texts = {file.relative_to(path).as_posix(): read_text(file, encoding)[0] for file in files}
     else:
-        lines = enumerate(read_text(path, encoding)[0].splitlines(), 1)
+        lines = enumerate(lines_of(read_text(path, encoding)[0]), 1)
         texts = {f"line {number}": line for number, line in lines if line.strip()}
         if not texts:
             raise ValueError(f"'{path}' is empty; expected a text on every line.")

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_path
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import lines_of, read_text
 from bayeslab.datasets.genetics.form import (
     MAX_ALLELES_IN_ONE_BYTE,
     counted,
@@ -33,7 +33,7 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
     """
     path = existing_file(as_path(path))
     text, _ = read_text(path)
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
     starts = [place for place, (_, line) in enumerate(lines) if POPULATION_LINE.fullmatch(line)]
     if not starts or starts[0] < 2:
         raise ValueError(f"{path} is no file of GENEPOP: expected a title, names of loci, and a line 'pop'.")

@@ -5,7 +5,7 @@ from os import PathLike
 from typing import Any
 
 from bayeslab.datasets.arguments import as_path
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import lines_of, read_text
 
 DEFINITION = re.compile(r"\s*#define\s+([A-Za-z_]+)(?:\s+([^\s/]\S*))?")
 """A line that gives a parameter its value; what follows is a comment."""
@@ -42,7 +42,7 @@ def structure_options(path: str | PathLike[str]) -> dict[str, Any]:
     path = as_path(path)
     text, _ = read_text(path)
     options: dict[str, Any] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines_of(text), 1):
         found = DEFINITION.match(line)
         if found is None or found[2] is None:
             continue

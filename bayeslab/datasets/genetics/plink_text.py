@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from bayeslab.datasets.arguments import as_path
+from bayeslab.datasets.arguments import as_path, short_repr
 from bayeslab.datasets.genetics.form import (
     MAX_ALLELES_IN_ONE_BYTE,
     columns_of_lines,
@@ -23,18 +23,24 @@ NUM_LEADING = 6
 """The number of columns before genotypes: family, individual, father, mother, sex, phenotype."""
 RAW_HEADER = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
 """What the first line of a .raw begins with."""
+MISSING_ELSEWHERE = ("0", "N", "n", "?", ".", "-9", "NA")
+"""What stands for a copy that was not read in files of other programs, and for no allele in any."""
 COUNTED_ALLELE = re.compile(r"(.+)_([^_()/]+)(?:\(/([^()]+)\))?")
 """The name of a column of a .raw: locus, counted allele, and perhaps the other one."""
 
 
-def read_ped(path: str | PathLike[str]) -> xr.Dataset:
+def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
     """Genotypes y (individual, locus, copy) from PLINK's .ped; the .map of the same name gives loci their names.
 
-    Alleles are any text, 0 where a copy was not read; y counts those of a locus in the order of their texts.
+    missing: the text of a copy that was not read, PLINK's --missing-genotype.
+    Alleles are any other text; y counts those of a locus in the order of their texts.
     Individuals and populations are named as in `read_plink`. Without a .map loci are numbered from 1.
     Raises FileNotFoundError, and ValueError that names the line for another number of columns, for odd numbers of
-    alleles and for names that cannot be told apart.
+    alleles, for names that cannot be told apart, and for alleles such as N that elsewhere are copies that were not
+    read.
     """
+    if not isinstance(missing, str) or len(missing.split()) != 1:
+        raise TypeError(f"missing is {short_repr(missing)}; expected a word, such as '0' or 'N'.")
     path = existing_file(as_path(path))
     lines = list(columns_of_lines(path))
     if not lines:
@@ -48,7 +54,8 @@ def read_ped(path: str | PathLike[str]) -> xr.Dataset:
     _require_width(path, lines, width)
     num_loci = (width - NUM_LEADING) // 2
     texts = np.array([row[NUM_LEADING:] for _, row in lines], object).reshape(len(lines), num_loci, 2)
-    alleles = [sorted(set(texts[:, locus].ravel()) - {"0"}) for locus in range(num_loci)]
+    alleles = [sorted(set(texts[:, locus].ravel()) - {missing}) for locus in range(num_loci)]
+    _refuse_other_missing(path, lines, alleles, missing)
     largest = max(map(len, alleles), default=0)
     y = np.full(texts.shape, MISSING_COPY, np.int16 if largest > MAX_ALLELES_IN_ONE_BYTE else np.int8)
     for locus, known in enumerate(alleles):
@@ -123,6 +130,27 @@ def _require_width(path: Path, lines: Sequence[tuple[int, list[str]]], width: in
         if len(row) != width:
             raise ValueError(
                 f"line {number} of {path} has {counted(len(row), 'column')}; expected {width} as in line {lines[0][0]}."
+            )
+
+
+def _refuse_other_missing(
+    path: Path, lines: Sequence[tuple[int, list[str]]], alleles: Sequence[Sequence[str]], missing: str
+) -> None:
+    """Raise ValueError for an allele that is the code of a copy that was not read in other files.
+
+    "-" is that of a deletion too: it is one where the locus has another allele alone.
+    """
+    for locus, known in enumerate(alleles):
+        others = [text for text in known if text in MISSING_ELSEWHERE or (text == "-" and len(known) > 2)]
+        if others:
+            column = NUM_LEADING + 2 * locus
+            number, row = next(line for line in lines if others[0] in line[1][column : column + 2])
+            column += row[column : column + 2].index(others[0]) + 1
+            beside = " and ".join(text for text in known if text != others[0]) or "nothing"
+            raise ValueError(
+                f"line {number} of {path} has {others[0]!r} in column {column}, an allele of locus {locus + 1}, beside "
+                f"{beside}; pass missing={others[0]!r} if it stands for a copy that was not read, in place of "
+                f"{missing!r}."
             )
 
 

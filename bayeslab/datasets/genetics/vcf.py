@@ -112,6 +112,10 @@ def _read_contents(path: Path) -> Contents:
         end = file.read()
     if not start:
         raise ValueError(f"{path} is empty; expected ##fileformat=VCF in line 1.")
+    if start.startswith((b"BZh", b"\xfd7zXZ")):
+        raise ValueError(
+            f"{path} is compressed by bzip2 or xz; expected a VCF as text, or compressed by gzip or bgzip."
+        )
     try:
         with (gzip.open if start.startswith(GZIP_MAGIC) else open)(path, "rb") as opened:
             stream = BufferedReader(opened)

@@ -234,7 +234,7 @@ def _as_times(given: pd.Series, what: str) -> pd.Index[Any]:
             ) from None
     index = pd.DatetimeIndex(given).rename(None)
     if index.tz is not None and str(index.tz) != "UTC":
-        raise ValueError(f"{what} has times of the zone {index.tz}; expected none, or UTC: .dt.tz_convert('UTC')")
+        raise ValueError(f"{what} has times of the zone {index.tz}; expected none, or UTC: tz_convert('UTC')")
     return index.tz_localize(None)
 
 
