@@ -31,7 +31,7 @@ def describe_separation(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -
     """
     bound = bound.plain
     for term in terms(bound).terms:
-        site, names = bound.sites[term.name] if term.name in bound.sites else None, sorted(term.depends)
+        site, names = bound.sites.get(term.name), sorted(term.depends)
         if site is None or site.role != "observed" or not site.is_discrete or prod(site.shape) < 2:
             continue
         if not names or not term.depends <= draws.keys() or any(bound.sites[name].is_discrete for name in names):

@@ -48,7 +48,7 @@ class SoftmaxBoundState(NamedTuple):
 
 @dataclass(frozen=True)
 class SoftmaxBoundSampler(Sampler):
-    """The sampler of MeanField for softmax regressions. structure: of the Bound, as the optimiser is compiled for it."""
+    """The sampler of MeanField for softmax regressions. structure: of the Bound, for which it is compiled."""
 
     structure: Any
 
