@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from bayeslab.diagnostics.impossible_data import refuse_impossible, refuse_nothing_observed
 from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
+from bayeslab.diagnostics.separation import describe_separation
 from bayeslab.distributions.processor import on_cpu
 from bayeslab.planning import plan
 from bayeslab.programs.binding import bind
@@ -216,6 +217,10 @@ class _PortionOfDraws(NamedTuple):
             conflict_text := describe_prior_conflict(bound, run.draws.samples)
         ):  # a point estimate may be at an end
             tree.attrs["prior_conflict"] = conflict_text
+        if np.any(run.draws.stats.get("diverging", False)) and (
+            separation_text := describe_separation(bound, run.draws.samples)
+        ):
+            tree.attrs["separation"] = separation_text
         if bound.limits:
             tree.attrs["summed_up_to"] = ", ".join(f"{name}: {limit}" for name, limit in bound.limits)
         if previous is not None:

@@ -35,7 +35,7 @@ MIN_BFMI = 0.3
 def diagnose(tree: DataTree) -> str:
     """What is wrong and what to do next, worst first, at most five lines; empty if all is well.
 
-    Looks for draws that are no numbers, frozen chains, an optimisation that did not converge,
+    Looks for draws that are no numbers, frozen chains, an optimisation that did not converge, separated classes,
     chains that disagree (R-hat), divergences, an approximation that misses part of the posterior
     (k-hat, importance weights), too few effective draws, trajectories cut short, slow exploration of energies (BFMI),
     and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Raises
@@ -59,13 +59,13 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
         yield f"Frozen: {frozen}, so its draws say nothing; fit again with another key or a longer warm-up."
     if tree.attrs.get("converged", True) in (False, 0):
         yield f"Not converged: {tree.attrs.get('why_not_converged', OUT_OF_STEPS_REASON)}."
+    separation_text = tree.attrs.get("separation")
+    if separation_text:
+        yield f"Separated: {separation_text}."
     yield from _disagreement(draws)
-    yield from _flagged_draws(
-        stats,
-        ["diverging"],
-        "Divergences: {}; regions of high curvature are missed: raise target_accept_prob, "
-        "or reparameterise (non-centred scales).",
-    )
+    curvature_text = "regions of high curvature are missed: raise target_accept_prob, or reparameterise"
+    advice = "see above" if separation_text else f"{curvature_text} (non-centred scales)"
+    yield from _flagged_draws(stats, ["diverging"], f"Divergences: {{}}; {advice}.")
     yield from _bad_importance_ratios(tree)
     yield from _few_draws(draws)
     yield from _flagged_draws(

@@ -6,7 +6,7 @@ this is the generalised Gauss-Newton matrix (Martens 2020, Journal of Machine Le
 it does not depend on how parameters are written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -21,15 +21,30 @@ def information_coordinates(fn: Distribution) -> Array | None:
     """Functions of the parameters of a distribution, (*batch, *event, coordinate), whose Jacobian J, by whatever these
     depend on, gives J' J as the information about that; None for a family without. What a mask hides says nothing.
     """
+    return _coordinates(fn, _INFORMATION)
+
+
+def curvature_bound_coordinates(fn: Distribution) -> Array | None:
+    """Functions of the parameters of a distribution, as those of the information, whose J' J is no less than minus the
+    Hessian of the log density wherever logits are linear; None for a family without.
+
+    Boehning (1992), Annals of the Institute of Statistical Mathematics 44, 197-200.
+    """
+    return _coordinates(fn, _CURVATURE_BOUNDS)
+
+
+def _coordinates(fn: Any, families: Mapping[type[Distribution], Callable[[Any], Array]]) -> Array | None:
+    """The coordinates that a table of families has for a distribution, with what is around it; None for a family that
+    is not in the table."""
     if isinstance(fn, ExpandedDistribution):
-        inner = information_coordinates(fn.base_dist)
+        inner = _coordinates(fn.base_dist, families)
         return None if inner is None else jnp.broadcast_to(inner, (*fn.shape(), inner.shape[-1]))
     if isinstance(fn, Independent):
-        return information_coordinates(fn.base_dist)
+        return _coordinates(fn.base_dist, families)
     if isinstance(fn, MaskedDistribution):
-        inner, mask = information_coordinates(fn.base_dist), jnp.asarray(fn._mask)
+        inner, mask = _coordinates(fn.base_dist, families), jnp.asarray(fn._mask)
         return None if inner is None else inner * mask.reshape(mask.shape + (1,) * (fn.event_dim + 1))
-    return next((read(fn) for family, read in _COORDINATES.items() if isinstance(fn, family)), None)
+    return next((read(fn) for family, read in families.items() if isinstance(fn, family)), None)
 
 
 def _normal(fn: Any) -> Array:
@@ -57,7 +72,14 @@ def _categorical(fn: Any) -> Array:
     return root * centred
 
 
-_COORDINATES: dict[type[Distribution], Callable[[Any], Array]] = {
+def _softmax_bound(fn: Any) -> Array:
+    """diag(p) - p p' is at most half of what centres, for any probabilities p."""
+    centred = fn.logits - fn.logits.mean(-1, keepdims=True)
+    return jnp.sqrt(0.5) * centred
+
+
+_CURVATURE_BOUNDS: dict[type[Distribution], Callable[[Any], Array]] = {dist.CategoricalLogits: _softmax_bound}
+_INFORMATION: dict[type[Distribution], Callable[[Any], Array]] = {
     dist.Normal: _normal,
     dist.BernoulliLogits: _binomial,
     dist.BernoulliProbs: _binomial,

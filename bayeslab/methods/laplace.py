@@ -201,10 +201,7 @@ class LaplaceSampler(Sampler):
     def advance(self, state: LaplaceState, bound: Bound) -> tuple[LaplaceState, Draws]:
         state = jax.lax.cond(state.known, lambda s: s, partial(self._newton_step_and_factor, bound=bound), state)
         key, noise_key = jax.random.split(state.climb.key)
-        noise = jax.random.normal(noise_key, state.climb.best.shape)
-        flat = state.climb.best + jax.scipy.linalg.solve_triangular(state.factor.T, noise)
-        log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(state.factor)).sum()
-        log_q -= 0.5 * noise.size * jnp.log(2 * jnp.pi)
+        flat, log_q = normal_draw(noise_key, state.climb.best, state.factor)
         samples = constrain_flat(bound, flat)
         stats = {"lp": flat_log_posterior(bound, flat), "log_q": log_q}
         return state._replace(climb=state.climb._replace(key=key)), Draws(samples, stats)
@@ -223,6 +220,13 @@ class LaplaceSampler(Sampler):
         improves = density(mode + step) >= density(mode)
         climb = state.climb._replace(best=jnp.where(improves, mode + step, mode))
         return LaplaceState(climb, jnp.linalg.cholesky(precision(climb.best)), jnp.array(True))
+
+
+def normal_draw(key: Array, mean: Array, factor: Array) -> tuple[Array, Array]:
+    """A draw (d,) of a Normal, and its log density there. factor: the lower Cholesky factor of the precision (d, d)."""
+    noise = jax.random.normal(key, mean.shape)
+    log_q = -0.5 * noise @ noise + jnp.log(jnp.diag(factor)).sum() - 0.5 * noise.size * jnp.log(2 * jnp.pi)
+    return mean + jax.scipy.linalg.solve_triangular(factor.T, noise), log_q
 
 
 def _is_positive_definite(factor: np.ndarray) -> bool:
@@ -259,10 +263,14 @@ def lbfgs_step(density: Any, state: LBFGSState) -> tuple[LBFGSState, Draws]:
             gradient, state.optimizer, state.position, value=value, grad=gradient, value_fn=loss
         )
         position = optax.apply_updates(state.position, updates)
-        stops = (jnp.max(jnp.abs(gradient)) <= gradient_tolerance(value)) | (value >= impossible)
+        is_stationary = jnp.max(jnp.abs(gradient)) <= gradient_tolerance(value)
         new_loss = optax.tree_utils.tree_get(optimizer_state, "value")
         improves = new_loss < state.loss
         best, lowest = jnp.where(improves, position, state.best), jnp.where(improves, new_loss, state.loss)
+        # where the gradient vanishes a further step is rounding, and may end where it does not
+        stays = is_stationary & (value <= state.loss)
+        best, lowest = jnp.where(stays, state.position, best), jnp.where(stays, value, lowest)
+        stops = is_stationary | (value >= impossible)
         return LBFGSState(position, optimizer_state, stops, state.key, best, lowest), -value
 
     optimizer_state, value = jax.lax.cond(state.converged, lambda s: (s, jnp.nan), step, state)

@@ -30,22 +30,18 @@ from bayeslab.methods.minibatches.stochastic_mean_field import BatchSampler
 from bayeslab.methods.setting_checks import require_blocks, require_positive
 from bayeslab.methods.wrappers.compressed import groups_for_multistart
 from bayeslab.methods.wrappers.multistart import best_of_starts
+from bayeslab.methods.wrappers.softmax_bound import softmax_bound_sampler
 from bayeslab.programs.program import Bound, Values, compilation_signature, innermost_distribution
 from bayeslab.programs.pytrees import unwrap_distributions, wrap_distributions
 from bayeslab.sampling.protocols import Draws, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
-from bayeslab.transforms.expectation import (
-    expected_prior,
-    moment_key,
-    require_averages,
-    require_linear,
-)
+from bayeslab.transforms.expectation import expected_prior, moment_key, require_averages, require_linear
 from bayeslab.transforms.stick_labels import spread_start, stick_labels
 from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
 from bayeslab.verification.findings import Finding, find_conditionals, rules_of
 from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.ordering import blocks_in_program_order
+from bayeslab.verification.ordering import blocks_in_program_order, require_block_names
 from bayeslab.verification.probe_points import Point, generic_points
 
 
@@ -56,7 +52,8 @@ class MeanField:
     Each factor is in turn the conditional under the expected log joint, the expectation being over all other factors: a
     natural-gradient step of full length of the evidence lower bound, which never decreases (Bishop 2006, section 10.1;
     Blei, Kucukelbir and McAuliffe 2017, arXiv:1601.00670). Factors are the families of the conditionals: chains and
-    joint Normals keep their dependence. Every site needs a conditional in closed form; `explain` shows them.
+    joint Normals keep their dependence. Every site needs a conditional in closed form; `explain` shows them. Or all of
+    them are coefficients of a softmax regression, one Normal (`bayeslab.methods.wrappers.softmax_bound`).
     joint: blocks of continuous sites that keep their dependence on each other as well, such as (("tau", "mu"),).
     tolerance: it has converged when a sweep gains less, in nats. Where weights come by breaking a stick, labels are
     then put in the order of their sizes, which is kept where it gains more than that, and sweeps go on.
@@ -92,6 +89,9 @@ class MeanField:
             raise ValueError("every site of the program is observed: there is nothing to infer")
         if plates := subsampled_plates(bound):
             return best_of_starts(self._stochastic_sampler(bound, plates), self.num_starts, "elbo")
+        if (softmax := softmax_bound_sampler(bound)) is not None:
+            require_block_names(self.joint, bound)
+            return softmax
         rules = _averageable_rules(analysis.findings, bound)
         for name in (name for block in self.joint for name in block):
             if name in bound.latent and bound.sites[name].is_discrete:
@@ -111,9 +111,9 @@ class MeanField:
         sticks = stick_labels(rules, bound)
         blocks = tuple(sorted(blocks, key=lambda block: (block[0].site not in sticks, not block[0].family.structured)))
         groups = groups_for_multistart(analysis, self.num_starts)
-        sampler = FactorSampler(blocks, rules, groups, self.tolerance, compilation_signature(bound), sticks)
-        _require_exact_averages(sampler, bound)
-        return best_of_starts(sampler, self.num_starts, "elbo")
+        factors = FactorSampler(blocks, rules, groups, self.tolerance, compilation_signature(bound), sticks)
+        _require_exact_averages(factors, bound)
+        return best_of_starts(factors, self.num_starts, "elbo")
 
     def _stochastic_sampler(self, bound: Bound, plates: tuple[SubsampledPlate, ...]) -> BatchSampler:
         """The sampler for a program that subsamples plates."""

@@ -174,8 +174,9 @@ def _joined_attributes(parts: list[DataTree], num_chains: int) -> dict[str, Any]
     summed = {name: sum(each[name] for each in all_attributes) for name in SUMMED_ATTRIBUTES if name in names}
     settings = re.sub(r"\bnum_chains=\d+", f"num_chains={num_chains}", str(all_attributes[0]["settings"]))
     joined = same | summed | {"settings": settings, "interrupted": max(each["interrupted"] for each in all_attributes)}
-    conflicts = [each["prior_conflict"] for each in all_attributes if "prior_conflict" in each]
-    joined |= {"prior_conflict": conflicts[0]} if conflicts else {}
+    for name in ("prior_conflict", "separation"):
+        texts = [each[name] for each in all_attributes if name in each]
+        joined |= {name: texts[0]} if texts else {}
     if "log_evidence" in names:  # of a method with chains it is the mean over them
         weights = [tree["posterior"].sizes["chain"] for tree in parts]
         joined["log_evidence"] = float(np.average([each["log_evidence"] for each in all_attributes], weights=weights))

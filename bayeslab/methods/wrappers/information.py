@@ -1,11 +1,13 @@
 """The curvature of a log posterior by the Fisher information of its observations."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from numpyro.distributions import Distribution
 from numpyro.handlers import block, seed, substitute, trace
 
 from bayeslab.distributions.fisher_information import information_coordinates
@@ -23,8 +25,8 @@ def gauss_newton_precision(bound: Bound, flat: Array) -> Array:
         return log_posterior(bound, unravel(bound)(at), _without_observations)
 
     def coordinates(at: Array) -> Array:
-        sites = _observed_sites(bound, at)
-        return jnp.concatenate([_scaled_coordinates(site).ravel() for site in sites.values()])
+        sites = observed_sites(bound, at)
+        return jnp.concatenate([scaled_coordinates(site, information_coordinates).ravel() for site in sites.values()])
 
     jacobian = jax.jacfwd(coordinates)(flat)
     return jacobian.T @ jacobian - jax.hessian(prior)(flat)
@@ -38,7 +40,7 @@ def require_information(bound: Bound) -> None:
     families = {}
 
     def look(at: Array) -> None:
-        for name, site in _observed_sites(bound, at).items():
+        for name, site in observed_sites(bound, at).items():
             if information_coordinates(site["fn"]) is None:
                 families[name] = type(innermost_distribution(site["fn"])).__name__
 
@@ -55,7 +57,7 @@ def _without_observations(bound: Bound) -> Any:
         return evaluate(bound)
 
 
-def _observed_sites(bound: Bound, flat: Array) -> dict[str, dict[str, Any]]:
+def observed_sites(bound: Bound, flat: Array) -> dict[str, dict[str, Any]]:
     """The observed sites of a run at flat unconstrained coordinates."""
     values = constrain_flat(bound, flat)
     latent = {name: values[name] for name in bound.latent}
@@ -63,9 +65,9 @@ def _observed_sites(bound: Bound, flat: Array) -> dict[str, dict[str, Any]]:
     return {n: site for n, site in sites.items() if site["type"] == "sample" and site["is_observed"]}
 
 
-def _scaled_coordinates(site: dict[str, Any]) -> Array:
-    """The coordinates of the information of a site, in which every element counts as often as a scale says."""
-    coordinates = information_coordinates(site["fn"])
+def scaled_coordinates(site: dict[str, Any], read: Callable[[Distribution], Array | None]) -> Array:
+    """The coordinates of a site, in which every element counts as often as a scale says. read: has some for it."""
+    coordinates = read(site["fn"])
     assert coordinates is not None
     if site["scale"] is None:
         return coordinates
