@@ -63,8 +63,11 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     if separation_text:
         yield f"Separated: {separation_text}."
     yield from _disagreement(draws)
-    curvature_text = "regions of high curvature are missed: raise target_accept_prob, or reparameterise"
-    advice = "see above" if separation_text else f"{curvature_text} (non-centred scales)"
+    advice = (
+        "see above"
+        if separation_text
+        else "regions of high curvature are missed: raise target_accept_prob, or reparameterise (non-centred scales)"
+    )
     yield from _flagged_draws(stats, ["diverging"], f"Divergences: {{}}; {advice}.")
     yield from _bad_importance_ratios(tree)
     yield from _few_draws(draws)

@@ -112,7 +112,7 @@ def write_small_texts(folder: Path) -> dict[Callable[..., Any], dict[str, Any]]:
         path.write_text(SMALL_TEXTS[suffix])
     return {
         datasets.read_genepop: {"path": paths["gen"]},
-        datasets.read_ped: {"path": paths["ped"]},
+        datasets.read_ped: {"path": paths["ped"], "missing": "0"},
         datasets.read_raw: {"path": paths["raw"]},
         datasets.structure_options: {"path": paths["mainparams"]},
         datasets.read_ldac: {"path": paths["ldac"], "words": ["a", "b"]},
