@@ -43,7 +43,7 @@ types: .venv/.ready
 tests: .venv/.ready
 	XLA_FLAGS=--xla_backend_optimization_level=0 .venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
 
-LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb elimination.ipynb gp_regression.ipynb mcmc_vs_vi.ipynb structure.ipynb)
+LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb elimination.ipynb gp_regression.ipynb mcmc_vs_vi.ipynb structure.ipynb your_own_model.ipynb)
 NOTEBOOKS := $(filter-out $(LONG_NOTEBOOKS), $(wildcard notebooks/*.ipynb))
 
 # All but those that take minutes, which `make slow` runs.

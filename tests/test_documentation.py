@@ -28,6 +28,7 @@ LONG = {
     "docs/how_to/accelerators.md",
     "docs/how_to/big_data.md",
     "docs/how_to/discrete_sites.md",
+    "docs/how_to/many_devices.md",
     "docs/how_to/missing_values.md",
     "docs/how_to/own_model.md",
     "docs/how_to/prediction.md",
