@@ -155,8 +155,10 @@ def moments(start: Moments, transitions: Transition, num_steps: int) -> Moments:
     def extend(block: Transition, item: tuple[Any, Array]) -> Transition:
         return _compose_transitions(block, transition_at(item[0]))
 
+    def apply(block: Transition, state: Moments) -> Moments:
+        return predict(state, block)
+
     by_step, transition_at = _by_step(transitions)
-    apply = lambda block, state: predict(state, block)  # noqa: E731
     effects = Effects(_no_transition(start.mean), extend, apply, _compose_transitions)
     later_steps = scan_in_blocks(step, effects, start, (by_step, jnp.arange(num_steps - 1)))[1]
     return jax.tree.map(_prepend, start, later_steps)
@@ -178,10 +180,12 @@ def path(first: Array, transitions: Transition, noise: Array) -> Array:
     def apply(block: tuple[Array, Array], state: Array) -> Array:
         return matvec(block[0], state) + block[1]
 
+    def join(block: tuple[Array, Array], later: tuple[Array, Array]) -> tuple[Array, Array]:
+        return later[0] @ block[0], apply(later, block[1])
+
     by_step, transition_at = _by_step(transitions)
     size, batch = first.shape[-1], transitions.matrix.shape[1:-2]
     identity = jnp.broadcast_to(jnp.eye(size, dtype=first.dtype), (*batch, size, size))
-    join = lambda block, later: (later[0] @ block[0], apply(later, block[1]))  # noqa: E731
     effects = Effects((identity, jnp.zeros_like(first)), extend, apply, join)
     return _prepend(first, scan_in_blocks(step, effects, first, (by_step, noise))[1])
 

@@ -1,4 +1,4 @@
-"""Counts of origins, and sums in an order that does not depend on how they are laid out."""
+"""Counts of origins, sums in an order that does not depend on how they are laid out, and sizes of steps."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -21,3 +21,8 @@ class Counts(NamedTuple):
 def sequential_sum(terms: Iterable[Array]) -> Array:
     """The sum over the first axis, in its order, written out: loops over what is left are vectorised."""
     return reduce(add, terms)
+
+
+def largest_divisor(number: int, max_divisor: int) -> int:
+    """The largest divisor of a number that is not above `max_divisor`; at least 1."""
+    return max(d for d in range(1, number + 1) if number % d == 0 and (d <= max_divisor or d == 1))

@@ -31,7 +31,7 @@ def styled() -> AbstractContextManager[None]:
 
 
 def use_style() -> None:
-    """Give all further figures of this session the style of bayeslab, as notebooks do at their beginning.
+    """Give all further figures of this process the style of bayeslab, as notebooks do at their beginning.
 
     It changes `matplotlib.rcParams`, which nothing else in bayeslab does.
     """

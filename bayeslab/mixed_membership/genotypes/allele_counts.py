@@ -16,7 +16,7 @@ from jax import Array, lax
 
 from bayeslab.distributions.processor import on_accelerator
 from bayeslab.distributions.threefry import uniforms
-from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts
+from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts, largest_divisor
 from bayeslab.mixed_membership.devices import DeviceContext, Devices
 
 MISSING_ALLELE = 255
@@ -284,8 +284,3 @@ def from_tiles(tiles: Array, shape: GenotypeShape) -> Array:
     """Tiles (tile, population, allele, locus) as (population, locus, allele)."""
     lanes = jnp.moveaxis(tiles, 0, 2).reshape(*tiles.shape[1:3], -1)
     return lanes[..., : shape.loci].transpose(0, 2, 1)
-
-
-def largest_divisor(number: int, max_divisor: int) -> int:
-    """The largest divisor of a number that is not above `max_divisor`; at least 1."""
-    return max(d for d in range(1, number + 1) if number % d == 0 and (d <= max_divisor or d == 1))

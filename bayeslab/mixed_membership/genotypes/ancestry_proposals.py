@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES
+from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, largest_divisor
 from bayeslab.mixed_membership.devices import DeviceContext
 from bayeslab.mixed_membership.dirichlet import log_prior_ratio
 from bayeslab.mixed_membership.genotypes.allele_counts import (
@@ -21,7 +21,6 @@ from bayeslab.mixed_membership.genotypes.allele_counts import (
     ROWS_PER_STEP,
     GenotypeShape,
     group_rows,
-    largest_divisor,
     observed_frequencies,
     sum_to_individuals,
     to_rows,

@@ -17,7 +17,7 @@ from jax import Array, lax
 
 from bayeslab.distributions.processor import on_accelerator
 from bayeslab.distributions.threefry import uniforms
-from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts
+from bayeslab.mixed_membership.counts import NUM_VECTOR_LANES, Counts, largest_divisor
 from bayeslab.mixed_membership.devices import DeviceContext, Devices
 
 TOKENS_PER_CHUNK = 2**10
@@ -279,8 +279,7 @@ def em_step(
 def _merge_chunks(tokens: Array, topics: int, chunks: int) -> Array:
     """Packed tokens as (step, 3, token), with this number of chunks in a step, or all that an accelerator holds."""
     if on_accelerator():
-        most = max(MAX_PRODUCTS_ON_ACCELERATOR // topics // tokens.shape[2], 1)
-        chunks = max(number for number in range(1, len(tokens) + 1) if len(tokens) % number == 0 and number <= most)
+        chunks = largest_divisor(len(tokens), MAX_PRODUCTS_ON_ACCELERATOR // topics // tokens.shape[2])
     some = tokens.reshape(-1, chunks, *tokens.shape[1:])
     return some.transpose(0, 2, 1, 3).reshape(len(some), 3, -1)
 
