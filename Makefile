@@ -17,7 +17,7 @@ export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export MPLBACKEND := agg
 
-.PHONY: demo test $(STEPS) tables slow test-gpu test-3.12 calibration catalogue bench docs lock
+.PHONY: demo test $(STEPS) tables slow test-gpu test-3.12 calibration catalogue bench docs docs-check lock
 
 demo: .venv/.ready
 	.venv/bin/bayeslab demo linear_regression
@@ -88,6 +88,10 @@ bench: .venv/.ready
 
 docs: .venv/.docs
 	.venv/bin/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build/html
+
+# Reads the built site at four widths of the window, in the Chromium of the machine or that of `playwright install chromium`.
+docs-check: docs
+	.venv/bin/python docs/check.py docs/_build/html
 
 lock: | $(LOCAL_UV)
 	$(UV) pip compile $(LOCK) pyproject.toml --all-extras --group dev --output-file requirements.lock

@@ -44,12 +44,12 @@ def layout(app: object, kind: str, name: str, thing: object, options: object, li
     table of Markdown one of reStructuredText."""
     shown: list[str] = []
     indent, in_table = "", False
-    for line in lines:
-        line = plain(line)
+    for written in lines:
+        line = plain(written)
         if line.startswith("|"):
             shown += [] if in_table else ["", ".. list-table::", "   :header-rows: 1", ""]
             in_table = True
-            if not set(line) <= set("|-: "):
+            if not set(written) <= set("|-: "):
                 first, *others = (cell.strip() for cell in line.strip("| ").split(" | "))
                 shown += [f"   * - {first}", *(f"     - {cell}" for cell in others)]
             continue
