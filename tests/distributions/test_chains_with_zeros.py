@@ -14,6 +14,7 @@ from scipy.stats import norm
 
 import bayeslab as bl
 from bayeslab.distributions import MarkovChain
+from bayeslab.distributions.markov import expected_counts, sequential
 from bayeslab.distributions.markov import inference as markov_inference
 from bayeslab.distributions.processor import as_on_accelerator
 
@@ -90,7 +91,7 @@ def test_random_chains_are_those_in_logarithms(states: int) -> None:
 def test_blocks_on_accelerators_are_those_in_logarithms() -> None:
     initial, transition, evidence, _ = (one[:20] for one in chains(3))
     with as_on_accelerator():
-        value, (_, _, states) = markov_inference._stepwise_counts(initial, transition[:, None], evidence, None)
+        value, (_, _, states) = markov_inference.stepwise_counts(initial, transition[:, None], evidence, None)
     right, smoothed = in_logarithms(initial, transition, evidence)
     np.testing.assert_allclose(value, right, rtol=1e-10)
     np.testing.assert_allclose(states, smoothed, atol=1e-9)
@@ -189,3 +190,18 @@ def test_impossible_data_are_named_with_their_step() -> None:
         ValueError, match=r"impossible, so the log evidence is -inf: no path of 'z' \(1,\) up to step 3"
     ):
         bl.fit(0, seen, {"num_steps": 5, "y": y}, bl.Exact(3), progress=False)
+
+
+@pytest.mark.parametrize("moves", ["always", "sometimes"])
+def test_counts_added_up_on_the_way_back_are_those_of_all_messages(moves: str) -> None:
+    """Left-to-right chains far from their observations, whose states need exponents of their own."""
+    rng = np.random.default_rng(8)
+    transition = np.triu(rng.dirichlet(np.ones(4), 4))[None, None]
+    transition /= transition.sum(-1, keepdims=True)
+    likelihood = jnp.asarray(100 * rng.normal(size=(3, 30, 4)))
+    active = None if moves == "always" else jnp.asarray(rng.random((3, 29)) < 0.7)
+    predicted, filtered, _ = sequential.forward(np.eye(4)[:1], transition, likelihood, active)
+    added = expected_counts._adding_up(predicted, transition, likelihood, active)
+    separate = expected_counts._all_messages(predicted, filtered, transition, likelihood, active)
+    for one, other in zip(added, separate, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-300)

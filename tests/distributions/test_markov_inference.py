@@ -69,7 +69,7 @@ IN_TILES = {
 )
 def test_lanes_are_steps(name: str) -> None:
     one = (CASES | IN_TILES)[name]
-    expected, (first, moves, states) = markov_inference._stepwise_counts(*one)
+    expected, (first, moves, states) = markov_inference.stepwise_counts(*one)
     found = jax.jit(lambda *one: markov_lanes.expected_counts(make_lanes(*one), markov_lanes.STATE_PROBABILITIES))(*one)
     value, kept = jax.jit(lambda *one: markov_lanes.log_marginal(make_lanes(*one)))(*one)
     assert bool(kept)

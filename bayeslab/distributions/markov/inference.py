@@ -22,14 +22,11 @@ import bayeslab.distributions.markov.blocked as lanes
 import bayeslab.distributions.markov.paths as paths
 import bayeslab.distributions.markov.sequential as stepwise
 import bayeslab.distributions.markov.viterbi as viterbi
+from bayeslab.distributions.markov.expected_counts import Derivatives, log_likelihood_derivatives, stepwise_counts
 from bayeslab.distributions.markov.lanes import Lanes, lanes_are_worthwhile, make_lanes
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood, dense
-from bayeslab.distributions.markov.sequential import Active, Scaled, log, power_of_two, weigh_rows
+from bayeslab.distributions.markov.sequential import Active, Scaled, log, weigh_rows
 from bayeslab.distributions.processor import on_accelerator
-
-Derivatives = tuple[Array, Array, Array]
-"""Derivatives of the log evidence with respect to initial probabilities, matrices, and log likelihoods (or parameters
-of factored ones)."""
 
 
 def _with_batched_vmap(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,67 +94,33 @@ def _log_evidence(initial: Array, transition: Array, log_likelihood: LogLikeliho
     return lax.cond(in_range, lambda: value, lambda: by_steps(dense(_from_lanes(log_likelihood, layout))))
 
 
+def _if_in_range(in_range: Array, fast: Any, by_steps: Callable[[], Any]) -> Any:
+    """The fast results where all numbers kept their range, else those of the recursion step after step.
+
+    They pass as vectors: XLA would lay out the arrays of both as suits the second, which costs the first a copy.
+    """
+    chosen = lax.cond(in_range, lambda: jax.tree.map(jnp.ravel, fast), lambda: jax.tree.map(jnp.ravel, by_steps()))
+    return jax.tree.map(lambda flat, like: flat.reshape(like.shape), chosen, fast)
+
+
 @_with_batched_vmap
 def _fast_counts(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Derivatives]:
     if not in_lanes(transition, log_likelihood.shape):
-        return _stepwise_counts(initial, transition, log_likelihood, active)
+        return stepwise_counts(initial, transition, log_likelihood, active)
     layout = make_lanes(initial, transition, log_likelihood, active)
     counts = lanes.expected_counts(
         layout, lanes.EXPECTED_ROWS if isinstance(log_likelihood, FactoredLogLikelihood) else lanes.STATE_PROBABILITIES
     )
-    return lax.cond(
+    return _if_in_range(
         counts.in_range,
-        lambda: (counts.log_marginal, (counts.first, counts.moves, counts.visits)),
-        lambda: _stepwise_counts(initial, transition, _from_lanes(log_likelihood, layout), active),
+        (counts.log_marginal, (counts.first, counts.moves, counts.visits)),
+        lambda: stepwise_counts(initial, transition, _from_lanes(log_likelihood, layout), active),
     )
 
 
-@jax.jit
-def _stepwise_counts(
-    initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
-) -> tuple[Array, Derivatives]:
-    predicted, filtered, value = stepwise.forward(initial, transition, dense(log_likelihood), active)
-    later = stepwise.backward(transition, dense(log_likelihood), active)
-    posterior = predicted.times(later)
-    total = posterior.total()
-    first = later.at(np.s_[..., 0, :]).divided(total.at(np.s_[..., 0, None]))
-    before, after = filtered.at(np.s_[..., :-1, :]), later.at(np.s_[..., 1:, :])
-    if active is not None:
-        before = Scaled(jnp.where(active[..., None], before.digits, 0.0), before.exponent)
-    transitions = _expected_transitions(before, after, total.at(np.s_[..., 1:]), transition.shape[-3] == 1)
-    return value, (first, transitions, _log_likelihood_derivatives(log_likelihood, posterior.probabilities()))
-
-
-def _expected_transitions(before: Scaled, after: Scaled, total: Scaled, shared: bool) -> Array:
-    """The ratios before[t, i] after[t, j] / total[t], added up over the steps if they share one matrix."""
-
-    def in_common_range() -> Array:
-        weights = before.digits * power_of_two(before.exponent, before.digits.dtype)
-        if shared:
-            return jnp.einsum("...ti,...tj->...ij", weights, ratio, precision="highest")[..., None, :, :]
-        return weights[..., :, None] * ratio[..., None, :]
-
-    def with_exponents() -> Array:
-        products = before.at(np.s_[..., None]).times(after.at(np.s_[..., None, :]))
-        expected = products.divided(total.at(np.s_[..., None, None]))
-        return expected.sum(-3, keepdims=True) if shared else expected
-
-    ratio = after.divided(total.at(np.s_[..., None]))
-    # A state that is lost below the range of floats matters where the message back to it is beyond that range.
-    max_ratio = 2.0 ** (0.9 * jnp.finfo(ratio.dtype).maxexp)
-    return lax.cond((ratio > max_ratio).any(), with_exponents, in_common_range)
-
-
-def _log_likelihood_derivatives(log_likelihood: LogLikelihood, states: Array) -> Array:
-    """The derivatives of the log evidence with respect to log likelihoods, from p(z_t | all observations)."""
-    if not isinstance(log_likelihood, FactoredLogLikelihood):
-        return states
-    return jnp.einsum("...tk,...tc->...kc", states, log_likelihood.rows.array(), precision="highest")
-
-
-_value_and_derivatives = _with_derivatives_of(_fast_counts, _stepwise_counts)
+_value_and_derivatives = _with_derivatives_of(_fast_counts, stepwise_counts)
 """The log evidence with its derivatives, `Derivatives`."""
 
 
@@ -201,15 +164,15 @@ def _fast_states(initial: Array, transition: Array, log_likelihood: LogLikelihoo
         return _stepwise_states(initial, transition, log_likelihood, active)
     layout = make_lanes(initial, transition, log_likelihood, active)
     counts = lanes.expected_counts(layout, lanes.STATE_PROBABILITIES)
-    return lax.cond(
+    return _if_in_range(
         counts.in_range,
-        lambda: counts.visits,
+        counts.visits,
         lambda: _stepwise_states(initial, transition, _from_lanes(log_likelihood, layout), active),
     )
 
 
 def _stepwise_states(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
-    return _stepwise_counts(initial, transition, dense(log_likelihood), active)[1][2]
+    return stepwise_counts(initial, transition, dense(log_likelihood), active)[1][2]
 
 
 smoothed = _with_derivatives_of(_fast_states, _stepwise_states)
@@ -255,7 +218,7 @@ def _stepwise_expected(initial: Array, transition: Array, log_likelihood: LogLik
     pairs = expected_transitions(states, matrices, active)
     entropy = -weighted_log(first, first).sum(-1) - weighted_log(pairs, matrices).sum((-3, -2, -1))
     transitions = pairs.sum(-3, keepdims=True) if transition.shape[-3] == 1 else pairs
-    return Expected(states[..., 0, :], transitions, _log_likelihood_derivatives(log_likelihood, states), entropy)
+    return Expected(states[..., 0, :], transitions, log_likelihood_derivatives(log_likelihood, states), entropy)
 
 
 expected = _with_derivatives_of(_fast_expected, _stepwise_expected)

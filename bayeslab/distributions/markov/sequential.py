@@ -124,7 +124,7 @@ def forward(initial: Array, transition: Array, log_likelihood: Array, active: Ac
     filtered = _joined(before, Scaled(*(leaf[None] for leaf in last)))
     return (
         _joined(Scaled(*(leaf[None] for leaf in predicted)), predicted_later),
-        filtered.shifted(-_max_exponent(filtered)[..., None]),
+        filtered.shifted(-max_exponent(filtered)[..., None]),
         last.total().log() + exponent * math.log(2),
     )
 
@@ -192,7 +192,7 @@ def propagate(matrix: Array, message: Scaled) -> Scaled:
 def _propagate(matrix: Array, message: Scaled) -> tuple[Scaled, Array]:
     """The product sum_j matrix[i, j] message[j] over 2^e, and e, the largest exponent of the message."""
     total, row_exponent = _weigh(matrix, message, True)
-    return scaled(total).shifted(row_exponent), _max_exponent(message)
+    return scaled(total).shifted(row_exponent), max_exponent(message)
 
 
 def _weigh(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
@@ -201,7 +201,7 @@ def _weigh(matrix: Array, message: Scaled, summed: bool) -> tuple[Array, Array]:
     e is the largest exponent of the message. summed: whether rows are added up.
     """
     digits, exponent = message
-    common = _max_exponent(message)
+    common = max_exponent(message)
     exponent -= common[..., None]
 
     def in_range() -> tuple[Array, Array]:
@@ -235,7 +235,7 @@ def _over_largest(x: Scaled, axes: int | tuple[int, ...]) -> tuple[Scaled, Array
     return x.shifted(-top), top.squeeze(axes)
 
 
-def _max_exponent(message: Scaled) -> Array:
+def max_exponent(message: Scaled) -> Array:
     """The largest exponent of a message, 0 if all of it is zero."""
     return zero_if_infinite(message.exponent.max(-1))
 
