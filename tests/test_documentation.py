@@ -1,5 +1,6 @@
 """Every Python block of the README and the guide runs, those of a page one after the other in a folder of their own."""
 
+import json
 import os
 import re
 import runpy
@@ -62,6 +63,16 @@ def test_every_picture_says_what_it_shows() -> None:
         assert "<img" not in text, f"{path.name} has a picture as HTML; write it as ![what it shows](file)"
         for directive in re.findall(r"\{(?:figure|image)\}[^`]*", text):
             assert ":alt:" in directive, path.name
+
+
+def test_every_picture_of_a_notebook_says_what_it_shows() -> None:
+    """The site takes the words from the metadata of the cell, where `nbconvert --execute` leaves them."""
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for number, cell in enumerate(json.loads(path.read_text())["cells"]):
+            kinds = {kind for output in cell.get("outputs", []) for kind in output.get("data", {})}
+            if any(kind.startswith("image/") for kind in kinds):
+                words = cell["metadata"].get("mystnb", {}).get("image", {}).get("alt", "")
+                assert len(words) >= 40, f'{path.name}, cell {number} has no "mystnb": {{"image": {{"alt": ...}}}}'
 
 
 TOGETHER = [page for page in PAGES if page not in LONG and "XLA_FLAGS" not in script(page)]
