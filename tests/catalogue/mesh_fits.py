@@ -25,7 +25,7 @@ from bayeslab.sampling.placement import Placement
 
 
 def quick() -> dict[str, Any]:
-    """The log joint, draws and maxima of regressions on four devices, and what is said of wrong meshes.
+    """The log joint and maxima of regressions on four devices, and what is said of wrong meshes.
 
     few: of five rows, of which four devices have two, two, one and none.
     """
@@ -39,7 +39,6 @@ def quick() -> dict[str, Any]:
         }
     return {
         "spread": spread,
-        "NUTS": differences(logistic_regression, bl.NUTS(20, 20, 4), both),
         "MAP": differences(logistic_regression, bl.MAP(num_starts=4), both),
         "sentences": {
             "chains": sentence(logistic_regression, bl.NUTS(num_chains=6), chains),
@@ -56,7 +55,7 @@ def every_method() -> dict[str, Any]:
     rows, chains = jax.make_mesh((4,), ("row",)), jax.make_mesh((4,), ("chain",))
     both, individuals = jax.make_mesh((2, 2), ("chain", "row")), jax.make_mesh((4,), ("individual",))
     return {
-        "NUTS": differences(logistic_regression, bl.NUTS(20, 20, 4), chains),
+        "NUTS": differences(logistic_regression, bl.NUTS(20, 20, 4), both, chains),
         "SVI": differences(logistic_regression, bl.SVI(num_steps=50, num_samples=5), rows),
         "Laplace": differences(logistic_regression, bl.Laplace(num_samples=5), rows),
         "Exact": differences(linear_regression, bl.Exact(num_samples=5), rows),

@@ -88,11 +88,6 @@ def test_the_log_joint_is_that_of_one_device(quick: dict[str, Any], name: str) -
     assert found["whole"]
 
 
-def test_draws_are_those_of_one_device(quick: dict[str, Any]) -> None:
-    """To what forty draws make of rounding. Where devices have whole chains, see the two processes below."""
-    assert max(quick["NUTS"]["chain row"].values()) < 1e-6
-
-
 def test_maxima_are_those_of_one_device(quick: dict[str, Any]) -> None:
     assert quick["MAP"]["chain row"]["lp"] < 1e-10
     assert quick["MAP"]["chain row"]["w"] < 1e-5  # where L-BFGS stops, the square root of that
@@ -187,13 +182,15 @@ def test_wrong_meshes_are_refused(mesh: Any, error: type[Exception], words: str)
 
 @pytest.mark.slow
 def test_every_method_draws_the_same_on_four_devices() -> None:
-    """To rounding; points that an optimiser stops at, to its tolerance, and their densities to 1e-10."""
+    """To rounding; points that an optimiser stops at, to its tolerance, and their densities to 1e-10; draws of NUTS to
+    what forty make of rounding."""
     found, _ = finish(run("every_method", flags=FOUR_DEVICES))
     for method, by_mesh in found.items():
         for errors in by_mesh.values():
             for name, error in errors.items():
                 loose = method == "Laplace" or (method == "EM" and name != "lp")
-                assert error < (1e-7 if loose else 1e-10), (method, name, error)
+                tolerance = 1e-6 if method == "NUTS" else 1e-7 if loose else 1e-10
+                assert error < tolerance, (method, name, error)
 
 
 @pytest.mark.slow
