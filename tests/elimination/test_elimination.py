@@ -22,17 +22,7 @@ from bayeslab.verification.findings import find_conditional, find_conditionals
 from bayeslab.verification.identity import RESIDUAL_TOLERANCE
 from bayeslab.verification.ordering import elimination_order
 from quick_cases import quick_ones
-from zoo import CASES, STICKY, Case
-
-ALIKE = """
-    vague_precision exponential_prior chi2_prior gamma_gamma bernoulli_all_ones geometric_probability
-    multinomial_probabilities binomial_probability inverse_wishart many_regressions matrix_normal_inverse_wishart
-    log_normal_child uniform_mean half_normal_mean scaled_rows masked_rows logits_and_probs log_rate left_to_right
-    many_chains many_states coupled_states robust_level coupled_scores probits_augmented quantiles_augmented
-    hinge_of_a_square coupled_rates quadratic_mean regression_event logistic_scale
-    nonlinear_dynamics random_effects
-"""
-"""Cases whose families others have in programs that are alike."""
+from zoo import ALIKE, CASES, STICKY, Case
 
 
 @pytest.mark.parametrize("case", quick_ones(CASES, *(case for case in CASES if case not in ALIKE.split())))
