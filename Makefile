@@ -43,10 +43,12 @@ types: .venv/.ready
 tests: .venv/.ready
 	XLA_FLAGS=--xla_backend_optimization_level=0 .venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
 
-LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb elimination.ipynb gp_regression.ipynb mcmc_vs_vi.ipynb structure.ipynb your_own_model.ipynb)
+LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb \
+    dirichlet_multinomial.ipynb elimination.ipynb gp_regression.ipynb mcmc_vs_vi.ipynb monte_carlo.ipynb \
+    normal_wishart.ipynb structure.ipynb your_own_model.ipynb)
 NOTEBOOKS := $(filter-out $(LONG_NOTEBOOKS), $(wildcard notebooks/*.ipynb))
 
-# All but those that take minutes, which `make slow` runs.
+# All but those that take long or do what others do on other models: `make slow` runs these.
 notebooks: .venv/.ready
 	@rm -rf build/notebooks
 	@printf '%s\n' $(NOTEBOOKS) | xargs -P 2 -I {} env -u MPLBACKEND .venv/bin/jupyter nbconvert \

@@ -105,11 +105,11 @@ def fit(
     if previous is not None and (start is not None or checkpoint is not None):
         other = "start" if start is not None else "checkpoint"
         raise ValueError(f"previous goes on from where it stopped; give that or {other}, not both")
-    if not hasattr(method, "plan") and method is not None:
+    if method is not None and (isinstance(method, type) or not isinstance(method, Method)):
         raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
     mesh = None if mesh is None else checked_mesh(mesh)
     with precision_scope(dtype):
-        bound = bind(getattr(method, "program_of", lambda program: program)(model), data)
+        bound = bind(model if method is None else method.program_of(model), data)
         entries = read_entries(data)
         if method is None:
             refuse_nothing_observed(bound)
@@ -118,7 +118,7 @@ def fit(
         with on_cpu(_is_checked_on_cpu(bound, mesh)):
             refuse_improper(bound, entries)
             method, sampler, _ = plan(Analysis(bound), method, mesh)
-            if not getattr(method, "finds_maximum", False):  # and says itself that there is none
+            if not method.finds_maximum:  # and says itself that there is none
                 refuse_separated(bound)
     with precision_scope(dtype), on_cpu(is_small and sampler.independent):
         placement = placement_on(mesh, method, sampler, bound)

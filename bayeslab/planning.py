@@ -77,7 +77,7 @@ def plan(analysis: Analysis, method: Method | None = None, mesh: Mesh | None = N
         method, why = mixed_membership.method_at_size(analysis, method), ""
     if mesh is not None:
         method = mixed_membership.spread_method(method, mesh)
-    if (learned := analysis.bound.learned) and not getattr(method, "learns", False):
+    if (learned := analysis.bound.learned) and not method.learns:
         raise ValueError(
             f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
             "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
@@ -87,8 +87,8 @@ def plan(analysis: Analysis, method: Method | None = None, mesh: Mesh | None = N
 
 def _sampler(method: Method, analysis: Analysis) -> Sampler:
     """The sampler of a method. One that moves coordinates gets those of missing elements alone, not of given ones."""
-    bound, moves_coordinates = analysis.bound, getattr(method, "moves_coordinates", False)
-    gaps = gaps_of(bound, getattr(method, "collapse", ())) if moves_coordinates else ()
+    bound = analysis.bound
+    gaps = gaps_of(bound, method.collapse) if method.moves_coordinates else ()
     if not gaps:
         return method.plan(analysis)
     return ImputedSampler(method.plan(Analysis(without_given_elements(bound, gaps))), gaps)

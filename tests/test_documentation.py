@@ -22,8 +22,11 @@ DEVICES = {"docs/population_structure.md": 8, "docs/topics.md": 8}
 """Devices that a page spreads individuals over."""
 LONG = {
     "docs/calibration_explained.md",
+    "docs/decisions.md",
     "docs/elimination.md",
     "docs/gaussian_processes.md",
+    "docs/getting_started.md",
+    "docs/graphical_models.md",
     "docs/hidden_markov_models.md",
     "docs/hierarchies.md",
     "docs/how_to/accelerators.md",
@@ -33,6 +36,7 @@ LONG = {
     "docs/how_to/missing_values.md",
     "docs/how_to/own_model.md",
     "docs/how_to/prediction.md",
+    "docs/how_to/saving.md",
     "docs/how_to/tables.md",
     "docs/methods.md",
     "docs/model_comparison.md",
@@ -40,7 +44,7 @@ LONG = {
     "docs/population_structure.md",
     "docs/topics.md",
 }
-"""Pages that take minutes."""
+"""Pages that take long: `make slow` runs them. Quick tests fit by what is on them; the README is the first page."""
 
 
 def script(page: str) -> str:

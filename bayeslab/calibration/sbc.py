@@ -73,7 +73,7 @@ def sbc(
     Raises ValueError for a program with an improper prior (but not with `given`), without an observed site, or whose
     observed values also reach it as an argument, so that simulated values would not.
     """
-    if not hasattr(method, "plan"):
+    if isinstance(method, type) or not isinstance(method, Method):
         raise TypeError(f"method must be a method such as Gibbs() or NUTS(), not {method!r}")
     if not isinstance(num_simulations, int | np.integer) or num_simulations < 1:
         raise ValueError(f"num_simulations must be positive, but is {num_simulations}")

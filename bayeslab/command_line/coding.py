@@ -17,7 +17,7 @@ ATTRIBUTE = "table_coding"
 
 
 @dataclass(frozen=True)
-class Coding:
+class FileCoding:
     """How the columns of a file became the data of a model.
 
     reading: what was said of the columns. columns: of arguments and sites. target: of a regression, empty elsewhere.
@@ -73,7 +73,7 @@ class Coding:
         return {"x": x}
 
 
-def coding_of(tree: "DataTree") -> Coding | None:
+def file_coding_of(tree: "DataTree") -> FileCoding | None:
     """The coding that a result holds, None where it has none."""
     if ATTRIBUTE not in tree.attrs:
         return None
@@ -81,10 +81,10 @@ def coding_of(tree: "DataTree") -> Coding | None:
     reading = saved.pop("reading")
     lists = {name: tuple(reading[name]) for name in ("missing", "categorical", "drop")}
     saved["features"] = tuple(map(tuple, saved["features"]))
-    return Coding(**saved | {"reading": Reading(**reading | lists), "classes": tuple(saved["classes"])})
+    return FileCoding(**saved | {"reading": Reading(**reading | lists), "classes": tuple(saved["classes"])})
 
 
-def in_original_units(posterior: "Dataset", coding: Coding) -> "Dataset | None":
+def in_original_units(posterior: "Dataset", coding: FileCoding) -> "Dataset | None":
     """The coefficients, and the standard deviation of the noise, in the units of the file.
 
     w (..., feature) of a linear predictor, with what takes up the shift of columns: the intercept among features, the

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bayeslab.command_line.coding import Coding
+from bayeslab.command_line.coding import FileCoding
 from bayeslab.command_line.columns import (
     Reading,
     column,
@@ -35,7 +35,7 @@ class FileData(NamedTuple):
     """The data of a model, how they were made, and sentences on it."""
 
     data: dict[str, Any]
-    coding: Coding
+    coding: FileCoding
     notes: tuple[str, ...] = ()
 
 
@@ -67,7 +67,7 @@ def model_data(
     days = tuple(f"{name} is in days since {origin}" for name, origin in reading.dates.items())
     mapped = {name: mapped_columns(table, text, reading, sites.get(name)) for name, text in columns.items()}
     arguments = {name: _parse_value(name, text) for name, text in values.items()}
-    coding = Coding(str(table.path), reading, dict(columns))
+    coding = FileCoding(str(table.path), reading, dict(columns))
     used = [each for text in columns.values() for each in column_names(table, text)]
     if "x" in known and "x" not in mapped:
         others = [name for name in table.columns if name not in (*used, *reading.drop)]
@@ -83,7 +83,7 @@ def model_data(
         )
     by_name = {name: mapped_columns(table, name, reading, sites.get(name)) for name in named}
     sizes = {"num_rows": table.num_rows} if "num_rows" in known else {}
-    coding = Coding(str(table.path), reading, {name: name for name in named} | dict(columns))
+    coding = FileCoding(str(table.path), reading, {name: name for name in named} | dict(columns))
     return FileData(sizes | by_name | mapped | arguments, coding, days)
 
 
@@ -112,7 +112,7 @@ def column_names(table: TextTable, text: str) -> list[str]:
     return names
 
 
-def covariate_frame(table: TextTable, names: list[str], coding: Coding, *, levels: bool = True) -> "DataFrame":
+def covariate_frame(table: TextTable, names: list[str], coding: FileCoding, *, levels: bool = True) -> "DataFrame":
     """The covariates as a DataFrame.
 
     levels: whether columns without a value, and those of many levels, are refused, as at a fit.
@@ -174,7 +174,7 @@ def _with_first_days(table: TextTable, reading: Reading) -> Reading:
 
 
 def _regression(
-    lecture: ModuleType, table: TextTable, names: list[str], target: str | None, coding: Coding, sites: Any
+    lecture: ModuleType, table: TextTable, names: list[str], target: str | None, coding: FileCoding, sites: Any
 ) -> FileData:
     """The inputs and the response of a regression or a classifier."""
     from bayeslab.datasets import classification_data, regression_data
@@ -213,7 +213,7 @@ def _regression(
         x = x.isel(feature=0, drop=True)
     sizes = {"num_rows": len(y), "num_features": len(features), "num_classes": len(classes)}
     data = {"x": x, "y": y} | {name: size for name, size in sizes.items() if name in parameters and size}
-    coding = Coding(**vars(coding) | {
+    coding = FileCoding(**vars(coding) | {
         "target": target, "features": features, "y_centre": centre, "y_scale": scale, "classes": classes,
         "signed": signed, "is_vector": is_vector,
     })  # fmt: skip

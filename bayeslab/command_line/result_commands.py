@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.coding import Coding, coding_of
+from bayeslab.command_line.coding import FileCoding, file_coding_of
 from bayeslab.command_line.csv_data import covariate_frame, mapped_columns
 from bayeslab.command_line.fit_command import EXIT_PROBLEMS
 from bayeslab.command_line.result_text import PROBABILITY, problems, result_record, result_text
@@ -94,7 +94,7 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
     from bayeslab.results.saving import require_writable, save_text
 
     tree = load_result(arguments.result)
-    coding = coding_of(tree)
+    coding = file_coding_of(tree)
     if coding is None:
         raise ValueError(f"'{arguments.result}' does not say how its columns were read; make it with `bayeslab fit`")
     if arguments.out is not None:
@@ -141,7 +141,7 @@ def _lecture_of(tree: "DataTree", lectures: dict[str, ModuleType]) -> ModuleType
     return lectures[name]
 
 
-def _new_data(lecture: ModuleType, table: TextTable, coding: Coding) -> dict[str, Any]:
+def _new_data(lecture: ModuleType, table: TextTable, coding: FileCoding) -> dict[str, Any]:
     """The data of a model for the rows of a new file, read as those of the fit."""
     from dataclasses import replace
 
@@ -162,7 +162,7 @@ def _new_data(lecture: ModuleType, table: TextTable, coding: Coding) -> dict[str
     return data
 
 
-def _prediction_frame(predicted: "DataTree", table: TextTable, coding: Coding) -> "DataFrame":
+def _prediction_frame(predicted: "DataTree", table: TextTable, coding: FileCoding) -> "DataFrame":
     """A row of the file a row: mean, sd and interval of every number that is drawn of it, probabilities of classes, and
     the target where the file has it."""
     import pandas

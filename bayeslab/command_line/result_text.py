@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayeslab.command_line.coding import Coding, coding_of, in_original_units
+from bayeslab.command_line.coding import FileCoding, file_coding_of, in_original_units
+from bayeslab.reports.summary_cells import summary_frame, summary_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,17 +32,6 @@ PROBABILITY = 0.89
 """The probability of intervals, that of ArviZ's summary."""
 
 
-def summary_frame(draws: Dataset) -> DataFrame:
-    """Means, intervals and diagnostics of all numbers, those that say nothing of a single chain left out."""
-    from arviz_stats import summary
-    from xarray import DataTree
-
-    frame = summary(DataTree.from_dict({"posterior": draws}), round_to="none")
-    if draws.sizes["chain"] == 1:
-        frame = frame.drop(columns="r_hat", errors="ignore")
-    return frame
-
-
 def shown_sites(posterior: Dataset) -> tuple[Dataset, list[str]]:
     """The sites to list, continuous ones where there are some, and sentences on those that are too large."""
     kinds = {str(name): values.dtype.kind for name, values in posterior.data_vars.items()}
@@ -52,7 +42,7 @@ def shown_sites(posterior: Dataset) -> tuple[Dataset, list[str]]:
     return posterior[[name for name in names if name not in large]], notes
 
 
-def with_class_names(posterior: Dataset, coding: Coding | None) -> Dataset:
+def with_class_names(posterior: Dataset, coding: FileCoding | None) -> Dataset:
     """The posterior with the names of classes along `class`."""
     if coding is None or posterior.sizes.get("class") != len(coding.classes):
         return posterior
@@ -61,7 +51,7 @@ def with_class_names(posterior: Dataset, coding: Coding | None) -> Dataset:
 
 def result_text(tree: DataTree) -> str:
     """What was found, in the units of the file where it was standardised, and what is wrong with it."""
-    coding = coding_of(tree)
+    coding = file_coding_of(tree)
     posterior = with_class_names(tree["posterior"].to_dataset(), coding)
     shown, notes = shown_sites(posterior)
     parts = []
@@ -77,7 +67,7 @@ def result_text(tree: DataTree) -> str:
 
 def result_record(tree: DataTree) -> dict[str, Any]:
     """The same for `--json`: every number by its name, NaN as null."""
-    coding = coding_of(tree)
+    coding = file_coding_of(tree)
     posterior = with_class_names(tree["posterior"].to_dataset(), coding)
     shown, notes = shown_sites(posterior)
     original = None if coding is None else in_original_units(posterior, coding)
@@ -118,12 +108,14 @@ def _table(draws: Dataset) -> str:
         from bayeslab.results.parameters import stacked_parameters
 
         return stacked_parameters(draws).isel(chain=0, draw=0).to_series().rename(None).to_string()
-    frame = summary_frame(draws)
-    formats = {"ess": "{:.0f}", "mcse": "{:.2g}", "r_hat": "{:.3f}"}
-    for column in map(str, frame.columns):
-        form = formats.get(column, formats.get(column.partition("_")[0], "{:.4g}"))
-        frame[column] = [form.format(value).replace("nan", "-") for value in frame[column]]
-    return frame.to_string()
+    return summary_text(_summary(draws)).to_string()
+
+
+def _summary(draws: Dataset) -> DataFrame:
+    """The summary of all numbers."""
+    from xarray import DataTree
+
+    return summary_frame(DataTree.from_dict({"posterior": draws}))
 
 
 def _records(draws: Dataset) -> dict[str, dict[str, float | None]]:
@@ -138,7 +130,7 @@ def _records(draws: Dataset) -> dict[str, dict[str, float | None]]:
             str(name): {"value": _finite(value)}
             for name, value in zip(values["parameter"].values, values.values, strict=True)
         }
-    frame = summary_frame(draws)
+    frame = _summary(draws)
     return {str(name): {str(column): _finite(value) for column, value in row.items()} for name, row in frame.iterrows()}
 
 
@@ -147,13 +139,13 @@ def _finite(value: Any) -> float | None:
     return float(value) if np.isfinite(float(value)) else None
 
 
-def _standardised_heading(coding: Coding) -> str:
+def _standardised_heading(coding: FileCoding) -> str:
     """The heading of the table of what was fitted."""
     what = f", and {coding.target} divided by {coding.y_scale:.4g}" if coding.y_scale != 1.0 else ""
     return f"\nAs fitted, with every column of numbers less its mean and divided by its standard deviation{what}:"
 
 
-def _evidence_text(log_evidence: float, tree: DataTree, coding: Coding | None) -> str:
+def _evidence_text(log_evidence: float, tree: DataTree, coding: FileCoding | None) -> str:
     """A sentence with the log evidence, in the units of the target where there are others."""
     if coding is None or coding.y_scale == 1.0 or "y" not in tree["observed_data"]:
         return f"\nLog evidence: {log_evidence:.2f}"

@@ -7,7 +7,7 @@ it tries what could be best; certainty equivalence plans for the posterior mean,
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,13 @@ Belief = Callable[[Array, Array], Array]
 
 TOLERANCE = 1e-6
 """Of the values of the plans of episodes."""
+
+
+class Lengths(NamedTuple):
+    """The number of episodes of a run, and of actions of an episode."""
+
+    num_episodes: int
+    num_steps: int
 
 
 def thompson_sampling(
@@ -101,7 +108,7 @@ def _episodes(
         if not 0 <= start < len(reward):
             raise ValueError(f"start must be a state from 0 to {len(reward) - 1}, but is {start}")
         keys = jax.random.split(raw_key(key), num_runs)
-        found = _runs(keys, process, concentration, start, belief, num_episodes, num_steps)
+        found = _runs(keys, process, concentration, start, belief, Lengths(num_episodes, num_steps))
         regret, counts = jax.device_get(found)
     dims = ("run", "episode")
     return Dataset(
@@ -113,15 +120,14 @@ def _episodes(
     )
 
 
-@partial(jax.jit, static_argnames=("belief", "num_episodes", "num_steps"))
+@partial(jax.jit, static_argnames=("belief", "lengths"))
 def _runs(
     keys: Array,
     process: tuple[Array, Array, Array],
     concentration: float,
     start: int,
     belief: Belief,
-    num_episodes: int,
-    num_steps: int,
+    lengths: Lengths,
 ) -> tuple[Array, Array]:
     """The regret of every episode and the counts of moves (state, action, state) at the end, of every run."""
     probs, reward, discount = process
@@ -132,7 +138,7 @@ def _runs(
     def episode(counts: Array, key: Array) -> tuple[Array, Array]:
         belief_key, move_key = jax.random.split(key)
         plan = iterate_values(belief(belief_key, concentration + counts), reward, discount, TOLERANCE)
-        uniform = jax.random.uniform(move_key, (num_steps,), probs.dtype)
+        uniform = jax.random.uniform(move_key, (lengths.num_steps,), probs.dtype)
 
         def move(carry: tuple[Array, Array], uniform: Array) -> tuple[tuple[Array, Array], None]:
             state, counts = carry
@@ -144,7 +150,7 @@ def _runs(
         return counts, best_value - policy_value(probs, reward, discount, plan.policy)[start]
 
     def run(key: Array) -> tuple[Array, Array]:
-        counts, regret = jax.lax.scan(episode, jnp.zeros_like(probs), jax.random.split(key, num_episodes))
+        counts, regret = jax.lax.scan(episode, jnp.zeros_like(probs), jax.random.split(key, lengths.num_episodes))
         return regret, counts
 
     return jax.vmap(run)(keys)

@@ -25,12 +25,12 @@ from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk
 from bayeslab.programs.program import Bound, DerivedProgram, Program, Values
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, random_position
 from bayeslab.programs.validation import listed_sites
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Exchange(Method):
     """The exchange algorithm, for programs that observe fields whose weights are unknown.
 
     Fields are `MarkovRandomField` and `RestrictedBoltzmann`. All continuous sites walk, with steps that warm-up adapts.
@@ -52,11 +52,6 @@ class Exchange:
         require_count(self, "num_warmup")
         if self.num_sweeps is not None:
             require_positive(self, "num_sweeps")
-
-    @property
-    def collapse(self) -> tuple[str, ...]:
-        """The continuous sites that are integrated out: none."""
-        return ()
 
     def program_of(self, model: Program) -> Program:
         """The program that `fit` binds: that of the user with fields that know no partition function."""

@@ -23,7 +23,7 @@ from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
@@ -37,7 +37,7 @@ NUM_LBFGS_STEPS = 5
 
 
 @dataclass(frozen=True)
-class EM:
+class EM(Method):
     """The maximum of p(others | observed), the others being the sites that are not integrated out.
 
     Discrete sites are integrated out, those of `collapse`, such as ("a",), and those of which some elements are missing

@@ -12,7 +12,7 @@ from bayeslab.elimination.sweep import deterministic_values, draw_block
 from bayeslab.methods.setting_checks import require_positive
 from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.programs.pytrees import Ordered
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.sufficient_statistics.tables import Groups, groups_beside_rules, program_parts, replace_rows
@@ -20,7 +20,7 @@ from bayeslab.verification.identity import excess_over_rounding
 
 
 @dataclass(frozen=True)
-class Exact:
+class Exact(Method):
     """Eliminate every site in turn, and draw them back in the opposite order.
 
     What remains when all sites are gone is the log evidence of the data, in `tree.attrs["log_evidence"]`; with improper

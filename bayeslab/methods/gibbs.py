@@ -13,6 +13,7 @@ from bayeslab.methods.gibbs_samplers import BlockSampler, SweepSampler
 from bayeslab.methods.moves.slice_sampling import SliceStep
 from bayeslab.methods.setting_checks import require_blocks, require_count, require_positive
 from bayeslab.programs.program import Bound, compilation_signature
+from bayeslab.sampling.protocols import Method
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.sufficient_statistics.tables import Group, groups_beside
 from bayeslab.verification.discrete_fields import joint_size
@@ -32,7 +33,7 @@ the former."""
 
 
 @dataclass(frozen=True)
-class Gibbs:
+class Gibbs(Method):
     """Draw every site in turn from its conditional given all others; what has none in closed form gets a NUTS step.
 
     The conditionals are found and proven by the laboratory; `explain` shows them. Discrete sites are enumerated, all

@@ -20,7 +20,7 @@ from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, compilation_signature
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_joint, flat_log_posterior
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import modes_of_eliminated
 from bayeslab.transforms.whole_field import rule_of_all_elements
@@ -31,7 +31,7 @@ EVALUATIONS_PER_LBFGS_RUN = 200
 
 
 @dataclass(frozen=True)
-class MAP:
+class MAP(Method):
     """The maximum of p(latent | observed) as a density of the sites as they are written, by L-BFGS.
 
     The mode depends on the parametrisation: that of a precision is not the inverse of that of a variance.
@@ -72,7 +72,7 @@ class MAP:
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Method):
     """A Normal in the unconstrained space: mean at the mode there, precision the negative Hessian at it.
 
     Its mode is that of the unconstrained density, Jacobian included, so it is not where `MAP` is.

@@ -25,7 +25,7 @@ from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discr
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, log_posterior, unconstrained_shapes
-from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 GRADIENTS_PER_NUTS_DRAW = 15
@@ -44,7 +44,7 @@ MAX_PRECONDITIONED_DIMENSIONS = 1000
 
 
 @dataclass(frozen=True)
-class MCMC:
+class MCMC(Method):
     """Run the NumPyro kernel that `kernel(model)` builds, for example `MCMC(numpyro.infer.BarkerMH)`.
 
     kernel: builds a kernel for a NumPyro model; a class or a function, not a lambda, so that a second fit finds
@@ -69,7 +69,7 @@ class MCMC:
 
 
 @dataclass(frozen=True)
-class NUTS:
+class NUTS(Method):
     """The no-U-turn sampler (Hoffman and Gelman 2014, JMLR 15).
 
     Discrete sites are summed over, and drawn from their conditionals after every draw of the others.

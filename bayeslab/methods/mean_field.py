@@ -33,7 +33,7 @@ from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.methods.wrappers.softmax_bound import softmax_bound_sampler
 from bayeslab.programs.program import Bound, Values, compilation_signature, innermost_distribution
 from bayeslab.programs.pytrees import unwrap_distributions, wrap_distributions
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import expected_prior, moment_key, require_averages, require_linear
@@ -46,7 +46,7 @@ from bayeslab.verification.probe_points import Point, generic_points
 
 
 @dataclass(frozen=True)
-class MeanField:
+class MeanField(Method):
     """The product of distributions, one a site, that is closest to the posterior, by coordinate ascent.
 
     Each factor is in turn the conditional under the expected log joint, the expectation being over all other factors: a

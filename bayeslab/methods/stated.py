@@ -13,12 +13,12 @@ from numpyro.infer.util import log_density
 from bayeslab.methods.setting_checks import require_positive
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, Program
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)
-class Stated:
+class Stated(Method):
     """Draw from a stated posterior, for example `Stated(normal_gamma.posterior)`, and give the log evidence.
 
     posterior: a program with the latent sites of the model, which names inputs and observed sites of the model as

@@ -38,7 +38,7 @@ from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discr
 from bayeslab.methods.wrappers.compressed import row_replacement
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, Values, abstract_bound
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.optimum import JUMP_REASON, has_jumps
 
@@ -53,7 +53,7 @@ def adam_optimizer(learning_rate: float) -> optax.GradientTransformation:
 
 
 @dataclass(frozen=True)
-class SVI:
+class SVI(Method):
     """Maximise the evidence lower bound over a guide, and draw from it.
 
     guide: `mean_field_normal()`, `full_rank_normal()`, `low_rank_normal()`, `normalising_flow()`; a class of

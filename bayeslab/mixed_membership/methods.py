@@ -32,7 +32,7 @@ BASES = "sites", "softmax"
 
 
 @dataclass(frozen=True)
-class Gibbs:
+class Gibbs(Method):
     """Origins are drawn, counted and forgotten; weights and components are drawn given their counts, and where that
     mixes better with origins summed out; sites that priors depend on by NUTS. Chains start near a maximum of the
     likelihood.
@@ -63,7 +63,7 @@ class Gibbs:
 
 
 @dataclass(frozen=True)
-class MAP:
+class MAP(Method):
     """The maximum of p(weights, components | observed), origins summed over, by Newton's steps.
 
     num_starts: random starts, run together; the best is the result, group `history` has all.
@@ -100,7 +100,7 @@ class MAP:
 
 
 @dataclass(frozen=True)
-class EM:
+class EM(Method):
     """The point that `MAP` finds in the basis of the sites, by the same steps, from ten starts."""
 
     num_steps: int = 1000
@@ -124,7 +124,7 @@ class EM:
 
 
 @dataclass(frozen=True)
-class MeanField:
+class MeanField(Method):
     """Dirichlet factors of weights and components, and the best factor of every origin (Blei, Ng and Jordan 2003).
 
     tolerance: it has converged when a step gains less, in nats.
@@ -177,7 +177,7 @@ def counterpart(method: Any) -> Method | None:
     out.
     """
     build = COUNTERPARTS.get(type(method))
-    if build is None or getattr(method, "joint", False) or getattr(method, "collapse", False):
+    if build is None or getattr(method, "joint", False) or method.collapse:
         return None
     settings = {field.name: getattr(method, field.name) for field in fields(method)}
     return build(**{name: value for name, value in settings.items() if name not in ("joint", "collapse")})

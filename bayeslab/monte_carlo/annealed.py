@@ -25,12 +25,12 @@ from bayeslab.monte_carlo.tempering import (
 )
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)
-class AnnealedImportance:
+class AnnealedImportance(Method):
     """Independent particles that walk from the prior to the posterior while the temperature changes; the weight of each
     is the product of its incremental weights, and their mean an estimate of the evidence without bias.
 

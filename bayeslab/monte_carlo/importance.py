@@ -22,14 +22,14 @@ from bayeslab.diagnostics.pareto_tail import pareto_tail
 from bayeslab.methods.setting_checks import require_positive
 from bayeslab.monte_carlo.proposals import ProposalWrapper, TakesProposal, proposal_sampler
 from bayeslab.programs.unconstrained import number_or_zero_mass
-from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 Resampling = Callable[[Array, Array, int], Array]
 
 
 @dataclass(frozen=True)
-class ImportanceSampling(TakesProposal):
+class ImportanceSampling(TakesProposal, Method):
     """Weighted draws of a proposal: the evidence with its error, and expectations under the posterior.
 
     proposal: a method that says its own density, as `SVI()` with any guide, `Laplace()` or `MeanField()`, which is
@@ -62,7 +62,7 @@ class ImportanceSampling(TakesProposal):
 
 
 @dataclass(frozen=True)
-class SIR(TakesProposal):
+class SIR(TakesProposal, Method):
     """Sampling importance resampling (Rubin 1988): a few draws out of many of a proposal, each with a probability in
     proportion to its weight.
 

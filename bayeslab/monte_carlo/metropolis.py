@@ -30,7 +30,7 @@ from bayeslab.programs.unconstrained import (
     random_position,
     unconstrained_shapes,
 )
-from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 INDEPENDENT_BURN_IN = 200
@@ -70,7 +70,7 @@ class Proposal:
 
 
 @dataclass(frozen=True)
-class MetropolisHastings:
+class MetropolisHastings(Method):
     """Markov chains by the algorithm of Metropolis and Hastings (1970, Biometrika 57).
 
     proposal: `RandomWalk()`, `Independence(...)` or `Proposal(...)`.

@@ -17,7 +17,7 @@ from bayeslab.monte_carlo.targets import flat_prior_draw, log_likelihoods, tempe
 from bayeslab.monte_carlo.tempering import tempered_log_density
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 FIRST_POWER = 4.0
@@ -27,7 +27,7 @@ SCHEDULE_UPDATES = 0.2, 0.4, 0.7
 
 
 @dataclass(frozen=True)
-class ParallelTempering:
+class ParallelTempering(Method):
     """Chains at temperatures between prior and posterior that propose to trade places (Geyer 1991), in turns of even
     and odd pairs (Syed et al. 2022, arXiv:1905.02939): what is found near the prior comes to the posterior, so that
     chains visit several modes.

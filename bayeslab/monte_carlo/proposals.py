@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.elimination.sweep import deterministic_values
+from bayeslab.methods.svi import SVI
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.monte_carlo.fitted_draws import FittedDraws, KernelMixture
 from bayeslab.monte_carlo.targets import (
@@ -56,7 +57,8 @@ class TakesProposal:
 
     @property
     def moves_coordinates(self) -> bool:
-        return getattr(self.proposal, "moves_coordinates", True)
+        """Whether the proposal is of missing elements alone: all are but guides of the user's own."""
+        return not isinstance(self.proposal, SVI) or self.proposal.moves_coordinates
 
     @property
     def num_fit_steps(self) -> int:

@@ -24,7 +24,7 @@ from bayeslab.monte_carlo.proposals import (
 from bayeslab.monte_carlo.targets import flat_densities, flat_prior_draw
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import flat_log_posterior
-from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 from bayeslab.transforms.analysis import Analysis
 
 NUM_STARTS = 20
@@ -36,7 +36,7 @@ MARGIN = 1e-6
 
 
 @dataclass(frozen=True)
-class RejectionSampling(TakesProposal):
+class RejectionSampling(TakesProposal, Method):
     """Draw z of a proposal q and keep it with probability p(z, y) / (M q(z)): draws of the posterior, independent.
 
     proposal: the prior by default, or a result of `fit`, whose draws are smoothed (`ImportanceSampling`); with a

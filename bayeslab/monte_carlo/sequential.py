@@ -25,12 +25,12 @@ from bayeslab.monte_carlo.tempering import (
 )
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)
-class SMC:
+class SMC(Method):
     """A population that is taken from the prior to the posterior in steps of a temperature, weighted, resampled and
     moved at each: for posteriors with several modes, and with an estimate of the evidence.
 

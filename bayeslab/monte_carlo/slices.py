@@ -14,7 +14,7 @@ from bayeslab.monte_carlo.metropolis import chain_start
 from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk, stable_cholesky
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 WIDTH = 2.0
@@ -24,7 +24,7 @@ MAX_EXPANSIONS = 100
 
 
 @dataclass(frozen=True)
-class Slice:
+class Slice(Method):
     """Draws a level under the density, then a point of the interval above it: no rejection and no step size.
 
     A draw is a sweep over as many directions as there are coordinates, in random order: those of the Cholesky factor of

@@ -20,12 +20,12 @@ from bayeslab.particles.state_space import (
     state_space,
 )
 from bayeslab.programs.program import Bound
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)
-class BackwardSimulation:
+class BackwardSimulation(Method):
     """Smoothing of states: draws of paths given all observed values, where all parameters are given too.
 
     particle_filter: settings of the filter, whose particles the paths are made of.

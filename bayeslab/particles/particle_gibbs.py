@@ -13,13 +13,14 @@ from bayeslab.particles.scans import Guide
 from bayeslab.particles.state_space import StateSpace, require_guide, require_memory, state_space
 from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.programs.validation import listed_sites
+from bayeslab.sampling.protocols import Method
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.findings import rules_of
 from bayeslab.verification.ordering import blocks_in_program_order
 
 
 @dataclass(frozen=True)
-class ParticleGibbs:
+class ParticleGibbs(Method):
     """Particle Gibbs with ancestor sampling (Andrieu, Doucet and Holenstein 2010, JRSS B 72; Lindsten, Jordan and Schön
     2014, JMLR 15), for programs with a scan over latent states.
 

@@ -20,12 +20,12 @@ from bayeslab.particles.state_space import StateSpace, require_guide, state_spac
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
 from bayeslab.programs.validation import listed_sites
-from bayeslab.sampling.protocols import Draws, Sampler
+from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
 
 @dataclass(frozen=True)
-class ParticleMarginalMetropolisHastings:
+class ParticleMarginalMetropolisHastings(Method):
     """Particle marginal Metropolis-Hastings (Andrieu, Doucet and Holenstein 2010, JRSS B 72), for programs with a scan
     over latent states and few parameters.
 

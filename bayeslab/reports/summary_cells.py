@@ -10,12 +10,32 @@ import numpy as np
 from bayeslab.reports.selected_parameters import Parameter
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from xarray import DataTree
 
     Cells = tuple[list[str], list[list[str]]]
 
 MIN_DRAWS = 4
 """The smallest number of draws of a chain from which effective sample sizes are told."""
+FORMATS = {"ess": "{:,.0f}", "mcse": "{:.2g}", "r": "{:.3f}"}
+"""Formats of columns by the first part of their names."""
+
+
+def summary_frame(tree: DataTree, kind: str = "all") -> DataFrame:
+    """ArviZ's summary of a posterior, not rounded, without R-hat where there is one chain. kind: as ArviZ has it."""
+    from arviz_stats import summary
+
+    with np.errstate(all="ignore"):  # of numbers that are the same in all draws
+        frame = summary(tree, kind=kind, round_to="none")
+    return frame if tree["posterior"].sizes["chain"] > 1 else frame.drop(columns="r_hat", errors="ignore")
+
+
+def summary_text(frame: DataFrame) -> DataFrame:
+    """The cells of a summary as text; a dash for what is no number."""
+    forms = {str(column): FORMATS.get(str(column).partition("_")[0], "{:.4g}") for column in frame.columns}
+    return frame.assign(
+        **{name: [form.format(value).replace("nan", "-") for value in frame[name]] for name, form in forms.items()}
+    )
 
 
 def continuous_cells(parameters: Sequence[Parameter]) -> Cells:
@@ -23,23 +43,13 @@ def continuous_cells(parameters: Sequence[Parameter]) -> Cells:
 
     Intervals are ArviZ's. Diagnostics are left out where chains have few draws, R-hat where there is one chain.
     """
-    from arviz_stats import summary
-
     labels = [parameter.label for parameter in parameters]
     chains, draws = parameters[0].values.shape
     if chains * draws == 1:
         return ["", "value"], [[label, f"{values.item():.4g}"] for label, values in parameters]
     kind = "stats" if draws < MIN_DRAWS else "all"
-    with np.errstate(all="ignore"):  # of numbers that are the same in all draws
-        frame = summary(numbered_tree(parameters), kind=kind, round_to="none")
-    if chains == 1:
-        frame = frame.drop(columns="r_hat", errors="ignore")
-    formats = {"ess": "{:,.0f}", "mcse": "{:.2g}", "r": "{:.3f}"}
-    forms = [formats.get(str(column).partition("_")[0], "{:.4g}") for column in frame.columns]
-    rows = [
-        [label, *(form.format(value).replace("nan", "-") for form, value in zip(forms, row, strict=True))]
-        for label, row in zip(labels, frame.to_numpy(), strict=True)
-    ]
+    frame = summary_text(summary_frame(numbered_tree(parameters), kind))
+    rows = [[label, *row] for label, row in zip(labels, frame.to_numpy(), strict=True)]
     return ["", *map(str, frame.columns)], rows
 
 

@@ -19,7 +19,7 @@ def checked_start(
     needed = sampler.start_sites
     if not needed:
         name = type(method).__name__
-        if (number := getattr(method, "num_starts", 1)) > 1:
+        if (number := method.num_starts) > 1:
             raise ValueError(f"{name} has {number} starts of its own; beside start give num_starts=1")
         raise ValueError(f"{name} finds its own start for this program; leave start out")
     if more := [name for name in values if name not in bound.latent]:

@@ -1,12 +1,12 @@
 """What passes between methods and the rest: a method plans, a sampler draws."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 from jax.sharding import Mesh
 
-from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.program import Bound, Program, Values
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows
 from bayeslab.transforms.sufficient_statistics.tables import Groups
@@ -221,11 +221,18 @@ class SamplerWrapper(Sampler):
         self.inner.check_draws(bound, draws)
 
 
+@runtime_checkable
 class Method(Protocol):
-    """One way to draw from a posterior. Implementations are frozen dataclasses of settings.
+    """One way to draw from a posterior. Implementations are frozen dataclasses of settings that inherit from it, for
+    all members have defaults but four numbers and `plan`.
 
     num_warmup: the largest number of steps before the first draw; for optimisers their iterations.
+    learns: whether it takes programs with a numpyro.param, which has no prior to draw from.
+    finds_maximum: whether it looks for a maximum, and says itself that there is none.
     """
+
+    learns: ClassVar[bool] = False
+    finds_maximum: ClassVar[bool] = False
 
     @property
     def num_warmup(self) -> int: ...
@@ -238,6 +245,25 @@ class Method(Protocol):
 
     @property
     def thinning(self) -> int: ...
+
+    @property
+    def num_starts(self) -> int:
+        """The number of starts of an optimiser."""
+        return 1
+
+    @property
+    def moves_coordinates(self) -> bool:
+        """Whether it moves unconstrained coordinates, so that missing elements of a site are a site of its own."""
+        return False
+
+    @property
+    def collapse(self) -> tuple[str, ...]:
+        """The continuous sites that are integrated out."""
+        return ()
+
+    def program_of(self, model: Program) -> Program:
+        """The program that `fit` binds to the data: that of the user."""
+        return model
 
     def plan(self, analysis: Analysis) -> Sampler:
         """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""

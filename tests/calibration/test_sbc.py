@@ -21,7 +21,6 @@ from bayeslab import sbc
 from bayeslab.methods.stated import Stated, StatedSampler
 from bayeslab.models import (
     LECTURES,
-    beta_binomial,
     dirichlet_multinomial,
     linear_regression,
     normal_gamma,
@@ -34,8 +33,8 @@ from quick_cases import quick_ones
 from ranks import LEVEL, smallest_p
 
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
-SHORT = (beta_binomial, dirichlet_multinomial, linear_regression, normal_gamma)
-"""Lectures that take less than ten seconds; all others are slow tests. Of each `test_models.py` proves the density."""
+SHORT = (dirichlet_multinomial, linear_regression)
+"""Probabilities, and scalars with a joint Normal; others are slow. Of each `test_models.py` proves the density."""
 
 
 def every_lecture(*quick: ModuleType) -> pytest.MarkDecorator:
@@ -61,7 +60,7 @@ def test_stated_posteriors_are_calibrated(lecture: ModuleType) -> None:
     assert smallest_p(sbc(1, lecture.model, lecture.example(), method, 1000, progress=False)) > LEVEL
 
 
-@every_lecture(beta_binomial, normal_gamma)
+@every_lecture(normal_gamma)
 def test_nuts_is_calibrated(lecture: ModuleType) -> None:
     assert smallest_p(sbc(2, lecture.model, easy(lecture), NUTS, 1000, progress=False)) > LEVEL
 

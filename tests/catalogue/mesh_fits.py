@@ -25,7 +25,7 @@ from bayeslab.sampling.placement import Placement
 
 
 def quick() -> dict[str, Any]:
-    """The log joint, draws and maxima of regressions on four devices, and what is said of wrong meshes.
+    """The log joint and maxima of regressions on four devices, and what is said of wrong meshes.
 
     few: of five rows, of which four devices have two, two, one and none.
     """
@@ -35,12 +35,10 @@ def quick() -> dict[str, Any]:
         values = {"w": jnp.array([0.3, -0.2]), "tau": jnp.array(1.5)}
         spread = {
             "logistic": spread_log_joint(logistic_regression, {"w": values["w"]}),
-            "linear": spread_log_joint(linear_regression, values),
             "few": spread_log_joint(linear_regression, values, num_rows=5),
         }
     return {
         "spread": spread,
-        "NUTS": differences(logistic_regression, bl.NUTS(20, 20, 4), both, chains),
         "MAP": differences(logistic_regression, bl.MAP(num_starts=4), both),
         "sentences": {
             "chains": sentence(logistic_regression, bl.NUTS(num_chains=6), chains),
@@ -57,6 +55,7 @@ def every_method() -> dict[str, Any]:
     rows, chains = jax.make_mesh((4,), ("row",)), jax.make_mesh((4,), ("chain",))
     both, individuals = jax.make_mesh((2, 2), ("chain", "row")), jax.make_mesh((4,), ("individual",))
     return {
+        "NUTS": differences(logistic_regression, bl.NUTS(20, 20, 4), both, chains),
         "SVI": differences(logistic_regression, bl.SVI(num_steps=50, num_samples=5), rows),
         "Laplace": differences(logistic_regression, bl.Laplace(num_samples=5), rows),
         "Exact": differences(linear_regression, bl.Exact(num_samples=5), rows),

@@ -14,7 +14,7 @@ import zoo_programs as p
 import zoo_states as s
 from zoo_programs import COUNTS, FLAGS, GROUP, STICKY, Y
 
-__all__ = ["CASES", "STICKY", "Case"]
+__all__ = ["ALIKE", "CASES", "STICKY", "Case"]
 
 
 class Case(NamedTuple):
@@ -119,3 +119,13 @@ CASES = {
     "logistic_scale": Case(p.logistic_scale, REAL, {"mu": None}),
     "cauchy_prior": Case(p.cauchy_prior, REAL, {"mu": None}),
 }
+
+ALIKE = """
+    vague_precision exponential_prior chi2_prior gamma_gamma bernoulli_all_ones geometric_probability
+    multinomial_probabilities binomial_probability inverse_wishart many_regressions matrix_normal_inverse_wishart
+    log_normal_child uniform_mean half_normal_mean scaled_rows masked_rows logits_and_probs log_rate left_to_right
+    many_chains many_states coupled_states robust_level coupled_scores probits_augmented quantiles_augmented
+    hinge_of_a_square coupled_rates quadratic_mean regression_event logistic_scale
+    nonlinear_dynamics random_effects
+"""
+"""Cases whose families others have in programs that are alike."""

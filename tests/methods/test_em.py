@@ -91,6 +91,7 @@ def test_it_ends_where_the_gradient_is_zero_and_never_falls(case: str) -> None:
     np.testing.assert_allclose(np.nanmax(climb), float(value), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_it_finds_what_map_finds_on_the_collapsed_program() -> None:
     """Both from several starts, and the labels that are most probable there."""
     data = gaussian_mixture.example()

@@ -151,7 +151,7 @@ def test_frequencies_given_ancestry() -> None:
     assert compared > 6 * LOCI
 
 
-@pytest.mark.parametrize("alpha", [1e-2, 0.3, 2.0])
+@pytest.mark.parametrize("alpha", [1e-2, pytest.param(0.3, marks=pytest.mark.slow), 2.0])
 def test_ancestry_given_frequencies(alpha: float) -> None:
     y, q, f, _ = genotypes()
     q = np.maximum(RNG.dirichlet(np.full(POPULATIONS, alpha), INDIVIDUALS), 1e-30).astype(np.float32)

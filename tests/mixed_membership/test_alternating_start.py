@@ -78,7 +78,7 @@ def test_the_series_of_the_log_gamma_function_is_near() -> None:
         np.testing.assert_allclose(_log_gamma(jnp.asarray(x)), gammaln(x), atol=1e-3)
 
 
-@pytest.mark.parametrize("topics", [1, 2, 41])
+@pytest.mark.parametrize("topics", quick_ones([1, 2, 41], 1, 41))
 def test_a_start_has_probabilities_that_add_up(topics: int) -> None:
     rng = np.random.default_rng(0)
     document, word = rng.integers(0, 6, 200), rng.integers(0, 11, 200)

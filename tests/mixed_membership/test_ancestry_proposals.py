@@ -30,6 +30,7 @@ from bayeslab.mixed_membership.genotypes.truncated_normal import (
 from bayeslab.programs.program import precision_scope
 from memberships import SHAPES, simulated
 from proposals import in_the_middle, proposals, proposals_in_a_cube
+from quick_cases import quick_ones
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +92,7 @@ def test_passes_over_loci_are_those_of_all_copies(shape: GenotypeShape) -> None:
     np.testing.assert_allclose(of_individuals, by_ancestry, rtol=1e-4, atol=1e-4 * np.abs(slope).sum(1).max())
 
 
-@pytest.mark.parametrize("kind", [proposals, proposals_in_a_cube])
+@pytest.mark.parametrize("kind", quick_ones([proposals, proposals_in_a_cube], proposals))
 def test_proposals_have_their_density(kind: Any) -> None:
     """Two distributions near draws, over the density of these, weigh them to the same, which is the density at the
     point that all come from. Draws after draws have the distribution of these, and none of time's directions."""
@@ -140,7 +141,7 @@ def test_proposals_have_their_density(kind: Any) -> None:
             np.testing.assert_allclose(ratio[known], (at_third - from_again - log_p)[known], atol=1e-5)
 
 
-@pytest.mark.parametrize(("alpha", "back"), [(0.5, 0.0), (1.0, 0.8), pytest.param(3.0, 0.8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("alpha", "back"), quick_ones([(0.5, 0.0), (1.0, 0.8), (3.0, 0.8)], (1.0, 0.8)))
 def test_the_posterior_given_frequencies_is_left_alone(alpha: float, back: float) -> None:
     """Moments of the ancestry of individuals with the same genotypes, one of them without any, beside draws of the
     prior that are weighed."""

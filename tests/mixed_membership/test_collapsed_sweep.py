@@ -42,7 +42,8 @@ def test_few_genotypes_have_the_posterior_of_enumeration() -> None:
     assert np.abs(gap / error).max() < 4.5
 
 
-@pytest.mark.parametrize("alpha", [pytest.param(0.7, marks=pytest.mark.slow), 1.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.7, 1.0])
 def test_the_log_joint_is_that_of_every_draw(alpha: float) -> None:
     """Origins summed out, although it is added up from what was gained."""
     rng = np.random.default_rng(1)

@@ -38,7 +38,7 @@ from two_modes import DATA, product
 
 
 @dataclass(frozen=True)
-class Thinned:
+class Thinned(Method):
     """Some of the draws of a population, spread over all of it, so that they hardly depend on each other."""
 
     method: Any
@@ -117,7 +117,7 @@ def test_an_accept_step_that_forgets_the_proposal_ratio_fails(log_density: Any, 
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Method):
     """A method that draws with a sampler as it is."""
 
     sampler: Sampler

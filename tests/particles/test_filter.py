@@ -68,7 +68,7 @@ def deviation(values: np.ndarray) -> float:
     return float((values.mean() - 1) / (values.std(ddof=1) / np.sqrt(len(values))))
 
 
-@pytest.mark.parametrize("name", quick_ones(SETTINGS, "bootstrap", "every step", "residual", "optimal guide"))
+@pytest.mark.parametrize("name", quick_ones(SETTINGS, "bootstrap", "optimal guide"))
 def test_evidence_has_no_bias(name: str) -> None:
     found = ratios(SETTINGS[name])
     assert abs(deviation(found)) < 4

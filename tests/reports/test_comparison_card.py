@@ -79,6 +79,14 @@ def test_peaks_are_where_they_are() -> None:
     assert find_peaks(np.full(10, 3.0), 10) == [3.0]
 
 
+def test_bounds_and_points_are_told() -> None:
+    found = said({"exact": tree(normal(0), log_evidence=-12.0), "SVI": tree(normal(1), elbo=-15.0, elbo_se=0.1)})
+    assert "below the log evidence" in found["SVI"]
+    found = said({"exact": tree(normal(0)), "MAP": tree(normal(1)[:1, :1])})
+    assert found["MAP"].startswith("a single point, without a spread")
+
+
+@pytest.mark.slow
 def test_a_card_of_a_regression() -> None:
     """Mean field by SVI is too narrow where covariates are correlated, and its ELBO is below the evidence."""
     lecture, data = linear_regression, linear_regression.data()

@@ -100,9 +100,7 @@ def test_the_order_does_not_matter() -> None:
 LAWS = ["regression", "wishart", "rows_of_probabilities", "nested_plates", "truncated_mean", "switch", "learned_chain"]
 
 
-@pytest.mark.parametrize(
-    "name", quick_ones(LAWS, "regression", "nested_plates", "truncated_mean", "switch", "learned_chain")
-)
+@pytest.mark.parametrize("name", quick_ones(LAWS, "regression", "truncated_mean", "learned_chain"))
 def test_log_joint_is_that_of_the_rest_and_of_the_conditional(name: str) -> None:
     """Law: log joint - log joint of the collapsed program is the log density of the conditional, for every value."""
     with precision_scope():
@@ -199,7 +197,7 @@ FROM_CONDITIONALS = (bl.Exact(4000), bl.Gibbs(10, 2000, 2), bl.MeanField(num_sam
 
 @pytest.mark.parametrize(
     ("method", "rows"),
-    quick_ones(product(FROM_CONDITIONALS, [3, 400]), *zip(FROM_CONDITIONALS, [400, 400, 3], strict=True)),
+    quick_ones(product(FROM_CONDITIONALS, [3, 400]), (FROM_CONDITIONALS[0], 400), (FROM_CONDITIONALS[2], 3)),
     ids=str,
 )
 def test_methods_from_conditionals_draw_what_is_left(method: Any, rows: int) -> None:
