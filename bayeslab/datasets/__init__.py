@@ -4,7 +4,7 @@ from bayeslab.datasets.classification import breast_cancer, classification_data,
 from bayeslab.datasets.corpora.document_data import documents, simulated_documents
 from bayeslab.datasets.corpora.word_selection import select_words
 from bayeslab.datasets.decision_data import balanced_pole, grid_walk, grid_world, river_swim, swinging_pendulum
-from bayeslab.datasets.files.corpora import read_ldac, read_uci
+from bayeslab.datasets.files.corpora import read_ldac, read_market, read_uci
 from bayeslab.datasets.files.texts import read_texts
 from bayeslab.datasets.genetics.data import genotypes, simulated_genotypes
 from bayeslab.datasets.genetics.filters import filter_genotypes
@@ -78,6 +78,7 @@ __all__ = [
     "read_genepop",
     "read_genotypes",
     "read_ldac",
+    "read_market",
     "read_ped",
     "read_plink",
     "read_raw",

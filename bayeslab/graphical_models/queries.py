@@ -15,7 +15,9 @@ from bayeslab.distributions.factor_graphs.factor_distribution import (
 )
 from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan
 from bayeslab.graphical_models.discrete_programs import DiscreteProgram, discrete_program
+from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Data, Program, precision_scope
+from bayeslab.transforms.collapse import collapse
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
@@ -24,17 +26,20 @@ if TYPE_CHECKING:
 def query(model: Program, data: Data, of: str | Sequence[str], given: Mapping[str, Any] | None = None) -> "DataArray":
     """The table of probabilities p(of | given, data), by variable elimination.
 
-    data: as `fit` takes them; what they leave latent must be discrete.
+    data: as `fit` takes them. What they leave latent is discrete, or continuous and conjugate, which is integrated out,
+        as `bl.collapse` does.
     of: a site, an element of one such as "z[0, 3]", or several of these, whose joint table has an axis for each. A site
     with many elements stands alone: the table has a row of probabilities for every element.
     given: what is known beside the data, by the names of sites or elements: {"rain": 1, "z[2]": 0}. Arrays may have
     NaN.
     The attribute `log_evidence` is log p(data, given).
     Raises ValueError for a name that is no discrete latent element, evidence of probability zero, a continuous latent
-    site, and where the sum takes too large a table.
+    site that cannot be integrated out exactly, and where the sum takes too large a table.
     """
     from xarray import DataArray
 
+    with precision_scope():
+        model = _without_continuous_sites(model, data)
     program = discrete_program(model, data, given)
     names = [of] if isinstance(of, str) else list(of)
     if not names or len(set(names)) < len(names):
@@ -75,6 +80,23 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
         "log_evidence": log_evidence,
     }
     return Dataset({n: DataArray(v, _coords(program, n), program.dims[n]) for n, v in values.items()}, attrs=attrs)
+
+
+def _without_continuous_sites(model: Program, data: Data) -> Program:
+    """The program with its continuous latent sites integrated out; raises ValueError where that cannot be done."""
+    bound = bind(model, data)
+    continuous = [name for name in bound.latent if not bound.sites[name].is_discrete]
+    if not continuous or len(continuous) == len(bound.latent):
+        return model
+    marginal = collapse(model, *continuous)
+    try:
+        bind(marginal, data)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; give values of what is continuous in the data, or count what "
+            "fit(key, model, data, bl.Gibbs()) draws of the discrete sites"
+        ) from error
+    return marginal
 
 
 def marginals(program: DiscreteProgram, scopes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:

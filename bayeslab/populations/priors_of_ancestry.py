@@ -40,7 +40,10 @@ def ancestry_arguments(genotypes: Dataset, settings: AncestrySettings, number: i
 
 
 def prior_of_choice(genotypes: Dataset, settings: AncestrySettings, number: int) -> float | DataArray:
-    """The alpha of the fits that choose among numbers of populations: 1 where it is learned, without places."""
+    """The alpha of the fits that choose among numbers of populations: 1 where it is learned.
+
+    With places of sampling these fits begin the choice: draws with the prior by places then predict what is hidden.
+    """
     if settings.supervised:
         return _known_origins(genotypes, settings, number)
     return 1.0 if settings.alpha is None else settings.alpha

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 NUM_PARTS_PER_FIT = 4
 """The number of parts in which the draws of a fit are made; they are written after each part."""
+MAX_DRAWS_OF_CHOICE = 50
+"""The most draws of a chain that predict hidden genotypes."""
 GENOTYPES_FILE = "genotypes.nc"
 """The file of the genotypes as filtered."""
 REPEATED_GROUPS = ("observed_data", "constant_data")
@@ -89,6 +91,11 @@ class Settings:
     def method(self) -> Gibbs:
         """The method of the fits."""
         return Gibbs(self.warmup, self.draws, self.chains, thinning=self.thinning)
+
+    @property
+    def method_of_choice(self) -> Gibbs:
+        """The method that predicts hidden genotypes where ancestry has a prior by places, which has no bound."""
+        return replace(self.method, num_samples=min(self.draws, MAX_DRAWS_OF_CHOICE))
 
 
 class Results(NamedTuple):
@@ -137,7 +144,11 @@ def run_structure(
             row, tree = score_populations(
                 settings.seed, model, data_of_choice, number, hidden, before=means_by_number.get(number - 1)
             )
-            return row.assign(_mean_variables(means_of_chain(tree)))
+            found = _mean_variables(means_of_chain(tree))
+            if settings.location_prior and number > 1:
+                located = data | ancestry_arguments(panel, settings, number)
+                row, _ = score_populations(settings.seed, model, located, number, hidden, settings.method_of_choice)
+            return row.assign(found)
 
         row = _load_or_make(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
         means_by_number[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)

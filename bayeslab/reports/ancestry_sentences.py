@@ -46,7 +46,7 @@ def _location_sentences(results: Results) -> list[str]:
     sentences = [
         f"Ancestry has a prior for each of the {len(places(results.genotypes)[0])} places of sampling, "
         "Dirichlet(alpha_s) with alpha_s ~ Gamma(r alpha, r), and r ~ Uniform(0, 20) (Hubisz et al. 2009). K was "
-        "chosen without it."
+        "chosen with it, by what its draws predict."
     ]
     for number, tree in results.fits.items():
         posterior = tree["posterior"].to_dataset()

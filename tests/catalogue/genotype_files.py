@@ -119,6 +119,7 @@ STRUCTURE = {
         {"populations": True, "missing": 0},
         populations=TEXT_LABELS,
     ),
+    "quotes of R": Case({"a.str": text('"m1" "m2" "m3"', *(line.replace(line[:3], f'"{line[:3]}"') for line in rows()))}),
     "Windows lines": Case({"a.str": text(NAMES, *rows(), end="\r\n")}),
     "old Mac lines": Case({"a.str": text(NAMES, *rows(), end="\r")}),
     "byte order mark": Case({"a.str": b"\xef\xbb\xbf" + PLAIN}),
@@ -207,6 +208,13 @@ OTHERS = {
     "ped": Case({"a.ped": text(*ped_lines()), "a.map": MAP}, populations=POPULATIONS),
     "ped of tabs": Case({"a.ped": text(*ped_lines(sep="\t")), "a.map": MAP}, populations=POPULATIONS),
     "ped of numbers": Case({"a.ped": text(*ped_lines(letters=False)), "a.map": MAP}, populations=POPULATIONS),
+    "ped with comments": Case(
+        {"a.ped": text("# of PLINK", *ped_lines()), "a.map": text("# loci", MAP.decode()[:-1])}, populations=POPULATIONS
+    ),
+    "ped of which a locus is left out": Case(
+        {"a.ped": text(*(f"{line} A A" for line in ped_lines())), "a.map": MAP + b"2 m4 0 -6\n"},
+        populations=POPULATIONS,
+    ),
     "ped without map": Case({"a.ped": text(*ped_lines(families=False))}, {}, NUMBERED),
     "ped with a map of three columns": Case(
         {"a.ped": text(*ped_lines()), "a.map": text("1 m1 10", "1 m2 20", "2 m3 5")}, populations=POPULATIONS

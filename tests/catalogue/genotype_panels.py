@@ -101,6 +101,7 @@ SMALL_TEXTS = {
     "mainparams": "#define PLOIDY 2\n",
     "ldac": "2 0:1 1:2\n",
     "uci": "1\n2\n1\n1 2 3\n",
+    "mm": "%%MatrixMarket matrix coordinate integer general\n1 2 1\n1 2 3\n",
 }
 """The smallest files of other formats, by suffix."""
 
@@ -117,5 +118,6 @@ def write_small_texts(folder: Path) -> dict[Callable[..., Any], dict[str, Any]]:
         datasets.structure_options: {"path": paths["mainparams"]},
         datasets.read_ldac: {"path": paths["ldac"], "words": ["a", "b"]},
         datasets.read_uci: {"path": paths["uci"], "words": ["a", "b"]},
+        datasets.read_market: {"path": paths["mm"], "words": ["a", "b"]},
         datasets.read_texts: {"path": paths["mainparams"], "encoding": "utf-8"},
     }

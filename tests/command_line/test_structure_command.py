@@ -157,7 +157,9 @@ def test_what_is_known_beforehand_is_taken(file: Path, whole: Callable[[str], Pa
     assert rows["mean"][own].mean() > 0.7
     assert "The origin of 9 of 30 individuals is known" in (tmp_path / "known" / "report.html").read_text()
     assert main(["structure", str(panel), "-o", str(tmp_path / "places"), *few, "--locprior"]) == 0
-    assert "K = 2: r is " in (tmp_path / "places" / "report.html").read_text()
+    report = (tmp_path / "places" / "report.html").read_text()
+    assert "K was chosen with it" in report
+    assert "K = 2: r is " in report
     files = [str(whole("one") / "export" / f"2.{letter}") for letter in "QP"]
     out = tmp_path / "started"
     assert main(["structure", str(panel), "-o", str(out), *NUMBERS["one"], "--start-from", *files]) == 0

@@ -20,6 +20,7 @@ COUNTS = {"ship": [1, 0, 0], "storm": [2, 0, 1], "bread": [0, 3, 0]}
 """Counts of words in three documents."""
 UCI = "3\n3\n4\n1 1 1\n1 2 2\n3 2 1\n2 3 3\n"
 LDAC = "2 0:1 1:2\n1 2:3\n1 1:1\n"
+MARKET = "%%MatrixMarket matrix coordinate integer general\n" + "3 3 4\n" + UCI[6:]
 LONG = "doc_id,term,n\na,ship,1\na,storm,2\nc,storm,1\nb,bread,3\n"
 
 
@@ -78,7 +79,14 @@ def test_a_column_of_texts_is_read(tmp_path: Path, name: str) -> None:
     assert list(found) == (["u", "v", "w"] if name == "a name" else ["row 1", "row 2", "row 3"])
 
 
-COUNTED = {"uci": ("docword.news.txt", UCI), "lda-c": ("news.dat", LDAC), "a word a row": ("news.csv", LONG)}
+COUNTED = {
+    "uci": ("docword.news.txt", UCI),
+    "lda-c": ("news.dat", LDAC),
+    "lda-c by tabs": ("news.dat", LDAC.replace(" ", "\t")),
+    "Matrix Market": ("news.mm", MARKET),
+    "a word a row": ("news.csv", LONG),
+    "a table of any name": ("news.txt", LONG),
+}
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -106,6 +114,11 @@ WRONG = {
     "empty folder": (["."], "has no file whose name ends in .txt"),
     "learned by a point": (["lines.txt", "-k", "2", "--method", "map", "--alpha", "learn"], "map does not learn alpha"),
     "a file of results": (["lines.txt", "-o", "lines.txt"], "'lines.txt' is a file; name a folder"),
+    "JSON": (["a.jsonl"], "'a.jsonl' is JSON; expected plain texts, or a table"),
+    "HTML": (["a.html"], "'a.html' is HTML; expected plain texts"),
+    "numbers": (["a.svm"], "'a.svm' holds no letters; expected texts, or counts of UCI"),
+    "weights": (["tf.csv"], "'tf.csv' has weights as column 'tfidf' and no counts"),
+    "an empty word": (["empty.csv"], "line 3 of 'empty.csv' has no word"),
     "number of topics": (["lines.txt", "-k", "0"], "'0' is no range such as 2-6"),
 }
 
@@ -119,6 +132,11 @@ def test_mistakes_are_said_in_a_sentence(name: str, tmp_path: Path, capsys: Any,
         written(tmp_path / "t.csv", "a,b\nu,x\nv,x\n")
         written(tmp_path / "long.csv", LONG.replace("storm,2", "storm,two"))
         written(tmp_path / "docword.txt", UCI[:-6])
+        written(tmp_path / "a.jsonl", '{"text": "a ship"}\n{"text": "a storm"}\n')
+        written(tmp_path / "a.html", "<!DOCTYPE html>\n<p>a ship</p>\n")
+        written(tmp_path / "a.svm", "1 0.5 2\n")
+        written(tmp_path / "tf.csv", "doc_id,term,tfidf\n1,ship,0.4\n2,storm,0.5\n")
+        written(tmp_path / "empty.csv", "document,word\n1,ship\n1,\n")
     assert main(["topics", "-o", "out", *given, "--quiet"]) == 2
     error = capsys.readouterr().err
     assert words in error

@@ -14,7 +14,7 @@ import xarray as xr
 from scipy.sparse import coo_array, csc_matrix, csr_array
 
 import bayeslab as bl
-from bayeslab.datasets import documents, read_ldac, read_texts, read_uci
+from bayeslab.datasets import documents, read_ldac, read_market, read_texts, read_uci
 from bayeslab.models import lda
 
 COUNTS = np.array([[2, 0, 1], [0, 0, 0], [1, 3, 0]])
@@ -202,6 +202,7 @@ def uci(folder: Path, text: str) -> Path:
 
 
 UCI = "3\n3\n4\n1 1 2\n1 3 1\n3 1 1\n3 2 3\n"
+MARKET = "%%MatrixMarket matrix coordinate real general\n3 3 4\n1 1 2\n1 3 1\n3 1 1\n3 2 3\n"
 LDAC = "2 0:2 2:1\n0\n2 0:1 1:3\n"
 
 
@@ -215,6 +216,19 @@ def test_corpora_in_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "corpus.dat").write_text(LDAC)
     np.testing.assert_array_equal(counts_of(read_ldac(tmp_path / "corpus.dat", ["a", "b", "c"])), COUNTS)
     assert read_ldac(tmp_path / "corpus.dat", ["a", "b", "c", "d"])["num_words"] == 4
+    (tmp_path / "corpus.mm").write_text(MARKET)
+    np.testing.assert_array_equal(counts_of(read_market(tmp_path / "corpus.mm", tmp_path / "vocab.txt")), COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(MARKET[:-6], "no whole matrix"), (MARKET.replace("1 1 2", "1 1 0.4"), "no weights such as tf-idf"),
+     (MARKET.replace("1 3 1", "1 1 1"), "same document and word twice"), (MARKET[2:], "no whole matrix")],
+)  # fmt: skip
+def test_broken_matrices_are_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "corpus.mm").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        read_market(tmp_path / "corpus.mm")
 
 
 FILES_REFUSED: dict[str, tuple[str, str]] = {

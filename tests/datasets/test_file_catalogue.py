@@ -83,6 +83,28 @@ REFUSED: dict[str, tuple[Case, str]] = {
     ),
     "half a ped": (Case({"a.ped": b"1 a 0 0 1 -9 A\n"}), "line 1 .* 7 columns; expected 6, and two for each locus"),
     "another map": (Case(OTHERS["ped"].files | {"a.map": b"1 m1 0 10\n"}), "names 1 loci; expected the 3"),
+    "a .fam with a heading": (
+        Case(
+            {
+                "a.bed": b"\x6c\x1b\1\0",
+                "a.bim": b"1 m1 0 10 A C\n",
+                "a.fam": b"FID IID PAT MAT SEX PHENO\n1 a 0 0 1 1\n",
+            }
+        ),
+        "line 1 .*a.fam has 'IID' as individual, column 2; expected family, individual",
+    ),
+    "both copies in a column": (
+        Case({"a.ped": b"1 a 0 0 1 -9 AC GG\n1 b 0 0 2 -9 AA 00\n"}),
+        "line 1 .* each column seems to hold both copies",
+    ),
+    "no parents": (Case({"a.ped": b"1 a 1 -9 1 1 A C\n1 b 2 -9 1 2 A A\n"}), "'-9' as mother"),
+    "no sex or phenotype": (Case({"a.ped": b"1 a 0 0 A C G G\n"}), "line 1 .* has 'A' as sex, column 5"),
+    "commas": (Case({"a.csv": PLAIN.replace(b" ", b",")}), "line 1 .* has columns set apart by ','"),
+    "groups that are not said": (
+        Case({"a.str": text("ID Sampling_site m1 m2 m3", *rows(before=POPULATIONS))}),
+        "line 1 .* has 'Sampling_site' as the name of a column",
+    ),
+    "another program": (Case({"a.tped": b"1 m1 0 10 A C\n"}), "transposed PLINK; convert it"),
     "a file beside": (Case({"a.fam": b"1 a 0 0 1 -9\n"}), "goes with another file .* name the .bed"),
     "half a GENEPOP": (
         Case({"a.gen": OTHERS["GENEPOP"].files["a.gen"].replace(b" 0000", b"")}),
@@ -187,7 +209,7 @@ def test_line_ends_and_byte_order_marks_change_nothing(tmp_path: Path, name: str
     for mutation in (same_line_ends, byte_order_mark):
         path = written(tmp_path, case._replace(files=case.files | {first: mutation(case.files[first], None)}))
         if mutation is byte_order_mark and "VCF" in name:
-            with pytest.raises(ValueError, match="does not begin with ##fileformat=VCF"):
+            with pytest.raises(ValueError, match=r"line 1 of .* byte order mark"):
                 read_genotypes(path, **case.options)
         else:
             assert as_text(read_genotypes(path, **case.options)) == EXPECTED

@@ -156,13 +156,33 @@ def test_queries_of_missing_nodes_with_tables_integrated_out() -> None:
     with precision_scope():
         filled = [{"a": np.where(np.isnan(a), value, a).astype(int), "b": b} for value in (0, 1)]
         truth = np.array([bayes_net.log_evidence(nodes, parents, sizes, 0.8) for nodes in filled])
-    program = bl.collapse(bayes_net.model, "table_a", "table_b")
+    program = bayes_net.model
     found = query(program, data | {"a": a, "b": b}, of="a")
     np.testing.assert_allclose(found.values[1], np.exp(truth) / np.exp(truth).sum(), atol=1e-12)
     np.testing.assert_allclose(found.values[[0, 2, 3], [0, 0, 1]], 1.0)
     np.testing.assert_allclose(found.attrs["log_evidence"], np.logaddexp(*truth), rtol=1e-12)
     with pytest.raises(ValueError, match="is observed: the data say 1"):
         query(program, data | {"a": a, "b": b}, of="a[3]")
+
+
+def hidden_temperature() -> None:
+    z = numpyro.sample("z", dist.Bernoulli(0.3))
+    x = numpyro.sample("x", dist.Normal(2.0 * z, 1.0))
+    numpyro.sample("y", dist.Normal(x, 1.0))
+
+
+def rate_of_counts() -> None:
+    z = numpyro.sample("z", dist.Bernoulli(0.3))
+    x = numpyro.sample("x", dist.Normal(2.0 * z, 1.0))
+    numpyro.sample("y", dist.Poisson(jnp.exp(x)))
+
+
+@pytest.mark.parametrize(("data", "variance"), [({"y": 0.3}, 2.0), ({"x": 0.3}, 1.0), ({}, np.inf)])
+def test_continuous_sites_are_integrated_out(data: dict[str, float], variance: float) -> None:
+    """Between a question and the evidence, below both, and where nothing is known."""
+    weights = np.array([0.7, 0.3]) * np.exp(-0.5 * (0.3 - np.array([0.0, 2.0])) ** 2 / variance)
+    found = query(hidden_temperature, data, of="z")
+    np.testing.assert_allclose(found.values, weights / weights.sum(), rtol=1e-10)
 
 
 WRONG = {
@@ -177,8 +197,8 @@ WRONG = {
         "no discrete latent element",
     ),
     "continuous": (
-        lambda: query(bayes_net.model, {k: v for k, v in bayes_net.example().items() if k != "a"}, of="a"),
-        "cannot be summed over, being continuous",
+        lambda: query(rate_of_counts, {"y": 2}, of="z"),
+        r"'x' cannot be integrated out: .* not Normal given 'y'; give values .* or count what fit",
     ),
     "impossible": (
         lambda: query(collider, tables() | {"a_table": np.array([1.0, 0.0])}, of="b", given={"a": 1}),

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bayeslab.command_line.reporting.corpus_form import TEXT_COLUMNS, form_of
 from bayeslab.command_line.table_file import TextTable, read_table
 
 if TYPE_CHECKING:
     from pandas import Series
 
-TABLE_SUFFIXES = (".csv", ".tsv")
-"""The suffixes of tables."""
-TEXT_COLUMNS = ("text", "texts", "document", "documents", "body", "content", "abstract", "message")
-"""The columns of texts that need not be named."""
-LDAC_LINE = re.compile(r"\d+( \d+:\d+)*")
-"""A line of a corpus of lda-c."""
-NUM_LINES_READ = 5
-"""The number of lines that a file is told from."""
+WEIGHTS = ("tfidf", "tf_idf", "tf-idf", "weight", "weights", "score", "idf")
+"""Columns of numbers in place of counts, with which rows would be counted once each."""
 VOCABULARY_FILES = ("vocab.{}", "vocab.{}.txt", "{}.vocab", "vocab.txt")
 """The files of the vocabulary that may be beside a corpus, of its own name or of one without."""
 
@@ -34,23 +28,24 @@ class Corpus(NamedTuple):
 
 
 def read_corpus(path: Path, options: Namespace) -> Corpus:
-    """The documents of a folder of texts, a text a line, a table, or counts of UCI or lda-c.
+    """The documents of a folder of texts, a text a line, a table, or counts of UCI, lda-c or Matrix Market.
 
     options: format, text, name, vocabulary, separator and encoding, None where they are not given.
     Raises FileNotFoundError, and ValueError where a file is not as it says, with the line.
     """
-    from bayeslab.datasets import documents, read_ldac, read_uci
+    from bayeslab.datasets import documents, read_ldac, read_market, read_uci
 
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder '{path}'")
-    form = _form(path, options)
-    if options.vocabulary is not None and form not in ("uci", "lda-c"):
-        raise ValueError(f"--vocabulary is for counts of UCI and lda-c, and '{path}' was read as {form}")
+    form = form_of(path, options)
+    readers = {"uci": read_uci, "lda-c": read_ldac, "market": read_market}
+    if options.vocabulary is not None and form not in readers:
+        raise ValueError(f"--vocabulary is for counts of UCI, lda-c and Matrix Market, and '{path}' was read as {form}")
     if form == "table":
         return _from_table(read_table(path, options.separator, options.encoding), options)
-    if form in ("uci", "lda-c"):
+    if form in readers:
         vocabulary = options.vocabulary or _vocabulary_beside(path)
-        data = (read_uci if form == "uci" else read_ldac)(path, vocabulary)
+        data = readers[form](path, vocabulary)
         where = f"words from '{vocabulary}'" if vocabulary else "words are numbers, as no --vocabulary was given"
         return Corpus(data, False, (f"read as counts of {form}, {where}",))
     from bayeslab.datasets.files.texts import read_texts
@@ -74,26 +69,6 @@ def stop_words(name: str) -> frozenset[str]:
             f"there is no file '{name}' of stop words; expected one, with a word a line, or english"
         )
     return frozenset(word.strip().lower() for word in lines_of(read_text(path)[0]) if word.strip())
-
-
-def _form(path: Path, options: Namespace) -> str:
-    """What a path holds: "texts", "table", "uci" or "lda-c"."""
-    from bayeslab.datasets.files.text import lines_of, read_text
-    from bayeslab.datasets.files.texts import plain_suffix
-
-    if path.is_dir():
-        if options.format not in (None, "texts") or options.text:
-            raise ValueError(f"'{path}' is a folder, of texts; --text and other values of --format are for files")
-        return "texts"
-    if options.format:
-        return options.format
-    if options.text or options.name or plain_suffix(path) in TABLE_SUFFIXES:
-        return "table"
-    lines = [line.strip() for line in lines_of(read_text(path, options.encoding)[0]) if line.strip()]
-    first = lines[:NUM_LINES_READ]
-    if len(first) > 3 and all(map(str.isdecimal, first[:3])) and re.fullmatch(r"\d+ +\d+ +\d+", first[3]):
-        return "uci"
-    return "lda-c" if first and all(map(LDAC_LINE.fullmatch, first)) and ":" in "".join(first) else "texts"
 
 
 def _from_table(table: TextTable, options: Namespace) -> Corpus:
@@ -121,6 +96,13 @@ def _from_table(table: TextTable, options: Namespace) -> Corpus:
 def _with_counts(frame: Any, table: TextTable) -> Any:
     """Columns document, word and count, the last as numbers; raises ValueError with the line of what is no count."""
     columns = [name for name in ("document", "word", "count") if name in frame]
+    weights = [name for name in frame if str(name).lower() in WEIGHTS]
+    if weights and "count" not in columns:
+        raise ValueError(f"'{table.path}' has weights as column '{weights[0]}' and no counts; topic models take counts")
+    for name in ("document", "word"):
+        for line, cell in zip(table.lines, frame[name], strict=True):
+            if not cell.strip():
+                raise ValueError(f"line {line} of '{table.path}' has no {name}")
     if "count" in columns:
         for line, cell in zip(table.lines, frame["count"], strict=True):
             if not (cell.strip().isascii() and cell.strip().isdecimal() and len(cell) < 16):

@@ -51,7 +51,8 @@ def with_options(sentence: str) -> str:
     for name, (flags, _) in NUMBERS.items():
         sentence = re.sub(rf"\b{name}=('?)(-?\w+|[.?-])\1", rf"{flags[0]} \2", sentence)
     sentence = re.sub(r"\blocation_prior\b", "--locprior", re.sub(r"\bsupervised\b", "--supervised", sentence))
-    names = {name: flags[0] for name, (flags, _) in (SWITCHES | NUMBERS).items() if "_" in name} | FILTERS
+    listed = " is read with " in sentence  # what a reader has and what it was given
+    names = {name: flags[0] for name, (flags, _) in (SWITCHES | NUMBERS).items() if "_" in name or listed} | FILTERS
     for name, flag in names.items():
         sentence = re.sub(rf"\b{name}\b", flag, sentence)
     return sentence

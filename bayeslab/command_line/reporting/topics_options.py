@@ -19,6 +19,8 @@ examples:
     bayeslab topics docword.news.txt.gz --vocabulary vocab.news.txt --num-topics 10 -o out/
   a corpus of lda-c:
     bayeslab topics ap.dat --vocabulary vocab.txt --num-topics 10 -o out/
+  a matrix of Matrix Market, documents in rows, as of gensim's MmCorpus:
+    bayeslab topics corpus.mm --vocabulary vocab.txt --num-topics 10 -o out/
   several numbers of topics, of which the one that predicts hidden words best is taken:
     bayeslab topics letters/ --num-topics 5,10,20,40 -o out/
 
@@ -72,7 +74,7 @@ def add_topics(commands: Any, run: Any) -> None:
 
 def _add_reading(reading: Any) -> None:
     """Adds what says how documents are read."""
-    reading.add_argument("--format", choices=["texts", "table", "uci", "lda-c"], help="(default: found out)")
+    reading.add_argument("--format", choices=["texts", "table", "uci", "lda-c", "market"], help="(default: found out)")
     reading.add_argument("--text", metavar="COLUMN", help="of texts in a table (default: one called text or so)")
     reading.add_argument("--name", metavar="COLUMN", help="of names of documents in a table (default: row numbers)")
     reading.add_argument("--vocabulary", type=Path, metavar="FILE", help="of counts, a word a line")

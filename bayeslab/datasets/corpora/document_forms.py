@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LONG_FORM_COLUMNS = {
     "document": ("document", "doc", "doc_id", "docid", "document_id"),
     "word": ("word", "token", "term", "lemma"),
-    "count": ("count", "counts", "n", "freq", "frequency"),
+    "count": ("count", "counts", "n", "freq", "frequency", "cnt", "num", "occurrences", "tf", "term_frequency"),
 }
 """The columns of a table in long form, a row for a word in a document, and what they may be called."""
 

@@ -1,6 +1,7 @@
-"""Corpora from files of other programs: the bag of words of UCI, and that of D. Blei's lda-c."""
+"""Corpora from files of other programs: the bag of words of UCI, that of D. Blei's lda-c, and Matrix Market."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,28 @@ def read_ldac(path: str | PathLike[str], words: str | PathLike[str] | Sequence[s
         corpus.append(bag)
     largest = max((word for bag in corpus for word, _ in bag), default=-1)
     return documents(corpus, None if words is None else _vocabulary(words, largest + 1, at_least=True))
+
+
+def read_market(path: str | PathLike[str], words: str | PathLike[str] | Sequence[str] | None = None) -> dict[str, Any]:
+    """The data of a topic model, as `documents` returns them, from a matrix in the format of Matrix Market.
+
+    Rows are documents and columns are words, as gensim's MmCorpus writes them. words: the file of the vocabulary, a
+    word a line, or the words. Documents are named by their numbers, from 1. Raises FileNotFoundError, and ValueError
+    for a matrix that is damaged, or holds weights such as tf-idf in place of counts.
+    """
+    from scipy.io import mmread
+    from scipy.sparse import issparse
+
+    path = as_path(path)
+    try:
+        counts = mmread(BytesIO(read_text(path)[0].encode()), spmatrix=False)
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise ValueError(f"{path} is no whole matrix in the format of Matrix Market ({error}).") from error
+    if counts.dtype.kind not in "iuf":
+        raise ValueError(f"{path} has a matrix of {counts.dtype}; expected counts.")
+    if issparse(counts) and len(set(zip(*counts.coords, strict=True))) < counts.nnz:
+        raise ValueError(f"{path} has a count of the same document and word twice; expected it once.")
+    return documents(counts, _vocabulary(words, counts.shape[1]), list(range(1, counts.shape[0] + 1)))
 
 
 def _numbered_lines(path: Path) -> list[tuple[int, list[str]]]:

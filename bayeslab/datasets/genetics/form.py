@@ -1,6 +1,7 @@
 """The form that readers of genotype files return, and what they have in common."""
 
 import codecs
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from bayeslab.datasets.arguments import checked_labels, short_repr
 from bayeslab.datasets.files.text import DAMAGED, open_bytes
 from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY
 
+QUOTED_COLUMN = re.compile(r'"([^"]+)"')
+"""A column in quotes."""
 MAX_ALLELES_IN_ONE_BYTE = 127
 """The most alleles of a locus whose codes fit into one byte; more need integers of two."""
 
@@ -102,12 +105,14 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def columns_of_lines(path: Path, *, comments: bool = False) -> Iterator[tuple[int, list[str]]]:
+def columns_of_lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The number and the columns of every line that is not blank; columns are set apart by spaces or tabs.
 
-    comments: whether lines that begin with # above all others are passed over. Compressed files are read as what they
-    hold. Raises ValueError for bytes that are no text, and for compressed ones that are cut off.
+    Lines that begin with # above all others are comments and passed over; quotes around a column, as R writes them,
+    are left out. Compressed files are read as what they hold. Raises ValueError for bytes that are no text, and for
+    compressed ones that are cut off.
     """
+    above = True
     with open_bytes(path) as file:
         for number, line in _numbered_lines(path, file):
             try:
@@ -116,11 +121,11 @@ def columns_of_lines(path: Path, *, comments: bool = False) -> Iterator[tuple[in
                 raise ValueError(f"line {number} of {path} is no text in UTF-8.") from None
             if b"\0" in line:
                 raise ValueError(f"line {number} of {path} has a byte of zero; expected text.")
-            if comments and columns and columns[0].startswith("#"):
+            if above and columns and columns[0].startswith("#"):
                 continue
             if columns:
-                comments = False
-                yield number, columns
+                above = False
+                yield number, [QUOTED_COLUMN.sub(r"\1", column) for column in columns] if b'"' in line else columns
 
 
 def _numbered_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:

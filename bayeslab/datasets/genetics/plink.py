@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_path
+from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES
 from bayeslab.datasets.genetics.form import (
     columns_of_lines,
     counted,
@@ -47,6 +48,8 @@ def read_plink(path: str | PathLike[str]) -> xr.Dataset:
     that are damaged or do not belong together, and for individuals and loci that cannot be told apart.
     """
     path = as_path(path)
+    if path.suffix.lower() in COMPRESSED_SUFFIXES and path.is_file():
+        raise ValueError(f"{path} is compressed; uncompress it, as PLINK reads no other .bed.")
     bed = existing_file(path if path.suffix.lower() == ".bed" else Path(f"{path}.bed"))
     loci, locus_lines = _read_table(bed.with_suffix(".bim"))
     people, people_lines = _read_table(bed.with_suffix(".fam"))

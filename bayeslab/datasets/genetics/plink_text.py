@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import compress
 from os import PathLike
 from pathlib import Path
 
@@ -25,6 +26,8 @@ RAW_HEADER = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
 """What the first line of a .raw begins with."""
 MISSING_ELSEWHERE = ("0", "N", "n", "?", ".", "-9", "NA")
 """What stands for a copy that was not read in files of other programs, and for no allele in any."""
+COMPOUND_GENOTYPE = re.compile(r"[ACGTNacgtn0-]{2}|[^/]+/[^/]+")
+"""Both copies of a genotype in one column."""
 COUNTED_ALLELE = re.compile(r"(.+)_([^_()/]+)(?:\(/([^()]+)\))?")
 """The name of a column of a .raw: locus, counted allele, and perhaps the other one."""
 
@@ -34,7 +37,8 @@ def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
 
     missing: the text of a copy that was not read, PLINK's --missing-genotype.
     Alleles are any other text; y counts those of a locus in the order of their texts.
-    Individuals and populations are named as in `read_plink`. Without a .map loci are numbered from 1.
+    Individuals and populations are named as in `read_plink`. Without a .map loci are numbered from 1. Loci whose
+    position in the .map is negative are left out, as in PLINK; attrs["removed_loci_of_negative_position"] counts them.
     Raises FileNotFoundError, and ValueError that names the line for another number of columns, for odd numbers of
     alleles, for names that cannot be told apart, and for alleles such as N that elsewhere are copies that were not
     read.
@@ -55,6 +59,7 @@ def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
     num_loci = (width - NUM_LEADING) // 2
     texts = np.array([row[NUM_LEADING:] for _, row in lines], object).reshape(len(lines), num_loci, 2)
     alleles = [sorted(set(texts[:, locus].ravel()) - {missing}) for locus in range(num_loci)]
+    _refuse_compound_genotypes(path, first, {text for known in alleles for text in known})
     _refuse_other_missing(path, lines, alleles, missing)
     largest = max(map(len, alleles), default=0)
     y = np.full(texts.shape, MISSING_COPY, np.int16 if largest > MAX_ALLELES_IN_ONE_BYTE else np.int8)
@@ -64,7 +69,12 @@ def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
     y = _missing_last(y)
     coords = individual_coords(path, [row for _, row in lines], [number for number, _ in lines])
     coords |= _loci_of_map(path.with_suffix(".map"), path, num_loci)
-    return genotype_dataset(path, y, alleles, coords)
+    kept = np.asarray(coords["position"][1]) >= 0 if "position" in coords else np.ones(num_loci, bool)
+    if not kept.any():
+        raise ValueError(f"{path.with_suffix('.map')} leaves out all loci, by negative positions.")
+    coords |= {name: ("locus", list(compress(coords[name][1], kept))) for name in coords if coords[name][0] == "locus"}
+    counts = {"loci_read": num_loci, "removed_loci_of_negative_position": num_loci - int(kept.sum())}
+    return genotype_dataset(path, y[:, kept], list(compress(alleles, kept)), coords, counts)
 
 
 def read_raw(path: str | PathLike[str]) -> xr.Dataset:
@@ -113,6 +123,7 @@ def individual_coords(
     path: Path, rows: Sequence[Sequence[str]], lines: Sequence[int]
 ) -> dict[str, tuple[str, list[str]]]:
     """The names of individuals, and of populations where families are some, from PLINK's first two columns."""
+    _refuse_other_columns(path, rows, lines)
     individuals = [row[1] for row in rows]
     if len(set(individuals)) < len(individuals):
         individuals = [f"{row[0]}:{row[1]}" for row in rows]
@@ -131,6 +142,37 @@ def _require_width(path: Path, lines: Sequence[tuple[int, list[str]]], width: in
             raise ValueError(
                 f"line {number} of {path} has {counted(len(row), 'column')}; expected {width} as in line {lines[0][0]}."
             )
+
+
+def _refuse_compound_genotypes(path: Path, first: int, alleles: set[str]) -> None:
+    """Raise ValueError where each column has both copies of a locus: two loci would be read as one."""
+    if alleles and all(map(COMPOUND_GENOTYPE.fullmatch, alleles)):
+        raise ValueError(
+            f"line {first} of {path} has {min(alleles)!r} and the like as alleles, so that each column seems to hold "
+            "both copies of a genotype; expected two columns for each locus, as plink --recode writes them."
+        )
+
+
+def _refuse_other_columns(path: Path, rows: Sequence[Sequence[str]], lines: Sequence[int]) -> None:
+    """Raise ValueError where the leading columns are no family, individual, father, mother, sex and phenotype.
+
+    Some of them may be missing (PLINK's --no-fid, --no-parents, ...), or a line may name them: it would be an
+    individual, and in a .fam give all others the genotypes of their neighbours.
+    """
+    no_individuals = len(rows) > 1 and all(row[1] == "0" for row in rows)
+    for number, row in zip(lines, rows, strict=True):
+        wrong = {
+            "individual": row[1].lower() == "iid" or (row[1] == "0" and no_individuals),
+            "father": row[2] == "-9",
+            "mother": row[3] == "-9",
+            "sex": row[4].lower() in ("a", "c", "g", "t", "sex", "gender"),
+        }
+        for (what, is_wrong), place in zip(wrong.items(), range(1, NUM_LEADING), strict=False):
+            if is_wrong:
+                raise ValueError(
+                    f"line {number} of {path} has {row[place]!r} as {what}, column {place + 1}; expected family, "
+                    "individual, father, mother, sex and phenotype of an individual in the first six columns."
+                )
 
 
 def _refuse_other_missing(

@@ -49,6 +49,8 @@ def _reader_of(path: Path) -> Callable[..., xr.Dataset]:
         return READERS[suffix]
     if suffix in BESIDE:
         raise ValueError(f"{path} goes with another file that holds the genotypes: name {BESIDE[suffix]}.")
+    if suffix in OF_OTHERS:
+        raise ValueError(f"{path} is {OF_OTHERS[suffix]}")
     with path.open("rb") as file:
         if file.read(len(HDF5_MAGIC)) == HDF5_MAGIC:
             return _read_netcdf
@@ -105,5 +107,15 @@ READERS: Mapping[str, Callable[..., xr.Dataset]] = {
 """The reader of files by their suffix; others are told by what they hold."""
 BESIDE = {".fam": "the .bed", ".bim": "the .bed", ".map": "the .ped", ".tbi": "the VCF", ".csi": "the VCF or BCF"}
 """The suffixes of files beside those that hold genotypes."""
+OF_OTHERS = {
+    **dict.fromkeys((".tped", ".tfam"), "transposed PLINK; convert it by plink --tfile NAME --make-bed."),
+    ".traw": "transposed counts of PLINK; export them by plink --recode A, as .raw.",
+    **dict.fromkeys((".pgen", ".pvar", ".psam"), "of PLINK 2; convert it by plink2 --pfile NAME --make-bed."),
+    **dict.fromkeys((".geno", ".ind", ".snp"), "of EIGENSOFT; convert it by convertf to PLINK's .bed."),
+    ".bgen": "of BGEN; convert it by plink2 --bgen NAME --make-bed.",
+    ".arp": "of Arlequin; convert it by PGDSpider to the text of STRUCTURE.",
+    **dict.fromkeys((".q", ".p"), "a result of ADMIXTURE; expected genotypes, and it as a start: --start-from Q P."),
+}
+"""Files of other programs that are not read, by their suffix, and what to do."""
 NUM_BYTES_OF_START = 2**20
 """How much of a file is looked at to tell what it is."""

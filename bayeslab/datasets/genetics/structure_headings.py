@@ -15,12 +15,15 @@ INTEGER_PATTERN = re.compile(r"[+-]?[0-9]{1,9}")
 
 LEADING_NAMES = frozenset(
     (
-        *("pop", "pops", "popid", "popdata", "popflag", "population", "populations", "flag"),
-        *("loc", "locdata", "location", "site", "region", "country", "phenotype", "pheno"),
-        *("id", "ind", "indiv", "individual", "sample", "label", "name"),
+        *("pop", "pops", "popid", "popdata", "popflag", "popinfo", "popname", "population", "populations", "flag"),
+        *("populationid", "subpop", "subpopulation", "group", "groups", "grp", "cluster", "deme", "family", "fid"),
+        *("loc", "locdata", "location", "locality", "site", "region", "area", "country", "origin", "phenotype"),
+        *("pheno", "trait", "species", "taxon", "breed", "strain", "cohort", "year", "sex", "gender", "age"),
+        *("samplingsite", "samplingpop", "samplinglocation", "samplelocation", "collection", "colony", "stock"),
+        *("id", "ind", "indiv", "individual", "individuals", "sample", "sampleid", "label", "name", "iid"),
     )
 )
-"""What the columns before alleles are called where a line names them, in small letters."""
+"""What the columns before alleles are called where a line names them: letters alone, in small ones."""
 MAX_LEADING_NAMES = 8
 """How many of the first columns are looked at for such names."""
 
@@ -34,6 +37,16 @@ class Layout(NamedTuple):
 
     def width(self, num_loci: int) -> int:
         return len(self.leading) + num_loci * self.copies
+
+
+def refuse_other_separators(path: Path, head: list[Line]) -> None:
+    """Raise ValueError where commas or semicolons set columns apart: each line would be one column."""
+    for number, columns in head:
+        separator = next((sign for sign in ",;" if sign in columns[0]), None)
+        if len(columns) == 1 and separator is not None:
+            raise ValueError(
+                f"line {number} of {path} has columns set apart by {separator!r}; expected spaces or tabs."
+            )
 
 
 def names_markers(path: Path, head: list[Line], above: int, layout: Layout, phase_rows: bool) -> bool:
@@ -72,7 +85,7 @@ def without_leading_names(path: Path, head: list[Line], above: int, layout: Layo
     if before and width == expected + before:
         names = names[before:]
     for place, name in enumerate(names):
-        if name.lower() in LEADING_NAMES and place < MAX_LEADING_NAMES:
+        if re.sub(r"[\W_]", "", name.lower()) in LEADING_NAMES and place < MAX_LEADING_NAMES:
             raise ValueError(
                 f"line {number} of {path} has {name!r} as the name of a column that the options take for a locus; say "
                 "what precedes the alleles with labels, populations, population_flags, locations, phenotypes or "

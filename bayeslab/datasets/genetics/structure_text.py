@@ -25,6 +25,7 @@ from bayeslab.datasets.genetics.structure_headings import (
     locus_coords,
     names_markers,
     number_of_loci,
+    refuse_other_separators,
     without_leading_names,
 )
 from bayeslab.programs.data import MISSING_COPY
@@ -108,11 +109,12 @@ def read_structure(
     leading = (*(name for name in has_column if has_column[name]), *("extra",) * extra_columns)
     layout = Layout(leading, 1 if one_row else ploidy, ploidy if one_row else 1)
 
-    lines = columns_of_lines(path, comments=True)
+    lines = columns_of_lines(path)
     num_extra_headings = recessive_alleles + map_distances
     head = list(islice(lines, num_extra_headings + 2))
     if not head:
         raise ValueError(f"{path} is empty.")
+    refuse_other_separators(path, head)
     if marker_names is None:
         marker_names = names_markers(path, head, num_extra_headings, layout, phase_rows)
     if marker_names:

@@ -1,5 +1,6 @@
 """Genotypes from VCF and BCF."""
 
+import codecs
 import gzip
 import re
 import zlib
@@ -132,6 +133,8 @@ def _read_contents(path: Path) -> Contents:
 def _vcf_contents(path: Path, stream: BinaryIO) -> Contents:
     """The contents of a VCF, every line of which is checked."""
     number, line = 1, stream.readline()
+    if line.startswith(codecs.BOM_UTF8):
+        raise ValueError(f"line 1 of {path} begins with a byte order mark, which htslib cannot read; take it out.")
     if not line.startswith(b"##fileformat=VCF"):
         raise ValueError(f"{path} does not begin with ##fileformat=VCF in line 1, so it is no VCF.")
     while line.startswith(b"##"):
