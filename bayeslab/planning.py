@@ -42,11 +42,9 @@ MAX_SIZE_WHERE_SUMMED = 1000
 """Elements of the continuous sites that NUTS moves in place of a sweep that has conditionals for some, at most."""
 
 
-ACCEPT_PROB_OF_HIERARCHIES = 0.9
-"""Acceptance that NUTS aims at where effects have unknown scales: what is left of funnels needs short steps."""
-ACCEPT_PROB_WHERE_COLLAPSED = 0.95
-"""Acceptance that NUTS aims at over what is left: a few scales, whose densities end in cliffs where priors are vague.
-Short steps cost little there, and long ones diverge."""
+ACCEPT_PROB_OF_HIERARCHIES = 0.95
+"""Acceptance that NUTS aims at where effects have unknown scales, moved or integrated out: what is left of funnels
+needs short steps, and so do scales with vague priors, whose densities end in cliffs. They cost little there."""
 
 
 class Choice(NamedTuple):
@@ -130,7 +128,7 @@ def default_method(analysis: Analysis) -> Choice:
         return Choice(Gibbs(), f"the log joint has steps in {listed_names(stepped)}, drawn by slices")
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]
-        method = NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_WHERE_COLLAPSED)
+        method = NUTS(collapse=sites, target_accept_prob=ACCEPT_PROB_OF_HIERARCHIES)
         return Choice(
             method, f"{listed_names(sites)} {_are(sites)} Normal given {listed_names(left)} and integrated out"
         )

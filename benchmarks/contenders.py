@@ -84,16 +84,17 @@ def bayeslab_exact(problem: str, data: dict[str, Any]) -> Callable[[int], Answer
     return driven(model(problem), data, bl.Exact(NUM_INDEPENDENT))
 
 
-def driven(program: Callable[..., None], data: dict[str, Any], method: Any) -> Callable[[int], Answer]:
+def driven(program: Callable[..., None], data: dict[str, Any], method: Any = None) -> Callable[[int], Answer]:
     """What `bl.fit` does between its checks and the DataTree."""
     import bayeslab as bl
+    from bayeslab.planning import plan
     from bayeslab.programs.program import precision_scope
     from bayeslab.sampling.runner import drive
     from bayeslab.transforms.analysis import Analysis
 
     with precision_scope(np.float64):
         bound = bl.bind(program, data)
-        sampler = method.plan(Analysis(bound))
+        method, sampler, _ = plan(Analysis(bound), method)
 
     def run(seed: int) -> Answer:
         with precision_scope(np.float64):

@@ -14,13 +14,19 @@ from numpyro.infer.util import potential_energy
 
 import bayeslab as bl
 from bayeslab.methods.mcmc import NUTSKernel, is_dense_mass_worthwhile
-from bayeslab.methods.moves.noncentered import NoncenteredSampler, _noncentered_program, noncentered_sites
+from bayeslab.methods.moves.noncentered import (
+    NoncenteredSampler,
+    _lowest_likely_scale,
+    _noncentered_program,
+    noncentered_sites,
+)
 from bayeslab.planning import default_method
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, compilation_signature, precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
 from hierarchies import HIERARCHIES
+from hierarchy_programs import meta_analysis
 
 RNG = np.random.default_rng(9)
 TRUTH = RNG.normal(size=15)
@@ -69,6 +75,29 @@ def test_density_of_other_coordinates_is_that_of_the_program(collapsed: tuple[st
     with precision_scope():
         bound = marginal(bl.bind(errors_in_variables, MEASURED), collapsed)
         np.testing.assert_allclose(density_differences(bound), 0.0, atol=1e-8)
+
+
+def test_a_group_with_far_more_data_has_a_coordinate_of_its_own() -> None:
+    """Fifteen small trials and one of 58,000 patients, which draws the mean of all to its own at the top."""
+    control = np.array([131, 140, 194, 238, 32, 57, 210, 238, 81, 95, 220, 120, 86, 211, 82, 29000])
+    deaths = np.array([14, 12, 14, 14, 4, 2, 26, 27, 1, 4, 19, 11, 6, 16, 18, 1413])
+    deaths_treated = np.array([8, 14, 9, 7, 1, 3, 24, 24, 1, 1, 11, 2, 6, 7, 13, 1491])
+    trials = {"control": control, "treated": control, "deaths": deaths, "deaths_treated": deaths_treated}
+    with precision_scope():
+        bound = bl.bind(meta_analysis, trials | {"shape": 0.001, "rate": 0.001})
+        sampler = NoncenteredSampler(NUTSKernel(False, 0.8, 10), ("delta",), compilation_signature(bound), 1)
+        share = np.asarray(jax.jit(sampler.start)(jax.random.PRNGKey(0), bound).centering["delta"])
+    assert share[-1] > 0.6
+    assert share[:-1].max() < 0.3
+
+
+def test_a_shift_of_all_tells_nothing_of_a_scale_with_a_free_mean() -> None:
+    """With an unknown mean, three values near each other have no scale however far they are from zero."""
+    values, variances = jnp.array([5.0, 5.1, 4.9]), jnp.full(3, 0.1)
+    assert _lowest_likely_scale(values, variances, has_free_mean=True) < 0.01
+    assert _lowest_likely_scale(values, variances, has_free_mean=False) > 1.0
+    shifted = _lowest_likely_scale(jnp.array([-1.0, 0.0, 3.0]), variances, True)
+    assert shifted == _lowest_likely_scale(jnp.array([99.0, 100.0, 103.0]), variances, True) > 0.1
 
 
 @pytest.mark.slow

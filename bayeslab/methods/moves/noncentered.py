@@ -148,7 +148,9 @@ class NoncenteredSampler(Sampler):
         """For every element, the share of all but its prior in its precision, at the lower end of its scale.
 
         Of independent elements the scale has a likelihood in closed form: what the data alone suggest is Normal with
-        the variances of prior and data. Of others the share is taken at the position, and none of it where a scale of
+        the variances of prior and data. Where the mean depends on other sites, it is that of the top, or a shift of
+        all is integrated out, as at the top a precise element may have drawn the mean to itself; the larger scale
+        counts. Of others the share is taken at the position, and none of it where a scale of
         zero is as likely, by Laplace's approximation.
         standard: the position in standard coordinates. log_density: of such positions.
         """
@@ -159,7 +161,12 @@ class NoncenteredSampler(Sampler):
         ratio = jnp.maximum(prior.information_ratio(-curvature), MIN_RATIO)
         ratio = jnp.where(jnp.isfinite(ratio), ratio, MIN_RATIO)
         if prior.independent:
-            ratio *= _lowest_likely_scale(standard[name + SUFFIX] * (1 + 1 / ratio), 1 / ratio) ** 2
+            site = terms(bound.plain).priors[name]
+            suggested = standard[name + SUFFIX] * (1 + 1 / ratio), 1 / ratio
+            scale = _lowest_likely_scale(*suggested, has_free_mean=False)
+            if not site.depends <= site.scale_depends:
+                scale = jnp.maximum(scale, _lowest_likely_scale(*suggested, has_free_mean=True))
+            ratio *= scale**2
             return ratio / (1 + ratio)
         at_zero = standard | {name + SUFFIX: jnp.zeros(own.shape)}
         support = log_density(standard) - log_density(at_zero) - 0.5 * jnp.log1p(ratio).sum()
@@ -175,14 +182,16 @@ class NoncenteredSampler(Sampler):
         return innermost_distribution(terms(plain).priors[name].distribution(plain, known))
 
 
-def _lowest_likely_scale(values: Array, variances: Array) -> Array:
-    """The smallest scale t whose log likelihood is within some nats of the largest, for values ~ Normal(0, t^2 +
-    variances); in units of the scale of the position."""
+def _lowest_likely_scale(values: Array, variances: Array, has_free_mean: bool) -> Array:
+    """The smallest scale t whose log likelihood is within some nats of the largest, for values ~ Normal(m, t^2 +
+    variances), where m is 0 or, if it is free, integrated out; in units of the scale of the position."""
     scales = jnp.exp(jnp.linspace(-7.0, 3.0, 60))
 
     def log_likelihood(scale: Array) -> Array:
-        total = scale**2 + variances
-        return -0.5 * (jnp.log(total) + values**2 / total).sum()
+        precisions = 1 / (scale**2 + variances)
+        known = 0.5 * (jnp.log(precisions) - precisions * values**2).sum()
+        total = precisions.sum()
+        return known + has_free_mean * 0.5 * ((precisions * values).sum() ** 2 / total - jnp.log(total))
 
     heights = jax.vmap(log_likelihood)(scales)
     return scales[jnp.argmax(heights >= heights.max() - NATS_OF_LOWER_END)]
