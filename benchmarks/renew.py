@@ -28,6 +28,7 @@ ROUNDS = {
     "mixture_posterior.py": 3,
     "mean_field.py": 5,
     "planning.py": 3,
+    "discrete.py": 3,
     "structure.py sweep": 5,
     "structure.py point": 2,
     "structure.py posterior": 3,
