@@ -29,6 +29,7 @@ ROUNDS = {
     "mean_field.py": 5,
     "hierarchies_jags.py": 3,
     "planning.py": 3,
+    "discrete.py": 3,
     "structure.py sweep": 5,
     "structure.py point": 2,
     "structure.py posterior": 3,

@@ -2,10 +2,12 @@
 
 import difflib
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -19,6 +21,7 @@ from bayeslab.programs.data import (
 )
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.missing.imputation import with_split_sites
+from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.missing.split_distributions import Split
 from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
@@ -71,6 +74,7 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     if unused := _unused_parameters(bound, data_flow):
         bound, latent, data_flow = _with_data_flow(replace(bound, unused=unused), probe, scanned)
     _refuse_empty(bound, probe, empty, data_flow)
+    _refuse_without_value(bound, probe)
     _refuse_unobserved(bound, [name for name in latent if not probe[name]["written"]], data_flow)
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
@@ -116,6 +120,14 @@ def _refuse_empty(bound: Bound, probe: dict[str, Any], empty: dict[str, Entry], 
         used = any(name in fact.reached_by("latent") and fact.site != name for fact in flow.of("density"))
         if not used or bound.sites[name].shape != np.shape(item.value):
             observed_value(name, item, probe[name]["value"])
+
+
+def _refuse_without_value(bound: Bound, probe: dict[str, Any]) -> None:
+    """Raise ValueError for a site that the program gives missing values alone, and on which no other depends."""
+    for name, present in bound.present.items():
+        if name in bound.observed and name not in map(given_part, bound.imputed) and not np.any(present):
+            nothing = np.full(np.shape(bound.observed[name]), np.nan)
+            observed_value(name, Entry(nothing), probe[name]["value"])
 
 
 def _refuse_unobserved(bound: Bound, names: Collection[str], flow: DataFlow) -> None:
@@ -205,6 +217,11 @@ def _observe(bound: Bound, probe: dict[str, dict[str, Any]], site_entries: dict[
     for name, item in (written | site_entries).items():
         site = probe[name]
         _refuse_axis_order(name, item, site["plates"])
+        if name in written and not _has_values(name, item) and np.shape(item.value) == site["value"].shape:
+            with suppress(NotImplementedError):  # improper priors draw nothing to stand in the gaps
+                observed[name] = bound.prior_draw(jax.random.PRNGKey(0))[name]["value"]
+                present[name] = jnp.asarray(event_mask(name, np.zeros(np.shape(item.value), bool), site))
+                continue
         value, mask = observed_value(name, item, site["value"])
         if mask is not None:
             present[name] = jnp.asarray(event_mask(name, mask, site))

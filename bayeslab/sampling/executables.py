@@ -116,16 +116,18 @@ def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None, placemen
     key = jax.ShapeDtypeStruct(((width,) if width else ()) + (2,), np.uint32)
     chains = _Chains(width, placement)
 
+    @traced_once
     def start(key: Array, data: Any) -> State:
         return strongly_typed(chains.run(sampler.start)(key, layout.cut(data)))
 
     def start_at(key: Array, data: Any, values: Any) -> State:
         return strongly_typed(chains.run(sampler.start_at)(key, layout.cut(data), values))
 
+    advance = traced_once(chains.run(sampler.advance))
     with placement.scope:
         state = jax.eval_shape(start, key, data)
         state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
-        draw = jax.eval_shape(chains.run(sampler.advance), state, data)[1]
+        draw = jax.eval_shape(advance, state, data)[1]
     lowered["start"] = partial(lower, chains.split(start, (True, False), 0), key, layout.stored)
     if sampler.start_sites:
         sites = {name: bound.sites[name] for name in sampler.start_sites}
@@ -139,8 +141,10 @@ def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None, placemen
     if sampler.independent:
         buffer, steps_of["advance"] = _batch_loop(sampler, width, buffer, size)
     else:
-        verbs = {"advance": sampler.advance} | ({} if sampler.warmup_draws else {"adapt": sampler.adapt})
-        steps_of = {verb: _draw_loop(chains.run(step), buffer) for verb, step in verbs.items()}
+        verbs = {"advance": advance} | (
+            {} if sampler.warmup_draws else {"adapt": traced_once(chains.run(sampler.adapt))}
+        )
+        steps_of = {verb: _draw_loop(step, buffer) for verb, step in verbs.items()}
     count = jax.ShapeDtypeStruct((), np.int32)
     for verb, steps in steps_of.items():
         split_steps = chains.split(_with_cut_data(layout, steps), (False, False, True, False), (0, 1))
@@ -148,6 +152,11 @@ def compile_sampler(sampler: Sampler, shapes: tuple, width: int | None, placemen
     options = {name: _compiler_options(sampler, name, bound) for name in lowered}
     first, seconds = buffer if sampler.independent else 1, time.perf_counter() - began
     return SamplerExecutables(lowered, options, first, buffer, seconds, bound_layout, layout)
+
+
+def traced_once(function: Callable) -> Callable:
+    """The function, whose operations are remembered for arguments of one structure, as its shapes are asked first."""
+    return jax.jit(function, inline=True)
 
 
 class _Chains(NamedTuple):
@@ -215,6 +224,7 @@ def _batch_loop(sampler: Any, width: int | None, buffer: int, size: int) -> tupl
     buffer = buffer // batch * batch
 
     def steps(count: Array, thinning: Array, state: State, data: Any) -> tuple[State, Draws]:
+        @traced_once
         def drawn(index: Array) -> Draws:
             draw_batch = partial(sampler.batch, size=batch)
             return (jax.vmap(draw_batch, (0, None, None), 1) if width else draw_batch)(state, data, index)

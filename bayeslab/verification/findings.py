@@ -43,6 +43,9 @@ MAX_NUMBERS_OF_STEP = 8
 """Numbers of one step that are joint in such a chain, at most."""
 NUM_FAR_MOVES, SHARE_MOVED = 32, 0.15
 """Moves that look for elements that meet though their steps are no neighbours, and the share of steps in each."""
+MAX_SCALAR_LABELS_TESTED = 6
+"""Discrete sites of one number, at most, that are tested each by itself in a program without continuous sites: code for
+each of a network of dozens takes longer to compile than all else."""
 MIN_CHILD_SHARE = 1e-9
 """Share of the change below which children are lost in rounding, and refute nothing."""
 
@@ -88,6 +91,10 @@ def find_conditionals(bound: Bound, sites: Sequence[str] | None = None) -> list[
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
         log_joint_terms = terms(widened_bound).terms
+        if labels := _scalar_labels(widened_bound, sites):
+            others = find_conditionals(bound, [name for name in sites if name not in labels])
+            findings_by_site = {finding.site: finding for finding in others} | labels
+            return [findings_by_site[name] for name in sites]
         findings = verify(widened_bound, log_joint_terms, sites)
         data_points = likely_points(widened_bound, rules_of(findings))
         findings = verify_again(widened_bound, log_joint_terms, findings, data_points)
@@ -95,6 +102,24 @@ def find_conditionals(bound: Bound, sites: Sequence[str] | None = None) -> list[
             _explain_undefined(_refuse_branch_change(finding, widened_bound, data_points), widened_bound)
             for finding in findings
         ]
+
+
+def _scalar_labels(bound: Bound, sites: Sequence[str]) -> dict[str, Finding]:
+    """Findings for discrete sites of one number where there are many of them, and no continuous ones.
+
+    No elements meet in one number: that its conditional is what the log joint says at each of its values is no claim.
+    What is claimed of all of them together is tested (`bayeslab.verification.discrete_fields`).
+    """
+    priors = terms(bound).priors
+    labels = [name for name in sites if priors[name].choices is not None and not priors[name].shape]
+    if len(labels) <= MAX_SCALAR_LABELS_TESTED or not all(bound.sites[name].is_discrete for name in bound.latent):
+        return {}
+    findings = {}
+    for name in labels:
+        [family, *_] = families_of(priors[name])
+        children = tuple(term.name for term in terms(bound).terms if name in term.depends and term.name != name)
+        findings[name] = Finding(name, children, Rule(name, family, (), children), 0.0, "")
+    return findings
 
 
 def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]) -> list[Finding]:

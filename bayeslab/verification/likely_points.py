@@ -46,9 +46,10 @@ def in_double_precision(bound: Bound) -> Bound:
 def likely_points(bound: Bound, rules: Sequence[Rule]) -> list[Point]:
     """Points where a few sweeps of some conditionals lead, each given all other sites, and half the way there.
 
-    Where continuous sites are left, the points to which a few steps of ascent lead are among them.
+    Where continuous sites are left, the points to which a few steps of ascent lead are among them. Without continuous
+    sites there are none: labels have no scale.
     """
-    if not rules:
+    if not rules or all(bound.sites[name].is_discrete for name in bound.latent):
         return []
     start = generic_points(bound)[1][1]
     values = _sweep_to_middles(bound, rules, start)

@@ -230,7 +230,10 @@ def _constraint_text(constraint: Any) -> str:
 
 
 class ObsRecorder(Messenger):
-    """A handler that records the values that a program gives its sites with obs=."""
+    """A handler that records the values that a program gives its sites with obs=.
+
+    Labels that come as floats, since some of them are NaN, are integers to what follows, as they are in all other runs.
+    """
 
     def __init__(self, fn: Any):
         self.values: dict[str, Any] = {}
@@ -239,6 +242,8 @@ class ObsRecorder(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "sample" and msg["is_observed"] and is_random(msg):
             self.values[msg["name"]] = msg["value"]
+            if msg["fn"].support.is_discrete and jnp.issubdtype(jnp.result_type(msg["value"]), jnp.floating):
+                msg["value"] = jnp.asarray(msg["value"]).astype(int)
 
 
 def _component_distributions(fn: Distribution) -> Iterator[Distribution]:
