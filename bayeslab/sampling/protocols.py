@@ -1,7 +1,7 @@
 """What passes between methods and the rest: a method plans, a sampler draws."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 from jax.sharding import Mesh
@@ -234,17 +234,19 @@ class Method(Protocol):
     learns: ClassVar[bool] = False
     finds_maximum: ClassVar[bool] = False
 
-    @property
-    def num_warmup(self) -> int: ...
+    if TYPE_CHECKING:  # a dataclass would take a property for the default of its field
 
-    @property
-    def num_samples(self) -> int: ...
+        @property
+        def num_warmup(self) -> int: ...
 
-    @property
-    def num_chains(self) -> int: ...
+        @property
+        def num_samples(self) -> int: ...
 
-    @property
-    def thinning(self) -> int: ...
+        @property
+        def num_chains(self) -> int: ...
+
+        @property
+        def thinning(self) -> int: ...
 
     @property
     def num_starts(self) -> int:

@@ -1,6 +1,5 @@
 """The order in which several sites are eliminated, one after the other."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,8 +20,6 @@ from bayeslab.verification.probe_points import Point
 MAX_DISCRETE_ONE_BY_ONE = 2
 """Discrete sites that are eliminated one after another, at most: each then asks all values of those before it, and code
 for three takes longer to compile than tables of all values of six."""
-MAX_CONFIGURATIONS_OF_ONE_SITE = 2**12
-"""Configurations, at most, of a discrete site whose elements are eliminated at once where one at a time does not do."""
 
 
 def require_block_names(blocks: Sequence[tuple[str, ...]], bound: Bound) -> None:
@@ -78,7 +75,7 @@ def elimination_order(
     elif reasons or len(enumerable) > MAX_DISCRETE_ONE_BY_ONE:
         attempts = [at_once]
     else:
-        attempts = [one_by_one, at_once] if _are_worth_a_table(bound, enumerable) else [one_by_one]
+        attempts = [one_by_one, at_once] if len(enumerable) > 1 else [one_by_one]
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
         places = likely_points(widened_bound, rules_of(findings)) if attempts else ()
@@ -92,19 +89,6 @@ def elimination_order(
             if units is attempts[0]:
                 reasons = tried
     raise ValueError("; ".join(f"{listed_sites(name.split(', '))}: {reason}" for name, reason in reasons.items()))
-
-
-def _are_worth_a_table(bound: Bound, names: Sequence[str]) -> bool:
-    """Whether discrete sites may be eliminated at once where they cannot one after another."""
-    log_size = sum(math.prod(terms(bound).priors[name].shape) * math.log(num_choices(bound, name)) for name in names)
-    return len(names) > 1 or 0 < log_size <= math.log(MAX_CONFIGURATIONS_OF_ONE_SITE)
-
-
-def num_choices(bound: Bound, name: str) -> int:
-    """How many values an element of an enumerable site has."""
-    choices = terms(bound).priors[name].choices
-    assert choices is not None
-    return len(choices)
 
 
 def field_unit(bound: Bound, names: tuple[str, ...]) -> Finding:

@@ -29,6 +29,7 @@ from bayeslab.models import (
     weight_matrix,
 )
 from bayeslab.programs.program import Bound
+from bayeslab.sampling.protocols import Method
 from quick_cases import quick_ones
 from ranks import LEVEL, smallest_p
 
@@ -66,7 +67,7 @@ def test_nuts_is_calibrated(lecture: ModuleType) -> None:
 
 
 @dataclass(frozen=True)
-class Unproven:
+class Unproven(Method):
     """Draws from a program that may be wrong."""
 
     posterior: Callable[..., Any]

@@ -193,7 +193,7 @@ def test_more_draws_and_populations_go_on(file: Path, whole: Callable[[str], Pat
             r"does not say whose origin is known; expected '.*panel.pop'.* --popdata and --popflag",
         ),
         (["FILE", "--start-from", "nothing.Q", "nothing.P"], "there is no file 'nothing.Q'"),
-        (["FILE", "--ploidy", "2"], "is read with no options, but ploidy is given"),
+        (["FILE", "--ploidy", "2"], "is read with no options, but --ploidy is given"),
         (["FILE", "-o", "WHOLE", *NUMBERS["one"], "--seed", "3"], r"holds another run \(seed was 0 and is 3\)"),
         (["FILE", "-o", "WHOLE", *NUMBERS["one"], "--draws", "11"], r"holds another run \(draws was 12 and is 11\)"),
         (["FILE", "-o", "WHOLE", *NUMBERS["one"], "-k", "1"], r"populations was \[2\] and is \[1\]"),

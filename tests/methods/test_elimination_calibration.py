@@ -147,7 +147,7 @@ def test_the_law_refuses_a_wrong_conditional(wrong: Callable, site: str, reason:
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Method):
     """A sampler that was planned, and proven, before."""
 
     sampler: Sampler

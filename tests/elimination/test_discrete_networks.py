@@ -48,14 +48,13 @@ def classes(x: Any, label: Any) -> None:
 
 
 def test_labels_that_the_program_observes_may_be_missing() -> None:
-    """Floats with NaN select among components, and the rows without a label are summed over together."""
+    """Floats with NaN select among components; compared with all labels of the rows without one."""
     x, label = np.array([1, 0, 1, 0, 1]), np.array([1.0, 0.0, 0.0, np.nan, np.nan])
     every = np.array([[1, 0, 0, *rest] for rest in product((0, 1), repeat=2)])
     ones = every.sum(1)
     like = np.log(np.where(x == 1, np.array([0.2, 0.9])[every], np.array([0.8, 0.1])[every])).sum(1)
     log_joint = like + betaln(2 + ones, 3 + 5 - ones) - betaln(2, 3)
-    tree = bl.fit(0, classes, {"x": x, "label": label}, bl.Exact(2000), progress=False)
-    assert tree.attrs["log_evidence"] == pytest.approx(logsumexp(log_joint), abs=1e-10)
+    tree = bl.fit(0, classes, {"x": x, "label": label}, bl.Gibbs(), progress=False)
     right = np.exp(log_joint - logsumexp(log_joint)) @ every
     np.testing.assert_allclose(tree["posterior"]["z"].mean(("chain", "draw")), right, atol=0.05)
     assert bind(classes, {"x": np.array([1, 0]), "label": np.full(2, np.nan)}).imputed == ("z",)
