@@ -46,7 +46,7 @@ from bayeslab.sampling.initial_values import checked_start
 from bayeslab.sampling.meshes import checked_mesh, placement_on
 from bayeslab.sampling.placement import Placement
 from bayeslab.sampling.progress import ProgressReport, progress_bar, whole_fit_report
-from bayeslab.sampling.protocols import Method, Sampler
+from bayeslab.sampling.protocols import Method, Sampler, require_method
 from bayeslab.sampling.runner import Run, drive
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import check_draws, require_identity
@@ -105,8 +105,8 @@ def fit(
     if previous is not None and (start is not None or checkpoint is not None):
         other = "start" if start is not None else "checkpoint"
         raise ValueError(f"previous goes on from where it stopped; give that or {other}, not both")
-    if method is not None and (isinstance(method, type) or not isinstance(method, Method)):
-        raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")
+    if method is not None:
+        require_method(method)
     mesh = None if mesh is None else checked_mesh(mesh)
     with precision_scope(dtype):
         bound = bind(model if method is None else method.program_of(model), data)

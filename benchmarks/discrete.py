@@ -5,29 +5,14 @@
 Every case has a fresh process each, on one core, without a cache of compiled programs. README.md says what is measured.
 """
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 
-from race import HERE, arguments, pin
+from race import answer_of, arguments, pin
 from tables import note, number, spread, table
 
 CASES = ("tree", "grid", "network", "indicators", "chessboard", "scan")
 TITLES = {"tree": "tree of 1,000 nodes", "grid": "grid of 6 x 50", "network": "network of 37 nodes"}
 GOALS = {"tree": "", "grid": "", "network": "below 15 / below 2"}
-
-
-def measured(case: str) -> dict[str, float]:
-    """The numbers of one case, from a fresh process."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION")}
-    environment["BAYESLAB_CACHE"] = "off"
-    command = [sys.executable, str(HERE / "discrete_programs.py"), case]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
 
 
 def main() -> None:
@@ -36,7 +21,7 @@ def main() -> None:
     runs: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     for done in range(options.rounds):
         for case, found in runs.items():
-            found.append(measured(case))
+            found.append(answer_of("discrete_programs.py", case))
         note(f"{done + 1} of {options.rounds} rounds")
 
     def values(case: str, name: str) -> np.ndarray:

@@ -6,6 +6,7 @@ python discrete_programs.py CASE
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,23 +14,15 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from numpyro.contrib.control_flow import scan
-from scipy.special import logsumexp
-from scipy.stats import norm
 
 import bayeslab as bl
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "catalogue"))
+
+from discrete_graphs import COUPLING, grid, six_rows, thousand_nodes, tree
+
 Numbers = dict[str, float]
 ROUNDS = 5
-COUPLING = 0.6
-
-
-def grid(pixels: Any) -> None:
-    """A grid of hidden pixels, neighbours alike, seen with noise."""
-    with numpyro.plate("row", pixels.shape[0], dim=-2), numpyro.plate("column", pixels.shape[1], dim=-1):
-        z = numpyro.sample("z", dist.Bernoulli(0.5))
-        numpyro.sample("pixel", dist.Normal(1.0 * z, 0.8), obs=pixels)
-    s = 2.0 * z - 1.0
-    numpyro.factor("neighbours", COUPLING * ((s[1:] * s[:-1]).sum() + (s[:, 1:] * s[:, :-1]).sum()))
 
 
 def chessboard() -> Numbers:
@@ -66,55 +59,21 @@ def sweeps_by_hand(pixels: np.ndarray, number: int, seed: int) -> np.ndarray:
     return total / number
 
 
-def tree(parent: Any, strength: Any) -> None:
-    """Nodes that agree with their parents."""
-    with numpyro.plate("node", len(parent)):
-        z = numpyro.sample("z", dist.Bernoulli(0.4))
-    numpyro.factor("edges", (strength * (z[1:] == z[parent[1:]])).sum())
-
-
-def thousand_nodes() -> Numbers:
-    rng = np.random.default_rng(0)
-    parent = np.array([0, *(int(rng.integers(node)) for node in range(1, 1000))])
-    strength = rng.normal(size=999)
-    upward = np.zeros((1000, 2))
-    for node in range(999, 0, -1):
-        own = upward[node] + np.log([0.6, 0.4])
-        same = np.where(np.eye(2, dtype=bool), strength[node - 1], 0.0)
-        upward[parent[node]] += logsumexp(own[:, None] + same, axis=0)
-    right = float(logsumexp(upward[0] + np.log([0.6, 0.4])))
-    return evidence(tree, {"parent": parent, "strength": strength}, right)
-
-
-def six_rows() -> Numbers:
-    pixels = np.random.default_rng(1).normal(size=(6, 50))
-    states = (np.arange(64)[:, None] >> np.arange(6)) & 1
-    spins = 2 * states - 1
-    inside = COUPLING * (spins[:, 1:] * spins[:, :-1]).sum(1) + 6 * np.log(0.5)
-    seen = norm.logpdf(pixels.T[:, None], states, 0.8).sum(-1) + inside
-    forward = seen[0]
-    for column in seen[1:]:
-        forward = logsumexp(forward[:, None] + COUPLING * spins @ spins.T, axis=0) + column
-    return evidence(grid, {"pixels": pixels}, float(logsumexp(forward)))
-
-
-PARENTS = 37
+NODES = 37
 """Nodes of the network; that of alarms in intensive care has as many, with up to four parents and four values."""
 
 
 def network_tables() -> tuple[tuple[tuple[int, ...], ...], list[np.ndarray]]:
     """The parents of every node, and tables (*parents, node) of its own."""
     rng = np.random.default_rng(5)
-    cards = rng.choice([2, 2, 3, 4], PARENTS)
+    cards = rng.choice([2, 2, 3, 4], NODES)
     parents = tuple(
         tuple(sorted({int(i) for i in rng.integers(max(0, node - 6), node, rng.choice([0, 1, 1, 2, 3]))}))
         if node
         else ()
-        for node in range(PARENTS)
+        for node in range(NODES)
     )
-    tables = [
-        rng.dirichlet(np.ones(cards[node]), tuple(int(cards[i]) for i in parents[node])) for node in range(PARENTS)
-    ]
+    tables = [rng.dirichlet(np.ones(cards[node]), tuple(int(cards[i]) for i in parents[node])) for node in range(NODES)]
     return parents, tables
 
 
@@ -243,8 +202,8 @@ def seconds(call: Any) -> float:
 
 CASES = {
     "chessboard": chessboard,
-    "tree": thousand_nodes,
-    "grid": six_rows,
+    "tree": lambda: evidence(tree, *thousand_nodes()),
+    "grid": lambda: evidence(grid, *six_rows()),
     "network": alarms,
     "indicators": indicators,
     "scan": scan_and_chain,

@@ -6,13 +6,11 @@ README.md says what is measured.
 """
 
 import json
-import os
-import subprocess
 import sys
 
 import numpy as np
 
-from race import HERE, arguments, jags_installed, pin
+from race import HERE, arguments, jags_installed, pin, run_fresh
 from tables import note, number, spread, table
 
 sys.path.insert(0, str(HERE.parent / "tests" / "catalogue"))
@@ -48,9 +46,7 @@ def main() -> None:
 
 def raced(name: str, rounds: int) -> dict | None:
     """What hierarchy_contenders.py says, in a fresh process; nothing where it fails."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("JAX_COMPILATION")}
-    command = [sys.executable, str(HERE / "hierarchy_contenders.py"), name, str(rounds)]
-    answer = subprocess.run(command, env=environment | {"BAYESLAB_CACHE": "off"}, capture_output=True, text=True)
+    answer = run_fresh("hierarchy_contenders.py", name, rounds)
     if answer.returncode:
         note(f"{name} does not run: {answer.stderr.strip().splitlines()[-1]}")
         return None

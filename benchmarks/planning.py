@@ -5,14 +5,9 @@
 All have a fresh process each, on one core, without a cache of compiled programs. README.md says what is measured.
 """
 
-import json
-import os
-import subprocess
-import sys
-
 import numpy as np
 
-from race import HERE, arguments, pin
+from race import answer_of, arguments, pin
 from tables import note, number, spread, table
 
 UNIT = 5
@@ -23,15 +18,6 @@ PROGRAMS = ("linear regression, Exact", "mixture in space, EM", "hidden chain, E
 ROWS = (1_000, 10_000, 100_000)
 
 
-def spent(script: str, *words: object) -> list[float]:
-    """CPU seconds of every step in a fresh process."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION")}
-    command = [sys.executable, str(HERE / script), *map(str, words)]
-    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
-
-
 def main() -> None:
     options = arguments(__doc__, rounds=3).parse_args()
     pin(options.core)
@@ -39,9 +25,9 @@ def main() -> None:
     large: dict[tuple[str, int], list[list[float]]] = {(name, rows): [] for name in PROGRAMS for rows in ROWS}
     for done in range(options.rounds):
         for sites, runs in sizes.items():
-            runs.append(spent("groups.py", "gibbs", sites // UNIT) + spent("groups.py", "nuts", sites // UNIT))
+            runs.append(answer_of("groups.py", "gibbs", sites // UNIT) + answer_of("groups.py", "nuts", sites // UNIT))
         for (name, size), runs in large.items():
-            runs.append(spent("rows.py", name, size))
+            runs.append(answer_of("rows.py", name, size))
         note(f"{done + 1} of {options.rounds} rounds")
     rows = []
     for sites, runs in sizes.items():

@@ -1,12 +1,15 @@
 """Contenders as processes on one pinned core, which draw in turn, round after round; the scripts say who and what."""
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +29,20 @@ ONE_CORE = {
     "RAYON_NUM_THREADS": "1",
     "JAX_PLATFORMS": "cpu",
 }
+
+
+def run_fresh(script: str, *words: object) -> subprocess.CompletedProcess:
+    """A script of this folder in a process of its own, to which nothing is known that was compiled before."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JAX_COMPILATION")}
+    command = [sys.executable, str(HERE / script), *map(str, words)]
+    return subprocess.run(command, env=environment | {"BAYESLAB_CACHE": "off"}, capture_output=True, text=True)
+
+
+def answer_of(script: str, *words: object) -> Any:
+    """The last line that such a process prints, which is JSON."""
+    ended = run_fresh(script, *words)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 class Contender:

@@ -27,7 +27,7 @@ from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.datatree import has_same_data, posterior_draws, to_datatree
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.sampling.progress import progress_bar
-from bayeslab.sampling.protocols import Method
+from bayeslab.sampling.protocols import Method, require_method
 from bayeslab.sampling.runner import whole_chain
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import require_identity
@@ -73,8 +73,7 @@ def sbc(
     Raises ValueError for a program with an improper prior (but not with `given`), without an observed site, or whose
     observed values also reach it as an argument, so that simulated values would not.
     """
-    if isinstance(method, type) or not isinstance(method, Method):
-        raise TypeError(f"method must be a method such as Gibbs() or NUTS(), not {method!r}")
+    require_method(method)
     if not isinstance(num_simulations, int | np.integer) or num_simulations < 1:
         raise ValueError(f"num_simulations must be positive, but is {num_simulations}")
     extra_quantities = dict(quantities or {})

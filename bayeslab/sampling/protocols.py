@@ -270,3 +270,9 @@ class Method(Protocol):
     def plan(self, analysis: Analysis) -> Sampler:
         """Decide, on concrete values and in Python, how to draw. Raises ValueError where the method does not apply."""
         ...
+
+
+def require_method(method: object) -> None:
+    """Raises TypeError for what is no method, and for the class of one."""
+    if isinstance(method, type) or not isinstance(method, Method):
+        raise TypeError(f"method must be a method such as NUTS() or SVI(), not {method!r}")

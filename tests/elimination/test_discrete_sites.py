@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal
 
 import bayeslab as bl
 from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution, log_partition
@@ -29,6 +29,7 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.probe_points import Point, generic_points
+from discrete_graphs import grid, six_rows, thousand_nodes, tree
 from quick_cases import quick_ones
 
 RNG = np.random.default_rng(3)
@@ -36,15 +37,6 @@ PIXELS = np.array([[1, 1, 0], [1, 0, 0]]) + 0.8 * RNG.normal(size=(2, 3))
 WEIGHTS = RNG.normal(size=(3, 2))
 X = RNG.normal(size=(12, 4))
 Y = 1.5 * X[:, 0] + RNG.normal(size=12)
-
-
-def grid(pixels: Any) -> None:
-    """A grid of hidden pixels, neighbours alike."""
-    with numpyro.plate("row", pixels.shape[0], dim=-2), numpyro.plate("column", pixels.shape[1], dim=-1):
-        z = numpyro.sample("z", dist.Bernoulli(0.5))
-        numpyro.sample("pixel", dist.Normal(1.0 * z, 0.8), obs=pixels)
-    s = 2.0 * z - 1.0
-    numpyro.factor("neighbours", 0.6 * ((s[1:] * s[:-1]).sum() + (s[:, 1:] * s[:, :-1]).sum()))
 
 
 def boltzmann(w: Any) -> None:
@@ -61,13 +53,6 @@ def graph(couplings: Any) -> None:
     with numpyro.plate("node", len(couplings)):
         z = numpyro.sample("z", dist.Categorical(jnp.array([0.2, 0.5, 0.3])))
     numpyro.factor("energy", z @ couplings @ z)
-
-
-def tree(parent: Any, strength: Any) -> None:
-    """Nodes that agree with their parents, by indices."""
-    with numpyro.plate("node", len(parent)):
-        z = numpyro.sample("z", dist.Bernoulli(0.4))
-    numpyro.factor("edges", (strength * (z[1:] == z[parent[1:]])).sum())
 
 
 def network() -> None:
@@ -273,32 +258,17 @@ def test_sites_that_nearly_exclude_each_other_are_drawn_at_once(method: Any) -> 
 
 @pytest.mark.slow
 def test_a_tree_of_a_thousand_nodes() -> None:
-    rng = np.random.default_rng(0)
-    parent = np.array([0, *(int(rng.integers(node)) for node in range(1, 1000))])
-    strength = rng.normal(size=999)
-    upward = np.zeros((1000, 2))
-    for node in range(999, 0, -1):
-        own = upward[node] + np.log([0.6, 0.4])
-        same = np.where(np.eye(2, dtype=bool), strength[node - 1], 0.0)
-        upward[parent[node]] += logsumexp(own[:, None] + same, axis=0)
-    tree_of_draws = bl.fit(0, tree, {"parent": parent, "strength": strength}, progress=False)
-    right = logsumexp(upward[0] + np.log([0.6, 0.4]))
+    data, right = thousand_nodes()
+    tree_of_draws = bl.fit(0, tree, data, progress=False)
     assert tree_of_draws.attrs["log_evidence"] == pytest.approx(right, rel=1e-12)
 
 
 @pytest.mark.slow
 def test_a_grid_of_six_rows() -> None:
-    pixels = np.random.default_rng(1).normal(size=(6, 50))
-    states = (np.arange(64)[:, None] >> np.arange(6)) & 1
-    spins = 2 * states - 1
-    inside = 0.6 * (spins[:, 1:] * spins[:, :-1]).sum(1) + 6 * np.log(0.5)
-    seen = norm.logpdf(pixels.T[:, None], states, 0.8).sum(-1) + inside
-    forward = seen[0]
-    for column in seen[1:]:
-        forward = logsumexp(forward[:, None] + 0.6 * spins @ spins.T, axis=0) + column
-    result = bl.fit(0, grid, {"pixels": pixels}, progress=False)
-    assert result.attrs["log_evidence"] == pytest.approx(logsumexp(forward), rel=1e-12)
-    single = bl.fit(0, grid, {"pixels": pixels}, bl.Gibbs(num_samples=500), progress=False, dtype=jnp.float32)
+    data, right = six_rows()
+    result = bl.fit(0, grid, data, progress=False)
+    assert result.attrs["log_evidence"] == pytest.approx(right, rel=1e-12)
+    single = bl.fit(0, grid, data, bl.Gibbs(num_samples=500), progress=False, dtype=jnp.float32)
     means = [each["posterior"]["z"].mean(("chain", "draw")).values for each in (result, single)]
     assert np.abs(means[0] - means[1]).max() < 0.1
 

@@ -20,8 +20,6 @@ from bayeslab.distributions.processor import on_accelerator
 Derivatives = tuple[Array, Array, Array]
 """Derivatives of the log evidence with respect to initial probabilities, matrices, and log likelihoods (or parameters
 of factored ones)."""
-
-
 MIN_NUMBERS = 256
 """States times sequences from which on a step takes longer than what a loop needs to add its transitions up."""
 
@@ -50,9 +48,7 @@ def _adding_up(
         likelihood = stepwise.exponential(log_likelihood)
         before = predicted.times(likelihood)
         before = before.shifted(-stepwise.max_exponent(before)[..., None])
-        if part[1] is not None:
-            before = Scaled(jnp.where(part[1][..., None], before.digits, 0.0), before.exponent)
-        sums += _expected_transitions(before, later, predicted_later.times(later).total())
+        sums += _expected_transitions(_if_active(before, part[1]), later, predicted_later.times(later).total())
         message = stepwise.propagate(matrix_at(part), later).times(likelihood)
         message = stepwise.normalise_exponent(message)[0]
         return (message, predicted, sums), predicted.times(message).probabilities()
@@ -77,10 +73,15 @@ def _all_messages(
     total = posterior.total()
     first = later.at(np.s_[..., 0, :]).divided(total.at(np.s_[..., 0, None]))
     before, after, total = filtered.at(np.s_[..., :-1, :]), later.at(np.s_[..., 1:, :]), total.at(np.s_[..., 1:])
-    if active is not None:
-        before = Scaled(jnp.where(active[..., None], before.digits, 0.0), before.exponent)
-    transitions = _expected_transitions(before, after, total, transition.shape[-3] == 1)
+    transitions = _expected_transitions(_if_active(before, active), after, total, transition.shape[-3] == 1)
     return first, transitions, posterior.probabilities()
+
+
+def _if_active(messages: Scaled, active: Active) -> Scaled:
+    """The messages of steps after which the chain moves, and zeros for the others, which expect no transition."""
+    if active is None:
+        return messages
+    return Scaled(jnp.where(active[..., None], messages.digits, 0.0), messages.exponent)
 
 
 def _expected_transitions(before: Scaled, after: Scaled, total: Scaled, summed: bool = False) -> Array:
