@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
@@ -46,8 +45,8 @@ from bayeslab.sampling.initial_values import checked_start
 from bayeslab.sampling.meshes import checked_mesh, placement_on
 from bayeslab.sampling.placement import Placement
 from bayeslab.sampling.progress import ProgressReport, progress_bar, whole_fit_report
-from bayeslab.sampling.protocols import Method, Sampler, require_method
-from bayeslab.sampling.runner import Run, drive
+from bayeslab.sampling.protocols import Method, Sampler, State, require_method
+from bayeslab.sampling.runner import ChainStarts, Run, drive
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import check_draws, require_identity
 from bayeslab.verification.propriety import refuse_improper, refuse_separated
@@ -190,10 +189,12 @@ class _PortionOfDraws(NamedTuple):
         if number != method.num_samples:
             method = replace(method, num_samples=number)  # type: ignore[type-var]
         state = None if previous is None else restored_state(previous, method, sampler, bound)
-        drive_on = partial(
-            drive, self.key, method, sampler, bound, placement=self.placement, first_chain=self.first_chain
-        )
-        run = drive_on(previous=state, start=self.values, report=report)
+        starts = ChainStarts(self.key, state, self.values, self.first_chain)
+        run = drive(starts, method, sampler, bound, self.placement, report)
+
+        def drive_on(state: State) -> Run:
+            return drive(starts._replace(previous=state, values=None), method, sampler, bound, self.placement)
+
         run, verdict = _judge_optimum(drive_on, sampler, run)
         with on_cpu(_is_checked_on_cpu(bound, self.placement.mesh)):
             refuse_impossible(run, bound)
@@ -228,7 +229,7 @@ class _PortionOfDraws(NamedTuple):
         return with_chain_numbers(tree, self.chains)
 
 
-def _judge_optimum(drive_on: Callable[..., Run], sampler: Sampler, run: Run) -> tuple[Run, dict[str, Any]]:
+def _judge_optimum(drive_on: Callable[[State], Run], sampler: Sampler, run: Run) -> tuple[Run, dict[str, Any]]:
     """The run, and whether an optimisation ended at a maximum, where the sampler can tell.
 
     drive_on: goes on from a state: draws are made again where the maximum is a little beside the end.
@@ -242,7 +243,7 @@ def _judge_optimum(drive_on: Callable[..., Run], sampler: Sampler, run: Run) -> 
         return run, {}
     optimum, why = ending
     if optimum is not None:
-        new_run = drive_on(previous=jax.tree.map(lambda leaf: np.asarray(leaf)[None], optimum))
+        new_run = drive_on(jax.tree.map(lambda leaf: np.asarray(leaf)[None], optimum))
         run = run._replace(draws=new_run.draws, state=new_run.state)
     return run, {"converged": int(not why)} | ({"why_not_converged": why} if why else {})
 

@@ -89,7 +89,7 @@ def driven(program: Callable[..., None], data: dict[str, Any], method: Any = Non
     import bayeslab as bl
     from bayeslab.planning import plan
     from bayeslab.programs.program import precision_scope
-    from bayeslab.sampling.runner import drive
+    from bayeslab.sampling.runner import ChainStarts, drive
     from bayeslab.transforms.analysis import Analysis
 
     with precision_scope(np.float64):
@@ -100,7 +100,7 @@ def driven(program: Callable[..., None], data: dict[str, Any], method: Any = Non
         with precision_scope(np.float64):
             key = jax.random.PRNGKey(seed)
             began = time.process_time()
-            draws = drive(key, method, sampler, bound).draws.samples
+            draws = drive(ChainStarts(key), method, sampler, bound).draws.samples
             return time.process_time() - began, draws
 
     return run

@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 
 import bayeslab as bl
 from bayeslab.programs.program import Bound, precision_scope
-from bayeslab.sampling.runner import drive
+from bayeslab.sampling.runner import ChainStarts, drive
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.findings import find_conditionals
 
@@ -55,14 +55,14 @@ def gibbs(bound: Bound) -> Iterator[None]:
     assert all(found.rule for found in find_conditionals(bound))
     yield
     method = bl.Gibbs(num_warmup=0, num_samples=1, num_chains=1)
-    drive(jax.random.PRNGKey(0), method, method.plan(Analysis(bound)), bound)
+    drive(ChainStarts(jax.random.PRNGKey(0)), method, method.plan(Analysis(bound)), bound)
     yield
 
 
 def nuts(bound: Bound) -> Iterator[None]:
     """All that is compiled, and two steps."""
     method = bl.NUTS(num_warmup=1, num_samples=1, num_chains=1)
-    drive(jax.random.PRNGKey(0), method, method.plan(Analysis(bound)), bound)
+    drive(ChainStarts(jax.random.PRNGKey(0)), method, method.plan(Analysis(bound)), bound)
     yield
 
 

@@ -39,7 +39,7 @@ def starter(y):
     import bayeslab as bl
     from bayeslab.models import multivariate_gaussian_mixture
     from bayeslab.programs.program import precision_scope
-    from bayeslab.sampling.runner import drive
+    from bayeslab.sampling.runner import ChainStarts, drive
     from bayeslab.transforms.analysis import Analysis
 
     data = {"num_rows": len(y), "num_components": 4, "mu0": np.zeros(2), "scale": np.eye(2), "n0": 5.0, "y": y}
@@ -51,7 +51,7 @@ def starter(y):
     def fit(seed):
         with precision_scope():
             began = time.process_time()
-            run = drive(jax.random.PRNGKey(seed), method, sampler, bound)
+            run = drive(ChainStarts(jax.random.PRNGKey(seed)), method, sampler, bound)
             return run.draws.samples["weights"][0].mean(0), time.process_time() - began
 
     return fit

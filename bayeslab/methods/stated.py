@@ -13,6 +13,7 @@ from numpyro.infer.util import log_density
 from bayeslab.methods.setting_checks import require_positive
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Bound, Program
+from bayeslab.programs.tracing.captured_values import captured_values
 from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 
@@ -80,7 +81,7 @@ class StatedSampler(Sampler):
 
 def _prove(sampler: StatedSampler, bound: Bound) -> None:
     """Raises ValueError unless log joint minus log posterior is constant, relative to the size of the two."""
-    stats = _law(sampler, bound)
+    stats = _law(sampler, bound, captured_values(sampler.posterior))
     gap = float(jnp.ptp(stats["log_evidence"]))
     size = float(jnp.abs(stats["lp"]).max() + jnp.abs(stats["log_q"]).max() + 1.0)
     if not gap <= size * float(jnp.sqrt(jnp.finfo(stats["lp"].dtype).eps)):
@@ -90,7 +91,10 @@ def _prove(sampler: StatedSampler, bound: Bound) -> None:
         )
 
 
-@partial(jax.jit, static_argnames="sampler")
-def _law(sampler: StatedSampler, bound: Bound) -> dict[str, Array]:
-    """The log joint, the log posterior and their difference, by names as in `stats`, at a few draws (draw,)."""
+@partial(jax.jit, static_argnames=("sampler", "captured"))
+def _law(sampler: StatedSampler, bound: Bound, captured: tuple) -> dict[str, Array]:
+    """The log joint, the log posterior and their difference, by names as in `stats`, at a few draws (draw,).
+
+    captured: what the posterior reads from outside, so that other values are seen.
+    """
     return jax.vmap(lambda key: sampler.advance(key, bound)[1].stats)(jax.random.split(jax.random.PRNGKey(0), 4))

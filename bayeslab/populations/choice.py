@@ -77,13 +77,20 @@ def choose_populations(
     if not values:
         raise ValueError("choose_populations needs numbers of populations to choose from, got none")
     random = raw_key(key)
-    hidden, rows, tree = hide_genotypes(random, model, data, share), [], None
+    held_out, rows, tree = HeldOutGenotypes(model, data, hide_genotypes(random, model, data, share)), [], None
     for value in values:
-        row, tree = score_populations(
-            random, model, data, value, hidden, method, None if tree is None else means_of_chain(tree)
-        )
+        before: Means | None = None if tree is None else means_of_chain(tree)
+        row, tree = score_populations(random, held_out, value, method, before)
         rows.append(row)
     return comparison_table(rows)
+
+
+class HeldOutGenotypes(NamedTuple):
+    """A program, its data, and which genotypes (individual, locus) are hidden from it and predicted."""
+
+    model: Program
+    data: Data
+    hidden: NDArray[Any]
 
 
 def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -> NDArray[Any]:
@@ -111,10 +118,8 @@ def hide_genotypes(key: Array | int, model: Program, data: Data, share: float) -
 
 def score_populations(
     key: Array | int,
-    model: Program,
-    data: Data,
+    held_out: HeldOutGenotypes,
     value: int,
-    hidden: NDArray[Any],
     method: Method | None = None,
     before: Means | None = None,
 ) -> tuple[Dataset, DataTree]:
@@ -124,6 +129,7 @@ def score_populations(
     """
     from xarray import Dataset
 
+    model, data, hidden = held_out
     method = MeanField(num_steps=MAX_SWEEPS, num_starts=1, num_samples=200, tolerance=0.1) if method is None else method
     method = counterpart(method) or method
     has_own_start = isinstance(method, MeanField) and method.num_starts == 1

@@ -19,6 +19,7 @@ from bayeslab.datasets.genetics.linkage import Linkage
 from bayeslab.fitting import fit
 from bayeslab.mixed_membership.methods import Gibbs
 from bayeslab.populations.choice import (
+    HeldOutGenotypes,
     Means,
     comparison_table,
     empirical_drift,
@@ -141,13 +142,12 @@ def run_structure(
         data_of_choice = data | {"alpha": prior_of_choice(panel, settings, number)}
 
         def choose(number: int = number, data_of_choice: dict[str, Any] = data_of_choice) -> Dataset:
-            row, tree = score_populations(
-                settings.seed, model, data_of_choice, number, hidden, before=means_by_number.get(number - 1)
-            )
+            held_out = HeldOutGenotypes(model, data_of_choice, hidden)
+            row, tree = score_populations(settings.seed, held_out, number, before=means_by_number.get(number - 1))
             found = _mean_variables(means_of_chain(tree))
             if settings.location_prior and number > 1:
-                located = data | ancestry_arguments(panel, settings, number)
-                row, _ = score_populations(settings.seed, model, located, number, hidden, settings.method_of_choice)
+                held_out = held_out._replace(data=data | ancestry_arguments(panel, settings, number))
+                row, _ = score_populations(settings.seed, held_out, number, settings.method_of_choice)
             return row.assign(found)
 
         row = _load_or_make(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)

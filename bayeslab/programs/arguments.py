@@ -1,7 +1,9 @@
 """Arguments of programs taken apart into arrays, which are data, and structure, which compiled code depends on."""
 
 import inspect
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -113,19 +115,46 @@ def _static_leaf(leaf: Any) -> Any:
 
 
 def _content_key(value: Any, depth: int = 0) -> Any:
-    """What has a hash, and is equal as long as a value is the same and has the same content."""
-    if isinstance(value, np.ndarray | jax.Array) and not isinstance(value, jax.core.Tracer):
+    """What has a hash, and is equal as long as a value has the same content, or is the same object if it has none."""
+    if isinstance(value, np.ndarray | np.generic | jax.Array) and not isinstance(value, jax.core.Tracer):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        array = np.asarray(jax.random.key_data(value) if is_key else value)
-        return (array.shape, array.dtype.str, array.tobytes()) if array.dtype.kind != "O" else id(value)
-    parts: Any = ()
+        array = np.asarray(jax.random.key_data(jnp.asarray(value)) if is_key else value)
+        if array.dtype.kind != "O":
+            return array.shape, array.dtype.str, sha256(np.ascontiguousarray(array).ravel().view(np.uint8)).digest()
+    if isinstance(value, str | bytes | int | float | complex | None):
+        return type(value), repr(value)  # 1, 1.0 and True are equal, and their types differ
+    if hasattr(type(value), "__array__") and not isinstance(value, jax.Array):  # columns of pandas, polars, xarray
+        return _pickled_digest(value) or _Identity(value)
     if depth < MAX_CONTENT_DEPTH:
         if isinstance(value, Mapping):
-            parts = tuple((id(key), _content_key(part, depth + 1)) for key, part in value.items())
-        elif isinstance(value, list | tuple):
-            parts = tuple(_content_key(part, depth + 1) for part in value)
-        elif is_plain_object(value):
+            parts = tuple((_content_key(k, depth + 1), _content_key(part, depth + 1)) for k, part in value.items())
+            return type(value), parts
+        if isinstance(value, list | tuple):
+            return type(value), tuple(_content_key(part, depth + 1) for part in value)
+        if is_plain_object(value):
             parts = tuple((name, _content_key(part, depth + 1)) for name, part in vars(value).items())
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    return id(value), parts
+            return _Identity(value), parts
+    return _Identity(value)
+
+
+class _Identity:
+    """An object that is equal to itself alone, and is kept, so that no later one takes its address."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.value is other.value
+
+
+def _pickled_digest(value: Any) -> bytes | None:
+    """A digest of what a file would hold of an object, None where it cannot be written."""
+    digest = sha256()
+    try:
+        digest.update(pickle.dumps(value, protocol=5, buffer_callback=lambda part: digest.update(part.raw())))
+    except Exception:  # whatever the class of the object raises
+        return None
+    return digest.digest()

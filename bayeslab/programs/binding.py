@@ -24,7 +24,13 @@ from bayeslab.programs.missing.imputation import with_split_sites
 from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.missing.split_distributions import Split
 from bayeslab.programs.observed_values import event_mask, observed_value
-from bayeslab.programs.probing import errors_explained, probe_sites, probe_splits, split_arguments
+from bayeslab.programs.probing import (
+    captured_with_arguments,
+    errors_explained,
+    probe_sites,
+    probe_splits,
+    split_arguments,
+)
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
 from bayeslab.programs.sites import name_in_results
 from bayeslab.programs.tracing.compilation_cache import keep_compilations
@@ -78,6 +84,9 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     _refuse_unobserved(bound, [name for name in latent if not probe[name]["written"]], data_flow)
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
+    # without what every run of the program changes, as a counter of its runs
+    unchanged = {*captured_with_arguments(bound.function, bound.settings)}
+    bound = replace(bound, captured=tuple(each for each in bound.captured if each in unchanged))
     return with_count_limits(check_bound(bound, data_flow, scaled_chains))
 
 

@@ -2,9 +2,10 @@
 
 import inspect
 import textwrap
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -24,6 +25,7 @@ from bayeslab.programs.program import (
 )
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.programs.sites import Shape
+from bayeslab.programs.tracing.captured_values import captured_values
 from bayeslab.programs.validation import quoted_names, short_name
 
 _NEEDS_CONCRETE_VALUES = (
@@ -81,6 +83,14 @@ def split_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:
         fewer = concrete - {entry_name}
         concrete = fewer if _runs(_split(runnable, given, fewer)) else concrete
     return _split(runnable, given, concrete)
+
+
+def captured_with_arguments(function: Program, settings: Iterable[Argument]) -> tuple[tuple[str, StaticValue], ...]:
+    """The values that a program, and functions among its arguments, read from outside, with their names."""
+    functions: Iterable[Program] = (
+        leaf for argument in settings for leaf in argument.leaves if isinstance(leaf, FunctionType)
+    )
+    return tuple(pair for each in (function, *functions) for pair in captured_values(each))
 
 
 def refuse_missing(name: str, item: Entry) -> None:
@@ -146,7 +156,7 @@ def _split(function: Program, given: Mapping[str, Entry], concrete: frozenset[st
                 arrays[entry_name] = array
                 leaves.append(Slot(entry_name))
         settings.append(Argument(name, tree, tuple(leaves)))
-    return Bound(function, tuple(settings), arrays, {}, {})
+    return Bound(function, tuple(settings), arrays, {}, {}, captured=captured_with_arguments(function, settings))
 
 
 def _runs(bound: Bound) -> bool:

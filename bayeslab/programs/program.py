@@ -15,7 +15,7 @@ from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
-from bayeslab.programs.arguments import Argument, rebuild_argument
+from bayeslab.programs.arguments import Argument, StaticValue, rebuild_argument
 from bayeslab.programs.missing.imputation import ImputationHandler
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing_data import ObservationHandler
@@ -58,7 +58,7 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
-    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused", "captured"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -79,6 +79,7 @@ class Bound:
     imputed: latent sites of which some elements are given; these are values of an observed site, `given_part(name)`.
     gaps: for those of them whose latent part holds the missing elements only, their places in the flat site.
     unused: numpyro.params on which nothing depends, as those of a module whose weights have priors.
+    captured: the global variables and the like that the function reads, as they were when it met its data.
     """
 
     function: Program
@@ -94,6 +95,7 @@ class Bound:
     imputed: tuple[str, ...] = ()
     gaps: Values = field(default_factory=dict)
     unused: tuple[str, ...] = ()
+    captured: tuple[tuple[str, StaticValue], ...] = ()
 
     @property
     def source(self) -> SubsamplingHandler:

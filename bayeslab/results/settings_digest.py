@@ -1,4 +1,4 @@
-"""A digest of the arguments of a program that are no arrays: distributions, kernels, functions, text."""
+"""A digest of what a program takes besides arrays: distributions, kernels, functions, text, and global variables."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -15,10 +15,17 @@ from bayeslab.programs.arguments import Slot, StaticValue, is_plain_object
 from bayeslab.programs.program import Bound, qualified_name
 from bayeslab.programs.pytrees import Ordered, wrap_distributions
 
+_CAPTURED_DATA = (np.ndarray, np.generic, Array, Mapping, list, tuple, str, bool, int, float, complex)
+"""Types of what a program reads from outside that are data."""
+
 
 def settings_digest(bound: Bound) -> str:
-    """The SHA-256 of what the arguments of a program hold besides arrays, the same in every process."""
-    text = (f"{a.name}={_tree_text(a.tree, iter(a.leaves))}" for a in bound.settings)
+    """The SHA-256 of what the arguments of a program hold besides arrays, the same in every process.
+
+    Numbers, arrays and text that the program reads from outside of its arguments are part of it.
+    """
+    text = [f"{a.name}={_tree_text(a.tree, iter(a.leaves))}" for a in bound.settings]
+    text += [f"{name}={_text(held)}" for name, held in bound.captured if isinstance(held.value, _CAPTURED_DATA)]
     return sha256("\n".join(text).encode(errors="backslashreplace")).hexdigest()
 
 

@@ -32,10 +32,12 @@ class Placement:
     """Chains and elements of plates over the devices of a mesh, whose axes are of type Auto; one device without a mesh.
 
     plates: the axes of the mesh that are plates, with the length of each plate.
+    vectorised: run all chains as one; by default on accelerators, and where chains are spread over devices.
     """
 
     mesh: Mesh | None = None
     plates: tuple[tuple[str, int], ...] = ()
+    vectorised: bool | None = None
 
     @property
     def chain_devices(self) -> int:

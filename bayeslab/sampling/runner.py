@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from bayeslab.distributions.processor import on_accelerator
 from bayeslab.programs.program import Bound, compilation_signature, precision_scope
+from bayeslab.programs.tracing.captured_values import captured_by_functions
 from bayeslab.sampling.executables import SamplerExecutables, compile_sampler, strongly_typed
 from bayeslab.sampling.placement import ONE_DEVICE, Placement
 from bayeslab.sampling.processes import ONE_PROCESS, Processes
@@ -49,41 +50,48 @@ class Run(NamedTuple):
     data: Any
 
 
+class ChainStarts(NamedTuple):
+    """What chains begin with.
+
+    key: of all chains. A chain has the key of its number, however many chains there are.
+    previous: the state (chain, ...) of an earlier run, to go on from. values: initial values of sites.
+    first_chain: number of the first chain.
+    """
+
+    key: Array
+    previous: State | None = None
+    values: Mapping[str, np.ndarray] | None = None
+    first_chain: int = 0
+
+
 def drive(
-    key: Array,
+    starts: ChainStarts,
     method: Method,
     sampler: Sampler,
     bound: Bound,
-    *,
-    previous: State | None = None,
-    start: Mapping[str, np.ndarray] | None = None,
-    report: Callable[[int, int, dict[str, float]], None] | None = None,
-    vectorised: bool | None = None,
     placement: Placement = ONE_DEVICE,
-    first_chain: int = 0,
+    report: Callable[[int, int, dict[str, float]], None] | None = None,
 ) -> Run:
     """The Run of all chains. Interrupted from the keyboard, it returns the draws that every chain has finished.
 
-    previous: the state (chain, ...) of an earlier run, to go on from.
-    start: initial values of sites.
-    report: a function that is told the steps done, the steps to do and what is known, a few times a second.
-    vectorised: run all chains as one; by default on accelerators, and where chains are spread over devices.
     placement: of data and chains on devices. With several of them, chains that do not run as one follow each other.
-    first_chain: number of the first chain. A chain has the key of its number, however many chains there are.
+    report: a function that is told the steps done, the steps to do and what is known, a few times a second.
     Raises KeyboardInterrupt when it is interrupted before the first draw.
     """
-    together = on_accelerator() if vectorised is None else vectorised
+    key, previous, values, first_chain = starts
+    together = on_accelerator() if placement.vectorised is None else placement.vectorised
     together |= placement.chain_devices > 1 and method.num_chains > 1
     width = method.num_chains if together else None
-    code = compile_sampler(sampler, compilation_signature(bound), width, placement)
+    captured = captured_by_functions(method)
+    code = compile_sampler(sampler, compilation_signature(bound), width, placement, captured)
     keys = np.asarray(jax.random.split(key, first_chain + method.num_chains))[first_chain:]
-    code.make_ready(*(["start" if start is None else "start_at"] if previous is None else []))
+    code.make_ready(*(["start" if values is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
     data = code.prepare(bound)
     for chain in range(1 if together else method.num_chains):
         state = None if previous is None else jax.tree.map(lambda leaf: leaf if together else leaf[chain], previous)  # noqa: B023
         track_key = keys if together else keys[chain]
-        tracks.append(_ChainTrack(code, method, sampler, data, track_key, start, state, placement.processes))
+        tracks.append(_ChainTrack(code, method, sampler, data, track_key, values, state, placement.processes))
     interrupted = _run_tracks(tracks, report, placement)
     draws, history, state = _gather_chains(tracks, together)
     if draws is None:

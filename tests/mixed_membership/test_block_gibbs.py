@@ -120,7 +120,7 @@ def test_sweeps_leave_the_posterior_of_origins(large: int, alone: int, monkeypat
         def step(state: blocks.TokenOrigins, key: jax.Array) -> tuple[blocks.TokenOrigins, jax.Array]:
             first, second = jax.random.split(key)
             shares = draw_dirichlet(first, prior + state.counts.individuals, jnp.array(True))
-            state = sweep_blocks(second, shares, prior, concentration, given, state, shape)
+            state = sweep_blocks(second, shares, (prior, concentration), given, state, shape)
             return state, state.counts.alleles[0, 0]
 
         start = initial_origins(first, prior / prior.sum(1, keepdims=True), p, given, shape)

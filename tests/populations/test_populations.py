@@ -13,6 +13,7 @@ from bayeslab.datasets import genotypes, simulated_genotypes
 from bayeslab.models import linear_regression, structure_admixture
 from bayeslab.populations import choice as populations
 from bayeslab.populations.choice import (
+    HeldOutGenotypes,
     Means,
     hide_genotypes,
     log_densities,
@@ -156,7 +157,8 @@ def test_numbers_are_compared_on_the_same_genotypes(monkeypatch: pytest.MonkeyPa
     density = np.random.default_rng(4).normal([[-30.0], [-27.0], [-28.0]], 1.0, (3, 60))
     given = []
 
-    def scored(key: Any, model: Any, data: Any, value: int, hidden: Array, method: Any, before: Any) -> Any:
+    def scored(key: Any, held_out: HeldOutGenotypes, value: int, method: Any, before: Any) -> Any:
+        hidden = held_out.hidden
         given.append((hidden, before))
         variables = {"log_density": ("individual", density[value - 2]), "genotypes": ("individual", hidden.sum(1))}
         row = xr.Dataset(variables, {"num_populations": value}).assign(log_score=density[value - 2].sum())
@@ -189,7 +191,7 @@ def test_the_number_is_found_in_nine_of_ten() -> None:
 
 def test_a_method_without_bound_has_none(apart: dict[str, Any]) -> None:
     hidden = hide_genotypes(0, structure_admixture.model, apart, 0.2)
-    row, tree = score_populations(0, structure_admixture.model, apart, 3, hidden, METHODS["MAP"])
+    row, tree = score_populations(0, HeldOutGenotypes(structure_admixture.model, apart, hidden), 3, METHODS["MAP"])
     assert np.isnan(row["evidence_bound"])
     assert row.attrs["method"] == "MAP"
     y = np.where(hidden[:, :, None], apart["y"].values, -1)

@@ -19,7 +19,8 @@ from bayeslab.models import linear_regression, normal_gamma
 from bayeslab.programs.program import precision_scope, raw_key
 from bayeslab.sampling.continuation import state_arrays
 from bayeslab.sampling.executables import SamplerExecutables
-from bayeslab.sampling.runner import Run, drive, whole_chain
+from bayeslab.sampling.placement import Placement
+from bayeslab.sampling.runner import ChainStarts, Run, drive, whole_chain
 from bayeslab.transforms.analysis import Analysis
 from compilations import counted_compilations
 from quick_cases import quick_ones
@@ -55,10 +56,11 @@ def test_numbers_of_draws_and_chains_compile_nothing() -> None:
     assert len(seen) <= 3
 
 
-def run(method: Any = SHORT, **more: Any) -> Run:
+def run(method: Any = SHORT, previous: Any = None, report: Any = None, vectorised: bool | None = None) -> Run:
     with precision_scope():
         bound = bind(linear_regression.model, linear_regression.example())
-        return drive(raw_key(6), method, method.plan(Analysis(bound)), bound, **more)
+        starts, placement = ChainStarts(raw_key(6), previous), Placement(vectorised=vectorised)
+        return drive(starts, method, method.plan(Analysis(bound)), bound, placement, report)
 
 
 def test_the_runner_and_one_compiled_chain_make_the_same_draws() -> None:
@@ -66,7 +68,7 @@ def test_the_runner_and_one_compiled_chain_make_the_same_draws() -> None:
         bound = bind(linear_regression.model, linear_regression.example())
         method = bl.NUTS(num_warmup=20, num_samples=10, num_chains=1, thinning=2)
         sampler, key = method.plan(Analysis(bound)), raw_key(6)
-        driven = drive(key, method, sampler, bound).draws.samples["w"][0]
+        driven = drive(ChainStarts(key), method, sampler, bound).draws.samples["w"][0]
         chain = jax.random.split(key, 1)[0]
         mapped = jax.jit(lambda key: whole_chain(key, method, sampler, bound))(chain).samples["w"]
     np.testing.assert_allclose(driven, mapped, rtol=1e-6)  # rounding grows along a chain

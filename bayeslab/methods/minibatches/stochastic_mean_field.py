@@ -89,7 +89,8 @@ class BatchSampler(Sampler):
             random_start(start_key, (*self.shared, *self.own), terms(batch).terms, batch, {}),
         )
         known = self._point_densities(batch_terms, batch, values, (*self.shared, *self.own))
-        factors = [self._factor(rule, batch_terms, batch, known, values, counted=True) for rule in self.shared]
+        all_rows = {rule: self._counted(self._terms_of(rule, batch_terms, batch), batch) for rule in self.shared}
+        factors = [self._factor(rule, all_rows[rule], batch, known, values) for rule in self.shared]
         zero = jnp.zeros((), factors[0].entropy.dtype)
         return StochasticState(
             wrap_distributions(join_factors(_singleton_blocks(self.shared), factors)),
@@ -111,9 +112,9 @@ class BatchSampler(Sampler):
         for rule in self.shared:
             before = {"rate": rate, "before": factors.last}
             initial = typical_block_values((rule,), factors)
-            new_factors.append(
-                self._factor(rule, batch_terms, batch, known | before, initial, counted=True, blended=True)
-            )
+            all_rows = self._counted(self._terms_of(rule, batch_terms, batch), batch)
+            blended = _natural_gradient_terms(all_rows, rule.site)
+            new_factors.append(self._factor(rule, blended, batch, known | before, initial))
             known |= new_factors[-1].known
         new = wrap_distributions(join_factors(_singleton_blocks(self.shared), new_factors))
         return StochasticState(new, elbo, _empty_average(elbo), state.step + 1, key), Draws({}, {}, {"elbo": elbo})
@@ -170,7 +171,7 @@ class BatchSampler(Sampler):
         def sweep(known: dict[str, Any]) -> tuple[dict[str, Any], Array]:
             entropy = jnp.zeros(())
             for rule in self.own:
-                site_factor = self._factor(rule, of, small, known, {})
+                site_factor = self._factor(rule, self._terms_of(rule, of, small), small, known, {})
                 known = known | site_factor.known
                 entropy += self._times(rule.site, small) * site_factor.entropy
             return known, entropy
@@ -179,39 +180,21 @@ class BatchSampler(Sampler):
             for index, rule in enumerate(self.own):  # what is said of a site without those that come after it
                 later = {other.site for other in self.own[index + 1 :]}
                 earlier_terms = tuple(term for term in of if term.depends.isdisjoint(later))
-                known = known | self._factor(rule, earlier_terms, small, known, {}).known
+                known = known | self._factor(rule, self._terms_of(rule, earlier_terms, small), small, known, {}).known
             known = jax.lax.fori_loop(0, NUM_LOCAL_SWEEPS - 1, lambda _, known: sweep(known)[0], known)
         return sweep(known)
 
-    def _factor(
-        self,
-        rule: Rule,
-        of: tuple[Term, ...],
-        small: Bound,
-        values: dict[str, Any],
-        near: Values,
-        counted: bool = False,
-        blended: bool = False,
-    ) -> Any:
-        """The optimal factor of a site under the terms of a batch.
+    def _terms_of(self, rule: Rule, of: tuple[Term, ...], small: Bound) -> tuple[Term, ...]:
+        """The terms of a batch that a site is in, averaged over all other sites."""
+        return terms_averaged_over_others((rule,), self._blocks(small), of)
 
-        counted: whether what a batch says stands for all rows. blended: whether the terms are mixed with the factor of
-        the step before, at the rate that the values have.
-        """
-        blocks = self._blocks(small)
-        others = [block for block in blocks if block != (rule,)]
-        site_terms = terms_averaged_over_others((rule,), blocks, of)
-        if counted:
-            site_terms = self._counted(site_terms, small)
+    def _factor(
+        self, rule: Rule, site_terms: tuple[Term, ...], small: Bound, values: dict[str, Any], near: Values
+    ) -> Any:
+        """The optimal factor of a site under its terms in a batch."""
+        others = [block for block in self._blocks(small) if block != (rule,)]
         prior = expected_prior(rule, terms(small).priors[rule.site], others, small, values)
-        return optimal_factor(
-            (rule,),
-            _natural_gradient_terms(site_terms, rule.site) if blended else site_terms,
-            small,
-            values,
-            near,
-            prior,
-        )
+        return optimal_factor((rule,), site_terms, small, values, near, prior)
 
     def _counted(self, of: tuple[Term, ...], small: Bound) -> tuple[Term, ...]:
         """Terms of a batch, scaled to all rows."""

@@ -39,9 +39,9 @@ def newton_step(
     pseudo_counts: counts that the priors add to individuals (individual, population) and alleles (population, locus,
     allele), and which alleles a locus has (locus, allele).
     """
-    of_individuals, of_alleles, is_allele = pseudo_counts
+    of_individuals, *of_loci = pseudo_counts
     step_loci = partial(_step_frequencies, shape=shape.part)
-    frequencies, log_likelihood = shape.devices.run(step_loci, ancestry, alleles, frequencies, of_alleles, is_allele)[1]
+    frequencies, log_likelihood = shape.devices.run(step_loci, ancestry, alleles, frequencies, tuple(of_loci))[1]
     gradient, curvature = ancestry_derivatives(ancestry, frequencies, alleles, shape)
     ancestry = _step_ancestry(ancestry, gradient, curvature, shape, of_individuals)
     return ancestry, frequencies, log_likelihood
@@ -79,11 +79,14 @@ def _step_frequencies(
     ancestry: Array,
     alleles: Array,
     frequencies: Array,
-    pseudo_counts: Array,
-    is_allele: Array,
+    pseudo_counts: tuple[Array, Array],
     shape: GenotypeShape,
 ) -> tuple[tuple[()], tuple[Array, Array]]:
-    """Frequencies (population, locus, allele) after a Newton step, and the log likelihood before it."""
+    """Frequencies (population, locus, allele) after a Newton step, and the log likelihood before it.
+
+    pseudo_counts: counts that the prior adds to alleles, and which alleles a locus has, see `newton_step`.
+    """
+    of_alleles, is_allele = pseudo_counts
     rows, upper = to_rows(ancestry, shape), upper_triangle(shape.populations)
     products = rows[..., upper[0]] * rows[..., upper[1]]
     is_allele_by_population = jnp.broadcast_to(is_allele, (shape.populations, *is_allele.shape))
@@ -124,7 +127,7 @@ def _step_frequencies(
         (
             to_tiles(frequencies, shape),
             alleles,
-            to_tiles(pseudo_counts, shape),
+            to_tiles(of_alleles, shape),
             to_tiles(is_allele_by_population, shape),
         ),
     )

@@ -89,12 +89,13 @@ class Partial(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """The interval that the next coordinate is truncated to, given those before; all (item,).
+    """The interval that the next coordinate is truncated to, given those before; all (item,) but its place.
 
     low, high: its ends in standard deviations from the mean. mass: its normal probability before truncation.
     mean, sd: of the normal distribution before truncation.
     """
 
+    place: Array
     low: Array
     high: Array
     mean: Array
@@ -192,7 +193,7 @@ def scores_of_points(proposal: TruncatedNormal, position: Array) -> NormalScores
         interval = _interval(proposal, place, walk)
         score, is_known = _score_of_value(values[place], walk.remainder, interval)
         walk = walk._replace(values=walk.values.at[place].set(score))
-        return _add_coordinate(proposal, place, walk, interval, values[place], is_known, is_near_side(values[place]))
+        return _add_coordinate(proposal, walk, interval, values[place], is_known, is_near_side(values[place]))
 
     walk = lax.fori_loop(0, len(values), add_coordinate, _no_coordinates(proposal))
     return NormalScores(walk.values, walk.log_density, walk.known)
@@ -209,7 +210,7 @@ def points_of_scores(proposal: TruncatedNormal, scores: Array, position: Array) 
         value, is_known = _value_of_score(scores[place], walk.remainder, interval)
         value = jnp.where(fixed[place], current[place], value)
         walk = walk._replace(values=walk.values.at[place].set(value))
-        return _add_coordinate(proposal, place, walk, interval, value, is_known, fixed[place])
+        return _add_coordinate(proposal, walk, interval, value, is_known, fixed[place])
 
     walk = lax.fori_loop(0, len(current), add_coordinate, _no_coordinates(proposal))
     values = walk.values
@@ -275,19 +276,15 @@ def _interval(proposal: TruncatedNormal, index: Array, state: Partial) -> Interv
     # a mean so far outside comes nearer
     excess = jnp.maximum(low - max_distance, 0.0) + jnp.minimum(high + max_distance, 0.0)
     low, high = low - excess, high - excess
-    return Interval(low, high, mean, sd, _interval_probability((low + high) / 2, state.remainder / sd))
+    return Interval(index, low, high, mean, sd, _interval_probability((low + high) / 2, state.remainder / sd))
 
 
 def _add_coordinate(
-    proposal: TruncatedNormal,
-    index: Array,
-    state: Partial,
-    interval: Interval,
-    value: Array,
-    known: Array,
-    fixed: Array,
+    proposal: TruncatedNormal, state: Partial, interval: Interval, value: Array, known: Array, fixed: Array
 ) -> Partial:
-    """The state with a coordinate at a value. known: whether its score is known. fixed: whether it is fixed."""
+    """The state with the coordinate of an interval at a value. known: whether its score is known. fixed: whether it is
+    fixed."""
+    index = interval.place
     log_density = norm.logpdf(interval.low + value / interval.sd) - jnp.log(interval.sd * interval.mass)
     return Partial(
         state.errors.at[index].set((value - interval.mean) / interval.sd),

@@ -282,7 +282,7 @@ class MembershipGibbs(MembershipSampler):
         shape = self.roles.shape
         if state.origins is None or data.blocks is None or not isinstance(shape, TokenShape):
             return layout(shape).drawn(key, state.weights, state.components, data.packed, shape), None
-        origins = sweep_blocks(key, state.weights, *prior[:2], data.blocks, state.origins, shape)
+        origins = sweep_blocks(key, state.weights, prior[:2], data.blocks, state.origins, shape)
         return origins.counts, origins
 
     def moments(self, state: GibbsState, bound: Bound) -> dict[str, tuple[Any, Any]]:

@@ -81,12 +81,13 @@ class SweepConstants(NamedTuple):
     """What stays the same in a sweep.
 
     masses: shares that topics have of blocks, (row, topic, lane). concentration: of words, (row, topic, lane).
-    alone: number of rows of words that are alone.
+    alone: number of rows of words that are alone. blocks: where tokens are.
     """
 
     masses: Array
     concentration: Array
     alone: int
+    blocks: WordBlocks
 
 
 class SweepState(NamedTuple):
@@ -191,24 +192,23 @@ def initial_origins(key: Array, shares: Array, topics: Array, blocks: WordBlocks
     none = jnp.zeros((shape.individuals + 1) * shape.populations, jnp.int32)
     document_counts = _add_to_counts(none, each, 1, blocks.documents, shape.populations)
     begin = SweepState(shares, each, document_counts, jnp.zeros((rows, *nothing.shape), jnp.float32), nothing)
-    return _collect_origins(
-        _sweep_rows(key, 0, rows, begin, SweepConstants(masses, masses, rows), blocks, shape), blocks, shape
-    )
+    constants = SweepConstants(masses, masses, rows, blocks)
+    return _collect_origins(_sweep_rows(key, (0, rows), begin, constants, shape), blocks, shape)
 
 
 def sweep_blocks(
     key: Array,
     shares: Array,
-    prior: Array,
-    concentration: Array,
+    priors: tuple[Array, Array],
     blocks: WordBlocks,
     origins: TokenOrigins,
     shape: TokenShape,
 ) -> TokenOrigins:
     """Origins after a collapsed sweep: each is drawn given all others, the probabilities of words integrated out.
 
-    key: (2,). shares: (document, topic). prior: concentrations of shares. concentration: of topics, (topic, 1, word).
+    key: (2,). shares: (document, topic). priors: concentrations of shares, and those of topics, (topic, 1, word).
     """
+    of_shares, concentration = priors
     lone_rows = len(blocks.piece)
     mass_key, share_key, origin_key = jax.random.split(key, 3)
     tables = concentration[:, 0], origins.counts.alleles[:, 0]
@@ -220,17 +220,17 @@ def sweep_blocks(
     of_alone = masses[:, blocks.piece].swapaxes(0, 1)
     of_shared = jnp.broadcast_to(masses[:, blocks.alone.size :], row_concentration[lone_rows:].shape)
     counted = number.at[:lone_rows].set(0.0)  # pieces of a word are counted anew
-    constants = SweepConstants(jnp.concatenate([of_alone, of_shared]), row_concentration, lone_rows)
+    constants = SweepConstants(jnp.concatenate([of_alone, of_shared]), row_concentration, lone_rows, blocks)
     steps = blocks.first[-1] * jnp.arange(PARTS_PER_SWEEP + 1) // PARTS_PER_SWEEP
     ends = jnp.searchsorted(blocks.first, steps).astype(jnp.int32)
 
     def sweep_part(at: Array, state: SweepState) -> SweepState:
         document_counts = restore_table(state.document_counts, shape.populations)[:-1]
         draw_shares = partial(
-            draw_dirichlet, jax.random.fold_in(share_key, at), prior + document_counts, jnp.array(True)
+            draw_dirichlet, jax.random.fold_in(share_key, at), of_shares + document_counts, jnp.array(True)
         )
         state = state._replace(shares=lax.cond(at > 0, draw_shares, lambda: state.shares))
-        return _sweep_rows(origin_key, ends[at], ends[at + 1], state, constants, blocks, shape)
+        return _sweep_rows(origin_key, (ends[at], ends[at + 1]), state, constants, shape)
 
     document_counts = store_table(jnp.pad(origins.counts.individuals, ((0, 1), (0, 0)))).ravel()
     begin = SweepState(shares, origins.each, document_counts, counted, of_lanes)
@@ -244,16 +244,10 @@ def _columns_of_words(table: Array, words: Array, elsewhere: float) -> Array:
 
 
 def _sweep_rows(
-    key: Array,
-    begin: Array | int,
-    end: Array | int,
-    state: SweepState,
-    constants: SweepConstants,
-    blocks: WordBlocks,
-    shape: TokenShape,
+    key: Array, rows: tuple[Array | int, Array | int], state: SweepState, constants: SweepConstants, shape: TokenShape
 ) -> SweepState:
-    """The state after the origins of the words of rows from `begin` to `end` were drawn."""
-    topics = shape.populations
+    """The state after the origins of the words of some rows were drawn. rows: the first, and the first after them."""
+    (begin, end), topics, blocks = rows, shape.populations, constants.blocks
     table = lax.optimization_barrier(store_table(append_row_of_ones(state.shares)))
     lane, topic = jnp.arange(blocks.words.shape[1], dtype=jnp.uint32), jnp.arange(topics)[:, None]
 
