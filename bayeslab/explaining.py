@@ -171,7 +171,7 @@ def rows(analysis: Analysis) -> list[Row]:
         findings = {finding.site: finding for finding in analysis.findings}
     except ValueError:  # the program cannot be taken apart
         findings = {}
-    fields = {name: found for found in (analysis.discrete_fields if findings else ()) for name in found.names}
+    fields = {name: field for field in (analysis.discrete_fields if findings else ()) for name in field.names}
     return [_row(site, bound, findings.get(site.name), fields.get(site.name)) for site in bound.sites.values()]
 
 
@@ -202,23 +202,23 @@ def _site_cells(site: Site, bound: Bound) -> tuple[str, str, str, str, str]:
     return site.name, role, site.family, site.support, _shape_text(site)
 
 
-def _row(site: Site, bound: Bound, found: Finding | None, field: FieldFinding | None) -> Row:
+def _row(site: Site, bound: Bound, finding: Finding | None, field: FieldFinding | None) -> Row:
     """The row of a site, from what was found about its conditional, and about the discrete sites that it meets."""
     cells = _site_cells(site, bound)
-    if found is None:
+    if finding is None:
         return Row(*cells, "", "", "")
-    children = ", ".join(found.children)
-    if found.rule is None and field is not None:
+    children = ", ".join(finding.children)
+    if finding.rule is None and field is not None:
         best = next((one for one in (field.jointly, field.by_element) if one.rule is not None), None)
         if best is not None and best.rule is not None:
             others = [f"'{name}'" for name in field.names if name != site.name]
             with_others = f", with {', '.join(others)}" if others else ""
             return Row(*cells, children, best.rule.family.name + with_others, _residual_text(best.residual))
-    if found.rule is None:
-        return Row(*cells, children, f"not in closed form: {found.reason}", _residual_text(found.residual))
-    joint = f", joint over {_sizes_text(site, found.rule.coupled)}" if found.rule.coupled else ""
+    if finding.rule is None:
+        return Row(*cells, children, f"not in closed form: {finding.reason}", _residual_text(finding.residual))
+    joint = f", joint over {_sizes_text(site, finding.rule.coupled)}" if finding.rule.coupled else ""
     solver = f", {_solver_name(bound, site.name)}" if terms(bound).priors[site.name].kind is GaussianProcess else ""
-    return Row(*cells, children, found.rule.family.name + joint + solver, _residual_text(found.residual))
+    return Row(*cells, children, finding.rule.family.name + joint + solver, _residual_text(finding.residual))
 
 
 def _solver_name(bound: Bound, site: str) -> str:

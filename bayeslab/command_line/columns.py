@@ -169,7 +169,7 @@ def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present
     points = [cell for cell in present if "." in cell]
     if reading.decimal or reading.thousands or table.separator == "," or not points:
         return
-    if not all(found and found["sign"] == "." for found in map(GROUPED_PATTERN.fullmatch, points)):
+    if not all(match and match["sign"] == "." for match in map(GROUPED_PATTERN.fullmatch, points)):
         return
     for other, column_cells in table.columns.items():
         commas = [cell.strip() for cell in column_cells if "," in cell]
@@ -222,7 +222,7 @@ def _refuse_units(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
 def _refuse_grouped(table: TextTable, name: str, cells: Any, wrong: Any) -> None:
     """Raise ValueError where all cells that are no numbers have points, blanks or apostrophes between thousands."""
     grouped = [GROUPED_PATTERN.fullmatch(cell) for cell in cells[wrong]]
-    signs = {found["sign"] for found in grouped if found} - {None}
+    signs = {match["sign"] for match in grouped if match} - {None}
     if grouped and all(grouped) and len(signs) == 1:
         [sign] = signs
         cell = cells[wrong][0]

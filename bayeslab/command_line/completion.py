@@ -50,8 +50,8 @@ class PrintCompletion(argparse.Action):
 
 def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
     """The parsers of commands by name."""
-    [found] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return dict(found.choices)
+    [subparsers] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return dict(subparsers.choices)
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:

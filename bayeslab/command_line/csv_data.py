@@ -71,8 +71,8 @@ def model_data(
     used = [each for text in columns.values() for each in column_names(table, text)]
     if "x" in known and "x" not in mapped:
         others = [name for name in table.columns if name not in (*used, *reading.drop)]
-        found = _regression(lecture, table, others, target, coding, sites)
-        return found._replace(data=found.data | mapped | arguments, notes=(*days, *found.notes))
+        regression = _regression(lecture, table, others, target, coding, sites)
+        return regression._replace(data=regression.data | mapped | arguments, notes=(*days, *regression.notes))
     if target is not None:
         raise ValueError(f"a target is for regressions; {model_label(lecture)} takes {known}: map columns to those")
     named = [name for name in table.columns if name in known and name not in (*mapped, *values, *reading.drop)]

@@ -35,17 +35,17 @@ def run(arguments: Namespace, lecture: ModuleType) -> int:
         used = [name for name in table.columns if name not in reading.drop] if is_regression else mapped
         table, said = without_missing(table, used, reading)
         notes.append(said)
-    found = model_data(lecture, table, reading, arguments.target, columns, values)
-    for note in [*notes, *found.notes] if not arguments.quiet else []:
+    inputs = model_data(lecture, table, reading, arguments.target, columns, values)
+    for note in [*notes, *inputs.notes] if not arguments.quiet else []:
         print(f"{table.path}: {note}", file=sys.stderr)
-    method = chosen_method(arguments, lecture.model, found.data)
+    method = chosen_method(arguments, lecture.model, inputs.data)
     checkpoint = arguments.out if arguments.resume else None
     progress = sys.stderr.isatty() and not arguments.quiet
     chain = arguments.chain or 0
     tree = fit(
-        arguments.seed, lecture.model, found.data, method, checkpoint=checkpoint, first_chain=chain, progress=progress
+        arguments.seed, lecture.model, inputs.data, method, checkpoint=checkpoint, first_chain=chain, progress=progress
     )
-    tree.attrs[ATTRIBUTE] = found.coding.to_json()
+    tree.attrs[ATTRIBUTE] = inputs.coding.to_json()
     save(tree, arguments.out)
     complaints = problems(tree)
     if arguments.json:

@@ -34,14 +34,14 @@ def methods() -> dict[str, Any]:
     """The methods by their names on the command line: those whose settings all have a default."""
     import bayeslab as bl
 
-    found = {}
+    methods = {}
     for name in dir(bl):
         kind = getattr(bl, name)
         if isinstance(kind, type) and hasattr(kind, "plan") and hasattr(kind, "__dataclass_fields__"):
             settings = fields(kind)
             if all(s.default is not MISSING or s.default_factory is not MISSING for s in settings):
-                found[re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()] = kind
-    return found
+                methods[re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()] = kind
+    return methods
 
 
 def chosen_method(arguments: Namespace, model: "Program", data: "Data") -> "Method":

@@ -108,8 +108,8 @@ def _episodes(
         if not 0 <= start < len(reward):
             raise ValueError(f"start must be a state from 0 to {len(reward) - 1}, but is {start}")
         keys = jax.random.split(raw_key(key), num_runs)
-        found = _runs(keys, process, concentration, start, belief, Lengths(num_episodes, num_steps))
-        regret, counts = jax.device_get(found)
+        outcome = _runs(keys, process, concentration, start, belief, Lengths(num_episodes, num_steps))
+        regret, counts = jax.device_get(outcome)
     dims = ("run", "episode")
     return Dataset(
         {

@@ -60,14 +60,12 @@ def as_number(name: str, value: Any, expected: str, fits: Callable[[float], bool
 
 def as_positive(name: str, value: Any) -> float:
     """The value as a positive float."""
-    return as_number(
-        name, value, f"a positive number up to {MAX_MAGNITUDE:g}", lambda found: 0 < found <= MAX_MAGNITUDE
-    )
+    return as_number(name, value, f"a positive number up to {MAX_MAGNITUDE:g}", lambda x: 0 < x <= MAX_MAGNITUDE)
 
 
 def as_share(name: str, value: Any) -> float:
     """The value as a float from 0 to 1."""
-    return as_number(name, value, "a number from 0 to 1", lambda found: 0 <= found <= 1)
+    return as_number(name, value, "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def require_flags(**given: Any) -> None:

@@ -93,9 +93,7 @@ def half_moons(num_rows: int, noise: float = 0.25, seed: int = 0) -> xr.Dataset:
     from sklearn.datasets import make_moons
 
     (num_rows,) = axis_lengths(num_rows=as_integer("num_rows", num_rows, 2))
-    noise = as_number(
-        "noise", noise, f"a number from 0 to {MAX_MAGNITUDE:g}", lambda found: 0 <= found <= MAX_MAGNITUDE
-    )
+    noise = as_number("noise", noise, f"a number from 0 to {MAX_MAGNITUDE:g}", lambda x: 0 <= x <= MAX_MAGNITUDE)
     x, y = make_moons(num_rows, noise=noise, random_state=as_integer("seed", seed, 0, 2**32 - 1))
     coords = {"row": np.arange(num_rows), "input": ["across", "up"]}
     return xr.Dataset({"x": (("row", "input"), x), "y": ("row", y)}, coords)

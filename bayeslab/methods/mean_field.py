@@ -151,11 +151,11 @@ def _require_whole_elements(site: str, plates: set[str], bound: Bound) -> None:
                     )
 
 
-def _averageable_rules(found: Sequence[Finding], bound: Bound) -> tuple[Rule, ...]:
+def _averageable_rules(findings: Sequence[Finding], bound: Bound) -> tuple[Rule, ...]:
     """The rules of all sites. Raises ValueError unless terms can be averaged over every one of them."""
-    if reasons := [f"site '{finding.site}': {finding.reason}" for finding in found if finding.rule is None]:
+    if reasons := [f"site '{finding.site}': {finding.reason}" for finding in findings if finding.rule is None]:
         raise ValueError(f"MeanField needs conditionals in closed form ({'; '.join(reasons)}); use SVI()")
-    rules = rules_of(found)
+    rules = rules_of(findings)
     priors = terms(bound).priors
     for rule in rules:
         if not rule.family.has_expectations:

@@ -57,11 +57,11 @@ def terms_averaged_over_others(block: Block, blocks: Sequence[Block], of: tuple[
     return of
 
 
-def join_factors(blocks: Sequence[Block], found: Sequence[Factor]) -> Factors:
+def join_factors(blocks: Sequence[Block], block_factors: Sequence[Factor]) -> Factors:
     """The factors of all blocks, one Factor for each, as one record."""
-    last = {block[-1].site: block_factor.last for block, block_factor in zip(blocks, found, strict=True)}
-    known = {name: value for block_factor in found for name, value in block_factor.known.items()}
-    return Factors(last, known, jnp.stack([block_factor.entropy for block_factor in found]))
+    last = {block[-1].site: block_factor.last for block, block_factor in zip(blocks, block_factors, strict=True)}
+    known = {name: value for block_factor in block_factors for name, value in block_factor.known.items()}
+    return Factors(last, known, jnp.stack([block_factor.entropy for block_factor in block_factors]))
 
 
 def optimal_factor(

@@ -134,8 +134,8 @@ class RejectionSampler(ProposalWrapper):
 
         def step(state: RejectionState) -> RejectionState:
             searches, _ = jax.vmap(partial(lbfgs_step, lambda flat: self._log_ratio(data, flat)))(state.searches)
-            found = jnp.max(-searches.loss) + MARGIN
-            return state._replace(searches=searches, log_bound=found, converged=jnp.all(searches.converged))
+            log_bound = jnp.max(-searches.loss) + MARGIN
+            return state._replace(searches=searches, log_bound=log_bound, converged=jnp.all(searches.converged))
 
         state = jax.lax.cond(state.converged, lambda s: s, step, state)
         return state, Draws({}, {}, {"log_joint": state.log_bound, "converged": state.converged})

@@ -163,11 +163,11 @@ def _check_sizes(q: Array, p: Array, y: Array) -> None:
             f"ancestry has shape {q.shape} and frequencies {p.shape}; expected (individual, population) and "
             "(locus, population), of as many populations"
         )
-    for what, found, wanted in (("individuals", len(q), y.shape[0]), ("loci", len(p), y.shape[1])):
-        if found != wanted:
+    for what, given, wanted in (("individuals", len(q), y.shape[0]), ("loci", len(p), y.shape[1])):
+        if given != wanted:
             file = ".Q" if what == "individuals" else ".P"
             raise ValueError(
-                f"the {file} has {found} {what}, but the genotypes {wanted}; expected those of one data set"
+                f"the {file} has {given} {what}, but the genotypes {wanted}; expected those of one data set"
             )
 
 

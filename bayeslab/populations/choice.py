@@ -257,7 +257,7 @@ def split_population(before: Means, y: NDArray[Any]) -> Means:
     return Means(ancestry, np.concatenate([before.frequencies, new[None] / new.sum(-1)[None, :, None]]))
 
 
-def empirical_drift(data: Data, found: Means) -> dict[str, NDArray[Any]]:
+def empirical_drift(data: Data, means: Means) -> dict[str, NDArray[Any]]:
     """Values of ancestral (locus, allele) and drift (population,) for `structure_correlated`, by empirical Bayes.
 
     ancestral: frequencies among all copies that were read, with half a copy of every allele more. drift: the mean
@@ -266,12 +266,12 @@ def empirical_drift(data: Data, found: Means) -> dict[str, NDArray[Any]]:
     data: y and num_alleles. found: means of a fit.
     """
     y, alleles = _allele_codes(data["y"]), np.asarray(data["num_alleles"])
-    numbers = np.arange(found.frequencies.shape[2])
+    numbers = np.arange(means.frequencies.shape[2])
     counts = np.stack([(y == allele).sum((0, 2)) for allele in numbers], -1) + 0.5 * (numbers < alleles[:, None])
     ancestral = counts / counts.sum(-1, keepdims=True)
     variance = (ancestral * (1 - ancestral)).mean()
-    copies = y.shape[2] * np.maximum((found.ancestry**2).sum(0), 1.0)
-    drift = ((found.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
+    copies = y.shape[2] * np.maximum((means.ancestry**2).sum(0), 1.0)
+    drift = ((means.frequencies - ancestral) ** 2).mean((1, 2)) / variance - 1 / copies
     return {"ancestral": ancestral, "drift": np.clip(drift, MIN_DRIFT, 0.9)}
 
 
@@ -296,12 +296,12 @@ def _means_of_all_chains(tree: DataTree) -> list[Means]:
     return [means_of_chain(tree, chain) for chain in range(tree["posterior"].sizes["chain"])]
 
 
-def _check_fit(value: int, found: Means, y: NDArray[Any]) -> None:
+def _check_fit(value: int, means: Means, y: NDArray[Any]) -> None:
     """Raises ValueError unless a fit has so many populations, and the individuals, loci and alleles of the data."""
-    number, *loci_alleles = found.frequencies.shape
+    number, *loci_alleles = means.frequencies.shape
     if number != value:
         raise ValueError(f"the fit at {value} of trees has {number} populations; expected fits by that number")
-    fitted_sizes = {"individuals": len(found.ancestry), "loci": loci_alleles[0]}
+    fitted_sizes = {"individuals": len(means.ancestry), "loci": loci_alleles[0]}
     sizes = {"individuals": y.shape[0], "loci": y.shape[1]}
     if fitted_sizes != sizes:
         raise ValueError(

@@ -144,11 +144,11 @@ def run_structure(
         def choose(number: int = number, data_of_choice: dict[str, Any] = data_of_choice) -> Dataset:
             held_out = HeldOutGenotypes(model, data_of_choice, hidden)
             row, tree = score_populations(settings.seed, held_out, number, before=means_by_number.get(number - 1))
-            found = _mean_variables(means_of_chain(tree))
+            means = _mean_variables(means_of_chain(tree))
             if settings.location_prior and number > 1:
                 held_out = held_out._replace(data=data | ancestry_arguments(panel, settings, number))
                 row, _ = score_populations(settings.seed, held_out, number, settings.method_of_choice)
-            return row.assign(found)
+            return row.assign(means)
 
         row = _load_or_make(folder / "choice" / f"{number}.nc", f"K = {number}: predicting", seconds, say, choose)
         means_by_number[number] = Means(row["ancestry_mean"].values, row["frequencies_mean"].values)
@@ -168,13 +168,13 @@ def run_structure(
 
 def linkage_warning(panel: Dataset) -> str:
     """A sentence on loci in strong linkage and what to do, empty where they are not or it was not measured."""
-    found = Linkage(*(float(panel.attrs.get(name, np.nan)) for name in Linkage._fields))
-    if not found.is_strong:
+    linkage = Linkage(*(float(panel.attrs.get(name, np.nan)) for name in Linkage._fields))
+    if not linkage.is_strong:
         return ""
-    far_apart = "" if np.isnan(found.far_apart) else f", and of {found.far_apart:.0%} of the pairs far apart"
+    far_apart = "" if np.isnan(linkage.far_apart) else f", and of {linkage.far_apart:.0%} of the pairs far apart"
     return (
-        f"neighbouring loci are in strong linkage: the squared correlation of {found.neighbours:.0%} of them is above "
-        f"0.5{far_apart}. The model takes loci for independent, so intervals are too narrow and a long haplotype may "
+        f"neighbouring loci are in strong linkage: the squared correlation of {linkage.neighbours:.0%} of them is "
+        f"above 0.5{far_apart}. The model takes loci for independent, so intervals are too narrow and a long haplotype may "
         "look like a population; thin them, with --r2 0.2 or --thin 100000"
     )
 
@@ -183,8 +183,8 @@ def claim_folder(settings: Settings, folder: Path) -> None:
     """Write down what is run in this folder; raises ValueError where it holds something that this cannot go on with."""
     run = asdict(settings) | {"sha256": _fingerprint(Path(settings.file))} | package_versions()
     if settings.supervised:
-        found = [path for path in origin_files(Path(settings.file)) if path.is_file()]
-        run |= {"sha256 of origins": [_fingerprint(path) for path in found]}
+        origins = [path for path in origin_files(Path(settings.file)) if path.is_file()]
+        run |= {"sha256 of origins": [_fingerprint(path) for path in origins]}
     run |= {f"sha256 of {path}": _fingerprint(Path(path)) for path in settings.start_from or ()}
     run = json.loads(json.dumps(run))
     path = folder / "run.json"
@@ -256,10 +256,10 @@ def _read_panel(settings: Settings) -> Dataset:
     return panel
 
 
-def _mean_variables(found: Means) -> dict[str, Any]:
+def _mean_variables(means: Means) -> dict[str, Any]:
     """Means as variables of a Dataset."""
-    frequencies = (("population", "locus", "allele"), found.frequencies)
-    return {"ancestry_mean": (("individual", "population"), found.ancestry), "frequencies_mean": frequencies}
+    frequencies = (("population", "locus", "allele"), means.frequencies)
+    return {"ancestry_mean": (("individual", "population"), means.ancestry), "frequencies_mean": frequencies}
 
 
 def _fit_in_parts(

@@ -97,13 +97,13 @@ def _losses_of_draws(
     with precision_scope():
         flat = {name: jnp.asarray(array.reshape(-1, *array.shape[2:])) for name, array in values.items()}
         try:
-            found = np.asarray(jax.jit(lambda flat: jax.lax.map(losses, flat, batch_size=DRAWS_PER_BATCH))(flat))
+            loss_values = np.asarray(jax.jit(lambda flat: jax.lax.map(losses, flat, batch_size=DRAWS_PER_BATCH))(flat))
         except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
             raise ValueError(
                 "the loss must be made of JAX's operations: in place of if, max and NumPy jnp.where, jnp.maximum, jnp"
             ) from error
     coords = {name: draws.coords[name] for name in SAMPLE_DIMS if name in draws.coords}
-    return DataArray(found.reshape(*shape, -1), dims=(*SAMPLE_DIMS, "action"), coords=coords), log_weight
+    return DataArray(loss_values.reshape(*shape, -1), dims=(*SAMPLE_DIMS, "action"), coords=coords), log_weight
 
 
 def _weighted_mean(losses: DataArray, log_weight: DataArray | None) -> DataArray:

@@ -320,7 +320,7 @@ def _joint_draws(keys: Array, here: Bound, there: Bound, values: Values, asked: 
     return jax.lax.map(draw, (keys, values))
 
 
-def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
+def _dataset(summaries: Mapping[str, Any], site: str, new: Data) -> "Dataset":
     """The results as a Dataset, with the names that the new inputs have."""
     from xarray import Dataset
 
@@ -328,7 +328,7 @@ def _dataset(found: Mapping[str, Any], site: str, new: Data) -> "Dataset":
     ends = {"_covariance": ("row", "row_"), "_slope": ("row", "input")}
     kinds = {1: ("row",), 2: ("component", "row"), 3: ("chain", "draw", "row")}
     variables = {}
-    for name, value in found.items():
+    for name, value in summaries.items():
         dims = next((dims for end, dims in ends.items() if name == site + end), kinds[value.ndim])
         variables[name] = (dims, np.asarray(value))
     result = Dataset(variables)

@@ -55,10 +55,12 @@ def elements_of_groups(bound: Bound, values: list[Values], codes: Mapping[str, n
     ]
     if not candidates:
         return None
-    found = [_reached_groups(bound, draw, codes, num_groups, tuple(candidates)) for draw in (values[0], values[-1])]
+    reached_groups = [
+        _reached_groups(bound, draw, codes, num_groups, tuple(candidates)) for draw in (values[0], values[-1])
+    ]
     elements = {}
     for name in candidates:
-        first, last = (reached[name] for reached in found)
+        first, last = (reached[name] for reached in reached_groups)
         group = np.where(first == last, first, np.where(first == NO_GROUP, last, first))
         if (group == SEVERAL).any() or (group == NO_GROUP).all():
             continue

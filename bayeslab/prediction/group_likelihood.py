@@ -52,20 +52,20 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
         bound = bind(program, entries).plain
         if not has_same_data(tree, bound):
             raise ValueError("log_likelihood is of the data that were fitted, and these are others; predict takes them")
-        found = _groups(bound, entries, tree, groups)
+        grouping = _groups(bound, entries, tree, groups)
         latent = {name: jnp.asarray(posterior[name].values) for name in bound.latent if name in posterior}
         if not latent:
             raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
         lead = next(iter(latent.values())).shape[:2]
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in latent.items()}
-        integrated = _with_groups_integrated(bound, found, flat)
+        integrated = _with_groups_integrated(bound, grouping, flat)
         own = integrated.transform.sites if isinstance(integrated.transform, RowQuadrature) else ()
         if missing := [name for name in bound.latent if name not in flat and name not in own]:
             raise ValueError(f"the result has no draws of {missing}; if they were integrated out, recover() draws them")
         kept = {name: value for name, value in flat.items() if name not in own}
-        codes = {name: jnp.asarray(code) for name, code in found.codes.items()}
-        values = np.asarray(_of_groups(integrated, kept, codes, len(found.labels)))
-    return _with_group_likelihood(tree, found, values.reshape(*lead, -1), own, ", ".join(bound.observed))
+        codes = {name: jnp.asarray(code) for name, code in grouping.codes.items()}
+        values = np.asarray(_of_groups(integrated, kept, codes, len(grouping.labels)))
+    return _with_group_likelihood(tree, grouping, values.reshape(*lead, -1), own, ", ".join(bound.observed))
 
 
 def _groups(bound: Bound, entries: Mapping[str, Entry], tree: "DataTree", name: str) -> Groups:
@@ -83,7 +83,7 @@ def _groups(bound: Bound, entries: Mapping[str, Entry], tree: "DataTree", name: 
         levels, codes = np.unique(value, return_inverse=True)
         names = list(entries[name].categories) or categories_of(tree, name)
         labels = [str(names[int(level)]) if names else str(level) for level in levels]
-        found = Groups(name, labels, dict.fromkeys(shapes, codes.reshape(value.shape)))
+        grouping = Groups(name, labels, dict.fromkeys(shapes, codes.reshape(value.shape)))
     else:
         axes = {
             site: len(shape) + plate.dim
@@ -102,10 +102,10 @@ def _groups(bound: Bound, entries: Mapping[str, Entry], tree: "DataTree", name: 
             site: np.broadcast_to(np.arange(size).reshape(-1, *(1 for _ in shape[axes[site] + 1 :])), shape)
             for site, shape in shapes.items()
         }
-        found = Groups(name, [str(label) for label in given], codes_of_sites)
-    if len(found.labels) < 2:
+        grouping = Groups(name, [str(label) for label in given], codes_of_sites)
+    if len(grouping.labels) < 2:
         raise ValueError(f"groups='{name}' is one group; leaving it out leaves nothing")
-    return found
+    return grouping
 
 
 def _with_groups_integrated(bound: Bound, groups: Groups, latent: Values) -> Bound:

@@ -91,14 +91,14 @@ def comparison_card(trees: Mapping[str, DataTree], var_names: Sequence[str] | No
     return Card(table, parameters, verdicts)
 
 
-def _summary_line(position: int, tree: DataTree, own: Dataset, found: list[str]) -> Iterator[str]:
+def _summary_line(position: int, tree: DataTree, own: Dataset, findings: list[str]) -> Iterator[str]:
     """The first line of a verdict, where nothing is wrong or where it is of the reference."""
     if position == 0:
         evidence = tree.attrs.get("log_evidence")
         yield "the reference" + (f"; log evidence {evidence:,.2f}" if evidence is not None else "")
     elif own["sd"].isnull().all():
         yield "a single point, without a spread"
-    elif not any(line.startswith(("means", "too", "Not", "Frozen", "Chains", "several")) for line in found):
+    elif not any(line.startswith(("means", "too", "Not", "Frozen", "Chains", "several")) for line in findings):
         yield "agrees with the reference, but for errors too small to be seen or to matter"
 
 

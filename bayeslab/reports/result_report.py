@@ -145,7 +145,7 @@ def _verdict(tree: DataTree) -> list[str]:
 
 def _tables(tree: DataTree, max_rows: int) -> list[tuple[str, tuple[list[str], list[list[str]]], str]]:
     """A heading, cells and a note on what is left out: for continuous sites, and for discrete ones."""
-    posterior, found = posterior_draws(tree, "report"), []
+    posterior, tables = posterior_draws(tree, "report"), []
     for heading, kinds, cells in (
         ("Continuous sites", "f", continuous_cells),
         ("Discrete sites", "iub", discrete_cells),
@@ -154,8 +154,8 @@ def _tables(tree: DataTree, max_rows: int) -> list[tuple[str, tuple[list[str], l
         total = num_parameters(sites)
         if total:
             note = f"{max_rows:,} of {total:,} numbers; az.summary has all." if total > max_rows else ""
-            found.append((heading, cells(first_parameters(sites, max_rows)), note))
-    return found
+            tables.append((heading, cells(first_parameters(sites, max_rows)), note))
+    return tables
 
 
 def _tables_html(tree: DataTree, max_rows: int) -> str:

@@ -57,9 +57,9 @@ def discrete_cells(parameters: Sequence[Parameter]) -> Cells:
     """Headings and rows with the most frequent value of every scalar and the share of draws that have it."""
     rows = []
     for label, values in parameters:
-        found, counts = np.unique(values, return_counts=True)
+        labels, counts = np.unique(values, return_counts=True)
         best = int(np.argmax(counts))
-        rows.append([label, str(found[best]), f"{counts[best] / counts.sum():.2f}", str(len(found))])
+        rows.append([label, str(labels[best]), f"{counts[best] / counts.sum():.2f}", str(len(labels))])
     return ["", "most frequent", "share of draws", "different values"], rows
 
 

@@ -143,15 +143,17 @@ def dimensions(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, list[str
 
 def entries_of_sites(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Entry]:
     """The entry that has the values of an observed site, by site: that of its name, or an argument given to obs=."""
-    found = {whole_site(name): entries[whole_site(name)] for name in bound.observed if whole_site(name) in entries}
+    own_entries = {
+        whole_site(name): entries[whole_site(name)] for name in bound.observed if whole_site(name) in entries
+    }
     for name in (name for name in bound.observed if whole_site(name) not in entries):
         value = np.asarray(bound.observed[name])
         present = np.broadcast_to(_present_elements(bound, name, value), value.shape)
         for entry in (entry for entry in entries.values() if entry.dims or entry.labels):
             given = np.asarray(entry.value)
             if given.shape == value.shape and np.array_equal(given[present], value[present]):
-                found[whole_site(name)] = entry
-    return found
+                own_entries[whole_site(name)] = entry
+    return own_entries
 
 
 def coordinates(bound: Bound, entries: Mapping[str, Entry]) -> dict[str, Sequence[Hashable]]:

@@ -34,15 +34,17 @@ def lengthen(model: Program, data: Data, changes: Data) -> dict[str, Any]:
     return entries
 
 
-def new_steps(found: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dataset":
+def new_steps(states: "Dataset", before: Mapping[str, tuple[int, ...]]) -> "Dataset":
     """The new steps of variables (chain, draw, *site), from the old shapes of their sites."""
     parts = {}
     for name, shape in before.items():
-        if name in found:
-            axes = zip(found[name].dims[2:], shape, found[name].shape[2:], strict=True)
-            parts[name] = found[name].isel({dim: slice(old, None) for dim, old, new in axes if new > old})
+        if name in states:
+            axes = zip(states[name].dims[2:], shape, states[name].shape[2:], strict=True)
+            parts[name] = states[name].isel({dim: slice(old, None) for dim, old, new in axes if new > old})
     return (
-        found.drop_vars(found.data_vars).drop_dims([d for d in found.dims if d not in ("chain", "draw")]).assign(parts)
+        states.drop_vars(states.data_vars)
+        .drop_dims([d for d in states.dims if d not in ("chain", "draw")])
+        .assign(parts)
     )
 
 

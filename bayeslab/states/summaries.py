@@ -215,8 +215,8 @@ def mean_and_variance(function: Callable[[Values], Any], draws: Values, number: 
     return mean, jax.tree.map(lambda s: s / number, sum_squares)
 
 
-def _broadcast_draws(found: Any, size: int) -> Any:
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), found)
+def _broadcast_draws(states: Any, size: int) -> Any:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (size, *x.shape)), states)
 
 
 @partial(jax.jit, static_argnames="number")
@@ -256,7 +256,7 @@ def _is_step(chain_in_result: ChainInResult) -> np.ndarray | None:
     return np.broadcast_to(np.arange(chain_in_result.chain.num_steps) < np.asarray(lengths)[..., None], shape)
 
 
-def as_dataset(chain_in_result: ChainInResult, found: dict[str, np.ndarray]) -> "Dataset":
+def as_dataset(chain_in_result: ChainInResult, states: dict[str, np.ndarray]) -> "Dataset":
     """Results as a Dataset, its dimensions named after plates and events, with the labels that the data carry, numbers
     where they carry none."""
     from xarray import Dataset
@@ -270,9 +270,9 @@ def as_dataset(chain_in_result: ChainInResult, found: dict[str, np.ndarray]) -> 
         "path": chain_in_result.dims,
         "log_probability": chain_in_result.dims[: len(chain_in_result.dims) - batch],
     }
-    sizes = {dim: size for name, value in found.items() for dim, size in zip(dims[name], value.shape, strict=True)}
+    sizes = {dim: size for name, value in states.items() for dim, size in zip(dims[name], value.shape, strict=True)}
     coords = {dim: chain_in_result.coords.get(dim, np.arange(size)) for dim, size in sizes.items()}
-    return Dataset({name: (dims[name], value) for name, value in found.items()}, coords)
+    return Dataset({name: (dims[name], value) for name, value in states.items()}, coords)
 
 
 def _refuse_seen_future(chain_in_result: ChainInResult) -> None:

@@ -49,8 +49,8 @@ def model_probabilities(tree: "DataTree", site: str = "gamma", max_models: int =
     drawn = DataArray(visited.astype(float), dims=("chain", "draw", "model"))
     names = draws[dim].values if dim in draws.coords else np.arange(values.shape[-1])
     labels = [" + ".join(str(name) for name in names[sets[model]]) or "none" for model in top]
-    found = Dataset({"probability": drawn.mean(("chain", "draw")), "mcse": _mcse(drawn)})
-    return found.assign(included=(("model", dim), sets[top])).assign_coords({"model": labels, dim: names})
+    inclusion = Dataset({"probability": drawn.mean(("chain", "draw")), "mcse": _mcse(drawn)})
+    return inclusion.assign(included=(("model", dim), sets[top])).assign_coords({"model": labels, dim: names})
 
 
 def _indicators(tree: "DataTree", site: str) -> "DataArray":

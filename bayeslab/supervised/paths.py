@@ -57,8 +57,8 @@ def penalty_path(model: Program, data: Data, values: Mapping[str, ArrayLike]) ->
         dims, coords = dimensions(bound, entries), coordinates(bound, entries)
     variables = {site: ((name, *dims[site]), value + 0.0) for site, value in sites.items()}  # minus zero is zero
     variables |= {"log_joint": ((name,), -modes.value), "converged": ((name,), modes.converged)}
-    found = Dataset(variables, {name: grid})
-    return found.assign_coords({dim: labels for dim, labels in coords.items() if dim in found.dims})
+    path = Dataset(variables, {name: grid})
+    return path.assign_coords({dim: labels for dim, labels in coords.items() if dim in path.dims})
 
 
 @partial(jax.jit, static_argnames=("name", "laplace"))
@@ -72,8 +72,8 @@ def _path(bound: Bound, grid: Array, start: Array, name: str, laplace: tuple[str
         def smooth(flat: Array) -> Array:
             return -unconstrained.flat_log_joint(here, flat) - jnp.sum(weight * jnp.abs(flat - centre))
 
-        found = minimise(smooth, weight, centre, position)
-        return found.position, (found, unconstrained.constrain_flat(here, found.position))
+        optimum = minimise(smooth, weight, centre, position)
+        return optimum.position, (optimum, unconstrained.constrain_flat(here, optimum.position))
 
     return jax.lax.scan(mode, start, grid)[1]
 

@@ -136,10 +136,10 @@ def _completion_scores(
     return Dataset(variables, {"document": fitted["document"].values}, {"mean": mean})
 
 
-def _log_density(found: Dataset, document: np.ndarray, word: np.ndarray) -> np.ndarray:
+def _log_density(posterior: Dataset, document: np.ndarray, word: np.ndarray) -> np.ndarray:
     """The log of the mean over draws of the probability of every token (token,), summed one draw after the other."""
-    topics, total = flat_draws(found["topics"]), np.zeros(len(word))
-    for shares, table in zip(flat_draws(found["shares"]), topics, strict=True):
+    topics, total = flat_draws(posterior["topics"]), np.zeros(len(word))
+    for shares, table in zip(flat_draws(posterior["shares"]), topics, strict=True):
         word_rows = np.ascontiguousarray(table.T)
         total += np.einsum("nk,nk->n", np.take(shares, document, axis=0), np.take(word_rows, word, axis=0))
     with np.errstate(divide="ignore"):  # a point may have probabilities of zero

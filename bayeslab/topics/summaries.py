@@ -163,43 +163,45 @@ def _with_dims(values: DataArray, *names: str) -> DataArray:
     return values.transpose(*SAMPLE_DIMS, *own).rename(dict(zip(own, names, strict=True)))
 
 
-def _align_topics(found: Dataset) -> Dataset:
+def _align_topics(posterior: Dataset) -> Dataset:
     """What `aligned_topics` returns, from what `read_topics` returns."""
     from xarray import DataTree
 
-    use_shares = "shares" in found and found["shares"][0, 0].size <= MAX_SHARES_FOR_ALIGNMENT
+    use_shares = "shares" in posterior and posterior["shares"][0, 0].size <= MAX_SHARES_FOR_ALIGNMENT
     sites = ["topics", "shares"] if use_shares else ["topics"]
-    groups = {"posterior": found[sites]} | ({"sample_stats": found[["lp"]]} if "lp" in found else {})
+    groups = {"posterior": posterior[sites]} | ({"sample_stats": posterior[["lp"]]} if "lp" in posterior else {})
     tree = align(DataTree.from_dict(groups), dict.fromkeys(sites, "topic"))
     order = tree["alignment"].to_dataset()["permutation"]
-    aligned = found.assign(topics=tree["posterior"].to_dataset()["topics"])
-    if "sd" in found:
-        aligned["sd"] = found["sd"].copy(data=np.take_along_axis(found["sd"].values, order.values[..., None], axis=2))
-    if "shares" in found:
-        draws = flat_draws(found["shares"])
+    aligned = posterior.assign(topics=tree["posterior"].to_dataset()["topics"])
+    if "sd" in posterior:
+        aligned["sd"] = posterior["sd"].copy(
+            data=np.take_along_axis(posterior["sd"].values, order.values[..., None], axis=2)
+        )
+    if "shares" in posterior:
+        draws = flat_draws(posterior["shares"])
         moved = (draw[:, permutation] for draw, permutation in zip(draws, flat_draws(order), strict=True))
         aligned["shares"] = ("document", "topic"), sum(moved, np.zeros(draws[0].shape)) / len(draws)
     return aligned
 
 
-def _topic_shares(found: Dataset, tree: DataTree) -> tuple[np.ndarray, dict[str, str]]:
+def _topic_shares(posterior: Dataset, tree: DataTree) -> tuple[np.ndarray, dict[str, str]]:
     """The share of every topic (topic,), and attributes that say what it is a share of, or why it is NaN."""
-    if "shares" not in found:
-        return np.full(found.sizes["topic"], np.nan), {"reason": "the result has no site 'shares'"}
-    shares, constants = found["shares"].values, _group(tree, "constant_data")
+    if "shares" not in posterior:
+        return np.full(posterior.sizes["topic"], np.nan), {"reason": "the result has no site 'shares'"}
+    shares, constants = posterior["shares"].values, _group(tree, "constant_data")
     if "document" not in constants:
         return shares.mean(0), {"of": "documents"}
     tokens = np.bincount(constants["document"].values, minlength=len(shares))
     return tokens @ shares / tokens.sum(), {"of": "tokens"}
 
 
-def _moments(found: Dataset, words: np.ndarray) -> dict[str, tuple[Any, ...]]:
+def _moments(posterior: Dataset, words: np.ndarray) -> dict[str, tuple[Any, ...]]:
     """Mean, sd and interval (topic, rank) of the probabilities of words (topic, rank)."""
-    draws = np.take_along_axis(flat_draws(found["topics"]), words[None], axis=2)
+    draws = np.take_along_axis(flat_draws(posterior["topics"]), words[None], axis=2)
     mean, sd, how = draws.mean(0), draws.std(0), "quantiles of draws"
     low, high = np.quantile(draws, INTERVAL_PROBABILITIES, axis=0)
-    if "sd" in found:
-        within = np.take_along_axis(flat_draws(found["sd"]), words[None], axis=2) ** 2
+    if "sd" in posterior:
+        within = np.take_along_axis(flat_draws(posterior["sd"]), words[None], axis=2) ** 2
         sd, how = np.sqrt(within.mean(0) + sd**2), "quantiles of a Beta distribution with this mean and sd"
         low, high = _beta_interval(mean, sd)
     return {"mean": (mean,), "sd": (sd,), "low": (low, {"interval": how}), "high": (high, {"interval": how})}
@@ -215,12 +217,12 @@ def _beta_interval(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
     return np.where(varies, [beta.ppf(quantile, *shape) for quantile in INTERVAL_PROBABILITIES], mean)
 
 
-def _in_top(found: Dataset, words: np.ndarray, lift: np.ndarray) -> tuple[Any, ...]:
+def _in_top(posterior: Dataset, words: np.ndarray, lift: np.ndarray) -> tuple[Any, ...]:
     """The share of draws in which words (topic, rank) are among the first ones of their topic, as many as there are
     ranks, and attributes where it is NaN."""
-    if "sd" in found:
+    if "sd" in posterior:
         return np.full(words.shape, np.nan), {"reason": "draws of topics are not kept"}
-    scores = flat_draws(found["topics"]) * lift
+    scores = flat_draws(posterior["topics"]) * lift
     thresholds = np.partition(scores, -words.shape[1], axis=2)[:, :, -words.shape[1], None]
     return ((np.take_along_axis(scores, words[None], axis=2) >= thresholds).mean(0),)
 

@@ -38,11 +38,11 @@ def long_form(frame: pd.DataFrame) -> pd.DataFrame | None:
     """
     names: dict[Hashable, str] = {}
     for wanted, known in LONG_FORM_COLUMNS.items():
-        found = [name for name in dict.fromkeys(frame.columns) if isinstance(name, str) and name.lower() in known]
-        exact = [name for name in found if name == wanted]
-        if len(found) > 1 and not exact and wanted != "count":
-            raise ValueError(f"columns {found} of the table could each be of {wanted}s; rename one to {wanted!r}")
-        if chosen := exact or found[:1]:
+        candidates = [name for name in dict.fromkeys(frame.columns) if isinstance(name, str) and name.lower() in known]
+        exact = [name for name in candidates if name == wanted]
+        if len(candidates) > 1 and not exact and wanted != "count":
+            raise ValueError(f"columns {candidates} of the table could each be of {wanted}s; rename one to {wanted!r}")
+        if chosen := exact or candidates[:1]:
             names[chosen[0]] = wanted
     return frame.rename(columns=names) if {"document", "word"} <= set(names.values()) else None
 

@@ -112,10 +112,10 @@ def _vocabulary(words: Any, number: int, *, at_least: bool = False) -> list[str]
     named = isinstance(words, str | PathLike)
     if not named and not is_listed(words):
         raise TypeError(f"words are {short_repr(words)}; expected the path of a file, or a list of words.")
-    found = [line.strip() for line in lines_of(read_text(as_path(words))[0])] if named else list(words)
-    while named and found and not found[-1]:
-        found.pop()
-    if len(found) != number and not (at_least and len(found) > number):
+    vocabulary = [line.strip() for line in lines_of(read_text(as_path(words))[0])] if named else list(words)
+    while named and vocabulary and not vocabulary[-1]:
+        vocabulary.pop()
+    if len(vocabulary) != number and not (at_least and len(vocabulary) > number):
         where = f"{words} has" if named else "words are"
-        raise ValueError(f"{where} {len(found)} words; expected {'at least ' if at_least else ''}{number}.")
-    return found
+        raise ValueError(f"{where} {len(vocabulary)} words; expected {'at least ' if at_least else ''}{number}.")
+    return vocabulary

@@ -50,15 +50,15 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
             population += 1
             continue
         name, comma, rest = line.partition(",")
-        found = rest.split()
-        if not comma or len(found) != len(loci):
-            width = counted(len(found), "genotype") if comma else "no comma after a name"
+        row = rest.split()
+        if not comma or len(row) != len(loci):
+            width = counted(len(row), "genotype") if comma else "no comma after a name"
             raise ValueError(
                 f"line {number} of {path} has {width}; expected {len(loci)} genotypes, one for each locus."
             )
         names.append(name.strip())
         populations.append(str(population))
-        genotypes.append(found)
+        genotypes.append(row)
         where.append(number)
     if not names:
         raise ValueError(f"{path} has no individual.")

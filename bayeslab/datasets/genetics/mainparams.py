@@ -43,10 +43,10 @@ def structure_options(path: str | PathLike[str]) -> dict[str, Any]:
     text, _ = read_text(path)
     options: dict[str, Any] = {}
     for number, line in enumerate(lines_of(text), 1):
-        found = DEFINITION.match(line)
-        if found is None or found[2] is None:
+        match = DEFINITION.match(line)
+        if match is None or match[2] is None:
             continue
-        name, value = found[1].upper(), found[2]
+        name, value = match[1].upper(), match[2]
         where = f"line {number} of {path} has {value!r} as {name}; expected"
         if name in SWITCHES:
             if value not in ("0", "1"):

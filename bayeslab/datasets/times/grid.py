@@ -84,13 +84,13 @@ def _candidates(times: pd.DatetimeIndex) -> list[str]:
         return []
     month = MONTH_NAMES[times[0].month - 1]
     ends = {"S": bool((times.day == 1).all()), "E": bool(times.is_month_end.all())}
-    found = [f"{unit}{end}" for unit in ("Y", "Q", "M") for end in ends if ends[end]]
-    found = [name if name.startswith("M") else f"{name}-{month}" for name in found]
+    aliases = [f"{unit}{end}" for unit in ("Y", "Q", "M") for end in ends if ends[end]]
+    aliases = [name if name.startswith("M") else f"{name}-{month}" for name in aliases]
     if (times.day_of_week == times[0].day_of_week).all():
-        found.append(f"W-{DAY_NAMES[times[0].day_of_week]}")
+        aliases.append(f"W-{DAY_NAMES[times[0].day_of_week]}")
     if (times.day_of_week < 5).all() and (times[-1] - times[0]).days >= 7:
-        found.append("B")
-    return found
+        aliases.append("B")
+    return aliases
 
 
 def _refuse_empty_grid(times: Times, num_steps: int) -> None:

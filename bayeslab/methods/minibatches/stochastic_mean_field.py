@@ -131,15 +131,15 @@ class BatchSampler(Sampler):
         samples = values if self.own else values | deterministic_values(bound, values)
         return state._replace(last=last, key=key), Draws(samples, stats)
 
-    def _final_elbo(self, key: Array, factors: Factors, found: Average, bound: Bound) -> Average:
+    def _final_elbo(self, key: Array, factors: Factors, average: Average, bound: Bound) -> Average:
         """The evidence lower bound of factors, averaged over fresh batches, if there are not enough of these yet."""
         num_batches = max(2, self.num_steps // 2)
 
-        def step(found: Average) -> Average:
-            batch = random_batch(jax.random.fold_in(key, found.number), bound, self.plates)
-            return found.with_value(self._elbo_estimate(factors, terms(batch).terms, batch)[1])
+        def step(average: Average) -> Average:
+            batch = random_batch(jax.random.fold_in(key, average.number), bound, self.plates)
+            return average.with_value(self._elbo_estimate(factors, terms(batch).terms, batch)[1])
 
-        return jax.lax.while_loop(lambda found: found.number < num_batches, step, found)
+        return jax.lax.while_loop(lambda average: average.number < num_batches, step, average)
 
     def _elbo_estimate(self, factors: Factors, of: tuple[Term, ...], small: Bound) -> tuple[dict[str, Any], Array]:
         """What averages need of all sites of a batch, and the evidence lower bound if all rows were like the batch."""
@@ -152,11 +152,11 @@ class BatchSampler(Sampler):
     ) -> dict[str, Any]:
         """What averages need of sites that have a single value."""
 
-        def found(values: Values) -> dict[str, Any]:
+        def densities_at(values: Values) -> dict[str, Any]:
             factors = [optimal_factor((rule,), of, small, values, values) for rule in rules]
             return {name: value for site_factor in factors for name, value in site_factor.known.items()}
 
-        shapes = jax.eval_shape(found, values)
+        shapes = jax.eval_shape(densities_at, values)
         return {
             moment_key(rule.site): point_density(rule, of, small, values, shapes[moment_key(rule.site)])
             for rule in rules

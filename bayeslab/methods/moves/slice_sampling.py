@@ -100,18 +100,18 @@ def _slice_move(key: Array, quantiles: Array, index: Array, log_density: Callabl
         return quantiles.ravel().at[index].set(point).reshape(quantiles.shape)
 
     def searching(state: Any) -> Array:
-        found, shrinks = state[3], state[4]
-        return ~found & (shrinks < MAX_SHRINKS)
+        inside, shrinks = state[3], state[4]
+        return ~inside & (shrinks < MAX_SHRINKS)
 
     def shrink(state: Any) -> Any:
         key, low, high, _, shrinks, _ = state
         key, point_key = jax.random.split(key)
         point = low + (high - low) * jax.random.uniform(point_key, (), quantiles.dtype)
-        found = log_density(at(point)) > level
+        inside = log_density(at(point)) > level
         low, high = jnp.where(point < current, point, low), jnp.where(point < current, high, point)
-        return key, low, high, found, shrinks + 1, point
+        return key, low, high, inside, shrinks + 1, point
 
     ends = jnp.asarray(0.0, quantiles.dtype), jnp.asarray(1.0, quantiles.dtype)
     state = (key, *ends, jnp.array(False), jnp.zeros((), int), current)
-    *_, found, _, point = jax.lax.while_loop(searching, shrink, state)
-    return at(jnp.where(found, point, current))
+    *_, inside, _, point = jax.lax.while_loop(searching, shrink, state)
+    return at(jnp.where(inside, point, current))

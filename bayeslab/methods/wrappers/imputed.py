@@ -30,8 +30,8 @@ def gaps_of(bound: Bound, integrated_out: tuple[str, ...]) -> tuple[Gaps, ...]:
     gaps = []
     for name, split in probe_splits(bound.plain, [given_part(name) for name in names]).items() if names else ():
         if split.elements_ndim is not None:
-            found = Gaps(whole_site(name), split.elements_ndim, 0)
-            gaps.append(found._replace(size=int(np.sum(missing_elements(bound, found)))))
+            site_gaps = Gaps(whole_site(name), split.elements_ndim, 0)
+            gaps.append(site_gaps._replace(size=int(np.sum(missing_elements(bound, site_gaps)))))
     return tuple(gaps)
 
 

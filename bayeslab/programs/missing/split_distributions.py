@@ -74,12 +74,12 @@ def _parameters(leaf: Any) -> list[tuple[str, Any, Any]] | None:
     names = [name for name in leaf.arg_constraints if name in vars(leaf)]
     if isinstance(leaf, MultivariateNormal):
         names = ["loc", "scale_tril"]
-    found = [(name, leaf.arg_constraints[name], vars(leaf)[name]) for name in names]
+    parameters = [(name, leaf.arg_constraints[name], vars(leaf)[name]) for name in names]
     try:
-        same = type(leaf)(**{name: value for name, _, value in found})
+        same = type(leaf)(**{name: value for name, _, value in parameters})
     except (TypeError, ValueError, AssertionError):
         return None
-    return found if same.shape() == leaf.shape() else None
+    return parameters if same.shape() == leaf.shape() else None
 
 
 def _makes_support(constraint: Any) -> bool:

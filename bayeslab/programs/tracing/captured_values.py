@@ -7,6 +7,7 @@ again gives a global array other values, and the program must see them.
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -85,10 +86,11 @@ def _parts(value: Any, package: str) -> Iterator[tuple[str, Any]]:
 def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """The variables of a function that are not its own, by name, and the data that it reads of modules."""
     names = dict.fromkeys(_names(function.__code__))
-    found = {name: function.__globals__[name] for name in names if name in function.__globals__}
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-    found |= {name: cell.cell_contents for name, cell in cells if cell != type(cell)()}  # one without contents: that
-    for name, value in found.items():
+    variables = {name: function.__globals__[name] for name in names if name in function.__globals__}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # of a variable that has no value yet
+            variables[name] = cell.cell_contents
+    for name, value in variables.items():
         yield name, value
         if isinstance(value, ModuleType):
             held = {each: vars(value)[each] for each in names if each in vars(value)}

@@ -47,11 +47,11 @@ class Loop:
 
     def _reached(self, output: Any) -> set[Var]:
         """The carried variables that an output needs, in this step or in one before."""
-        found, queue = set(), self._needed_carries(output)
+        reached, queue = set(), self._needed_carries(output)
         while queue:
-            found |= queue
-            queue = set().union(*(self._needed_carries(self.next[variable]) for variable in queue)) - found
-        return found
+            reached |= queue
+            queue = set().union(*(self._needed_carries(self.next[variable]) for variable in queue)) - reached
+        return reached
 
     def _components(self) -> list[list[Var]]:
         """The carried variables, each after what it depends on; those together that depend on each other."""
