@@ -174,8 +174,8 @@ def linkage_warning(panel: Dataset) -> str:
     far_apart = "" if np.isnan(linkage.far_apart) else f", and of {linkage.far_apart:.0%} of the pairs far apart"
     return (
         f"neighbouring loci are in strong linkage: the squared correlation of {linkage.neighbours:.0%} of them is "
-        f"above 0.5{far_apart}. The model takes loci for independent, so intervals are too narrow and a long haplotype may "
-        "look like a population; thin them, with --r2 0.2 or --thin 100000"
+        f"above 0.5{far_apart}. The model takes loci for independent, so intervals are too narrow and a long haplotype "
+        "may look like a population; thin them, with --r2 0.2 or --thin 100000"
     )
 
 
