@@ -138,6 +138,13 @@ class Polars:
         return {"doc": [0, 2, 2, 0], "term": [0, 0, 1, 2], "freq": [2, 1, 3, 1]}
 
 
+class Arrow:
+    """A column that looks like one of Arrow."""
+
+    def to_pylist(self) -> list[str]:
+        return TEXTS
+
+
 LONG = pd.DataFrame({"doc_id": [0, 2, 2, 0], "token": ["a", "a", "b", "c"], "n": [2, 1, 3, 1]})
 FORMS: dict[str, Callable[[], Any]] = {
     "gensim": lambda: documents(BAGS),
@@ -158,6 +165,11 @@ FORMS: dict[str, Callable[[], Any]] = {
     "polars": lambda: documents(Polars(), names=[0, 1, 2]),
     "series of texts": lambda: documents(pd.Series(TEXTS)),
     "series of lists": lambda: documents(pd.Series([["a", "a", "c"], [], ["a", "b", "b", "b"]])),
+    "column of Arrow": lambda: documents(Arrow()),
+    "array of xarray": lambda: documents(xr.DataArray(TEXTS, dims="text")),
+    "lists in xarray": lambda: documents(
+        xr.DataArray(pd.Series([["a", "a", "c"], [], ["a", "b", "b", "b"]], name="words").rename_axis("text"))
+    ),
     "series with names": lambda: documents(pd.Series(TEXTS, index=["x", "y", "z"])),
     "vocabulary of CountVectorizer": lambda: documents(csr_array(COUNTS), words={"b": 1, "a": 0, "c": np.int64(2)}),
 }
