@@ -115,6 +115,10 @@ def _notes(analysis: Analysis) -> list[str]:
         if any(isinstance(leaf, StaticValue) and isinstance(leaf.value, np.ndarray) for leaf in argument.leaves)
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
+    arrays = [name for name, held in bound.captured if hasattr(type(held.value), "__array__") and np.ndim(held.value)]
+    if arrays:
+        names = ", ".join(f"'{name}'" for name in dict.fromkeys(arrays))
+        notes.append(f"{names}: read from outside of the arguments, so constant; other values compile anew")
     notes += [f"site '{n}': its support depends on latent sites and is checked at every point" for n in bound.guarded]
     notes += [
         f"site '{name}': summed over up to {limit}, beyond which less than 1e-12 of its conditional was found"

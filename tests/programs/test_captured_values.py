@@ -16,6 +16,7 @@ from scipy import stats
 
 import bayeslab as bl
 from bayeslab.methods.stated import Stated
+from bayeslab.models import normal_gamma
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
 
@@ -189,3 +190,8 @@ def test_a_fit_sees_it_and_an_earlier_fit_cannot_go_on(monkeypatch: pytest.Monke
         set_global("FACTORS", -FACTORS)
     with pytest.raises(ValueError, match="data"):
         bl.fit(0, reads_array, {"y": Y}, bl.Exact(2000), previous=tree, progress=False)
+
+
+def test_explain_names_the_arrays_that_are_read_from_outside() -> None:
+    assert "'FACTORS': read from outside of the arguments" in str(bl.explain(reads_array, {"y": Y}))
+    assert "outside" not in str(bl.explain(normal_gamma.model, normal_gamma.example()))
