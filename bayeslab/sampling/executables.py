@@ -99,12 +99,13 @@ class SamplerExecutables:
 
 @lru_cache(maxsize=24)  # of a thousand memory maps each, of the 65,530 that Linux gives a process
 def compile_sampler(
-    sampler: Sampler, shapes: tuple, width: int | None, placement: Placement, captured: tuple = ()
+    sampler: Sampler, shapes: tuple, width: int | None, placement: Placement, context: tuple = ()
 ) -> SamplerExecutables:
     """The executables of a sampler on Bounds of one structure.
 
     width: chains that run as one, None for one chain. placement: of data and chains on devices.
-    captured: what functions of the sampler read from outside, as a guide does: code is compiled again for other values.
+    context: what else code is compiled for: what functions of the sampler read from outside, as a guide does, and the
+    default device.
     """
     began = time.perf_counter()
     bound = abstract_bound(shapes)

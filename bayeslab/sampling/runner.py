@@ -82,8 +82,8 @@ def drive(
     together = on_accelerator() if placement.vectorised is None else placement.vectorised
     together |= placement.chain_devices > 1 and method.num_chains > 1
     width = method.num_chains if together else None
-    captured = captured_by_functions(method)
-    code = compile_sampler(sampler, compilation_signature(bound), width, placement, captured)
+    context = captured_by_functions(method), jax.config.jax_default_device, on_accelerator()
+    code = compile_sampler(sampler, compilation_signature(bound), width, placement, context)
     keys = np.asarray(jax.random.split(key, first_chain + method.num_chains))[first_chain:]
     code.make_ready(*(["start" if values is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
