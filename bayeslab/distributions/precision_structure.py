@@ -47,6 +47,13 @@ class PrecisionStructure(NamedTuple):
         """Whether arrays are many and small, so that they are eliminated at once."""
         return len(self.names) >= MIN_ARRAYS and self.size <= MAX_SIZE_OF_DENSE
 
+    @property
+    def factorised(self) -> "PrecisionStructure":
+        """The structure by which the precision is factorised: one coupled array in place of many small ones."""
+        if not self.is_dense:
+            return self
+        return PrecisionStructure((", ".join(self.names),), ((self.size,),), ((0,),), ())
+
 
 class Neighbour(NamedTuple):
     """An array that meets the one that is eliminated.
