@@ -81,7 +81,8 @@ class NUTS(Method):
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
     statistics: compute with sufficient statistics in place of rows (`compress`), True or False; by
-    default where there are any and the fit is long enough to pay for the seconds that it takes to find them.
+    default where there are any and the fit is long enough to pay for the seconds that it takes to find them. Unless
+    False, precisions of Normal sites in `collapse` that others only multiply are kept, too.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     noncentered: move sites whose prior has an unknown scale in partly standard coordinates
     (`bayeslab.methods.moves.noncentered`), True or False; by default where there are such sites.
