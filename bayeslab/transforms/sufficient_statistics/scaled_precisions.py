@@ -10,7 +10,7 @@ have elements, of all rows each.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -107,10 +107,11 @@ def scaled_terms(bound: Bound, rules: Sequence[Rule]) -> tuple[ScaledTerms, ...]
 
 class Measured(NamedTuple):
     """What a term says of Normal sites at one point. precision: numbers of the precision that it adds, and last the
-    curvature along one direction. precision_and_slope: these, and its gradient."""
+    curvature along one direction. precision_and_slope: these, and its gradient. Arrays of JAX, or of NumPy once they
+    are on the host."""
 
-    precision: np.ndarray
-    precision_and_slope: np.ndarray
+    precision: Any
+    precision_and_slope: Any
 
 
 @lru_cache(maxsize=64)
