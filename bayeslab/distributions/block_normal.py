@@ -77,12 +77,20 @@ class BlockNormal(Distribution):
     def log_prob(self, value: Array) -> Array:
         distances = (value - self.loc).reshape(-1, self.structure.size)
         squares = jax.vmap(self._sum_of_squares)(distances).reshape(value.shape[:-1])
+        return self.log_determinant - 0.5 * squares - 0.5 * self.structure.size * jnp.log(2 * jnp.pi)
+
+    @property
+    def log_determinant(self) -> Array:
+        """The logarithm of the determinant of U, half of that of the precision."""
         diagonals = [jnp.diagonal(factor, axis1=-2, axis2=-1) for factor in self.factors]
-        log_determinant = sum((jnp.log(diagonal).sum() for diagonal in diagonals), jnp.zeros(()))
-        return log_determinant - 0.5 * squares - 0.5 * self.structure.size * jnp.log(2 * jnp.pi)
+        return sum((jnp.log(diagonal).sum() for diagonal in diagonals), jnp.zeros(()))
 
     def solve(self, linear: Array) -> Array:
         """The precision matrix, inverted, times a vector (size,)."""
+        return self._solve_upper(self.whiten(linear))
+
+    def whiten(self, linear: Array) -> Array:
+        """The solution of U' x = linear (size,)."""
         rest = split_values(self.structure, linear)
         whitened: dict[int, Array] = {}
         for step, factor, weights in zip(elimination_steps(self.structure), self.factors, self.weights, strict=True):
@@ -90,7 +98,7 @@ class BlockNormal(Distribution):
             whitened[step.place] = _unrows(step, own, self.structure.shapes[step.place])
             for neighbour, weight in zip(step.neighbours, weights, strict=True):
                 rest[neighbour.place] -= _transposed_product(step, neighbour, weight, own)
-        return self._solve_upper(join_values([whitened[index] for index in range(len(rest))]))
+        return join_values([whitened[index] for index in range(len(rest))])
 
     def _sum_of_squares(self, distance: Array) -> Array:
         parts, total = split_values(self.structure, distance), jnp.zeros(())

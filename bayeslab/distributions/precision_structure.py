@@ -6,6 +6,7 @@ block of Gaussian elimination, costs as much as it has positions on its uncouple
 given what is above them cost a time linear in their number.
 """
 
+from collections.abc import Callable
 from copy import copy
 from functools import lru_cache
 from itertools import combinations_with_replacement
@@ -46,6 +47,13 @@ class PrecisionStructure(NamedTuple):
         """Whether arrays are many and small, so that they are eliminated at once."""
         return len(self.names) >= MIN_ARRAYS and self.size <= MAX_SIZE_OF_DENSE
 
+    @property
+    def factorised(self) -> "PrecisionStructure":
+        """The structure by which the precision is factorised: one coupled array in place of many small ones."""
+        if not self.is_dense:
+            return self
+        return PrecisionStructure((", ".join(self.names),), ((self.size,),), ((0,),), ())
+
 
 class Neighbour(NamedTuple):
     """An array that meets the one that is eliminated.
@@ -62,12 +70,15 @@ class Neighbour(NamedTuple):
 class Step(NamedTuple):
     """The elimination of one array.
 
-    place: its index. independent, coupled: its axes. neighbours: arrays that are eliminated later."""
+    place: its index. independent, coupled: its axes. neighbours: arrays that are eliminated later. size: its elements.
+    cost: multiplications, about.
+    """
 
     place: int
     independent: tuple[int, ...]
     coupled: tuple[int, ...]
     neighbours: tuple[Neighbour, ...]
+    size: int
     cost: int
 
 
@@ -108,7 +119,7 @@ class Sparsity:
         joint = prod(shape[axis] for axis in coupled)
         columns = 1 + sum(prod(self.shapes[each.place][axis] for axis in each.free) for each in neighbours)
         cost = prod(shape[axis] for axis in independent) * joint * (joint**2 + joint * columns + columns**2)
-        return Step(index, independent, tuple(sorted(coupled)), tuple(neighbours), cost)
+        return Step(index, independent, tuple(sorted(coupled)), tuple(neighbours), prod(shape), cost)
 
     def eliminate(self, step: Step) -> None:
         """Leave an array out: those that it meets meet each other afterwards."""
@@ -132,10 +143,20 @@ def ties_after(first: Neighbour, second: Neighbour) -> frozenset[Tie]:
 
 @lru_cache(maxsize=256)
 def elimination_steps(structure: PrecisionStructure) -> tuple[Step, ...]:
-    """The elimination of all arrays, at every step the one that costs least; of equal ones the last."""
+    """The elimination of all arrays, in the cheaper one of two orders.
+
+    In one, every step is the one that costs least, which is right for chains of arrays. In the other, the largest
+    arrays go first: the groups of a hierarchy before what is above them, which would couple all groups.
+    """
+    orders = (_greedy_steps(structure, rank) for rank in (lambda step: step.cost, lambda step: -step.size))
+    return min(orders, key=lambda steps: sum(step.cost for step in steps))
+
+
+def _greedy_steps(structure: PrecisionStructure, rank: Callable[[Step], int]) -> tuple[Step, ...]:
+    """The elimination of all arrays, at every step the one of least rank; of equal ones the last."""
     sparsity, steps = Sparsity(structure), []
     while sparsity.coupled:
-        step = min((sparsity.step(index) for index in sorted(sparsity.coupled, reverse=True)), key=lambda s: s.cost)
+        step = min((sparsity.step(index) for index in sorted(sparsity.coupled, reverse=True)), key=rank)
         sparsity.eliminate(step)
         steps.append(step)
     return tuple(steps)

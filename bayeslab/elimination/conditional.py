@@ -14,9 +14,9 @@ give its coefficients, and at any x*
 
 import operator
 from collections.abc import Callable, Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ from bayeslab.distributions.markov.log_likelihoods import dense
 from bayeslab.elimination.discrete.chains.tables import chain_conditional
 from bayeslab.elimination.discrete.joint import joint_conditional
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
-from bayeslab.elimination.normal_blocks import block_conditional
+from bayeslab.elimination.normal_blocks import Densities, block_conditional, table_name, tabled_conditional
 from bayeslab.elimination.rules import Block as Block
 from bayeslab.elimination.rules import Rule as Rule
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
@@ -68,6 +68,10 @@ def conditional(
     """
     site_terms = rule.reached(log_joint_terms)
     if rule.block is not None:
+        table: Any = values.get(table_name(rule.sites))
+        if table is not None:
+            densities = block_densities(rule, site_terms, bound, values)
+            return Conditional(*tabled_conditional(rule.block, table, densities))
 
         def joint_density(x: Array) -> Array:
             return sum_of_terms(site_terms, bound, values | rule.named(x))
@@ -103,6 +107,15 @@ def conditional(
     else:
         distribution, point = _read_family(family, local, prior, initial)
     return Conditional(distribution, _log_evidence(rule, distribution, point, site, site_terms, term_densities))
+
+
+def block_densities(rule: Rule, site_terms: Sequence[Term], bound: Bound, values: Values) -> Densities:
+    """Terms as functions of one vector of the values of jointly Normal sites."""
+
+    def density(term: Term, x: Array) -> Array:
+        return sum_of_terms([term], bound, values | rule.named(x))
+
+    return {term.name: partial(density, term) for term in site_terms}
 
 
 def likelihood_message(

@@ -22,7 +22,6 @@ from bayeslab.distributions import (
     Dirichlet,
     Gamma,
     InverseGamma,
-    JointNormal,
     LinearChainCRF,
     LinearGaussianChain,
     MarkovChain,
@@ -128,7 +127,7 @@ def _normal_points(q: Any) -> Array:
 
 def _normal_from_uniform(q: Any, uniform: Array) -> Array:
     normal = jax.scipy.special.ndtri(uniform)
-    return q.from_noise(normal.reshape(q.loc.shape)) if isinstance(q, JointNormal) else q.mean + q.scale * normal
+    return q.mean + q.scale * normal if isinstance(q, dist.Normal) else q.from_noise(normal.reshape(q.loc.shape))
 
 
 def _enumerated_from_uniform(q: Any, uniform: Array) -> Array:

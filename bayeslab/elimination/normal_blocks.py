@@ -4,7 +4,7 @@ The log joint is quadratic in the sites together, so the products of its Hessian
 elements that do not meet are moved together.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
@@ -15,7 +15,6 @@ import numpy as np
 from jax import Array
 
 from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, factorise, split_values
-from bayeslab.distributions.joint_normal import JointNormal
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
@@ -26,6 +25,10 @@ MAX_CONSTANTS = 2**16
 
 MIN_TERMS_JOINED = 8
 """Terms from which on fewer take less time to trace."""
+
+
+Densities = Mapping[str, Callable[[Array], Array]]
+"""Terms of the log joint by name, as functions of one vector (size,) of the values of some sites."""
 
 
 class Probe(NamedTuple):
@@ -39,9 +42,34 @@ class Probe(NamedTuple):
     start: int
 
 
+class ScaledTerm(NamedTuple):
+    """What one term says of Normal sites, where the other sites multiply it by a number.
+
+    blocks: of the precision that it adds, at reference values of the other sites. slope: its gradient at the centre of
+    the table there, (size,); None where the other sites do more to that than multiply it. curvature: of the term, along
+    the direction of the table; None where it depends on no other site.
+    """
+
+    blocks: Blocks
+    slope: Array | None
+    curvature: Array | None
+
+
+class PrecisionTable(NamedTuple):
+    """What some terms say of jointly Normal sites, found once in place of at every gradient.
+
+    centre: likely values of the sites as one vector (size,). direction: along which the curvature of a term tells what
+    number multiplies it, (size,). terms: by name.
+    """
+
+    centre: Array
+    direction: Array
+    terms: dict[str, ScaledTerm]
+
+
 def block_conditional(
     structure: PrecisionStructure, density: Callable[[Array], Array], initial: Array | None
-) -> BlockNormal | JointNormal:
+) -> BlockNormal:
     """The Normal whose log density is a quadratic function of one vector (size,) but for a constant.
 
     initial: a likely value, at which the gradient is taken, once. Without it, it is taken at zero, and again at the
@@ -50,30 +78,112 @@ def block_conditional(
     gradient = jax.grad(density)
     start = jnp.zeros(structure.size) if initial is None else initial
     slope, change = jax.linearize(gradient, start)
-    if structure.is_dense:
-        precision = -jax.vmap(change)(jnp.eye(structure.size))
-        factor = jnp.linalg.cholesky((precision + precision.mT) / 2)
-        solve: Callable[[Array], Array] = partial(jax.scipy.linalg.cho_solve, (factor, True))
-    else:
-        normal = factorise(structure, _precision_blocks(structure, change))
-        solve = normal.solve
-    mean = start + solve(slope)
+    normal = factorise(structure.factorised, _precision_blocks(structure.factorised, change))
+    mean = start + normal.solve(slope)
     if initial is None:  # the rest is rounding, which has no derivative
-        mean += jax.lax.stop_gradient(solve(gradient(mean)))
-    return JointNormal(mean, factor, (0,), (structure.size,)) if structure.is_dense else normal.moved(mean)
+        mean += jax.lax.stop_gradient(normal.solve(gradient(mean)))
+    return normal.moved(mean)
+
+
+def table_name(names: Sequence[str]) -> str:
+    """The name under which the table of some sites is among the values."""
+    return f"precision of {', '.join(names)}"
+
+
+def tabled_conditional(
+    structure: PrecisionStructure, table: PrecisionTable, densities: Densities
+) -> tuple[BlockNormal, Array]:
+    """The Normal whose log density is a sum of some terms but for a constant, and the log of its integral.
+
+    densities: of one vector (size,), by the names of the terms. Those in the table are known but for a number.
+    """
+    structure, centre = structure.factorised, table.centre
+    known_slopes = {name for name, known in table.terms.items() if known.slope is not None}
+    slope = jax.grad(_sum_of(densities, densities.keys() - known_slopes))(centre)
+    blocks = {pair: jnp.zeros(()) for pair in _pairs(structure)}
+    if rest := densities.keys() - table.terms.keys():
+        blocks |= _precision_blocks(structure, jax.linearize(jax.grad(_sum_of(densities, rest)), centre)[1])
+    for name, known in table.terms.items():
+        weight = (
+            1.0 if known.curvature is None else curvature(densities[name], centre, table.direction) / known.curvature
+        )
+        if known.slope is not None:
+            slope += weight * known.slope
+        for pair, block in known.blocks.items():
+            blocks[pair] += weight * block
+    normal = factorise(structure, blocks)
+    log_density, half_squares = _sum_of(densities, densities)(centre), 0.5 * (normal.whiten(slope) ** 2).sum()
+    log_integral = log_density + half_squares - normal.log_determinant + 0.5 * structure.size * jnp.log(2 * jnp.pi)
+    return normal.moved(centre + normal.solve(slope)), log_integral
+
+
+def _sum_of(densities: Densities, names: Collection[str]) -> Callable[[Array], Array]:
+    """The sum of some terms, as a function of one vector."""
+    return lambda x: sum((densities[name](x) for name in sorted(names)), 0.0 * x.sum())
+
+
+def precision_table(
+    structure: PrecisionStructure, site_terms: Sequence[Term], densities: Densities, slopes: Mapping[str, bool]
+) -> PrecisionTable:
+    """The table of some terms, with what the other sites are in their densities as reference values.
+
+    site_terms: all that the sites reach. slopes: by the names of those in the table, whether it has their gradients.
+    """
+    gradients, precisions = gradients_and_precisions(structure, densities)
+    normal = factorise(structure.factorised, jax.tree.map(lambda *parts: sum(parts), *precisions.values()))
+    centre = normal.solve(sum(gradients.values(), jnp.zeros(structure.size)))
+    direction = probe_direction(structure.size)
+    gradients = _gradients(densities, centre)
+
+    def scaled(term: Term) -> ScaledTerm:
+        reached = {index for index, name in enumerate(structure.names) if structure.is_dense or name in term.depends}
+        blocks = {pair: block for pair, block in precisions[term.name].items() if reached.issuperset(pair)}
+        alone = term.depends <= set(structure.names)
+        slope = gradients[term.name] if slopes[term.name] else None
+        return ScaledTerm(blocks, slope, None if alone else curvature(densities[term.name], centre, direction))
+
+    return PrecisionTable(centre, direction, {t.name: scaled(t) for t in site_terms if t.name in slopes})
+
+
+def gradients_and_precisions(
+    structure: PrecisionStructure, densities: Densities
+) -> tuple[dict[str, Array], dict[str, Blocks]]:
+    """Of every term, its gradient (size,) at zero and the blocks of the precision that it adds."""
+    whole = structure.factorised
+    gradients, change = jax.linearize(partial(_gradients, densities), jnp.zeros(structure.size))
+    products = jax.vmap(change)(_directions(whole, tuple(_probes(whole).values())))
+    return gradients, {name: _blocks(whole, -product) for name, product in products.items()}
+
+
+def _gradients(densities: Densities, x: Array) -> dict[str, Array]:
+    return {name: jax.grad(density)(x) for name, density in densities.items()}
+
+
+def curvature(density: Callable[[Array], Array], x: Array, direction: Array) -> Array:
+    """The second derivative of a function along a direction."""
+    return jax.jvp(lambda x: jax.jvp(density, (x,), (direction,))[1], (x,), (direction,))[1]
+
+
+def probe_direction(size: int) -> Array:
+    """A direction (size,) in general position."""
+    return jnp.asarray(np.random.default_rng(0).normal(size=size))
 
 
 def num_directions(structure: PrecisionStructure) -> int:
     """How many products of the Hessian with directions give all blocks."""
-    if structure.is_dense:
-        return structure.size
-    return max(probe.start + _number(structure, *probe[:2]) for probe in _probes(structure).values())
+    probes = _probes(structure.factorised).values()
+    return max(probe.start + _number(structure.factorised, *probe[:2]) for probe in probes)
 
 
 def _precision_blocks(structure: PrecisionStructure, change: Callable[[Array], Array]) -> Blocks:
     """The blocks of the precision. change: from a direction to how the gradient of the log density changes."""
+    return _blocks(structure, -jax.vmap(change)(_directions(structure, tuple(_probes(structure).values()))))
+
+
+def _blocks(structure: PrecisionStructure, products: Array) -> Blocks:
+    """The blocks of a precision from its products (direction, size) with all directions."""
     probes = _probes(structure)
-    responses = split_values(structure, -jax.vmap(change)(_directions(structure, tuple(probes.values()))))
+    responses = split_values(structure, products)
     sparsity, blocks = Sparsity(structure), {}
     for first, second in _pairs(structure):
         moved, other = _moved_first(structure, first, second)

@@ -22,7 +22,7 @@ from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_s
 from bayeslab.methods.moves.preconditioned import PreconditionedSampler
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
-from bayeslab.methods.wrappers.compressed import row_replacement
+from bayeslab.methods.wrappers.compressed import row_or_precision_replacement
 from bayeslab.programs.program import Bound, Values, compilation_signature, evaluate
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Method, Sampler, State
@@ -81,7 +81,8 @@ class NUTS(Method):
     target_accept_prob: of the step size adaptation; raise it towards 1 where transitions diverge.
     max_tree_depth: a trajectory has at most 2 to this power steps.
     statistics: compute with sufficient statistics in place of rows (`compress`), True or False; by
-    default where there are any and the fit is long enough to pay for the seconds that it takes to find them.
+    default where there are any and the fit is long enough to pay for the seconds that it takes to find them. Unless
+    False, precisions of Normal sites in `collapse` that others only multiply are kept, too.
     collapse: continuous sites to integrate out as well, such as ("w",); they are drawn back like discrete ones.
     noncentered: move sites whose prior has an unknown scale in partly standard coordinates
     (`bayeslab.methods.moves.noncentered`), True or False; by default where there are such sites.
@@ -112,7 +113,7 @@ class NUTS(Method):
         num_evaluations = (
             CHAINS_TO_PLAN_FOR * (self.num_warmup + self.num_samples * self.thinning) * GRADIENTS_PER_NUTS_DRAW
         )
-        summary = row_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
+        summary = row_or_precision_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)
         if self.dense_mass is None and self.num_warmup and is_preconditioning_worthwhile(marginal_bound):
             settings = (self.num_warmup, self.target_accept_prob, self.max_tree_depth)

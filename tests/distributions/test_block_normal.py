@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from bayeslab.distributions.block_normal import BlockNormal, Blocks, factorise
-from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity, elimination_cost
+from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity, elimination_cost, elimination_steps
 from quick_cases import quick_ones
 
 SITES = dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
@@ -146,6 +146,8 @@ def test_all_operations_are_those_of_the_dense_precision(both: tuple[BlockNormal
     moved = in_double_precision(lambda: normal.moved(jnp.asarray(mean)).log_prob(jnp.asarray(value)))
     np.testing.assert_allclose(moved, log_density, rtol=1e-9)
     columns = in_double_precision(lambda: normal.from_noise(jnp.eye(size)))
+    halves = in_double_precision(lambda: normal.whiten(jnp.asarray(linear)))
+    np.testing.assert_allclose(halves @ halves, linear @ mean, rtol=1e-9)
     np.testing.assert_allclose(columns.T @ columns, np.linalg.inv(dense), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(normal.conditional_scale, 1 / np.sqrt(np.diag(dense)), rtol=1e-12)
 
@@ -158,13 +160,39 @@ def test_a_precision_that_is_not_positive_definite_gives_no_number() -> None:
         assert jnp.isnan(factorise(structure, blocks).log_prob(jnp.zeros(structure.size)))
 
 
+def two_effects(groups: int) -> PrecisionStructure:
+    """Groups with two effects each around common means and a regression."""
+    shapes = ((3,), (), (), (groups,), (groups,))
+    ties = ((0, 3, ()), (0, 4, ()), (1, 3, ()), (2, 4, ()), (3, 4, ((0, 0),)))
+    return PrecisionStructure(("w", "m", "n", "a", "b"), shapes, ((0,), (), (), (), ()), ties)
+
+
+def classes_in_schools(groups: int) -> PrecisionStructure:
+    """A mean, which costs least to eliminate and would couple all schools, schools, and two classes in each."""
+    ties = ((0, 1, ()), (1, 2, ((0, 1),)))
+    return PrecisionStructure(("mu", "a", "b"), ((), (groups,), (2, groups)), ((), (), ()), ties)
+
+
 @pytest.mark.parametrize("number", [100, 1000])
 def test_elimination_is_linear_in_the_number_of_groups(number: int) -> None:
-    """Ten times as many groups, of two effects each around common means and a regression, cost ten times as much."""
+    """Ten times as many groups cost ten times as much."""
+    assert elimination_cost(two_effects(10 * number)) < 10.5 * elimination_cost(two_effects(number))
 
-    def cost(groups: int) -> int:
-        shapes = ((3,), (), (), (groups,), (groups,))
-        ties = ((0, 3, ()), (0, 4, ()), (1, 3, ()), (2, 4, ()), (3, 4, ((0, 0),)))
-        return elimination_cost(PrecisionStructure(("w", "m", "n", "a", "b"), shapes, ((0,), (), (), (), ()), ties))
 
-    assert cost(10 * number) < 10.5 * cost(number)
+@pytest.mark.parametrize("schools", [3, 8, 100])
+def test_groups_go_before_what_is_above_them(schools: int) -> None:
+    """However few they are, schools are never coupled, which they would be if their mean went first."""
+    steps = elimination_steps(classes_in_schools(schools))
+    assert [step.coupled for step in steps] == [(), (), ()]
+    assert elimination_cost(classes_in_schools(schools)) < 30 * schools
+
+
+def test_elimination_of_a_chain_is_linear_in_its_length() -> None:
+    """Arrays of different sizes in a row go from one end to the other, not the largest first."""
+
+    def chain(length: int) -> PrecisionStructure:
+        shapes = tuple((1 + step % 2,) for step in range(length))
+        ties = tuple((step, step + 1, ()) for step in range(length - 1))
+        return PrecisionStructure(tuple(map(str, range(length))), shapes, ((0,),) * length, ties)
+
+    assert elimination_cost(chain(400)) < 2.1 * elimination_cost(chain(200))

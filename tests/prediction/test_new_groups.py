@@ -69,3 +69,41 @@ def test_a_new_name_without_room(fitted):
         ValueError, match=r"category 'zoe' at position \(1,\), which the fit does not know; it knows a,"
     ):
         bl.predict(1, effects_of_groups, new, fitted)
+
+
+def classes_in_schools(classroom, schools, school_of, x):
+    """Effects of classrooms around those of their schools."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 5.0))
+    with numpyro.plate("schools", schools):
+        school = numpyro.sample("school", dist.Normal(mean, 1.5))
+    with numpyro.plate("classrooms", len(school_of)):
+        effect = numpyro.sample("effect", dist.Normal(school[school_of], 0.5))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(effect[classroom] + x, 0.3))
+
+
+def test_new_classrooms_of_old_and_new_schools_beside_old_ones():
+    """A new classroom is drawn around its school, which is drawn around the mean where it is new, too."""
+    classroom, school_of = pd.Series(np.repeat(["1a", "1b", "2a", "2b"], 4)), pd.Series(["s1", "s1", "s2", "s2"])
+    y = np.repeat([2.0, 2.5, -1.0, -0.5], 4) + 0.3 * np.random.default_rng(3).normal(size=16)
+    data = {"classroom": classroom, "schools": 2, "school_of": school_of, "x": np.zeros(16), "y": y}
+    tree = bl.fit(0, classes_in_schools, data, progress=False)
+    new = {
+        "classroom": pd.Series(["1z", "2a", "9a"]),
+        "school_of": pd.Series(["s1", "s1", "s2", "s2", "s1", "s9"]),
+        "x": np.array([0.0, 10.0, 0.0]),
+    }
+    predictions = bl.predict(1, classes_in_schools, new, tree).predictions
+    assert predictions.attrs["new_groups"] == ["1z", "9a", "s9"]
+    draws = {name: value.values.reshape(-1, *value.shape[2:]) for name, value in predictions.data_vars.items()}
+    school, effect, mean = draws["school"], draws["effect"], tree.posterior["mean"].values.ravel()
+    steps = {
+        "a class of an old school": (effect[:, 4] - school[:, 0], 0.5),
+        "a class of a new school": (effect[:, 5] - school[:, 2], 0.5),
+        "a new school": (school[:, 2] - mean, 1.5),
+        "a row of a new class": (draws["y"][:, 0] - effect[:, 4], 0.3),
+        "a row of an old class": (draws["y"][:, 1] - 10.0 - effect[:, 2], 0.3),
+    }
+    for name, (step, sd) in steps.items():
+        assert abs(step.mean()) < 5 * sd / np.sqrt(step.size), name
+        assert step.std() == pytest.approx(sd, rel=0.15), name
