@@ -88,12 +88,23 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     _refuse_empty(bound, probe, empty, data_flow)
     _refuse_without_value(bound, probe)
     _refuse_unobserved(bound, [name for name in latent if not probe[name]["written"]], data_flow)
+    _refuse_directions(bound)
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
     # without what every run of the program changes, as a counter of its runs
     unchanged = {*captured_with_arguments(bound.function, bound.settings)}
     bound = replace(bound, captured=tuple(each for each in bound.captured if each in unchanged))
     return with_count_limits(check_bound(bound, data_flow, scaled_chains))
+
+
+def _refuse_directions(bound: Bound) -> None:
+    """Raises ValueError for latent sites on a sphere, which have no unconstrained coordinates."""
+    for name in bound.latent:
+        if bound.sites[name].support == "sphere":
+            raise ValueError(
+                f"latent site '{name}' is a direction, for which there are no coordinates; NumPyro's "
+                f"handlers.reparam(config={{'{name}': ProjectedNormalReparam()}}) draws a vector and normalises it"
+            )
 
 
 def _with_data_flow(

@@ -70,6 +70,23 @@ def test_other_mistakes_keep_their_words() -> None:
         bl.fit(0, iterated, {"y": Y}, bl.monte_carlo.Slice(collapse=("b",)), progress=False)
 
 
+def directions(y: Any) -> None:
+    numpyro.sample(
+        "y", dist.ProjectedNormal(numpyro.sample("mean", dist.Normal(0.0, 2.0).expand([2]).to_event(1))), obs=y
+    )
+
+
+def test_directions_are_observed_and_latent_ones_are_refused() -> None:
+    angles = np.array([0.3, 0.7, 0.9, 0.2, 0.5])
+    with precision_scope():
+        bound = bind(directions, {"y": np.stack([np.cos(angles), np.sin(angles)], -1)})
+        mean = jnp.array([1.0, 0.5])
+        expected = dist.ProjectedNormal(mean).log_prob(bound.inputs["y"]).sum() + dist.Normal(0, 2).log_prob(mean).sum()
+        assert np.isclose(bound.log_joint({"mean": mean}), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"latent site 'direction' is a direction.*ProjectedNormalReparam"):
+        bind(lambda: numpyro.sample("direction", dist.ProjectedNormal(jnp.ones(2))), {})
+
+
 def test_chains_start_where_the_density_is_not_zero() -> None:
     """Far from zero, where the first random points are, as thresholds of ordered categories that are in order."""
 
