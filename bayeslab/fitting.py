@@ -29,6 +29,7 @@ from bayeslab.programs.program import (
     precision_scope,
     raw_key,
 )
+from bayeslab.programs.tracing.derivatives import missing_derivatives_explained
 from bayeslab.results.datatree import constant_data, observed_data, package_versions, to_datatree
 from bayeslab.results.joining import with_chain_numbers
 from bayeslab.results.program_digest import program_digest, program_name
@@ -114,7 +115,7 @@ def fit(
             refuse_nothing_observed(bound)
         random = raw_key(key)
         is_small = mesh is None and _num_elements(bound) <= MAX_NUMBERS_DRAWN_ON_CPU
-        with on_cpu(_is_checked_on_cpu(bound, mesh)):
+        with on_cpu(_is_checked_on_cpu(bound, mesh)), missing_derivatives_explained(bound):
             refuse_improper(bound, entries)
             method, sampler, _ = plan(Analysis(bound), method, mesh)
             if not method.finds_maximum:  # and says itself that there is none
@@ -190,7 +191,8 @@ class _PortionOfDraws(NamedTuple):
             method = replace(method, num_samples=number)  # type: ignore[type-var]
         state = None if previous is None else restored_state(previous, method, sampler, bound)
         starts = ChainStarts(self.key, state, self.values, self.first_chain)
-        run = drive(starts, method, sampler, bound, self.placement, report)
+        with missing_derivatives_explained(bound):
+            run = drive(starts, method, sampler, bound, self.placement, report)
 
         def drive_on(state: State) -> Run:
             return drive(starts._replace(previous=state, values=None), method, sampler, bound, self.placement)

@@ -124,7 +124,7 @@ def default_method(analysis: Analysis) -> Choice:
         else:
             return Choice(Exact(), "all sites can be eliminated")
     discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
-    if stepped := [f.site for f in findings if f.has_steps and prod(bound.sites[f.site].shape) <= MAX_SLICED_ELEMENTS]:
+    if stepped := [f.site for f in findings if f.has_jumps and prod(bound.sites[f.site].shape) <= MAX_SLICED_ELEMENTS]:
         return Choice(Gibbs(), f"the log joint has steps in {listed_names(stepped)}, drawn by slices")
     if not discrete and findings and (sites := collapsible_sites(analysis, closed)):
         left = [name for name in bound.latent if name not in sites]

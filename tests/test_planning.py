@@ -110,3 +110,17 @@ def test_the_cost_of_a_sum_grows_with_rows_and_with_values() -> None:
     small, large = (summation_cost(bl.bind(caught_animals, {"y": np.tile(CAUGHT, (n, 1))})) for n in (1, 10))
     assert 9 < large / small <= 10
     assert summation_cost(bl.bind(counts, {"y": CAUGHT})) > 30 * 200
+
+
+@pytest.mark.parametrize(
+    ("bend", "method"), [(jnp.clip, bl.NUTS), (lambda p, low, high: jnp.where(p > 0.5, high, low), bl.Gibbs)]
+)
+def test_slices_draw_where_a_density_jumps_but_not_where_it_bends(bend: Any, method: type) -> None:
+    """Slices along one coordinate after another mix badly: 20 effective draws of 4,000 for an intercept and a slope."""
+
+    def clipped(x: Any, y: Any) -> None:
+        intercept, slope = numpyro.sample("intercept", dist.Normal(0, 20)), numpyro.sample("slope", dist.Normal(0, 5))
+        numpyro.sample("y", dist.Bernoulli(bend(sigmoid(intercept + slope * x), 0.01, 0.99)), obs=y)
+
+    found = analysis(clipped, {"x": np.linspace(5, 8, 20), "y": np.repeat([0, 1], 10)})
+    assert isinstance(plan(found).method, method)

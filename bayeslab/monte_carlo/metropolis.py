@@ -23,6 +23,7 @@ from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discr
 from bayeslab.monte_carlo.proposals import ProposalWrapper, TakesProposal, proposal_sampler
 from bayeslab.monte_carlo.random_walk import Walk, adapted_walk, first_walk, walk_step
 from bayeslab.programs.program import Bound, Values, init_inside_support
+from bayeslab.programs.tracing.derivatives import has_derivatives
 from bayeslab.programs.unconstrained import (
     constrain_flat,
     flat_log_posterior,
@@ -255,7 +256,10 @@ class IndependenceSampler(ProposalWrapper):
 
 
 def chain_start(key: Array, bound: Bound) -> Array:
-    """Flat unconstrained coordinates near the posterior, from which a chain can start."""
-    if bound.moving:
+    """Flat unconstrained coordinates near the posterior, from which a chain can start.
+
+    Random ones where no gradient leads there.
+    """
+    if bound.moving or not has_derivatives(bound):
         return ravel_pytree(random_position(key, bound))[0]
     return ravel_pytree(likely_position(key, dict(unconstrained_shapes(bound)), partial(log_posterior, bound)))[0]

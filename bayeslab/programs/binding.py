@@ -15,6 +15,7 @@ from bayeslab.programs.arguments import parameters, signature
 from bayeslab.programs.data import (
     Entry,
     as_entry,
+    as_numpy_array,
     read_entries,
     refuse_conflicting_codes,
     values_and_presence,
@@ -64,13 +65,18 @@ def bind(program: Program, data: Data) -> Bound:
     return _bind_entries(function, entries)
 
 
+def _rectangular(value: Any, name: str) -> Any:
+    """The value of a site, lists as arrays; raises ValueError for lists of unequal lengths."""
+    return as_numpy_array(value, name) if isinstance(value, list) else value
+
+
 def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     function, entries = unwrap_partial(program, entries)
     refuse_conflicting_codes(entries)
     named = parameters(function)
     bound = split_arguments(function, {name: entries[name] for name in entries if name in named})
     sites = {name_in_results(name): entries[name] for name in entries if name not in named}
-    probe = probe_sites(bound, {name: np.shape(item.value) for name, item in sites.items()})
+    probe = probe_sites(bound, {name: np.shape(_rectangular(item.value, name)) for name, item in sites.items()})
     _refuse_unknown(sites, named, probe, function)
     empty = {name: item for name, item in sites.items() if not _has_values(name, item)}
     bound = _observe(bound, probe, {name: item for name, item in sites.items() if name not in empty})
@@ -82,12 +88,23 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     _refuse_empty(bound, probe, empty, data_flow)
     _refuse_without_value(bound, probe)
     _refuse_unobserved(bound, [name for name in latent if not probe[name]["written"]], data_flow)
+    _refuse_directions(bound)
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
     # without what every run of the program changes, as a counter of its runs
     unchanged = {*captured_with_arguments(bound.function, bound.settings)}
     bound = replace(bound, captured=tuple(each for each in bound.captured if each in unchanged))
     return with_count_limits(check_bound(bound, data_flow, scaled_chains))
+
+
+def _refuse_directions(bound: Bound) -> None:
+    """Raises ValueError for latent sites on a sphere, which have no unconstrained coordinates."""
+    for name in bound.latent:
+        if bound.sites[name].support == "sphere":
+            raise ValueError(
+                f"latent site '{name}' is a direction, for which there are no coordinates; NumPyro's "
+                f"handlers.reparam(config={{'{name}': ProjectedNormalReparam()}}) draws a vector and normalises it"
+            )
 
 
 def _with_data_flow(

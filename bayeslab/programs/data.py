@@ -1,6 +1,7 @@
 """Reads what users give as data: values, which of them are present, and the labels that pandas and xarray carry."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -51,7 +52,7 @@ def read_entries(data: Any) -> dict[str, Entry]:
     """An Entry for each entry of a dict, column of a pandas DataFrame or variable of an xarray Dataset, by name.
 
     Raises TypeError for anything else, for names that are not text and for entries that hold no numbers, ValueError for
-    a name that two columns have and for lists of unequal lengths.
+    a name that two columns have.
     """
     if not isinstance(data, Mapping) and not hasattr(data, "columns"):
         raise TypeError(f"data must be a dict, a pandas DataFrame or an xarray Dataset, not {type(data).__name__}")
@@ -94,8 +95,11 @@ def as_entry(value: Any, name: str) -> Entry:
         return Entry(as_numpy_array(_dense(value, name), name))
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic | jax.Array):
         return Entry(as_numpy_array(value, name))  # of polars, Arrow or torch
-    if isinstance(value, np.ndarray) or (isinstance(value, list) and value and _is_list_of_numbers(value, name)):
+    if isinstance(value, np.ndarray):
         return Entry(as_numpy_array(value, name))
+    if isinstance(value, list) and value and _is_list_of_numbers(value, name):
+        with suppress(ValueError):  # rows of unequal lengths are structure of the program
+            return Entry(as_numpy_array(value, name))
     return Entry(value)
 
 

@@ -225,6 +225,8 @@ def errors_explained(bound: Bound) -> Iterator[None]:
             raise ValueError(
                 f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
             ) from error
+        if "inhomogeneous shape" in reason:
+            raise ValueError(f"program {function} makes an array of a list of unequal lengths") from error
         kind = TypeError if isinstance(error, TypeError) else ValueError
         arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
         reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)

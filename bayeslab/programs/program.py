@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import Distribution, Unit
+from numpyro.distributions import Distribution, Unit, constraints
 from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
@@ -261,9 +261,11 @@ def is_random(site: Mapping[str, Any]) -> bool:
 
 def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
     """Initialise a site inside its support, whatever its prior: vague priors draw zeros and infinities, improper
-    ones draw nothing. Discrete sites are drawn, those that have a value keep it."""
-    if site is not None and site["type"] == "sample" and site["value"] is not None:
-        return None
+    ones draw nothing. Discrete sites and directions are drawn, those that have a value keep it."""
+    if site is not None and site["type"] == "sample":
+        is_direction = innermost_distribution(site["fn"]).support is constraints.sphere
+        if is_direction or site["value"] is not None:
+            return None
     return init_to_uniform(site, radius=1.0)
 
 

@@ -35,10 +35,10 @@ MAX_DISTANCE_IN_DEVIATIONS = 30.0
 
 
 def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Sequence[Point]) -> Kink | None:
-    """The first operation between a continuous site and its densities of which the site changes the branch, or None.
+    """An operation between a continuous site and its densities of which the site changes the branch, or None.
 
-    What the distribution of the site itself does with its value, such as to ask whether this is in its support, is left
-    out: its family knows it.
+    One whose values jump comes before others. What the distribution of the site itself does with its value, such as to
+    ask whether this is in its support, is left out: its family knows it.
     rule: the one that was found for the site, if any was. points: values of all sites.
     """
     log_joint = terms(bound)
@@ -62,11 +62,15 @@ def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Seque
     shape = log_joint.priors[site].shape
     moves = rng.choice([-1.0, 1.0], (num_values, *shape)) * 10 ** rng.uniform(-8, 0, (num_values, *shape))
     data = _values_near_data(bound, shape, num_values, rng)
+    bend = None
     for _, values in points:
         [changed] = evaluate_all([_branch_changes(tuple(kinks), site, rule)], (bound, values, moves, data))
-        if changed.any():
-            return kinks[int(np.argmax(changed))]
-    return None
+        found = [kink for kink, has_changed in zip(kinks, changed, strict=True) if has_changed]
+        for kink in found:
+            if not kink.is_continuous:
+                return kink
+        bend = bend or next(iter(found), None)
+    return bend
 
 
 @lru_cache(maxsize=64)

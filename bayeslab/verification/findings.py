@@ -56,6 +56,7 @@ class Finding(NamedTuple):
     children: the terms that the site reaches, its own prior apart.
     share: the largest share of the children in what changes with the site where the rule was tested.
     has_steps: whether the site changes the branch of an operation, so that its density may have steps or bends.
+    has_jumps: whether it may have steps, which no gradient tells of.
     """
 
     site: str
@@ -65,6 +66,7 @@ class Finding(NamedTuple):
     reason: str
     share: float = 1.0
     has_steps: bool = False
+    has_jumps: bool = False
 
     def refused(self, reason: str, residual: float = np.nan) -> Self:
         """The finding without its rule, and with the reason."""
@@ -233,7 +235,8 @@ def _refuse_branch_change(finding: Finding, bound: Bound, data_points: Sequence[
         return finding
     where = next(term.name for term in terms(bound).terms if kink.path in term.kinks and finding.site in term.depends)
     has_steps = kink.known and where not in bound.moving  # unconstrained coordinates move with the end of a support
-    return finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")._replace(has_steps=has_steps)
+    refused = finding.refused(f"`{kink.operation}` on '{finding.site}' in '{where}'")
+    return refused._replace(has_steps=has_steps, has_jumps=has_steps and not kink.is_continuous)
 
 
 def _explain_undefined(finding: Finding, bound: Bound) -> Finding:

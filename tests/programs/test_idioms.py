@@ -166,3 +166,33 @@ def test_elements_of_a_scan_may_be_missing_where_they_are_observed() -> None:
     tree = bl.fit(0, program, {"y": y}, bl.Exact(4), progress=False)
     log_evidence = stats.multivariate_normal(np.zeros(4), covariance).logpdf(y[seen])
     assert tree.attrs["log_evidence"] == pytest.approx(log_evidence, rel=1e-10)
+
+
+def skills(answers: Any, needed: Any) -> None:
+    """Who has which skill, from answers to questions that need one or several."""
+    has = [numpyro.sample(f"skill_{number}", dist.Bernoulli(0.5)) for number in range(max(map(max, needed)) + 1)]
+    for question, numbers in enumerate(needed):
+        knows = jnp.array([has[number] for number in numbers]).prod()
+        numpyro.sample(f"answer_{question}", dist.Bernoulli(jnp.where(knows == 1, 0.9, 0.2)), obs=answers[question])
+
+
+def test_arguments_may_be_lists_of_unequal_lengths() -> None:
+    answers, needed = np.array([1, 0, 1]), [[0], [1], [0, 1]]
+    tree = bl.fit(0, skills, {"answers": answers, "needed": needed}, progress=False)
+    found = tree.posterior.mean(("chain", "draw"))
+    knows = np.array([[a, b, a * b] for a in (0, 1) for b in (0, 1)])
+    right = np.where(knows == 1, 0.9, 0.2)
+    weights = np.where(answers == 1, right, 1 - right).prod(1)
+    exact = weights @ knows[:, :2] / weights.sum()
+    assert np.allclose([found["skill_0"], found["skill_1"]], exact, atol=0.08)  # five standard errors of 1,000 draws
+
+
+def test_lists_of_unequal_lengths_are_no_values_of_a_site() -> None:
+    def one_site(y: Any) -> None:
+        values = None if y is None else jnp.array(y)
+        numpyro.sample("x", dist.Normal(numpyro.sample("mean", dist.Normal()), 1.0), obs=values)
+
+    with pytest.raises(ValueError, match="'one_site' makes an array of a list of unequal lengths"):
+        bl.fit(0, one_site, {"y": [[1.0, 2.0], [3.0]]}, progress=False)
+    with pytest.raises(ValueError, match=r"entry 'x' .* list of unequal lengths"):
+        bl.fit(0, lambda y: one_site(None), {"y": 0.0, "x": [[1.0, 2.0], [3.0]]}, progress=False)

@@ -26,6 +26,8 @@ FIRST_STEP = 0.1
 """The first step of every coordinate."""
 STEP_RANGE = 1e-9, 1.0
 """The shortest and the longest step of a coordinate."""
+RADIUS_GROWTH = 0.1
+"""How much farther from zero each further random point may lie, where none before had a density."""
 GROWTH, DECAY = 1.3, 0.5
 """Factors of the step of a coordinate whose derivative keeps its sign, and changes it (Riedmiller and Braun 1993)."""
 
@@ -76,15 +78,16 @@ def ascend(
     size, dtype = zeros.size, zeros.dtype
     value_and_slope = jax.value_and_grad(lambda flat: log_density(make_position(flat)))
 
-    def draw(key: Array) -> tuple[Array, Array]:
+    def draw(key: Array, earlier: Array | int = 0) -> tuple[Array, Array]:
         key, point_key = jax.random.split(key)
-        return key, jax.random.uniform(point_key, (size,), dtype, -1.0, 1.0)
+        radius = 1.0 + RADIUS_GROWTH * earlier
+        return key, radius * jax.random.uniform(point_key, (size,), dtype, -1.0, 1.0)
 
     def step(state: AscentState) -> AscentState:
         value, slope = value_and_slope(state.position)
         valid = jnp.isfinite(value) & jnp.isfinite(slope).all()
         started = jnp.isfinite(state.log_density)
-        key, other = draw(state.key)
+        key, other = draw(state.key, state.num_steps)
         # where no step has led anywhere yet, another random point; else half of the last step back
         retreat = jnp.where(started, state.position - 0.5 * jnp.sign(state.slope) * state.steps, other)
         agreement = jnp.sign(slope) * jnp.sign(state.slope)

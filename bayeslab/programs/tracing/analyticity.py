@@ -24,6 +24,7 @@ class Kink(NamedTuple):
     path: indices of the functions that its equation is in, from the outermost, and its own. operation: the name that
     programs call it by. sites: the sites that reach what decides on its branch. known: whether its branch can be
     computed. of_library: whether a distribution or function of NumPyro or bayeslab calls it, not the program itself.
+    is_continuous: whether its values have bends alone, no jumps.
     """
 
     path: EquationPath
@@ -31,6 +32,7 @@ class Kink(NamedTuple):
     sites: frozenset[str]
     known: bool
     of_library: bool
+    is_continuous: bool
 
 
 class Scope(NamedTuple):
@@ -72,20 +74,9 @@ PROGRAM_NAMES = {
     "while": "while_loop",
     "convert_element_type": "astype",
 }
-_PIECEWISE_PRIMITIVES = {
-    "abs",
-    "sign",
-    "floor",
-    "ceil",
-    "round",
-    "sort",
-    "argmax",
-    "argmin",
-    "cummax",
-    "cummin",
-    "top_k",
-}
-_PIECEWISE_PRIMITIVES |= {"max", "min", "reduce_max", "reduce_min", "rem", "clamp"}
+_PIECEWISE_PRIMITIVES = {"sign", "floor", "ceil", "round", "argmax", "argmin", "top_k"}
+_CONTINUOUS_PRIMITIVES = {"abs", "sort", "cummax", "cummin", "max", "min", "reduce_max", "reduce_min", "clamp"}
+_PIECEWISE_PRIMITIVES |= {"rem"} | _CONTINUOUS_PRIMITIVES
 _OPAQUE_PRIMITIVES = {"nextafter", "bitcast_convert_type", "reduce_precision", "reduce_window_max"}
 _OPAQUE_PRIMITIVES |= {"shard_map", "pure_callback", "io_callback", "select_and_scatter_add", "reduce_window_min"}
 """Primitives that are not analytic and whose branch is not computed."""
@@ -137,7 +128,7 @@ def _equation_dependencies(
         computed = known and (path not in kinks or kinks[path].known)
         library = _is_called_by_library(equation, scope)
         shown_name = scope.label or _jax_function_name(equation, scope) or operation
-        kinks[path] = Kink(path, shown_name, decides.sites, computed, library)
+        kinks[path] = Kink(path, shown_name, decides.sites, computed, library, name in _CONTINUOUS_PRIMITIVES)
         return Dependencies(every.sites, every.kinks | {path})
 
     def same(value: Dependencies) -> list[Dependencies]:
