@@ -26,7 +26,7 @@ def model(x: Array, temperature: float = 0.1) -> None:
     with numpyro.plate("feature", features):
         w = numpyro.sample("w", dist.Normal(0.0, 1.0))
     with numpyro.plate("row", rows):
-        numpyro.sample("y", BernoulliProbit(x @ w / temperature))
+        numpyro.sample("y", BernoulliProbit(x @ w, temperature))
 
 
 def example() -> dict[str, Any]:

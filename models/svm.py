@@ -26,7 +26,7 @@ def model(x: Array, y: Array, C: float = 1.0) -> None:
     with numpyro.plate("feature", x.shape[1]):
         w = numpyro.sample("w", dist.Normal(0.0, 1.0))
     with numpyro.plate("row", x.shape[0]):
-        hinge_factor("hinge", y * (intercept + x @ w), C)
+        hinge_factor("hinge", y * (intercept + x @ w), C, label=y)
 
 
 def example() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Sites as `numpyro.sample` takes them, brought into the one form that everything else reads."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -79,6 +79,8 @@ class SiteHandler(Messenger):
             return
         if msg["type"] == "param" and msg.get("_control_flow_done"):
             self.refused[msg["name"]] = "is a numpyro.param in a scan; call it before, so that all steps share it"
+        if msg["type"] == "plate" and msg["args"][0] != int(msg["args"][0]):  # NumPyro rounds it up
+            raise ValueError(f"plate '{msg['name']}' has {msg['args'][0]} elements, which is not a whole number")
         if msg["type"] != "sample" or isinstance(msg["fn"], Unit):
             return
         unknown = not msg["is_observed"] and msg["name"] not in self.shapes
@@ -97,7 +99,7 @@ class SiteHandler(Messenger):
             fn = fn if msg["is_observed"] else fn.expand(sample_shape + fn.batch_shape)
         shape = jnp.shape(msg["value"]) if msg["is_observed"] else self.shapes.get(msg["name"])
         if shape is not None:
-            fn = fn.expand(repeated_batch_shape(fn.batch_shape, fn.event_shape, shape))
+            fn = fn.expand(repeated_batch_shape(fn.batch_shape, fn.event_shape, shape, msg["cond_indep_stack"]))
             if msg["is_observed"] and shape == () != fn.batch_shape and fn.event_dim == 0:
                 msg["value"] = jnp.broadcast_to(msg["value"], fn.batch_shape)
         hidden_elsewhere = msg["name"].endswith(UNOBSERVED) and not msg["is_observed"]
@@ -210,17 +212,19 @@ def _own_key() -> Any:
     return jax.random.PRNGKey(0) if (key := numpyro.prng_key()) is None else key
 
 
-def repeated_batch_shape(batch: Shape, event: Shape, value: Shape) -> Shape:
+def repeated_batch_shape(batch: Shape, event: Shape, value: Shape, plates: Sequence[Any] = ()) -> Shape:
     """The batch shape of a site with the axes that its value adds: independent repetitions, as `log_prob` broadcasts.
 
-    It is the batch shape as it is where the value does not contain it, as a column (n, 1) does not contain a row (n,).
+    It is the batch shape as it is where the value does not contain it, as a column (n, 1) does not contain a row (n,),
+    and as n rows are not those of a plate with one. plates: those that the site is in.
     """
     value_batch = value[: len(value) - len(event)]
     try:
         contains = value == value_batch + event and np.broadcast_shapes(batch, value_batch) == value_batch
     except ValueError:
         return batch
-    return value_batch if contains else batch
+    alone = all(value_batch[plate.dim] == 1 for plate in plates if plate.size == 1 and -plate.dim <= len(value_batch))
+    return value_batch if contains and alone else batch
 
 
 def _certain_value(fn: Distribution) -> Any:

@@ -32,13 +32,13 @@ def check_bound(bound: Bound, flow: DataFlow, scaled_chains: Collection[str]) ->
     _refuse_nan(bound, flow)
     _refuse_scaled_chains(bound, scaled_chains)
     _refuse_infinite(bound)
+    _refuse_index_outside(bound, flow)
     values = dict(zip(flow.known, jax.device_get(flow.known_values(bound)), strict=True))
     for fact, value in values.items():
         if fact.kind == "valid" and not np.all(value):
             _refuse_parameter(fact, value, values)
         if fact.kind == "support":
             _refuse_outside_support(fact, value, values, bound)
-    _refuse_index_outside(bound, flow)
     guarded = tuple(f.site for f in flow.of("support") if f.reached_by("latent") and f.expected != "real")
     return replace(bound, guarded=guarded)
 
@@ -63,7 +63,12 @@ def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
 def _has_defined_slopes(bound: Bound) -> bool:
     """Whether the log joint and its derivatives in the continuous sites are numbers, at several points."""
     keys = jax.random.split(jax.random.PRNGKey(0), NUM_TRIAL_POINTS)
-    return all(np.isfinite(leaf).all() for key in keys for leaf in jax.tree.leaves(_trial_slopes(key, bound)))
+    return all(_has_slopes_at(key, bound) for key in keys)
+
+
+def _has_slopes_at(key: jax.Array, bound: Bound) -> bool:
+    """Whether the log joint and its derivatives in the continuous sites are numbers at one point."""
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(_trial_slopes(key, bound)))
 
 
 @jax.jit
@@ -76,19 +81,19 @@ def _trial_slopes(key: jax.Array, bound: Bound) -> tuple[jax.Array, dict[str, ja
 
 
 def _refuse_infinite(bound: Bound) -> None:
-    """Raise for an infinite argument if it leaves a site without a finite density wherever one looks."""
+    """Raise for an infinite argument that leaves a site without a finite density, or the log joint without slopes,
+    wherever one looks."""
     infinite = [name for name, array in bound.arrays.items() if np.isinf(np.asarray(array)).any()]
     if not infinite:
         return
     tried = [
         jax.device_get(_trial_log_densities(jax.random.PRNGKey(number), bound)) for number in range(NUM_TRIAL_POINTS)
     ]
-    if guilty := [name for name in tried[0] if not any(np.isfinite(density[name]) for density in tried)]:
+    guilty = [name for name in tried[0] if not any(np.isfinite(density[name]) for density in tried)]
+    if guilty or not any(_has_slopes_at(jax.random.PRNGKey(number), bound) for number in range(NUM_TRIAL_POINTS)):
         position = first_true(np.isinf(np.asarray(bound.arrays[infinite[0]])))
-        raise ValueError(
-            f"argument '{infinite[0]}' is infinite at position {position}, which leaves "
-            f"{quoted_names(guilty, 'site')} without a finite density"
-        )
+        lost = f"{quoted_names(guilty, 'site')} without a finite density" if guilty else "the log joint without slopes"
+        raise ValueError(f"argument '{infinite[0]}' is infinite at position {position}, which leaves {lost}")
 
 
 def _refuse_hidden_randomness(bound: Bound, flow: DataFlow) -> None:

@@ -20,7 +20,7 @@ from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows
 from bayeslab.transforms.sufficient_statistics.tables import bound_parts
-from bayeslab.verification.identity import excess_over_rounding, identity_check, probe_noise
+from bayeslab.verification.identity import NUM_NEAR_PROBES, excess_over_rounding, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision
 
 MAX_CHECKED_DRAWS = 16
@@ -68,7 +68,7 @@ def check_draws(
         for point in values if rules else ():
             verdicts = evaluate_all(
                 [identity_check(log_joint_terms, rule) for log_joint_terms, rule in rules],
-                (widened_bound, point, noise, True),
+                (widened_bound, point, noise, NUM_NEAR_PROBES),
             )
             for (_, rule), verdict in zip(rules, verdicts, strict=True):
                 if verdict.excess > 0 or not verdict.possible:

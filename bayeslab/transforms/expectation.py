@@ -25,7 +25,7 @@ from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.identity import ALL_PROBES, RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import Point, generic_points
 
@@ -151,7 +151,9 @@ def require_linear(log_joint_terms: tuple[Term, ...], block: tuple[Rule, ...], p
         expected = expected_terms(rule, expected, stage)
     with jax.enable_x64(True):
         noise, laws = probe_noise(points[0][0]), [check for _, check in checks]
-        residuals = [[verdict.residual for verdict in evaluate_all(laws, (*point, noise, False))] for point in points]
+        residuals = [
+            [verdict.residual for verdict in evaluate_all(laws, (*point, noise, ALL_PROBES))] for point in points
+        ]
     for (rule, _), residual in zip(checks, np.max(residuals, axis=0).tolist(), strict=True):
         if not residual <= RESIDUAL_TOLERANCE:
             others = " and ".join(f"'{other.site}'" for other in block if other != rule)

@@ -21,7 +21,13 @@ from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.findings import LOOSE_TOLERANCE, Finding, rules_of
-from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.identity import (
+    ALL_PROBES,
+    NUM_NEAR_PROBES,
+    RESIDUAL_TOLERANCE,
+    identity_check,
+    probe_noise,
+)
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
 
@@ -124,7 +130,7 @@ def find_field_rule(
     rule = Rule(site, family, (), children, None, field)
     noise, law, worst = probe_noise(bound), identity_check(log_joint_terms, rule), 0.0
     for index, point in enumerate(points):
-        [verdict] = evaluate_all([law], (*point, noise, index > 1))
+        [verdict] = evaluate_all([law], (*point, noise, NUM_NEAR_PROBES if index > 1 else ALL_PROBES))
         residual = float(verdict.residual)
         if index < 2 or not residual <= LOOSE_TOLERANCE:
             if np.isnan(residual) and not verdict.possible:

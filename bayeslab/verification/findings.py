@@ -29,7 +29,7 @@ from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.branch_points import find_branch_change
 from bayeslab.verification.family_values import may_have
-from bayeslab.verification.identity import RESIDUAL_TOLERANCE, probe_noise
+from bayeslab.verification.identity import ALL_PROBES, NUM_NEAR_PROBES, RESIDUAL_TOLERANCE, probe_noise
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
 from bayeslab.verification.scalars.alike_sites import verdicts_on
@@ -152,8 +152,8 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     shares: dict[Rule, float] = {}
     possible: set[Rule] = set()  # with the data of the fit
 
-    def ask(asked: Sequence[Rule], point: Point, brief: bool) -> Iterator[tuple[Rule, float]]:
-        verdicts = verdicts_on(log_joint_terms, asked, (*point, noise, brief))
+    def ask(asked: Sequence[Rule], point: Point, num_probes: int) -> Iterator[tuple[Rule, float]]:
+        verdicts = verdicts_on(log_joint_terms, asked, (*point, noise, num_probes))
         for rule, verdict in zip(asked, verdicts, strict=True):
             shares[rule] = max(shares.get(rule, 0.0), float(verdict.share))
             if verdict.possible and point is not generic_pair[0]:
@@ -162,7 +162,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
 
     def passing(asked: Sequence[Rule]) -> list[Rule]:
         for point in generic_pair if asked else ():
-            for rule, residual in ask(asked, point, False):
+            for rule, residual in ask(asked, point, ALL_PROBES):
                 residuals[rule] = np.maximum(residuals.get(rule, 0.0), residual)  # not a number where one is none
         return [rule for rule in asked if residuals[rule] <= RESIDUAL_TOLERANCE]
 
@@ -182,7 +182,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     )
     rules, passed = [*rules, *wider], [*passed, *wider]
     for point in (*chosen, *prior_scale_points(bound)):
-        for rule, residual in ask(passed, point, True):
+        for rule, residual in ask(passed, point, NUM_NEAR_PROBES):
             if residual > LOOSE_TOLERANCE:
                 residuals[rule] = max(residuals[rule], residual)
     tried = [(rule, float(residuals[rule]), shares[rule]) for rule in rules]
@@ -207,7 +207,7 @@ def verify_again(
         {finding.site: finding for finding in findings},
     )
     for point in data_points:
-        verdicts = verdicts_on(log_joint_terms, rules, (*point, noise, True))
+        verdicts = verdicts_on(log_joint_terms, rules, (*point, noise, NUM_NEAR_PROBES))
         for rule, verdict in zip(rules, verdicts, strict=True):
             finding, residual = findings_by_site[rule.site], float(verdict.residual)
             finding = finding._replace(share=max(finding.share, float(verdict.share)))

@@ -9,7 +9,7 @@ leave of the conditional. So two elements that a factor ties are seen among thou
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -32,6 +32,10 @@ PROBE_DISTANCES = (1 / 3, 1.0, 3.0, 10.0)
 """Distances from the middle of a conditional at which a rule is tested, in its spreads, on both sides."""
 NUM_NEAR_PROBES = 2 + 2 * 3
 """Probe values that are near, the first ones: the middle, the current value and those within three spreads."""
+ALL_PROBES = 2**31 - 1
+"""As many probe values as there are."""
+NO_PROBES = 0
+"""Nothing is tested: the middle of the conditional is all that is asked for."""
 ROUNDING_SHARE = 1e-4
 """Share of their size that terms count for beside their change: so much of the tolerance is left to rounding."""
 MIN_VIOLATION_NATS = 1e-3
@@ -58,8 +62,8 @@ class IdentityVerdict(NamedTuple):
     middle: Array
 
 
-TestArguments = tuple[Bound, Values, dict[str, np.ndarray], bool]
-"""Arguments of a test: the program, values of all sites, noise by `probe_noise`, whether values near the middle do."""
+TestArguments = tuple[Bound, Values, dict[str, np.ndarray], int]
+"""Arguments of a test: the program, values of all sites, noise by `probe_noise`, how many probe values do."""
 
 
 @lru_cache(maxsize=1024)
@@ -107,10 +111,14 @@ def check_identity(
     bound: Bound,
     values: Values,
     noise: dict[str, Any],
-    brief: bool | Array,
+    num_probes: int | Array,
     own_prior: Distribution | None = None,
 ) -> IdentityVerdict:
-    """The verdict on a rule at one point. own_prior: the prior of the site, if not the one that the program draws."""
+    """The verdict on a rule at one point.
+
+    num_probes: probe values that do; all are taken, unless none is asked for, where they are no more than
+    MAX_PROBE_ELEMENTS numbers. own_prior: the prior of the site, if not the one that the program draws.
+    """
     site_terms = rule.reached(log_joint_terms)
     if rule.block is not None:
         site_terms = joined_terms(site_terms, rule.sites)
@@ -143,11 +151,9 @@ def check_identity(
 
     zero = jnp.zeros(())
     blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), kinds)
-    number = (
-        len(probe_values)
-        if probe_values.size <= MAX_PROBE_ELEMENTS
-        else jnp.where(brief, min(NUM_NEAR_PROBES, len(probe_values)), len(probe_values))
-    )
+    few = probe_values.size <= MAX_PROBE_ELEMENTS
+    wanted = jnp.where(num_probes == NO_PROBES, NO_PROBES, ALL_PROBES) if few else num_probes
+    number = jnp.minimum(wanted, len(probe_values))
     state = (blank, zero, zero, zero, jnp.array(False), jnp.zeros((), int), jnp.array(False))
     _, worst, excess, share, undefined, compared, possible = jax.lax.fori_loop(0, number, step, state)
     was_compared = compared > (0 if prior.discrete else 1)
@@ -162,7 +168,7 @@ def _check_element_draws(
     bound: Bound,
     values: Values,
     noise: dict[str, Any],
-    brief: bool | Array,
+    _: int | Array,
 ) -> IdentityVerdict:
     changes = changes_of_elements(rule, log_joint_terms, bound, values)
     violation = jnp.abs(changes.joint - changes.conditional)
@@ -202,16 +208,14 @@ def _comparison_of_changes(
         step = log_q.sum(axes) - log_q_first.sum(axes)
         by_element, shared = [jnp.zeros_like(step)] * 4, [jnp.zeros(())] * 4
         for new_part, old_part, term, elements in zip(new, old, site_terms, elementwise, strict=True):
-            distance = jnp.abs(new_part - old_part)
-            child = jnp.zeros_like(distance) if term.name in rule.sites else distance
-            amounts = jnp.stack([new_part - old_part, distance, jnp.abs(new_part) + jnp.abs(old_part), child])
+            difference = new_part - old_part
+            amounts = [difference, jnp.abs(difference), jnp.abs(new_part) + jnp.abs(old_part)]
+            sums = [sum_at_elements(amount, term) if elements else amount.sum() for amount in amounts]
+            sums.append(jnp.zeros_like(sums[1]) if term.name in rule.sites else sums[1])  # of the children alone
             if elements:
-                by_element = [
-                    a + b
-                    for a, b in zip(by_element, jax.vmap(partial(sum_at_elements, term=term))(amounts), strict=True)
-                ]
+                by_element = [total + each for total, each in zip(by_element, sums, strict=True)]
             else:
-                shared = [a + b.sum() for a, b in zip(shared, amounts, strict=True)]
+                shared = [total + each for total, each in zip(shared, sums, strict=True)]
         # What terms of several elements say is held against what the others leave of the conditional: no more than
         # rounding, unless elements of one are said of by another element of the other.
         unexplained = by_element[0] - step

@@ -20,7 +20,7 @@ from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.identity import probe_noise
+from bayeslab.verification.identity import NO_PROBES, probe_noise
 from bayeslab.verification.probe_points import Point, generic_points
 from bayeslab.verification.scalars.alike_sites import verdicts_on
 
@@ -67,7 +67,7 @@ def _sweep_to_middles(bound: Bound, rules: Sequence[Rule], values: Values) -> Va
     log_joint_terms, noise, values = terms(bound).terms, probe_noise(bound), dict(values)
     for _ in range(NUM_SWEEPS):
         for rule in rules:
-            [verdict] = verdicts_on(log_joint_terms, [rule], (bound, values, noise, True))
+            [verdict] = verdicts_on(log_joint_terms, [rule], (bound, values, noise, NO_PROBES))
             old = values[rule.site]
             if np.isfinite(verdict.middle).all():
                 values[rule.site] = jnp.asarray(verdict.middle, old.dtype).reshape(old.shape)

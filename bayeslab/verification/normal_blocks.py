@@ -24,7 +24,13 @@ from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.discrete_fields import meeting_sites
 from bayeslab.verification.findings import LOOSE_TOLERANCE, Finding, rules_of
-from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.identity import (
+    ALL_PROBES,
+    NUM_NEAR_PROBES,
+    RESIDUAL_TOLERANCE,
+    identity_check,
+    probe_noise,
+)
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
 
@@ -85,7 +91,8 @@ def find_normal_blocks(bound: Bound, findings: Sequence[Finding]) -> list[Findin
         laws = [identity_check(log_joint_terms, rule) for rule in candidates]
         for point in (*generic_pair, *others):
             is_generic = any(point is generic for generic in generic_pair)
-            for rule, verdict in zip(candidates, evaluate_all(laws, (*point, noise, not is_generic)), strict=True):
+            verdicts = evaluate_all(laws, (*point, noise, ALL_PROBES if is_generic else NUM_NEAR_PROBES))
+            for rule, verdict in zip(candidates, verdicts, strict=True):
                 residual = float(verdict.residual)
                 if is_generic or residual > LOOSE_TOLERANCE:
                     strict[rule] = np.maximum(strict[rule], residual)

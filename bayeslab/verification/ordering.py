@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import jax
 
@@ -78,11 +79,10 @@ def elimination_order(
         attempts = [one_by_one, at_once] if len(enumerable) > 1 else [one_by_one]
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
-        places = likely_points(widened_bound, rules_of(findings)) if attempts else ()
         for units in attempts:
             tried: dict[str, str] = {}
             units_found = findings_by_site if units is one_by_one else findings_by_site | {together.site: together}
-            search = _OrderSearch(widened_bound, units_found, tried, 4 * len(names), places)
+            search = _OrderSearch(widened_bound, units_found, rules_of(findings), tried, 4 * len(names))
             rules = search.order(terms(widened_bound).terms, units, ())
             if rules is not None:
                 return tuple(rules)
@@ -104,16 +104,20 @@ def field_unit(bound: Bound, names: tuple[str, ...]) -> Finding:
 class _OrderSearch:
     """A depth-first search for an order of elimination.
 
-    findings: the finding for every site, or set of jointly Normal ones, given all others.
+    findings: the finding for every site, or set of jointly Normal ones, given all others. rules: of single sites.
     reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
-    places: points on the scale of the data, where rules are verified again.
     """
 
     bound: Bound
     findings: dict[str, Finding]
+    rules: tuple[Rule, ...]
     reasons: dict[str, str]
     proofs: int
-    places: Sequence[Point]
+
+    @cached_property
+    def places(self) -> list[Point]:
+        """Points on the scale of the data, where rules are verified again; looked for where one has changed."""
+        return likely_points(self.bound, self.rules)
 
     def order(
         self, log_joint_terms: tuple[Term, ...], names: list[str], eliminated: tuple[str, ...]

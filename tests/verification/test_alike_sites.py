@@ -16,7 +16,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import compilation_signature, precision_scope
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.identity import RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.identity import ALL_PROBES, NO_PROBES, RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.probe_points import generic_points
 from bayeslab.verification.scalars.alike_sites import _groups_of_alike_sites, verdicts_on
 
@@ -73,7 +73,7 @@ def test_the_verdict_on_each_is_that_of_its_own_test(
         bound = bind(program, {"bend": bend, **data})
         all_terms = terms(bound).terms
         rules = [Rule(name, families_of(prior)[0], (), ()) for name, prior in terms(bound).priors.items()]
-        arguments = (*generic_points(bound)[1], probe_noise(bound), False)
+        arguments = (*generic_points(bound)[1], probe_noise(bound), ALL_PROBES)
         together = verdicts_on(all_terms, rules, arguments)
         apart = evaluate_all([identity_check(all_terms, rule) for rule in rules], arguments)
     for rule, one, other in zip(rules, together, apart, strict=True):
@@ -120,3 +120,19 @@ def test_sites_of_other_layouts_are_apart() -> None:
         bound = bind(program, {"y": 1.0})
         groups = _groups_of_alike_sites(terms(bound).terms, compilation_signature(bound))
     assert [group.names for group in groups] == [("die0", "die1", "die2")]
+
+
+def test_without_probes_there_is_a_middle_and_no_verdict() -> None:
+    """What is asked for no more than the middle of a conditional passes for no proof."""
+    with precision_scope():
+        bound = bind(normals, {"bend": 0.0})
+        all_terms, noise = terms(bound).terms, probe_noise(bound)
+        rule = Rule("level0", families_of(terms(bound).priors["level0"])[0], (), ())
+        point = generic_points(bound)[1]
+        [proven], [asked] = (
+            evaluate_all([identity_check(all_terms, rule)], (*point, noise, number))
+            for number in (ALL_PROBES, NO_PROBES)
+        )
+    assert proven.residual <= RESIDUAL_TOLERANCE
+    assert np.isnan(asked.residual)
+    assert asked.middle == proven.middle

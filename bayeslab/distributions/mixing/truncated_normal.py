@@ -110,15 +110,19 @@ class TruncatedNormal(dist.Distribution):
 
 
 class BernoulliProbit(dist.Distribution):
-    """Zero or one: one with the probability that a standard normal variable is below the predictor, (*batch)."""
+    """Zero or one: one with the probability that a normal variable is below the predictor, (*batch).
 
-    arg_constraints = {"predictor": constraints.real}
+    scale: its standard deviation, positive; `predictor` is in units of it.
+    """
+
+    arg_constraints = {"predictor": constraints.real, "scale": constraints.positive}
     support = constraints.boolean
-    pytree_data_fields = ("predictor",)
+    pytree_data_fields = ("predictor", "scale")
     has_enumerate_support = True
 
-    def __init__(self, predictor: Any, *, validate_args: bool | None = None):
-        self.predictor = jnp.asarray(predictor)
+    def __init__(self, predictor: Any, scale: Any = 1.0, *, validate_args: bool | None = None):
+        self.scale = jnp.asarray(scale)
+        self.predictor = jnp.asarray(predictor) / self.scale
         super().__init__(self.predictor.shape, validate_args=validate_args)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
-from numpyro.distributions import Distribution
-from numpyro.distributions.constraints import is_dependent
+from numpyro.distributions import Distribution, WishartCholesky
+from numpyro.distributions.constraints import greater_than, is_dependent
 from numpyro.handlers import condition, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
@@ -203,17 +203,15 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
         fn = site["fn"]
         family = type(innermost_distribution(fn)).__name__
         yield Fact(name, "density", "", "", family), jnp.sum(fn.log_prob(site["value"]))
-        if not is_random(site):
-            continue
-        if name in recorder.values:
+        if is_random(site) and name in recorder.values:
             yield Fact(name, "written", "", "", family), jnp.asarray(recorder.values[name])
         for part in _component_distributions(fn):
-            for parameter, constraint in part.arg_constraints.items():
+            for parameter, constraint in _parameter_constraints(part).items():
                 if parameter in vars(part) and not is_dependent(constraint):
                     value, expected = jnp.asarray(vars(part)[parameter]), _constraint_text(constraint)
                     yield Fact(name, "parameter", parameter, expected, family), value
                     yield Fact(name, "valid", parameter, expected, family), jnp.asarray(constraint(value))
-        if site["is_observed"]:
+        if is_random(site) and site["is_observed"]:
             inside = jnp.asarray(elementwise_constraint(fn.support)(site["value"]))
             if (mask := element_mask(fn)) is not True:  # nobody reads what a mask leaves out
                 inside = inside | ~mask.any(tuple(range(inside.ndim, mask.ndim)))
@@ -222,9 +220,21 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
 
 
+def _parameter_constraints(part: Distribution) -> dict[str, Any]:
+    """The constraints on the parameters of a distribution, with one that NumPyro leaves open, as it depends on a size.
+
+    A factor may be anything.
+    """
+    if isinstance(part, WishartCholesky):
+        return part.arg_constraints | {"concentration": greater_than(part.event_shape[-1] - 1)}
+    return {name: each for name, each in part.arg_constraints.items() if name != "log_factor"}
+
+
 def _constraint_text(constraint: Any) -> str:
-    """A constraint in words, with the bounds of a range of integers."""
+    """A constraint in words, with the bounds of a range of integers, or one that numbers must exceed."""
     low, high = (getattr(constraint, name, None) for name in ("lower_bound", "upper_bound"))
+    if isinstance(constraint, type(greater_than(0))) and isinstance(low, int) and low:
+        return f"greater than {low}"
     is_range = isinstance(low, int) and isinstance(high, int)
     return f"an integer from {low} to {high}" if is_range else describe_constraint(constraint)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jax.interpreters.partial_eval import dce_jaxpr
 from bayeslab.elimination.conditional import Rule, without
 from bayeslab.elimination.cubature import simplex
 from bayeslab.elimination.terms import Prior, Term, terms
-from bayeslab.programs.program import Bound, Site, Values
+from bayeslab.programs.program import Bound, Site, Values, abstract_bound, compilation_signature
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import Point, generic_points, prior_scale_points
@@ -176,7 +176,7 @@ def _verified(bound: Bound, rows: RepresentativeRows, rules: tuple[Rule, ...]) -
     with jax.enable_x64(True):
         bound = in_double_precision(bound.plain)
         try:
-            if _reads_positions(bound, rows, rules):
+            if _reads_positions(compilation_signature(bound), rows, rules):
                 return False
         except (TypeError, ValueError):  # the program cannot be run on fewer rows: it has more data of each row
             return False
@@ -184,16 +184,18 @@ def _verified(bound: Bound, rows: RepresentativeRows, rules: tuple[Rule, ...]) -
         return all(evaluate_all([_difference(rows, rules)], point)[0] <= TOLERANCE for point in points)
 
 
-def _reads_positions(bound: Bound, rows: RepresentativeRows, rules: tuple[Rule, ...]) -> bool:
-    """Whether what the program says of rows depends on their positions in the plate, but for their data."""
-    few, values = rows.in_place_of_rows(bound), generic_points(bound)[0][1]
-    others = {name: value for name, value in values.items() if name not in rows.latent}
+@lru_cache(maxsize=64)
+def _reads_positions(signature: Any, rows: RepresentativeRows, rules: tuple[Rule, ...]) -> bool:
+    """Whether what a program of one structure says of rows depends on their positions in the plate, but for their
+    data."""
+    few = jax.eval_shape(rows.in_place_of_rows, abstract_bound(signature))
+    others = {name: value for name, value in few.latent_shapes.items() if name not in rows.latent}
 
-    def densities(positions: Array) -> list[Array]:
+    def densities(positions: Array, few: Bound, others: Values) -> list[Array]:
         moved = replace(few, batches=few.batches | {rows.plate: positions})
         return [term.density(moved, others) for term in rows.integrated(moved, rules)]
 
-    traced = jax.make_jaxpr(densities)(few.batches[rows.plate])
+    traced = jax.make_jaxpr(densities)(few.batches[rows.plate], few, others)
     return dce_jaxpr(traced.jaxpr, [True] * len(traced.jaxpr.outvars))[1][0]
 
 

@@ -111,7 +111,7 @@ def _check_of_alike_sites(
     """A function of the arguments of a test and of which sites are asked for (site,), that tests each, (site,)."""
 
     def check(argument: tuple[TestArguments, Array]) -> IdentityVerdict:
-        (bound, values, noise, brief), asked = argument
+        (bound, values, noise, num_probes), asked = argument
 
         def of_site(place: Array) -> IdentityVerdict:
             rule = Rule(group.names[0], group.family, (), ())
@@ -119,7 +119,7 @@ def _check_of_alike_sites(
             kinds = [values[name] for name in group.names]
             own_values = {**values, rule.site: jnp.stack(kinds)[place]}
             prior = None if group.family.joint or group.family.enumerates else _prior(bound, group, place, values)
-            return check_identity(own_terms, rule, bound, own_values, noise, brief, prior)
+            return check_identity(own_terms, rule, bound, own_values, noise, num_probes, prior)
 
         blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(of_site, jnp.array(0)))
 
