@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
@@ -17,6 +18,8 @@ from bayeslab.distributions.factor_graphs.factor_graph import ZERO, Batch, Elimi
 
 Reduce = Callable[[Array, int], Array]
 """What is left of log weights along an axis: their sum or their maximum."""
+MAX_PLACES_WRITTEN = 2**16
+"""Places of one operation, at most, that are written into compiled code."""
 
 
 class FactorDistribution(Distribution):
@@ -171,12 +174,12 @@ def _backwards(plan: EliminationPlan, vector: Array, choose: Callable[[Array, Ar
     values = jnp.zeros(len(plan.cards) + 1, jnp.int32)
 
     def pick(batch: Batch, values: Array) -> Array:
-        known = values[batch.others]  # (row, other)
+        known = _at(values, batch.others)  # (row, other)
         fixed = batch.starts + (batch.strides[:, :, 1:] * known[:, None, :]).sum(-1)
         choices = jnp.arange(batch.num_choices, dtype=jnp.int32)
         places = fixed[:, :, None] + batch.strides[:, :, :1] * choices
         possible = choices < batch.cards[:, :1]
-        log_weights = jnp.where(possible, vector[jnp.where(possible[:, None], places, ZERO)].sum(1), -jnp.inf)
+        log_weights = jnp.where(possible, _at(vector, jnp.where(possible[:, None], places, ZERO)).sum(1), -jnp.inf)
         return values.at[batch.variables].set(choose(log_weights, jnp.asarray(batch.variables)).astype(jnp.int32))
 
     if plan.loop is not None:
@@ -193,20 +196,30 @@ def _backwards(plan: EliminationPlan, vector: Array, choose: Callable[[Array, Ar
 
 def _joint(batch: Batch, vector: Array) -> Array:
     """What all tables of a batch say of all values (row, value)."""
-    total = vector[_places(batch)].sum(1)
-    if batch.exact:
-        return total
-    possible = (batch.digits < batch.cards[:, None, :]).all(-1)
-    return jnp.where(possible, total, -jnp.inf)
+    total = _at(vector, _places(batch)).sum(1)
+    return total if batch.exact else jnp.where(_is_possible(batch), total, -jnp.inf)
 
 
-def _places(batch: Batch) -> Array:
-    """Where the tables of a batch have their numbers, (row, table, value); impossible values are nowhere."""
-    places = jnp.asarray(batch.starts)[:, :, None] + jnp.einsum("rtd,vd->rtv", batch.strides, batch.digits)
-    if batch.exact:
-        return places
-    possible = (batch.digits < batch.cards[:, None, :]).all(-1)
-    return jnp.where(possible[:, None], places, ZERO)
+def _places(batch: Batch) -> Any:
+    """Where the tables of a batch have their numbers, (row, table, value); impossible values are nowhere.
+
+    Those of a batch that is known are constants: code that works them out would take longer to compile.
+    """
+    known = isinstance(batch.starts, np.ndarray) and batch.starts.size * len(batch.digits) <= MAX_PLACES_WRITTEN
+    array: Any = np if known else jnp
+    starts, strides = array.asarray(batch.starts), array.asarray(batch.strides)
+    places = starts[:, :, None] + (strides[:, :, None, :] * batch.digits).sum(-1, dtype=np.int32)
+    return places if batch.exact else array.where(_is_possible(batch)[:, None], places, ZERO)
+
+
+def _is_possible(batch: Batch) -> Any:
+    """Whether the digits of every value are values of the variables, (row, value)."""
+    return (batch.digits < batch.cards[:, None, :]).all(-1)
+
+
+def _at(vector: Array, places: Any) -> Array:
+    """Numbers of a vector at places that it has."""
+    return vector.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def _moving(loop: Batch) -> tuple[Array, ...]:

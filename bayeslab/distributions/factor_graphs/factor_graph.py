@@ -6,7 +6,7 @@ of a variable, a message, is a table over those that it met; it stands in one ve
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from math import prod
 from typing import Any, NamedTuple
 
@@ -21,6 +21,8 @@ from bayeslab.distributions.factor_graphs.elimination_order import (
 
 ZERO = 0
 """The place of a zero in the vector; tables begin behind it."""
+COST_OF_OPERATION = 10_000
+"""Numbers that padding may cost where it saves an operation on arrays, which takes time to compile and to begin."""
 
 
 class Batch(NamedTuple):
@@ -100,65 +102,77 @@ def elimination_plan(cards: tuple[int, ...], scopes: tuple[tuple[int, ...], ...]
     roots: list[int] = []
     end = ZERO + 1
 
-    def add(scope: tuple[int, ...], start: int, sizes: Sequence[int]) -> None:
-        strides = tuple(prod(sizes[place + 1 :]) for place in range(len(scope)))
+    def add(scope: tuple[int, ...], start: int, strides: Sequence[int]) -> None:
         if scope:
-            sources[min(scope, key=lambda each: (turn[each], each))].append(_Table(scope, start, strides))
+            sources[min(scope, key=lambda each: (turn[each], each))].append(_Table(scope, start, tuple(strides)))
         else:
             roots.append(start)
 
     for scope in scopes:
-        sizes = [cards[variable] for variable in scope]
-        add(scope, end, sizes)
-        end += prod(sizes)
+        own = [cards[variable] for variable in scope]
+        add(scope, end, [prod(own[1 + place :]) for place in range(len(scope))])
+        end += prod(own)
     num_unrolled = len(rounds) if len(rounds) <= MAX_ROUNDS_UNROLLED else NUM_WIDE_ROUNDS
     batches, looped = [], []
     tail = [step for steps in rounds[num_unrolled:] for step in steps]
-    width = max((len(step.others) for step in tail), default=0)
+    widest = _padded_sizes(tail, cards)
+    loop_sizes = (max(widest),) * len(widest)
     rows = max(map(len, rounds[num_unrolled:]), default=0)
-    largest = max((cards[each] for step in tail for each in (step.variable, *step.others)), default=1)
     for number, steps in enumerate(rounds):
-        if number < num_unrolled:
-            for group in _alike(steps, cards, sources):
-                size = prod(cards[other] for other in group[0].others)
-                batches.append(_batch(group, cards, sources, end, len(group[0].others), len(group), None))
-                for row, step in enumerate(group):
-                    add(step.others, end + row * size, [cards[other] for other in step.others])
-                end += len(group) * size
-        else:
-            looped.append((steps, end))
-            for row, step in enumerate(steps):
-                # messages of a loop have as many axes as the widest, of which these are the first
-                strides = [largest ** (width - 1 - place) for place in range(len(step.others))]
-                start = end + row * largest**width
-                if step.others:
-                    first = min(step.others, key=lambda each: (turn[each], each))
-                    sources[first].append(_Table(step.others, start, tuple(strides)))
-                else:
-                    roots.append(start)
-            end += rows * largest**width
+        unrolled = number < num_unrolled
+        for group in _groups(steps, cards, sources) if unrolled else [steps]:
+            sizes = _padded_sizes(group, cards) if unrolled else loop_sizes
+            if unrolled:
+                batches.append(_batch(group, cards, sources, end, sizes, (len(group), _num_tables(group, sources))))
+            else:
+                looped.append((steps, end))
+            for row, step in enumerate(group):
+                # messages of a batch have as many axes as the widest, of which these are the first
+                strides = [prod(sizes[2 + place :]) for place in range(len(step.others))]
+                add(step.others, end + row * prod(sizes[1:]), strides)
+            end += (len(group) if unrolled else rows) * prod(sizes[1:])
     loop = None
     if looped:
-        tables = max(len(sources[step.variable]) for step in tail)
-        steps_of_loop = [
-            _batch(steps, cards, sources, start, width, rows, (largest, tables)) for steps, start in looped
-        ]
+        shape = rows, _num_tables(tail, sources)
+        steps_of_loop = [_batch(steps, cards, sources, start, loop_sizes, shape) for steps, start in looped]
         stacked = [np.stack(each) for each in zip(*(step[:-1] for step in steps_of_loop), strict=True)]
         loop = Batch._make([*stacked, False])
         loop = loop._replace(digits=loop.digits[0])
     return EliminationPlan(cards, scopes, tuple(batches), loop, np.array(roots, np.int32), end)
 
 
-def _alike(
+def _groups(
     steps: Sequence[Elimination], cards: Sequence[int], sources: dict[int, list[_Table]]
 ) -> list[list[Elimination]]:
-    """Eliminations with equal numbers of values, and about as many tables."""
+    """The eliminations of a round in groups, each of which is one operation: those of equal numbers of values and about
+    as many tables, and groups of different ones together where padding costs less than one more operation."""
 
     def kind(step: Elimination) -> tuple[Any, ...]:
         tables = len(sources[step.variable])
-        return cards[step.variable], tuple(cards[other] for other in step.others), tables.bit_length()
+        return len(step.others), cards[step.variable], tuple(cards[other] for other in step.others), tables.bit_length()
 
-    return [list(group) for _, group in groupby(sorted(steps, key=kind), key=kind)]
+    def cost(group: Sequence[Elimination]) -> int:
+        return len(group) * _num_tables(group, sources) * prod(_padded_sizes(group, cards))
+
+    groups: list[list[Elimination]] = []
+    for _, alike in groupby(sorted(steps, key=kind), key=kind):
+        group = list(alike)
+        if groups and cost(groups[-1] + group) <= cost(groups[-1]) + cost(group) + COST_OF_OPERATION:
+            groups[-1] += group
+        else:
+            groups.append(group)
+    return groups
+
+
+def _num_tables(steps: Sequence[Elimination], sources: dict[int, list[_Table]]) -> int:
+    """The largest number of tables that a variable of these is in."""
+    return max(1, max(len(sources[step.variable]) for step in steps))
+
+
+def _padded_sizes(steps: Sequence[Elimination], cards: Sequence[int]) -> tuple[int, ...]:
+    """The largest number of values of any of the variables, and of the first, the second ... that these meet."""
+    sizes = [[cards[each] for each in (step.variable, *step.others)] for step in steps]
+    return tuple(max(axis) for axis in zip_longest(*sizes, fillvalue=1)) or (1,)
 
 
 def _batch(
@@ -166,16 +180,16 @@ def _batch(
     cards: Sequence[int],
     sources: dict[int, list[_Table]],
     message: int,
-    width: int,
-    rows: int,
-    padding: tuple[int, int] | None,
+    sizes: tuple[int, ...],
+    shape: tuple[int, int],
 ) -> Batch:
-    """The operation of some eliminations. padding: the number of values and of tables, where these are padded."""
-    tables = max(1, max(len(sources[step.variable]) for step in steps)) if padding is None else padding[1]
+    """The operation of some eliminations. sizes: how many digits there are of every axis. shape: (row, table)."""
+    rows, tables = shape
+    width = len(sizes) - 1
     variables = np.full(rows, len(cards), np.int32)
     others = np.full((rows, width), len(cards), np.int32)
     own = np.ones((rows, 1 + width), np.int32)
-    starts = np.full((rows, tables), ZERO, np.int32)
+    starts = np.full(shape, ZERO, np.int32)
     strides = np.zeros((rows, tables, 1 + width), np.int32)
     for row, step in enumerate(steps):
         axes = (step.variable, *step.others)
@@ -185,6 +199,5 @@ def _batch(
             starts[row, place] = table.start
             for variable, stride in zip(table.scope, table.strides, strict=True):
                 strides[row, place, axes.index(variable)] = stride
-    sizes = own[0] if padding is None else np.full(1 + width, padding[0])
-    digits = np.stack(np.unravel_index(np.arange(prod(map(int, sizes))), tuple(sizes)), axis=-1).astype(np.int32)
-    return Batch(variables, others, own, digits, starts, strides, np.int32(message), padding is None)
+    digits = np.stack(np.unravel_index(np.arange(prod(sizes)), sizes), axis=-1).astype(np.int32)
+    return Batch(variables, others, own, digits, starts, strides, np.int32(message), bool((own == sizes).all()))

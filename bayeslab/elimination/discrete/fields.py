@@ -114,7 +114,7 @@ class Field:
         values, start = {}, 0
         for name, shape, choices, size in zip(self.names, self.shapes, self.choices, self.sizes, strict=True):
             own = indices[start : start + size].reshape(shape)
-            if choices == tuple(range(choices[0], choices[0] + len(choices))):
+            if _is_range(choices):
                 values[name] = own + choices[0] if choices[0] else own
             else:
                 values[name] = jnp.asarray(choices)[own]
@@ -125,8 +125,16 @@ class Field:
         """Indices of choices (size,), from values of all sites."""
         pieces = []
         for name, choices in zip(self.names, self.choices, strict=True):
-            pieces.append(jnp.searchsorted(jnp.asarray(choices), values[name].ravel()).astype(jnp.int32))
+            own = values[name].ravel()
+            # a search is a loop in compiled code, and there may be many sites
+            indices = own - choices[0] if _is_range(choices) else jnp.searchsorted(jnp.asarray(choices), own)
+            pieces.append(indices.astype(jnp.int32))
         return jnp.concatenate(pieces)
+
+
+def _is_range(choices: tuple[int, ...]) -> bool:
+    """Whether choices are consecutive numbers."""
+    return choices == tuple(range(choices[0], choices[0] + len(choices)))
 
 
 def _breadth_first(neighbours: Sequence[set[int]]) -> list[int]:
