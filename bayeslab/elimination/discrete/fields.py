@@ -127,7 +127,10 @@ class Field:
         for name, choices in zip(self.names, self.choices, strict=True):
             own = values[name].ravel()
             # a search is a loop in compiled code, and there may be many sites
-            indices = own - choices[0] if _is_range(choices) else jnp.searchsorted(jnp.asarray(choices), own)
+            if _is_range(choices):
+                indices = jnp.clip(own - choices[0], 0, len(choices) - 1)
+            else:
+                indices = jnp.searchsorted(jnp.asarray(choices), own)
             pieces.append(indices.astype(jnp.int32))
         return jnp.concatenate(pieces)
 
