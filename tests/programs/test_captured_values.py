@@ -19,6 +19,7 @@ from bayeslab.methods.stated import Stated
 from bayeslab.models import normal_gamma
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
+from bayeslab.programs.tracing.captured_values import captured_values
 
 Y = np.array([1.0, 3.0, -2.0])
 FACTORS: Any = np.array([1.0, 2.0, 3.0])
@@ -190,6 +191,13 @@ def test_a_fit_sees_it_and_an_earlier_fit_cannot_go_on(monkeypatch: pytest.Monke
         set_global("FACTORS", -FACTORS)
     with pytest.raises(ValueError, match="data"):
         bl.fit(0, reads_array, {"y": Y}, bl.Exact(2000), previous=tree, progress=False)
+
+
+def test_modules_of_installed_packages_are_not_read() -> None:
+    """They may load their parts when these are first used, which would look like a change."""
+    names = {name for name, _ in captured_values(reads_module)}
+    assert "CONSTANTS.factors" in names
+    assert not any(name.startswith(("jnp.", "dist.", "numpyro.")) for name in names)
 
 
 def test_explain_names_the_arrays_that_are_read_from_outside() -> None:

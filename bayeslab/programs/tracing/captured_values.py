@@ -72,7 +72,7 @@ def _parts(value: Any, package: str) -> Iterator[tuple[str, Any]]:
         yield from (("", value.__func__), ("self", value.__self__))
     elif isinstance(value, FunctionType):
         if _is_of_author(value.__module__, value.__code__.co_filename, package):
-            yield from _variables(value)
+            yield from _variables(value, package)
     elif isinstance(value, type):
         if _is_of_author(value.__module__, _file_of(value.__module__), package):
             yield from (("", each) for each in vars(value).values() if isinstance(each, FunctionType))
@@ -83,8 +83,8 @@ def _parts(value: Any, package: str) -> Iterator[tuple[str, Any]]:
         yield from (getattr(value, "__dict__", None) or {}).items()
 
 
-def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """The variables of a function that are not its own, by name, and the data that it reads of modules."""
+def _variables(function: FunctionType, package: str) -> Iterator[tuple[str, Any]]:
+    """The variables of a function that are not its own, by name, and the data that it reads of its author's modules."""
     names = dict.fromkeys(_names(function.__code__))
     variables = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -92,7 +92,7 @@ def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
             variables[name] = cell.cell_contents
     for name, value in variables.items():
         yield name, value
-        if isinstance(value, ModuleType):
+        if isinstance(value, ModuleType) and _is_of_author(value.__name__, _file_of(value.__name__), package):
             held = {each: vars(value)[each] for each in names if each in vars(value)}
             yield from ((f"{name}.{each}", part) for each, part in held.items() if not isinstance(part, ModuleType))
     yield from (("default", each) for each in (function.__defaults__ or ()))
