@@ -71,7 +71,7 @@ def test_counts_are_those_of_the_origins(shape: TokenShape) -> None:
     rng = np.random.default_rng(1)
     q = jnp.asarray(rng.dirichlet(np.ones(shape.populations), shape.individuals), jnp.float32)
     p = jnp.asarray(rng.dirichlet(np.ones(shape.alleles), shape.populations)[:, None], jnp.float32)
-    given, drawn = laid(shape), jax.jit(sweep_blocks, static_argnums=6)
+    given, drawn = laid(shape), jax.jit(sweep_blocks, static_argnums=5)
     origins = initial_origins(jnp.array([1, 2], jnp.uint32), q, p, given, shape)
     for seed in range(3):
         key = jnp.array([seed, 3], jnp.uint32)
@@ -84,7 +84,7 @@ def test_counts_are_those_of_the_origins(shape: TokenShape) -> None:
         )
         np.testing.assert_array_equal(found.counts.individuals.sum(0), found.counts.alleles.sum((1, 2)))
         concentration = 0.3 * jnp.ones_like(p)
-        origins = drawn(key, q, jnp.ones_like(q), concentration, given, origins, shape)
+        origins = drawn(key, q, (jnp.ones_like(q), concentration), given, origins, shape)
 
 
 @pytest.mark.parametrize(("large", "alone"), [pytest.param(1, 0, marks=pytest.mark.slow), (4, 1)])

@@ -22,9 +22,8 @@ def as_frame(source: Any) -> Any:
     """A table or a column of polars, Arrow, xarray or another library as one of pandas; anything else as it is."""
     import pandas as pd
 
-    if (
-        type(source).__module__.startswith("xarray") and source.ndim == 1 and source.dtype.kind in "OUT"
-    ):  # texts or lists in xarray
+    is_labelled = type(source).__module__.startswith("xarray")
+    if is_labelled and getattr(source, "ndim", None) == 1 and source.dtype.kind in "OUT":  # texts, or lists of words
         return source.to_series()
     for to_list in ("to_pylist", "to_list"):  # a column of Arrow, or of polars
         if hasattr(source, to_list) and not isinstance(source, pd.Series | pd.Index) and not hasattr(source, "columns"):
