@@ -118,7 +118,10 @@ def _content_key(value: Any, depth: int = 0) -> Any:
     """What has a hash, and is equal as long as a value has the same content, or is the same object if it has none."""
     if isinstance(value, np.ndarray | np.generic | jax.Array) and not isinstance(value, jax.core.Tracer):
         is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-        array = np.asarray(jax.random.key_data(jnp.asarray(value)) if is_key else value)
+        try:
+            array = np.asarray(jax.random.key_data(jnp.asarray(value)) if is_key else value)
+        except RuntimeError:  # of an array that was deleted, or that other processes hold
+            return _Identity(value)
         if array.dtype.kind != "O":
             return array.shape, array.dtype.str, sha256(np.ascontiguousarray(array).ravel().view(np.uint8)).digest()
     if isinstance(value, str | bytes | int | float | complex | None):
@@ -131,6 +134,8 @@ def _content_key(value: Any, depth: int = 0) -> Any:
             return type(value), parts
         if isinstance(value, list | tuple):
             return type(value), tuple(_content_key(part, depth + 1) for part in value)
+        if isinstance(value, set | frozenset):
+            return type(value), frozenset(_content_key(part, depth + 1) for part in value)
         if is_plain_object(value):
             parts = tuple((name, _content_key(part, depth + 1)) for name, part in vars(value).items())
             return _Identity(value), parts
