@@ -92,7 +92,7 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     _refuse_text_for_numbers(bound, entries)
     scaled_chains = [name for name in latent if probe[name]["scaled"] and probe[name]["family"] == "MarkovChain"]
     # without what every run of the program changes, as a counter of its runs
-    unchanged = {*captured_with_arguments(bound.function, bound.settings)}
+    unchanged = {*captured_with_arguments(function, bound.settings)}
     bound = replace(bound, captured=tuple(each for each in bound.captured if each in unchanged))
     return with_count_limits(check_bound(bound, data_flow, scaled_chains))
 

@@ -2,9 +2,9 @@
 
 import inspect
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
@@ -72,14 +72,19 @@ def split_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:
         refuse_missing(name, item)
         for dim in {"chain", "draw"} & set(item.dims):
             raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
-    everything = _split(function, given, frozenset())
-    if _runs(everything):
-        return everything
-    concrete = frozenset(everything.arrays)
+    bound = _split(function, given, frozenset())
+    if not _runs(bound):
+        bound = _with_concrete_arguments(function, given, tuple(bound.arrays))
+    return replace(bound, captured=captured_with_arguments(function, bound.settings))
+
+
+def _with_concrete_arguments(function: Program, given: Mapping[str, Entry], names: Sequence[str]) -> Bound:
+    """The Bound of a program that must know some of these arrays by value, as few of them as do."""
+    concrete = frozenset(names)
     runnable = function if _runs(_split(function, given, concrete)) else EagerProgram(function)
     if not _runs(_split(runnable, given, concrete)):
         _refuse_program(_split(function, given, concrete))
-    for entry_name in everything.arrays:
+    for entry_name in names:
         fewer = concrete - {entry_name}
         concrete = fewer if _runs(_split(runnable, given, fewer)) else concrete
     return _split(runnable, given, concrete)
@@ -156,7 +161,7 @@ def _split(function: Program, given: Mapping[str, Entry], concrete: frozenset[st
                 arrays[entry_name] = array
                 leaves.append(Slot(entry_name))
         settings.append(Argument(name, tree, tuple(leaves)))
-    return Bound(function, tuple(settings), arrays, {}, {}, captured=captured_with_arguments(function, settings))
+    return Bound(function, tuple(settings), arrays, {}, {})
 
 
 def _runs(bound: Bound) -> bool:

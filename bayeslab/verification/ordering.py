@@ -1,8 +1,8 @@
 """The order in which several sites are eliminated, one after the other."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, partial
 
 import jax
 
@@ -79,10 +79,11 @@ def elimination_order(
         attempts = [one_by_one, at_once] if len(enumerable) > 1 else [one_by_one]
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
+        places = cache(partial(likely_points, widened_bound, rules_of(findings)))  # of all attempts
         for units in attempts:
             tried: dict[str, str] = {}
             units_found = findings_by_site if units is one_by_one else findings_by_site | {together.site: together}
-            search = _OrderSearch(widened_bound, units_found, rules_of(findings), tried, 4 * len(names))
+            search = _OrderSearch(widened_bound, units_found, tried, 4 * len(names), places)
             rules = search.order(terms(widened_bound).terms, units, ())
             if rules is not None:
                 return tuple(rules)
@@ -104,20 +105,16 @@ def field_unit(bound: Bound, names: tuple[str, ...]) -> Finding:
 class _OrderSearch:
     """A depth-first search for an order of elimination.
 
-    findings: the finding for every site, or set of jointly Normal ones, given all others. rules: of single sites.
+    findings: the finding for every site, or set of jointly Normal ones, given all others.
     reasons: why a site could not be eliminated when it was last tried. proofs: how many may still be made.
+    places: gives points on the scale of the data, where rules are verified again if they have changed.
     """
 
     bound: Bound
     findings: dict[str, Finding]
-    rules: tuple[Rule, ...]
     reasons: dict[str, str]
     proofs: int
-
-    @cached_property
-    def places(self) -> list[Point]:
-        """Points on the scale of the data, where rules are verified again; looked for where one has changed."""
-        return likely_points(self.bound, self.rules)
+    places: Callable[[], list[Point]]
 
     def order(
         self, log_joint_terms: tuple[Term, ...], names: list[str], eliminated: tuple[str, ...]
@@ -187,7 +184,7 @@ class _OrderSearch:
     def _findings(self, log_joint_terms: tuple[Term, ...], name: str, names: list[str]) -> list[Finding]:
         """The finding for a site, and those for the other discrete sites, which are the first to be lost."""
         if (rule := self.findings[name].rule) is not None and rule.field is not None:
-            points = field_points(self.bound, self.places)
+            points = field_points(self.bound, self.places())
             return [find_field_rule(self.bound, log_joint_terms, rule.sites, rule.family, points)]
         discrete = [other for other in names if other != name and not self._is_field(other)]
         discrete = [other for other in discrete if other in self.bound.sites and self.bound.sites[other].is_discrete]
@@ -196,7 +193,7 @@ class _OrderSearch:
         if name not in self.bound.sites:
             return [self.findings[name].refused("not jointly Normal")]
         findings = verify_again(
-            self.bound, log_joint_terms, verify(self.bound, log_joint_terms, [name, *discrete]), self.places
+            self.bound, log_joint_terms, verify(self.bound, log_joint_terms, [name, *discrete]), self.places()
         )
         return [self._refuse_uncompared(finding) for finding in findings]
 

@@ -22,13 +22,15 @@ def as_frame(source: Any) -> Any:
     """A table or a column of polars, Arrow, xarray or another library as one of pandas; anything else as it is."""
     import pandas as pd
 
-    is_labelled = type(source).__module__.startswith("xarray")
-    if is_labelled and getattr(source, "ndim", None) == 1 and source.dtype.kind in "OUT":  # texts, or lists of words
+    library = type(source).__module__.partition(".")[0]
+    if (
+        library == "xarray" and getattr(source, "ndim", None) == 1 and source.dtype.kind in "OUT"
+    ):  # texts, or lists of words
         return source.to_series()
     for to_list in ("to_pylist", "to_list"):  # a column of Arrow, or of polars
         if hasattr(source, to_list) and not isinstance(source, pd.Series | pd.Index) and not hasattr(source, "columns"):
             return pd.Series(getattr(source, to_list)(), dtype=object)
-    if isinstance(source, pd.DataFrame | pd.Series) or type(source).__module__.split(".")[0] in ("xarray", "numpy"):
+    if isinstance(source, pd.DataFrame | pd.Series) or library in ("xarray", "numpy"):
         return source
     if hasattr(source, "to_dict") and hasattr(source, "columns") and hasattr(source, "height"):  # polars, without Arrow
         return pd.DataFrame(source.to_dict(as_series=False))

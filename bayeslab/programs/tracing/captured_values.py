@@ -13,8 +13,6 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from numpyro.primitives import Messenger
-
 from bayeslab.programs.arguments import StaticValue
 from bayeslab.programs.tracing.library_files import is_library_file
 
@@ -38,26 +36,20 @@ def captured_by_functions(record: Any) -> tuple[tuple[str, StaticValue], ...]:
 
     record: a method with a guide or a proposal of its user's, for example.
     """
-    values = [getattr(record, each.name) for each in fields(record)]
-    return tuple(
-        pair
-        for value in values
-        for pair in (
-            captured_by_functions(value)
-            if is_dataclass(value) and not isinstance(value, type)
-            else captured_values(value)
-            if isinstance(value, FunctionType | MethodType | partial)
-            else ()
-        )
-    )
+    captured: list[tuple[str, StaticValue]] = []
+    for value in (getattr(record, each.name) for each in fields(record)):
+        if is_dataclass(value) and not isinstance(value, type):
+            captured += captured_by_functions(value)
+        elif isinstance(value, FunctionType | MethodType | partial):
+            captured += captured_values(value)
+    return tuple(captured)
 
 
 def _walk(name: str, value: Any, package: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """A value that has a name, and what the functions that it consists of read; what was seen is left out."""
-    is_walked = isinstance(value, FunctionType | MethodType | partial | Messenger | type) or callable(value)
     if name and not isinstance(value, ModuleType | MethodType):
         yield name, value
-    if not is_walked or id(value) in seen:
+    if not callable(value) or id(value) in seen:
         return
     seen.add(id(value))
     for inner_name, inner in _parts(value, package):
