@@ -12,6 +12,7 @@ from numpyro.distributions import Distribution, biject_to
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
+from bayeslab.elimination.discrete.collapsed.collapsed_draws import collapsed_elements, draw_collapsed_elements
 from bayeslab.elimination.discrete.element_draws import draw_elements
 from bayeslab.elimination.families import ELEMENT_BY_ELEMENT
 from bayeslab.elimination.family import Family
@@ -45,10 +46,19 @@ def draw_block(
     """
     values, drawn_from = dict(values), {}
     keys = jax.random.split(key, len(block))
-    for rule, stage, site_key in zip(block[::-1], elimination_stages(block, log_joint_terms)[::-1], keys, strict=True):
+    stages = elimination_stages(block, log_joint_terms)
+    for place, site_key in zip(reversed(range(len(block))), keys, strict=True):
+        rule, stage = block[place], stages[place]
         if rule.field is not None and rule.family is ELEMENT_BY_ELEMENT:
-            indices = draw_elements(site_key, rule.field, stage, bound, values, rule.field.joined(values))
-            new = rule.field.named(indices)
+            field, indices = rule.field, rule.field.joined(values)
+            if field.changed_rows is None:
+                indices = draw_elements(site_key, field, stage, bound, values, indices)
+            else:
+                normal = block[place - 1]
+                elements = collapsed_elements(field, normal, stages[place - 1], bound, values)
+                near = jnp.concatenate([values[name].ravel() for name in normal.sites])
+                indices = draw_collapsed_elements(site_key, elements, indices, near)
+            new = field.named(indices)
             values |= {name: value.astype(bound.sites[name].dtype) for name, value in new.items()}
             continue
         q = conditional(rule, stage, bound, values, initial=rule.joined(values)).distribution

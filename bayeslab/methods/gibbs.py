@@ -100,7 +100,8 @@ class Gibbs(Method):
                     joint.append(analysis.order(sites))
         joint = _with_normal_blocks(joint, analysis, [rule.site for rule in rules])
         blocks = tuple(sorted(blocks_in_program_order(joint, rules), key=partial(_rank_in_scan, bound)))
-        return SweepSampler(blocks, rules, groups, compilation_signature(bound), slices)
+        is_discrete = any(bound.sites[name].is_discrete for name in bound.latent)
+        return SweepSampler(blocks, rules, groups, compilation_signature(bound), slices, is_discrete)
 
 
 def _rank_in_scan(bound: Bound, block: Block) -> int:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
 from numpyro.infer import CustomGibbs
@@ -15,13 +14,13 @@ from bayeslab.elimination.sweep import deterministic_values, feasible_point, gib
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.methods.mcmc import kernel_stats, nuts_block_kernel
 from bayeslab.programs.program import Bound, Values, evaluate
-from bayeslab.sampling.protocols import Draws, Sampler, State
+from bayeslab.sampling.protocols import Draws, Sampler, State, TrialChains
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
 
-NUM_TRIAL_CHAINS, NUM_TRIAL_SWEEPS = 4, 10
-"""The number of short chains, and of sweeps in each, that a start is chosen from. Without them 13 of 60 chains of a
-hidden Markov model stayed in a poor mode."""
+TRIALS = TrialChains(number=4, steps=10)
+"""The short chains that a start is chosen from. Without them 13 of 60 chains of a hidden Markov model stayed in a poor
+mode."""
 
 
 class SiteStep(Protocol):
@@ -64,6 +63,7 @@ class SweepSampler(Sampler):
 
     blocks: rules of the sites that are drawn jointly, in the order of the scan.
     rules: of every site that has one given all others, in program order. steps: of sites that are drawn another way.
+    has_discrete_sites: whether many starts may lead to poor modes.
     """
 
     blocks: tuple[Block, ...]
@@ -71,6 +71,7 @@ class SweepSampler(Sampler):
     groups: Groups
     structure: Any
     steps: tuple[SiteStep, ...] = ()
+    has_discrete_sites: bool = False
 
     warmup_draws = prepares = True
 
@@ -84,24 +85,11 @@ class SweepSampler(Sampler):
     def prepare(self, bound: Bound) -> Bound:
         return replace_rows(self.groups, self.rules, bound)
 
+    @property
+    def trials(self) -> TrialChains | None:
+        return TRIALS if self.has_discrete_sites else None
+
     def start(self, key: Array, data: Bound) -> SweepState:
-        """A random point of finite density; with discrete sites, the end of the best of a few short chains."""
-        bound = program_parts(data).plain
-        if not any(bound.sites[name].is_discrete for name in bound.latent):
-            return self._feasible_state(key, data)
-
-        def step(state: SweepState, _: None) -> tuple[SweepState, Array]:
-            state, draws = self.advance(state, data)
-            return state, draws.stats["lp"]
-
-        def trial(key: Array) -> tuple[SweepState, Array]:
-            state, log_joint = jax.lax.scan(step, self._feasible_state(key, data), None, NUM_TRIAL_SWEEPS)
-            return state, jnp.nan_to_num(log_joint[-1], nan=-jnp.inf)
-
-        states, log_joint = jax.lax.map(trial, jax.random.split(key, NUM_TRIAL_CHAINS))
-        return jax.tree.map(lambda leaf: leaf[jnp.argmax(log_joint)], states)
-
-    def _feasible_state(self, key: Array, data: Bound) -> SweepState:
         """A random point of finite density."""
         key, start_key = jax.random.split(key)
         return SweepState(feasible_point(start_key, program_parts(data).plain), key)

@@ -63,7 +63,8 @@ class ParticleGibbs(Method):
         signature = compilation_signature(bound)
         if rest:
             return BlockSampler(blocks, tuple(rest), signature, self.num_warmup, (path,))
-        return SweepSampler(blocks, rules, (), signature, (path,))
+        is_discrete = any(bound.sites[name].is_discrete for name in bound.latent)
+        return SweepSampler(blocks, rules, (), signature, (path,), is_discrete)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,13 @@ class Draws(NamedTuple):
     history: dict[str, Array] = {}
 
 
+class TrialChains(NamedTuple):
+    """Short chains that the start of a chain is chosen from: how many, and their steps."""
+
+    number: int
+    steps: int
+
+
 class Sampler:
     """One chain, as pure functions of a Bound. All members have defaults but `start`, `advance` and, for optimisers,
     `adapt`.
@@ -63,6 +70,11 @@ class Sampler:
     def num_starts(self) -> int:
         """The number of starts of an optimiser that run together."""
         return 1
+
+    @property
+    def trials(self) -> TrialChains | None:
+        """Short chains from `start`, at the end of the best of which a chain begins; None where it begins there."""
+        return None
 
     @property
     def mesh(self) -> Mesh | None:
@@ -177,6 +189,10 @@ class SamplerWrapper(Sampler):
     @property
     def num_starts(self) -> int:
         return self.inner.num_starts
+
+    @property
+    def trials(self) -> TrialChains | None:
+        return self.inner.trials
 
     @property
     def mesh(self) -> Mesh | None:

@@ -27,6 +27,7 @@ from bayeslab.sampling.executables import SamplerExecutables, compile_sampler, s
 from bayeslab.sampling.placement import ONE_DEVICE, Placement
 from bayeslab.sampling.processes import ONE_PROCESS, Processes
 from bayeslab.sampling.protocols import Draws, Method, Sampler, State
+from bayeslab.sampling.trial_chains import best_of_trials, start_of_chain
 
 TARGET_SECONDS_PER_CHUNK = 0.25
 """Seconds that a chunk of steps should take."""
@@ -112,7 +113,7 @@ def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> D
         state, draw = sampler.advance(state, data)
         return strongly_typed(state), draw
 
-    state, warmup = strongly_typed(sampler.start(key, data)), method.num_warmup
+    state, warmup = strongly_typed(start_of_chain(sampler, key, data)), method.num_warmup
     if not sampler.warmup_draws:
         state = jax.lax.fori_loop(0, warmup, lambda _, state: strongly_typed(sampler.adapt(state, data)[0]), state)
         warmup = 0
@@ -176,9 +177,17 @@ class _ChainTrack:
             yield
 
     def _initial_state(self) -> State:
-        if self.values is None:
+        if self.values is not None:
+            return self.code.start_at(self.key, self.data, self.values)
+        if (trials := self.sampler.trials) is None:
             return self.code.start(self.key, self.data)
-        return self.code.start_at(self.key, self.data, self.values)
+
+        def steps(state: State, count: int) -> tuple[State, Draws]:
+            for size in self._parts(count):
+                state, draws = self._call(self.code.advance, size, 1, state)
+            return state, draws
+
+        return best_of_trials(trials, lambda key: self.code.start(key, self.data), steps, self.key)
 
     def _adapt(self, state: State, stop: Event) -> Generator[None, None, State]:
         """Make the steps before the first draw, a chunk a turn; returns the state after them."""
@@ -196,11 +205,14 @@ class _ChainTrack:
     def rewound(self, draws: int) -> State:
         """The state after `draws` draws: from the last checkpoint before it, the steps are made again."""
         count, state = [checkpoint for checkpoint in self.checkpoints if checkpoint[0] <= draws][-1]
-        while count < draws:
-            step = min(draws - count, self.code.buffer)
-            state, _ = self._call(self.code.advance, step, self.method.thinning, state)
-            count += step
+        for size in self._parts(draws - count):
+            state, _ = self._call(self.code.advance, size, self.method.thinning, state)
         return state
+
+    def _parts(self, count: int) -> list[int]:
+        """A number of draws as those of several calls."""
+        whole, rest = divmod(count, self.code.buffer)
+        return [self.code.buffer] * whole + [rest] * (rest > 0)
 
     def _call(self, code: Callable, count: int, thinning: int, state: State) -> tuple[State, Draws]:
         """Run an executable for `count` draws: the state after them, and the draws in memory of the host."""

@@ -4,14 +4,19 @@ Which elements meet is read off the program (`bayeslab.elimination.discrete.scop
 joint is tested at points like every other rule (`bayeslab.verification.identity`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from bayeslab.distributions.factor_graphs.elimination_order import elimination_rounds, elimination_size
 from bayeslab.elimination.conditional import Rule, without
+from bayeslab.elimination.discrete.collapsed.collapsed_draws import collapsed_elements, residual_of_moves
+from bayeslab.elimination.discrete.collapsed.precision_rows import changed_rows
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.discrete.table_reading import reading_of
@@ -66,7 +71,42 @@ def find_discrete_fields(bound: Bound, findings: Sequence[Finding]) -> list[Fiel
 
 def find_collapsed_field(bound: Bound, findings: Sequence[Finding], rule: Rule, names: tuple[str, ...]) -> FieldFinding:
     """The findings for discrete sites with Normal sites integrated out. rule: of the Normal sites."""
-    return _findings_of_sets(bound, findings, [names], rule)[0]
+    [found] = _findings_of_sets(bound, findings, [names], rule)
+    by_element = found.by_element.rule
+    if by_element is None or by_element.family is not ELEMENT_BY_ELEMENT:
+        return found
+    with_rows = _with_changed_rows(bound, rule, by_element)
+    return found._replace(by_element=found.by_element._replace(rule=with_rows))
+
+
+def _with_changed_rows(bound: Bound, normal: Rule, by_element: Rule) -> Rule:
+    """The rule that draws elements one after another, with the rows of the precision of Normal sites that change with
+    each, where these are few, and where the log joint is the same when no other rows are made anew."""
+    assert by_element.field is not None
+    with jax.enable_x64(True):
+        widened_bound = in_double_precision(bound)
+        log_joint_terms = terms(widened_bound).terms
+        points = [*generic_points(widened_bound), *choice_points(widened_bound)[:1]]
+        rows = changed_rows(normal, by_element.field, log_joint_terms, *points[0])
+        if rows is None:
+            return by_element
+        field = by_element.field.with_changed_rows(rows)
+        residual = _moves_check(field, normal, log_joint_terms)
+        worst = np.max([evaluate_all([residual], point)[0] for point in points])
+    return by_element._replace(field=field) if worst <= RESIDUAL_TOLERANCE else by_element
+
+
+@lru_cache(maxsize=64)
+def _moves_check(field: Field, normal: Rule, log_joint_terms: tuple[Term, ...]) -> Callable[[Point], Array]:
+    """The function that tests the rows of a precision that change with elements; the same for the same arguments."""
+
+    def residual(point: Point) -> Array:
+        bound, values = point
+        near = jnp.concatenate([values[name].ravel() for name in normal.sites])
+        elements = collapsed_elements(field, normal, log_joint_terms, bound, values)
+        return residual_of_moves(elements, field.joined(values), near)
+
+    return residual
 
 
 def _findings_of_sets(

@@ -43,9 +43,12 @@ class Field:
     parts: for every part of the log joint, for each of its elements, the index of its scope, CONSTANT or MIXED.
     mixed: the scopes of parts of which an element is a sum of several functions.
     chain: how its elements are chains, where they are. eps: of the lowest precision in which any part is computed.
+    changed_rows: where Normal sites are integrated out, the rows of their precision that change with every element
+    (element, row), where these are few.
     """
 
     chain: Chains | None = None
+    changed_rows: np.ndarray | None = None
     eps: float = float(np.finfo(float).eps)
 
     def __init__(
@@ -64,9 +67,20 @@ class Field:
 
     def as_chains(self, chain: Chains) -> "Field":
         """The field, whose elements are chains."""
-        field = copy(self)
+        field = self._with_numbers(chain.functions)
         field.chain = chain
-        numbers = b"".join(each.tobytes() for each in chain.functions)
+        return field
+
+    def with_changed_rows(self, rows: np.ndarray) -> "Field":
+        """The field, with the rows of a precision that change with every element (element, row)."""
+        field = self._with_numbers([rows])
+        field.changed_rows = rows
+        return field
+
+    def _with_numbers(self, arrays: Sequence[np.ndarray]) -> "Field":
+        """A copy that differs where these arrays do."""
+        field = copy(self)
+        numbers = b"".join(each.tobytes() for each in arrays)
         field._digest = sha256(self._digest.encode() + numbers).hexdigest()
         return field
 

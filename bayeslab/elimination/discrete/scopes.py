@@ -41,10 +41,14 @@ ALONG = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 class ScopeFinder:
     """Follows scopes through a flat program.
 
-    table: of the sums. known: values by number that do not depend on sites.
+    table: of the sums. known: values by number that do not depend on sites. looks_for_zeros: whether single elements
+    that are multiplied with a zero are left out too, and not pairs alone.
     """
 
-    def __init__(self, table: SumTable, program: FlatProgram, known: dict[int, Any]) -> None:
+    def __init__(
+        self, table: SumTable, program: FlatProgram, known: dict[int, Any], looks_for_zeros: bool = False
+    ) -> None:
+        self.looks_for_zeros = looks_for_zeros
         self.table, self.program, self.known = table, program, program.constants | known
         self.sums: dict[int, np.ndarray] = {}
         self.concrete: dict[int, np.ndarray] = {}
@@ -153,7 +157,7 @@ class ScopeFinder:
         place = 0 if sums[0] is not None else 1
         array = sums[place]
         assert array is not None
-        if operation.input_shapes[1 - place] == () or not self._has_pairs(array):
+        if operation.input_shapes[1 - place] == () or not (self.looks_for_zeros or self._has_pairs(array)):
             return array
         factor = self.value(operation.inputs[1 - place])
         return array if factor is None else np.where(np.broadcast_to(factor == 0, shape), 0, array)
@@ -249,7 +253,7 @@ class ScopeFinder:
     ) -> list[np.ndarray]:
         """The sums of the outputs of a function that an operation calls."""
         given = {n: array for n, array in zip(program.inputs, sums, strict=True) if array is not None}
-        found = ScopeFinder(self.table, program, {}).run(given)
+        found = ScopeFinder(self.table, program, {}, self.looks_for_zeros).run(given)
         none = [np.zeros(shape, np.int32) for shape in shapes]
         pairs = zip(program.outputs, none, strict=True)
         return [zeros if isinstance(output, Constant) else found.get(output, zeros) for output, zeros in pairs]

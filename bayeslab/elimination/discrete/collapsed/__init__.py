@@ -1,0 +1,1 @@
+"""Discrete elements with jointly Normal sites integrated out."""

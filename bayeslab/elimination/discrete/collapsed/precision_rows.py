@@ -1,0 +1,97 @@
+"""Which rows of the precision of jointly Normal sites change with a discrete element.
+
+An indicator of a regression changes the row and the column of its coefficient, and leaves all others as they are. So a
+few products of the Hessian, in place of all, give the precision after a change.
+"""
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from bayeslab.elimination.discrete.fields import Field
+from bayeslab.elimination.discrete.flat_program import flatten
+from bayeslab.elimination.discrete.scopes import ScopeFinder
+from bayeslab.elimination.discrete.sum_table import SumTable
+from bayeslab.elimination.rules import Rule
+from bayeslab.elimination.terms import Term, sum_of_terms
+from bayeslab.programs.program import Bound, Values
+
+MIN_SIZE = 8
+"""Elements of the Normal sites from which on rows are told apart: the precision of fewer is sooner made anew."""
+MAX_SHARE_OF_ROWS = 0.25
+"""Share of all rows, at most, that an element changes."""
+
+JointDensity = Callable[[Array, Array], Array]
+"""What the log joint says of Normal sites and discrete elements: of one vector of the values of the former (size,), and
+indices of choices of the latter (element,)."""
+
+
+def joint_density(
+    normal: Rule, field: Field, log_joint_terms: Sequence[Term], bound: Bound, values: Values
+) -> JointDensity:
+    """The terms that Normal sites reach. normal: the rule that integrates them out."""
+    reached = normal.reached(log_joint_terms)
+
+    def density(vector: Array, indices: Array) -> Array:
+        shape = (vector.shape[0],) if normal.block is not None else bound.sites[normal.site].shape
+        return sum_of_terms(reached, bound, values | normal.named(vector.reshape(shape)) | field.named(indices))
+
+    return density
+
+
+def precision_rows(density: JointDensity, vector: Array, indices: Array, rows: Array | np.ndarray) -> Array:
+    """Some rows (row, size) of the precision. rows: their numbers, or one-hot directions (row, size)."""
+    directions = rows if rows.ndim == 2 else jax.nn.one_hot(rows, vector.shape[0], dtype=vector.dtype)
+    _, change = jax.linearize(lambda x: jax.grad(density)(x, indices), vector)
+    return -jax.vmap(change)(jnp.asarray(directions))
+
+
+def changed_rows(
+    normal: Rule, field: Field, log_joint_terms: Sequence[Term], bound: Bound, values: Values
+) -> np.ndarray | None:
+    """For every element of a field, the rows of the precision of Normal sites that change with it (element, row).
+
+    The last of them is repeated where there are fewer than of other elements. All other entries of the precision are
+    functions of other elements, in whatever way the program makes them. None where the elements change more than a
+    few rows, so that nothing is won. values: of all latent sites; nothing but their shapes matters.
+    """
+    size = sum(prod(bound.sites[name].shape) for name in normal.sites)
+    if size < MIN_SIZE:
+        return None
+    start, vector = jnp.zeros(field.size, jnp.int32), jnp.zeros(size)
+    others = {name: value for name, value in values.items() if name not in (*normal.sites, *field.names)}
+
+    def precision(indices: Array, bound: Bound, others: Values) -> Array:
+        density = joint_density(normal, field, log_joint_terms, bound, others)
+        return precision_rows(density, vector, indices, np.eye(size))
+
+    program = flatten(jax.make_jaxpr(precision)(start, bound, others))
+    leaves = [start, *jax.tree.leaves(bound), *jax.tree.leaves(others)]
+    arguments = {id(leaf) for leaf in bound.arrays.values()}
+    known = {number: leaf for number, leaf in zip(program.inputs, leaves, strict=True) if id(leaf) in arguments}
+    table, number = SumTable(), program.inputs[0]
+    singles = np.array([table.number(frozenset({frozenset({element})})) for element in range(field.size)], np.int32)
+    sums = ScopeFinder(table, program, known, looks_for_zeros=True).run({number: singles})
+    entries = sums.get(program.outputs[0], np.zeros((size, size), np.int32))
+    changed = np.zeros((field.size, size, size), bool)
+    for distinct in np.unique(entries):
+        members = frozenset().union(*table.sums[distinct])
+        changed[sorted(members)] |= entries == distinct
+    rows = [_covering_rows(each | each.T) for each in changed]
+    width = max(map(len, rows))
+    if width > MAX_SHARE_OF_ROWS * size:
+        return None
+    return np.array([[*each, *[each[-1] if each else 0] * (width - len(each))] for each in rows], np.int32)
+
+
+def _covering_rows(changed: np.ndarray) -> list[int]:
+    """A few rows that, with the columns of the same numbers, hold all entries of a symmetric matrix that are set."""
+    left, rows = changed.copy(), []
+    while left.any():
+        rows.append(int(np.argmax(left.sum(1))))
+        left[rows[-1]] = left[:, rows[-1]] = False
+    return rows
