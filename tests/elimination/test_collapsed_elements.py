@@ -87,7 +87,8 @@ def elements_at(name: str) -> tuple[CollapsedElements, Bound, Values]:
     analysis = analysed(name)
     [normal] = [rule for rule in analysis.rules if rule.family.is_normal]
     rule = analysis.collapsed_field(normal, ("z",)).by_element.rule
-    assert rule is not None and rule.field is not None
+    assert rule is not None
+    assert rule.field is not None
     bound, values = generic_points(analysis.bound)[1]
     return collapsed_elements(rule.field, normal, terms(bound).terms, bound, values), bound, values
 
@@ -106,7 +107,8 @@ def test_rows_that_change_and_the_log_joint_that_they_give(name: str) -> None:
     with precision_scope():
         elements, _, values = elements_at(name)
         rows = elements.field.changed_rows
-        assert rows is not None and [set(each.tolist()) for each in rows] == expected
+        assert rows is not None
+        assert [set(each.tolist()) for each in rows] == expected
         z, rng = np.asarray(values["z"]).astype(int), np.random.default_rng(1)
         now, moved = jax.jit(elements.first)(jnp.asarray(z, jnp.int32), values["b"]), jax.jit(elements.moved)
         for _ in range(30):
@@ -123,7 +125,9 @@ def test_elements_that_change_all_rows_are_drawn_as_before() -> None:
         analysis = analysed("all at once")
         [normal] = [rule for rule in analysis.rules if rule.family.is_normal]
         rule = analysis.collapsed_field(normal, ("z",)).by_element.rule
-    assert rule is not None and rule.field is not None and rule.field.changed_rows is None
+    assert rule is not None
+    assert rule.field is not None
+    assert rule.field.changed_rows is None
 
 
 @pytest.mark.parametrize("name", ["single", "neighbours"])
@@ -154,5 +158,7 @@ def test_draws_of_groups_of_coefficients() -> None:
     log_probs = np.array([log_joint(name, z) for z in every])
     right = np.exp(log_probs - logsumexp(log_probs)) @ every
     draws = tree["posterior"]["z"]
-    error = np.sqrt(right * (1 - right) / np.maximum(np.array([float(az.ess(draws[..., k].values)) for k in range(size)]), 1))
+    error = np.sqrt(
+        right * (1 - right) / np.maximum(np.array([float(az.ess(draws[..., k].values)) for k in range(size)]), 1)
+    )
     assert (np.abs(draws.mean(("chain", "draw")).values - right) < 4.5 * error + 1e-3).all()

@@ -18,7 +18,9 @@ import bayeslab as bl
 from bayeslab.distributions import MarkovChain
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.discrete.chains.readings import readings_of
+from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.field_search import find_field
+from bayeslab.elimination.discrete.first_steps import EqualRows, Pieces
 from bayeslab.elimination.families import CHAIN_OF_STEPS, JOINTLY_ENUMERATED
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
@@ -30,6 +32,21 @@ from quick_cases import quick_ones
 from scan_programs import SCANS
 
 NUM_DRAWS = 20_000
+
+
+def successes(y: Any, trials: Any) -> None:
+    """Two sites a step; probabilities of zero and one, with data that they explain, and logarithms of both."""
+    with numpyro.plate("state", 2):
+        rows = numpyro.sample("rows", dist.Dirichlet(jnp.ones(2)))
+        prob = numpyro.sample("prob", dist.Beta(1.0, 1.0))
+
+    def step(last: Any, seen: Any) -> Any:
+        z = numpyro.sample("z", dist.Categorical(rows[last]))
+        w = numpyro.sample("w", dist.Bernoulli(0.3))
+        numpyro.sample("y", dist.Binomial(seen[1], jnp.where(w == 1, 0.9, prob[z])), obs=seen[0])
+        return z, None
+
+    scan(step, 0, (y, trials))
 
 
 def chain_by_steps(z: Any, log_rows: Any, log_likelihoods: Any) -> Any:
@@ -177,3 +194,42 @@ def test_explain_and_methods_see_a_chain() -> None:
         0,
         1,
     )
+
+
+@pytest.mark.parametrize("prob", [[0.2, 0.7], [0.0, 1.0]])
+def test_one_row_stands_for_equal_ones(prob: list[float]) -> None:
+    """Tables, and their derivatives, are those of arrays that are written out."""
+    y, trials = np.array([0, 2, 3, 0, 3, 1, 0]), np.array([2, 2, 3, 1, 3, 4, 5])
+    with precision_scope():
+        analysis = Analysis(bind(successes, {"y": y, "trials": trials}))
+        [found] = analysis.discrete_fields
+        assert found.jointly.rule is not None
+        assert found.jointly.rule.field is not None
+        field, bound = found.jointly.rule.field, analysis.bound
+        values = {"rows": jnp.array([[0.6, 0.4], [0.1, 0.9]]), "prob": jnp.array(prob)}
+        reached = [term for term in terms(bound).terms if not term.depends.isdisjoint(field.names)]
+        taken = field_parts(field, reached, bound, values)
+        equal = Pieces(tuple(EqualRows(jnp.array([1], jnp.int32), size) for size in field.sizes))
+        for part, weight in enumerate(taken.weights):
+            if weight.ndim:
+                for count in (1, 3, weight.shape[0]):
+                    short, long = (taken.first_rows(each, part, count) for each in (equal, equal.whole()))
+                    np.testing.assert_allclose(short, long, rtol=1e-13)
+
+        def weighted_sum(prob: Any, configuration: Any) -> Any:
+            parts = field_parts(field, reached, bound, values | {"prob": prob})
+            shown = [(w, parts.first_rows(configuration, p, w.shape[0])) for p, w in enumerate(parts.weights) if w.ndim]
+            return sum((jnp.where(weight == 0, 0.0, weight * part).sum() for weight, part in shown), jnp.zeros(()))
+
+        if min(prob) > 0:  # else there is none on either side
+            slopes = [jax.grad(weighted_sum)(values["prob"], each) for each in (equal, equal.whole())]
+            np.testing.assert_allclose(*slopes, rtol=1e-12)
+
+
+def test_places_in_pieces() -> None:
+    pieces = Pieces((EqualRows(np.array([7]), 3), np.arange(4)))
+    assert isinstance(pieces.between(1, 3), EqualRows)
+    assert pieces.between(1, 3).number == 2
+    np.testing.assert_array_equal(pieces.between(3, 6), [0, 1, 2])
+    np.testing.assert_array_equal(pieces.between(2, 5), [7, 0, 1])
+    np.testing.assert_array_equal(pieces.whole(), [7, 7, 7, 0, 1, 2, 3])

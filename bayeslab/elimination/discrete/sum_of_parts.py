@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bayeslab.elimination.discrete.first_steps import FirstSteps
+from bayeslab.elimination.discrete.first_steps import FirstSteps, Pieces
 from bayeslab.elimination.discrete.flat_program import (
     Constant,
     FlatProgram,
@@ -103,7 +103,7 @@ class SumOfParts(NamedTuple):
     """
 
     parts: Callable[[Array], list[Array]]
-    first_rows: Callable[[Array, int, int], Array]
+    first_rows: Callable[[Array | Pieces, int, int], Array]
     weights: list[Array]
     constant: Array
 
@@ -125,8 +125,8 @@ def sum_of_parts(density: Callable[[Array], Array], start: Array) -> SumOfParts:
         values = run_operations(moving, shared | {number: vector})
         return [_as_real(values[each]) for each in place.parts]
 
-    def first_rows(vector: Array, part: int, count: int) -> Array:
-        return _as_real(FirstSteps(moving, shared | {number: vector}).rows(place.parts[part], count))
+    def first_rows(vector: Array | Pieces, part: int, count: int) -> Array:
+        return _as_real(FirstSteps(moving, shared | {number: vector}).first_rows(place.parts[part], count))
 
     def total(arrays: list[Array]) -> Array:
         values = run_operations(place.after, shared | dict(zip(place.parts, arrays, strict=True)))

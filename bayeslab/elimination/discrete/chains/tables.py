@@ -18,6 +18,7 @@ from bayeslab.distributions.markov.scored.table_chain import TableChain
 from bayeslab.elimination.discrete.chains.readings import Pattern, readings_of, rows_of, value_of_state, values_of
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import Field
+from bayeslab.elimination.discrete.first_steps import EqualRows, Pieces
 from bayeslab.elimination.discrete.sum_of_parts import SumOfParts
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
@@ -62,11 +63,11 @@ def chain_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, va
     return ChainTables((states, moves + shared), constant)
 
 
-def _weighted(taken: SumOfParts, number: int, indices: Array, functions: np.ndarray) -> Array:
+def _weighted(taken: SumOfParts, number: int, indices: Array | Pieces, functions: np.ndarray) -> Array:
     """What some elements of one part say at a configuration (function,)."""
     weight = taken.weights[number]
     if not weight.ndim:
-        part = taken.parts(indices)[number]
+        part = taken.parts(indices.whole() if isinstance(indices, Pieces) else indices)[number]
     else:
         width = weight.size // weight.shape[0]
         count = int(functions.max(initial=0)) // width + 1
@@ -89,13 +90,20 @@ def _configuration(field: Field, chosen: dict[int, Array], at: np.ndarray) -> Ar
     return jnp.concatenate(pieces) if len(pieces) > 1 else pieces[0]
 
 
+def _same_at_all_steps(field: Field, chosen: dict[int, Array]) -> Pieces:
+    """Indices of all elements (element,): some members have a value at all steps, all else the first one."""
+    assert field.chain is not None
+    members = [member for member, _ in field.chain.layout.sites]
+    values = [chosen.get(member, jnp.zeros((), jnp.int32))[None] for member in members]
+    return Pieces(tuple(EqualRows(value, size) for value, size in zip(values, field.sizes, strict=True)))
+
+
 def _states(field: Field, layout: ChainLayout, pattern: Pattern, taken: SumOfParts, number: int) -> Array:
     """The table of states of some functions of one step (chain, step, state)."""
     num_chains, num_steps, _ = layout.elements.shape
-    every = np.ones(num_steps, bool)
 
     def at(value: Array) -> Array:
-        configuration = _configuration(field, dict(zip(pattern.first, value, strict=True)), every)
+        configuration = _same_at_all_steps(field, dict(zip(pattern.first, value, strict=True)))
         return _weighted(taken, number, configuration, pattern.functions)
 
     by_value = jax.vmap(at, out_axes=-1)(jnp.asarray(values_of(layout, pattern.first)))
