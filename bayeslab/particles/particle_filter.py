@@ -18,10 +18,9 @@ import jax
 import jax.numpy as jnp
 from blackjax.smc.resampling import multinomial, residual, stratified, systematic
 from jax import Array
-from jax.scipy.special import logsumexp
 
 from bayeslab.methods.setting_checks import require_positive
-from bayeslab.particles.scans import Guide, OpenScan, StepInputs, drawn_values, log_weight, open_scan, propose
+from bayeslab.particles.scans import Guide, OpenScan, StepInputs, StepKeys, drawn_values, log_weight, open_scan, propose
 from bayeslab.particles.state_space import StateSpace
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.unconstrained import number_or_zero_mass
@@ -101,20 +100,21 @@ def run_filter[Recorded](
     scan = parameterised_scan(space, bound, parameters)
     start = draw_start(start_key, settings.num_particles, space, bound, parameters)
 
-    def step(state: tuple[Any, Array], given: tuple[Array, StepInputs]) -> tuple[tuple[Any, Array], Recorded]:
-        (carry, log_weights), (key, inputs) = state, given
+    def step(state: tuple[Any, Array, Array], given: tuple[Array, StepInputs]) -> tuple[Any, Recorded]:
+        (carry, log_weights, ess), (key, inputs) = state, given
         resampling_key, key = jax.random.split(key)
-        ancestors, log_weights, resampled = _resampled(resampling_key, settings, log_weights)
+        ancestors, log_weights, resampled = _resampled(resampling_key, settings, log_weights, ess)
         carry = jax.tree.map(lambda leaf: leaf[ancestors], carry)
         values = draw_states(key, settings, bound, scan, carry, inputs)
         none = jnp.zeros(())
         drawn = Particles(values, carry, log_weights, ancestors, none, resampled, none)
         particles = weighted(settings.guide, bound, scan, inputs, drawn)
-        return (particles.carry, particles.log_weight), record(particles)
+        return (particles.carry, particles.log_weight, particles.ess), record(particles)
 
-    equal = jnp.full(settings.num_particles, -jnp.log(settings.num_particles))
+    number = settings.num_particles
+    first = start.carry, jnp.full(number, -jnp.log(number)), jnp.asarray(number, float)
     keys = jax.random.split(key, scan.length)
-    _, history = jax.lax.scan(step, (start.carry, equal), (keys, scan.steps), scan.length)
+    _, history = jax.lax.scan(step, first, (keys, scan.steps), scan.length)
     return start, history
 
 
@@ -146,8 +146,15 @@ def draw_states(
     key: Array, settings: ParticleFilter, bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs
 ) -> Values:
     """A draw of the latent sites of one step for every particle."""
-    keys = jax.random.split(key, settings.num_particles)
-    return jax.vmap(lambda key, carry: propose(key, bound, scan, carry, inputs, settings.guide))(keys, carry)
+    number = settings.num_particles
+
+    def one(keys: StepKeys, carry: Any) -> Values:
+        return propose(keys, bound, scan, carry, inputs, settings.guide)
+
+    num_sites = len(jax.eval_shape(one, StepKeys.of(key), jax.tree.map(lambda leaf: leaf[0], carry)))
+    site_key, key = jax.random.split(key)
+    keys = StepKeys(jax.random.split(site_key, (num_sites, number)).swapaxes(0, 1), jax.random.split(key, number))
+    return jax.vmap(one)(keys, carry)
 
 
 def weighted(guide: Guide | None, bound: Bound, scan: OpenScan, inputs: StepInputs, drawn: Particles) -> Particles:
@@ -158,17 +165,22 @@ def weighted(guide: Guide | None, bound: Bound, scan: OpenScan, inputs: StepInpu
 
     carry, new = jax.vmap(one)(drawn.carry, drawn.values)
     total = drawn.log_weight + number_or_zero_mass(new)
-    log_increment = logsumexp(total)
+    top = total.max()
+    weights = jnp.exp(total - jnp.where(jnp.isfinite(top), top, 0.0))  # exponentials are what a step spends its time on
+    log_increment = top + jnp.log(weights.sum())
     alive = jnp.isfinite(log_increment)
     log_weights = jnp.where(alive, total - jnp.where(alive, log_increment, 0.0), -jnp.log(len(total)))
-    ess = jnp.where(alive, jnp.exp(-logsumexp(2 * log_weights)), 0.0)
+    ess = jnp.where(alive, weights.sum() ** 2 / (weights**2).sum(), 0.0)
     return drawn._replace(carry=carry, log_weight=log_weights, ess=ess, log_increment=log_increment)
 
 
-def _resampled(key: Array, settings: ParticleFilter, log_weights: Array) -> tuple[Array, Array, Array]:
-    """The ancestors of the next particles, the weights that they have from before, and whether they were resampled."""
+def _resampled(key: Array, settings: ParticleFilter, log_weights: Array, ess: Array) -> tuple[Array, Array, Array]:
+    """The ancestors of the next particles, the weights that they have from before, and whether they were resampled.
+
+    ess: the effective number of particles, 0 where none is possible, so that all have equal weights.
+    """
     number = settings.num_particles
-    effective = jnp.exp(-logsumexp(2 * log_weights))
+    effective = jnp.where(ess > 0, ess, number)
     resample = (effective < settings.ess_share * number) | (settings.ess_share == 1)
     equal = jnp.full_like(log_weights, -jnp.log(number))
 

@@ -126,14 +126,43 @@ def weigh(bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, values: 
     return Weighed(carries[0], log_prior, log_likelihood, sites)
 
 
-def propose(key: Array, bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, guide: Guide | None) -> Values:
+class StepKeys(NamedTuple):
+    """Keys of one step of one particle: those of its latent sites (site, 2), so that none is split for every particle,
+    and that of whatever else needs one."""
+
+    sites: Array
+    others: Array
+
+    @classmethod
+    def of(cls, key: Array) -> "StepKeys":
+        """One key for all."""
+        return cls(jnp.zeros((0, 2), key.dtype), key)
+
+
+class KeyForEachSite(Messenger):
+    """A handler that gives the latent sites of a program one key each, from the first to the last; whatever else asks
+    for a key finds none here."""
+
+    def __init__(self, fn: Callable[..., Any], keys: Array) -> None:
+        self.left = list(keys)
+        super().__init__(fn)
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        asks = msg["type"] == "sample" and msg["kwargs"]["rng_key"] is None and msg["value"] is None
+        if asks and self.left:
+            msg["kwargs"]["rng_key"] = self.left.pop(0)
+
+
+def propose(
+    keys: StepKeys, bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, guide: Guide | None
+) -> Values:
     """A draw of the latent sites of one step, from the guide or, for want of one, from their prior given what is
     carried."""
+    program = _body(bound, scan, inputs) if guide is None else guide
+    given = () if guide is None else (_known(scan, inputs),)
     with block():
-        if guide is None:
-            return drawn_values(trace(seed(_body(bound, scan, inputs), key)).get_trace(carry, inputs.element))
-        known = _known(scan, inputs)
-        return drawn_values(trace(seed(guide, key)).get_trace(carry, inputs.element, known))
+        keyed = seed(KeyForEachSite(program, keys.sites), keys.others)
+        return drawn_values(trace(keyed).get_trace(carry, inputs.element, *given))
 
 
 def log_weight(

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from numpyro.handlers import block
 from numpyro.ops.provenance import eval_provenance
 
-from bayeslab.particles.scans import Guide, OpenScan, StepInputs, drawn_values, open_scan, propose, weigh
+from bayeslab.particles.scans import Guide, OpenScan, StepInputs, StepKeys, drawn_values, open_scan, propose, weigh
 from bayeslab.programs.program import Bound, Values, abstract_bound, compilation_signature
 from bayeslab.programs.validation import listed_sites
 
@@ -74,7 +74,7 @@ def require_guide(bound: Bound, guide: Guide) -> None:
 
     def draw(bound: Bound, guide: Guide | None) -> Values:
         scan, inputs = _first_step(bound, {})
-        return propose(jax.random.PRNGKey(0), bound, scan, scan.start, inputs, guide)
+        return propose(StepKeys.of(jax.random.PRNGKey(0)), bound, scan, scan.start, inputs, guide)
 
     right, given = (
         {name: value.shape for name, value in jax.eval_shape(lambda bound: draw(bound, each), bound).items()}  # noqa: B023
@@ -120,7 +120,7 @@ def _first_values(bound: Bound) -> tuple[Values, Values]:
     scan, inputs = _first_step(bound, {})
     if scan.backwards:
         raise ValueError("the scan of the program runs backwards in time; write it from the first step to the last")
-    states = propose(jax.random.PRNGKey(0), bound, scan, scan.start, inputs, None)
+    states = propose(StepKeys.of(jax.random.PRNGKey(0)), bound, scan, scan.start, inputs, None)
     seen = {*scan.sites, *weigh(bound, scan, scan.start, inputs, states).sites}
     if later := [n for n, site in bound.sites.items() if site.role in ("observed", "factor") and n not in seen]:
         raise ValueError(f"{listed_sites(later)} comes after the scan; observe it in the body of the scan, or before")
@@ -142,7 +142,11 @@ def _step_sources(
     def shapes(bound: Bound) -> tuple[Any, Values, Values]:
         scan, inputs = _first_step(bound, {})
         carry = jax.tree.map(jnp.asarray, scan.start)
-        return carry, drawn_values(scan.sites), propose(jax.random.PRNGKey(0), bound, scan, carry, inputs, None)
+        return (
+            carry,
+            drawn_values(scan.sites),
+            propose(StepKeys.of(jax.random.PRNGKey(0)), bound, scan, carry, inputs, None),
+        )
 
     carry, outer, inner = jax.eval_shape(shapes, bound)
     leaves, tree = jax.tree.flatten(carry)

@@ -81,13 +81,13 @@ def test_evidence_where_values_are_missing_and_where_two_states_are_carried() ->
     assert abs(deviation(ratios(SETTINGS["bootstrap"], second_order, second_order_truth()))) < 4
 
 
-def weights_kept(key: Array, settings: ParticleFilter, log_weights: Array) -> Any:
+def weights_kept(key: Array, settings: ParticleFilter, log_weights: Array, _: Array) -> Any:
     """Wrong: particles are resampled, but keep the weights that they were resampled by."""
     ancestors = settings.resampling(key, jnp.exp(log_weights), settings.num_particles)
     return ancestors, log_weights[ancestors] - logsumexp(log_weights[ancestors]), jnp.array(True)
 
 
-def weights_lost(key: Array, settings: ParticleFilter, log_weights: Array) -> Any:
+def weights_lost(key: Array, settings: ParticleFilter, log_weights: Array, _: Array) -> Any:
     """Wrong: weights are made equal without resampling."""
     number = settings.num_particles
     return jnp.arange(number), jnp.full(number, -jnp.log(number)), jnp.array(False)
