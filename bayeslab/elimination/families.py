@@ -4,8 +4,8 @@ As a function of its value x, the log density of a conjugate site together with 
 Its gradient is linear in eta, so gradients at two points give eta: nobody does algebra. Whether the function has this
 form at all is not decided here but proven in `bayeslab.verification.findings`.
 
-To support a distribution of your own, give its class an attribute `family`, a `Family` with `read` and `build`; `two`
-makes one from two scalar statistics.
+To support a distribution of your own, give its class an attribute `family`, a `Family` with `read` and `build`;
+`two_statistics_family` makes one from two scalar statistics.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ from bayeslab.elimination.chain_families import (
     read_linear_gaussian_chain,
     read_process,
 )
-from bayeslab.elimination.family import Family, Local, gradients_at, two
+from bayeslab.elimination.family import Family, Local, gradients_at, two_statistics_family
 from bayeslab.elimination.family_priors import FLAT_FAMILIES, NORMAL_PRIORS, TRUNCATED_NORMAL_PRIORS
 from bayeslab.elimination.matrix_families import (
     MIN_MODE,
@@ -208,33 +208,33 @@ ELEMENT_BY_ELEMENT = Family("Enumerated, element by element")
 FAMILIES = (
     NORMAL,
     ENUMERATED,
-    two(
+    two_statistics_family(
         "Gamma",
         lambda x: (jnp.log(x), -x),
         lambda eta, _: Gamma(eta[0] + 1, eta[1]),
-        (dist.Gamma, dist.Exponential, dist.Chi2),
-        _gamma_mode,
-        cubature.of_gamma,
+        priors=(dist.Gamma, dist.Exponential, dist.Chi2),
+        mode=_gamma_mode,
+        points=cubature.of_gamma,
         reach=(jnp.inf, 0.0),
         **_positive_fields(lambda q: q.concentration / q.rate),
     ),
-    two(
+    two_statistics_family(
         "InverseGamma",
         lambda x: (-jnp.log(x), -1 / x),
         lambda eta, _: InverseGamma(eta[0] - 1, eta[1]),
-        (dist.InverseGamma,),
-        lambda q: q.rate / (q.concentration + 1),
-        cubature.of_inverse_gamma,
+        priors=(dist.InverseGamma,),
+        mode=lambda q: q.rate / (q.concentration + 1),
+        points=cubature.of_inverse_gamma,
         reach=(0.0, -jnp.inf),
         **_positive_fields(lambda q: q.rate / (q.concentration + 1)),
     ),
-    two(
+    two_statistics_family(
         "Beta",
         lambda x: (jnp.log(x), jnp.log1p(-x)),
         _build_beta,
-        (dist.Beta, dist.Uniform),
-        _beta_mode,
-        cubature.of_beta,
+        priors=(dist.Beta, dist.Uniform),
+        mode=_beta_mode,
+        points=cubature.of_beta,
         reach=(0.0, 0.0),
         **SIMPLEX_FIELDS,
     ),
@@ -276,13 +276,13 @@ FAMILIES = (
         cubature.of_inverse_wishart,
         **_positive_definite_fields(inverse_wishart_mode),
     ),
-    two(
+    two_statistics_family(
         "TruncatedNormal",
         lambda x: (x, x**2),
         _build_truncated_normal,
-        TRUNCATED_NORMAL_PRIORS,
-        lambda q: q.mode,
-        cubature.of_truncated_normal,
+        priors=TRUNCATED_NORMAL_PRIORS,
+        mode=lambda q: q.mode,
+        points=cubature.of_truncated_normal,
     ),
     Family(
         "MarkovChain",

@@ -114,13 +114,11 @@ class Family(NamedTuple):
         return self.enumerates or self.structured or self.tables or self.points is not None
 
 
-def two(
+def two_statistics_family(
     name: str,
     statistics: Callable[[Array], tuple[Array, Array]],
     build: Callable[[Eta, Distribution], Distribution],
-    priors: tuple[type[Distribution], ...] = (),
-    mode: Callable[[Any], Array] | None = None,
-    points: Callable[[Any], Array] | None = None,
+    *,
     reach: tuple[float, float] = (jnp.inf, -jnp.inf),
     **more: Any,
 ) -> Family:
@@ -143,7 +141,7 @@ def two(
         determinant = ax * by - bx * ay
         return (gx * by - gy * bx) / determinant, (ax * gy - ay * gx) / determinant
 
-    return Family(name, read, build, priors, statistics, mode, points, **more)
+    return Family(name, read, build, statistics=statistics, **more)
 
 
 def gradients_at(density: SiteFunction, x: Array, y: Array) -> Array:

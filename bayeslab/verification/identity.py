@@ -71,7 +71,7 @@ def identity_check(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable[[T
     """The function that tests a rule under the sum of some terms; the same function for the same arguments."""
     if rule.family is ELEMENT_BY_ELEMENT:
         return lambda asked: _check_element_draws(log_joint_terms, rule, *asked)
-    return lambda asked: check_identity(log_joint_terms, rule, *asked)
+    return lambda asked: check_identity(log_joint_terms, rule, asked)
 
 
 def probe_noise(bound: Bound, seed: int | None = None) -> dict[str, np.ndarray]:
@@ -106,19 +106,14 @@ def _data_checksums(bound: Bound) -> list[int]:
 
 
 def check_identity(
-    log_joint_terms: Sequence[Term],
-    rule: Rule,
-    bound: Bound,
-    values: Values,
-    noise: dict[str, Any],
-    num_probes: int | Array,
-    own_prior: Distribution | None = None,
+    log_joint_terms: Sequence[Term], rule: Rule, asked: TestArguments, own_prior: Distribution | None = None
 ) -> IdentityVerdict:
     """The verdict on a rule at one point.
 
-    num_probes: probe values that do; all are taken, unless none is asked for, where they are no more than
-    MAX_PROBE_ELEMENTS numbers. own_prior: the prior of the site, if not the one that the program draws.
+    asked: as many probe values as are asked for do; all are taken, unless none is asked for, where they are no more
+    than MAX_PROBE_ELEMENTS numbers. own_prior: the prior of the site, if not the one that the program draws.
     """
+    bound, values, noise, num_probes = asked
     site_terms = rule.reached(log_joint_terms)
     if rule.block is not None:
         site_terms = joined_terms(site_terms, rule.sites)

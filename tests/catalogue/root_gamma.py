@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import constraints
 
-from bayeslab.elimination.family import two
+from bayeslab.elimination.family import two_statistics_family
 
 
 class RootGamma(dist.Distribution):
@@ -16,7 +16,9 @@ class RootGamma(dist.Distribution):
     arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
     support = constraints.positive
     pytree_data_fields = ("concentration", "rate")
-    family = two("RootGamma", lambda x: (jnp.log(x), -(x**2)), lambda eta, _: RootGamma((eta[0] + 1) / 2, eta[1]))
+    family = two_statistics_family(
+        "RootGamma", lambda x: (jnp.log(x), -(x**2)), lambda eta, _: RootGamma((eta[0] + 1) / 2, eta[1])
+    )
 
     def __init__(self, concentration: Any, rate: Any, *, validate_args: bool | None = None):
         self.concentration, self.rate = jnp.asarray(concentration), jnp.asarray(rate)

@@ -276,7 +276,8 @@ def _interval(proposal: TruncatedNormal, index: Array, state: Partial) -> Interv
     # a mean so far outside comes nearer
     excess = jnp.maximum(low - max_distance, 0.0) + jnp.minimum(high + max_distance, 0.0)
     low, high = low - excess, high - excess
-    return Interval(index, low, high, mean, sd, _interval_probability((low + high) / 2, state.remainder / sd))
+    [mass] = _interval_probabilities(((low + high) / 2, state.remainder / sd))
+    return Interval(index, low, high, mean, sd, mass)
 
 
 def _add_coordinate(
@@ -298,9 +299,9 @@ def _add_coordinate(
 def _score_of_value(value: Array, remainder: Array, interval: Interval) -> tuple[Array, Array]:
     """The normal score of a value in an interval, and whether its digits are known."""
     above, below = (remainder - value) / interval.sd, value / interval.sd
-    upper, lower = (
-        _interval_probability(interval.high - above / 2, above),
-        _interval_probability(interval.low + below / 2, below),
+    upper, lower = _interval_probabilities(
+        (interval.high - above / 2, above),
+        (interval.low + below / 2, below),
     )
     tail = jnp.minimum(lower, upper)
     score = ndtri(tail / interval.mass)
@@ -310,12 +311,13 @@ def _score_of_value(value: Array, remainder: Array, interval: Interval) -> tuple
 def _value_of_score(score: Array, remainder: Array, interval: Interval) -> tuple[Array, Array]:
     """The value in an interval that has a normal score, and whether its digits are known."""
     below = score < 0
-    edge, tail = jnp.where(below, interval.low, -interval.high), ndtr(-jnp.abs(score)) * interval.mass
+    edge = jnp.where(below, interval.low, -interval.high)
+    probability, beyond = _cumulative(-jnp.abs(score), -jnp.abs(edge))
+    tail = probability * interval.mass
     # between the end and a value not far from it, whose density hardly changes; else by the inverse
     step = tail / norm.pdf(edge)
     step *= 1 + edge * step / 2
-    step -= (_interval_probability(edge + step / 2, step) - tail) / norm.pdf(edge + step)
-    beyond = ndtr(-jnp.abs(edge))
+    step -= (_interval_probabilities((edge + step / 2, step))[0] - tail) / norm.pdf(edge + step)
     standard = ndtri(jnp.where(edge < 0, beyond + tail, beyond - tail))
     exact = jnp.where(edge < 0, standard, -standard) - edge
     distance = jnp.where(_is_narrow(edge, step), step, exact) * interval.sd
@@ -323,11 +325,23 @@ def _value_of_score(score: Array, remainder: Array, interval: Interval) -> tuple
     return value, tail > MIN_KNOWN_PROBABILITY_IN_TINIES * jnp.finfo(tail.dtype).tiny
 
 
-def _interval_probability(middle: Array, width: Array) -> Array:
-    """The normal probability of an interval, given its middle and width, to as many digits where it is small."""
-    low, high = (jnp.where(middle < 0, 1, -1) * middle + sign * width / 2 for sign in (-1, 1))
-    approximation = norm.pdf(middle) * width * (1 + (middle**2 - 1) * width**2 / 24)
-    return jnp.where(_is_narrow(middle, width), approximation, ndtr(high) - ndtr(low))
+def _interval_probabilities(*intervals: tuple[Array, Array]) -> list[Array]:
+    """The normal probabilities of intervals, given their middles and widths, to as many digits where they are small."""
+    ends = [jnp.where(middle < 0, 1, -1) * middle + sign * width / 2 for middle, width in intervals for sign in (-1, 1)]
+    cumulative = _cumulative(*ends)
+    return [
+        jnp.where(
+            _is_narrow(middle, width),
+            norm.pdf(middle) * width * (1 + (middle**2 - 1) * width**2 / 24),
+            cumulative[2 * number + 1] - cumulative[2 * number],
+        )
+        for number, (middle, width) in enumerate(intervals)
+    ]
+
+
+def _cumulative(*points: Array) -> Array:
+    """The normal probabilities below several points of one shape, (point, ...): one piece of code, which is long."""
+    return ndtr(jnp.stack(points))
 
 
 def _is_narrow(middle: Array, width: Array) -> Array:

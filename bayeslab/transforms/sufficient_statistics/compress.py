@@ -125,7 +125,7 @@ def _labelled_check(
         table = labelled_term.table(log_joint_terms, priors, bound, likely)
         all_values = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), values, others)
         errors = jax.lax.map(
-            lambda other: labelled_residual(labelled_term, table, log_joint_terms, priors, bound, likely, other),
+            lambda other: labelled_residual(labelled_term, table, bound, likely, other),
             all_values,
         )
         return errors[0], jnp.nanmax(errors), column_sums(labelled_term, table, priors, likely)

@@ -23,7 +23,7 @@ from jax import Array
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import Rows
 from bayeslab.elimination.conditional import Rule, conditional
-from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term
+from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.transforms.sufficient_statistics.site_statistics import (
     Frame,
@@ -239,8 +239,6 @@ def _label_axes(rule: Rule, prior: Prior, choices: int) -> list[int]:
 def labelled_residual(
     labelled_term: LabelledTerm,
     table: RowTable,
-    log_joint_terms: Sequence[Term],
-    priors: dict[str, Prior],
     bound: Bound,
     values: Values,
     other_values: Values,
@@ -250,6 +248,7 @@ def labelled_residual(
     It is taken at two points and a mixture of them.
     values: likely ones, of which the table is made. other_values: those of a second point.
     """
+    priors, log_joint_terms, *_ = terms(bound)
     [term] = [term for term in log_joint_terms if term.name == labelled_term.replaced]
     new = labelled_term.term(priors)
     shape = priors[labelled_term.label].shape

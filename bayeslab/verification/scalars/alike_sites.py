@@ -119,7 +119,7 @@ def _check_of_alike_sites(
             kinds = [values[name] for name in group.names]
             own_values = {**values, rule.site: jnp.stack(kinds)[place]}
             prior = None if group.family.joint or group.family.enumerates else _prior(bound, group, place, values)
-            return check_identity(own_terms, rule, bound, own_values, noise, num_probes, prior)
+            return check_identity(own_terms, rule, (bound, own_values, noise, num_probes), prior)
 
         blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(of_site, jnp.array(0)))
 
