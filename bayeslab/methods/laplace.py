@@ -11,6 +11,7 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from bayeslab.methods.moves.initial_positions import RADIUS_GROWTH
 from bayeslab.methods.setting_checks import require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_replacement
@@ -28,6 +29,10 @@ from bayeslab.verification.optimum import check_maximum, gradient_tolerance
 
 EVALUATIONS_PER_LBFGS_RUN = 200
 """The usual number of evaluations of the log joint until L-BFGS has converged, roughly."""
+
+
+MAX_START_POINTS = 100
+"""Random points, at most, that are tried for one at which data are possible."""
 
 
 @dataclass(frozen=True)
@@ -238,10 +243,21 @@ def _is_positive_definite(factor: np.ndarray) -> bool:
 
 
 def _random_start(key: Array, bound: Bound) -> LBFGSState:
-    """The state of L-BFGS at a random point."""
+    """The state of L-BFGS at a random point.
+
+    Where the support of data depends on sites, it is the first point that has a density, of a sequence that spreads.
+    """
     key, start_key = jax.random.split(key)
-    flat, _ = ravel_pytree(unconstrained.random_position(start_key, bound))
-    return lbfgs_start(key, flat)
+
+    def position(number: Array | int) -> Array:
+        point_key = jax.random.fold_in(start_key, number) if bound.guarded else start_key
+        return ravel_pytree(unconstrained.random_position(point_key, bound, 1.0 + RADIUS_GROWTH * number))[0]
+
+    def is_impossible(number: Array) -> Array:
+        return (number < MAX_START_POINTS) & ~jnp.isfinite(flat_log_joint(bound, position(number)))
+
+    number = jax.lax.while_loop(is_impossible, lambda number: number + 1, jnp.zeros((), int)) if bound.guarded else 0
+    return lbfgs_start(key, position(number))
 
 
 def lbfgs_start(key: Array, flat: Array) -> LBFGSState:

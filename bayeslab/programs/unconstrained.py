@@ -110,7 +110,7 @@ def unconstrained_shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...
     return _unconstrained_shapes(compilation_signature(bound), bound.latent)
 
 
-def random_position(key: Array, bound: Bound, radius: float = 1.0) -> Values:
+def random_position(key: Array, bound: Bound, radius: Array | float = 1.0) -> Values:
     """A random unconstrained position, uniform within `radius` of 0 in every coordinate; what a program learns starts
     where it says."""
     named = unconstrained_shapes(bound)
