@@ -186,6 +186,19 @@ def test_map_is_the_mode_of_the_density_as_written() -> None:
     assert precise.attrs["converged"] == spread.attrs["converged"] == 1
 
 
+def in_order(y: Any) -> None:
+    """Points of which one order is possible: one in 120 random starts."""
+    points = numpyro.sample("points", dist.Normal(0.0, 2.0).expand([5]).to_event(1))
+    numpyro.factor("in order", jnp.where((jnp.diff(points) > 0).all(), 0.0, -jnp.inf))
+    numpyro.sample("y", dist.Normal(points, 1.0).to_event(1), obs=y)
+
+
+def test_optimisers_look_for_a_start_that_is_possible() -> None:
+    y = np.array([-4.0, -2.5, -1.0, 1.0, 2.0])
+    tree = fit(0, in_order, {"y": y}, bl.MAP(num_starts=4), progress=False)
+    np.testing.assert_allclose(tree["posterior"]["points"].values[0, 0], 0.8 * y, atol=1e-4)
+
+
 def test_any_kernel_of_numpyro() -> None:
     method = bl.MCMC(BarkerMH, num_warmup=1000, num_samples=3000, thinning=2)
     tree = quiet(8, normal_known_variance.model, normal_known_variance.example(), method)

@@ -1,5 +1,6 @@
 """The posterior mode, and the Normal approximation around it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,10 +30,8 @@ from bayeslab.verification.optimum import check_maximum, gradient_tolerance
 
 EVALUATIONS_PER_LBFGS_RUN = 200
 """The usual number of evaluations of the log joint until L-BFGS has converged, roughly."""
-
-
-MAX_START_POINTS = 100
-"""Random points, at most, that are tried for one at which data are possible."""
+MAX_STARTS_TRIED = 100
+"""Random points, at most, that are tried until one is possible."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class PointSampler(Sampler):
     structure: Any
 
     def start(self, key: Array, bound: Bound) -> LBFGSState:
-        return _random_start(key, bound)
+        return _random_start(key, bound, flat_log_joint)
 
     def adapt(self, state: LBFGSState, bound: Bound) -> tuple[LBFGSState, Draws]:
         return lbfgs_step(lambda flat: flat_log_joint(bound, flat), state)
@@ -178,7 +177,7 @@ class LaplaceSampler(Sampler):
     gauss_newton: bool = False
 
     def start(self, key: Array, bound: Bound) -> LaplaceState:
-        climb = _random_start(key, bound)
+        climb = _random_start(key, bound, flat_log_posterior)
         size = climb.best.size
         return LaplaceState(climb, jnp.zeros((size, size)), jnp.array(False))
 
@@ -242,22 +241,22 @@ def _is_positive_definite(factor: np.ndarray) -> bool:
     return bool(np.linalg.svd(rows, compute_uv=False)[-1] ** 2 > np.finfo(factor.dtype).eps ** (2 / 3))
 
 
-def _random_start(key: Array, bound: Bound) -> LBFGSState:
-    """The state of L-BFGS at a random point.
-
-    Where the support of data depends on sites, it is the first point that has a density, of a sequence that spreads.
-    """
+def _random_start(key: Array, bound: Bound, log_density: Callable[[Bound, Array], Array]) -> LBFGSState:
+    """The state of L-BFGS at a random point: the first that is possible, in ever wider boxes, or the last one tried."""
     key, start_key = jax.random.split(key)
 
-    def position(number: Array | int) -> Array:
-        point_key = jax.random.fold_in(start_key, number) if bound.guarded else start_key
-        return ravel_pytree(unconstrained.random_position(point_key, bound, 1.0 + RADIUS_GROWTH * number))[0]
+    def drawn(key: Array, radius: Array | float) -> Array:
+        return ravel_pytree(unconstrained.random_position(key, bound, radius))[0]
 
-    def is_impossible(number: Array) -> Array:
-        return (number < MAX_START_POINTS) & ~jnp.isfinite(flat_log_joint(bound, position(number)))
+    def is_impossible(tried: tuple[Array, Array]) -> Array:
+        return ~jnp.isfinite(log_density(bound, tried[0])) & (tried[1] < MAX_STARTS_TRIED)
 
-    number = jax.lax.while_loop(is_impossible, lambda number: number + 1, jnp.zeros((), int)) if bound.guarded else 0
-    return lbfgs_start(key, position(number))
+    def try_another(tried: tuple[Array, Array]) -> tuple[Array, Array]:
+        number = tried[1] + 1
+        return drawn(jax.random.fold_in(start_key, number), 1.0 + RADIUS_GROWTH * number), number
+
+    flat, _ = jax.lax.while_loop(is_impossible, try_another, (drawn(start_key, 1.0), jnp.array(0)))
+    return lbfgs_start(key, flat)
 
 
 def lbfgs_start(key: Array, flat: Array) -> LBFGSState:
