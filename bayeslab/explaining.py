@@ -112,7 +112,7 @@ def _notes(analysis: Analysis) -> list[str]:
     frozen = [
         argument.name
         for argument in bound.settings
-        if any(isinstance(leaf, StaticValue) and isinstance(leaf.value, np.ndarray) for leaf in argument.leaves)
+        if any(isinstance(leaf, StaticValue) and hasattr(type(leaf.value), "__array__") for leaf in argument.leaves)
     ]
     notes = [f"argument '{name}': the program needs its values to run, so other values compile anew" for name in frozen]
     arrays = [name for name, held in bound.captured if hasattr(type(held.value), "__array__") and np.ndim(held.value)]

@@ -366,5 +366,5 @@ def test_columns_inside_of_an_argument_are_arrays_with_nothing_missing() -> None
         found = bound(of_parts, {"priors": {"mean": mean}, "n": 2})
         np.testing.assert_array_equal(found.arrays["priors.mean"], [1.0, 2.0])
     for gap in (pd.Series([1.0, None], dtype="Float64"), np.ma.masked_array([1.0, 2.0], [False, True])):
-        with pytest.raises(ValueError, match=r"'priors\.mean' has a missing entry at position \(1,\)"):
+        with pytest.raises(ValueError, match=r"'priors\.mean' has a missing entry .NaN. at position \(1,\)"):
             bound(of_parts, {"priors": {"mean": gap}, "n": 2})

@@ -51,7 +51,7 @@ def _refuse_undefined(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> 
 
 
 def _raise_impossible_sites(bound: Bound) -> None:
-    """Raises ValueError with the sites whose density is zero or undefined at all of 50 points."""
+    """Raises ValueError with the sites whose density is zero or undefined at all of 50 points, or else at most."""
 
     def densities(key: Array) -> dict[str, Array]:
         model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
@@ -59,15 +59,18 @@ def _raise_impossible_sites(bound: Bound) -> None:
         return {n: s["fn"].log_prob(s["value"]).sum() for n, s in sites.items() if s["type"] == "sample"}
 
     log_densities = jax.jit(jax.vmap(densities))(jax.random.split(jax.random.PRNGKey(0), 50))
-    guilty = [name for name, values in log_densities.items() if not np.isfinite(values).any()]
+    shares = {name: np.isfinite(values).mean() for name, values in log_densities.items()}
+    guilty, tried = [name for name, share in shares.items() if share == 0], "every point tried"
+    if not guilty and (guilty := [name for name, share in shares.items() if share < 0.5]):
+        tried = "most points tried, and at that where a chain is"
     if factors := [name for name in guilty if bound.plain.sites[name].role == "factor"]:
         raise ValueError(
-            f"factor '{factors[0]}' is minus infinity or not a number at every point tried; one that forbids what "
+            f"factor '{factors[0]}' is minus infinity or not a number at {tried}; one that forbids what "
             "does not agree with data leads no method to where they agree: write it as a site that the data observe, "
             "such as numpyro.sample('y', dist.Bernoulli(probs=jnp.where(utility > 0, 1.0, 0.0))) for a threshold"
         )
     where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
     raise ValueError(
-        f"the density {where} is zero or not a number at every point tried, so the data are impossible under this "
+        f"the density {where} is zero or not a number at {tried}, so the data are impossible under this "
         "model or its numbers overflow; look at the values, the priors and the units"
     )

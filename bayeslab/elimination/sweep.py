@@ -144,7 +144,9 @@ def _draw_or_middle(family: Family, q: Distribution, uniform: Array, key: Array,
 
 def feasible_point(key: Array, bound: Bound) -> Values:
     """Values of the latent sites inside their supports."""
-    counts = {name: jnp.full(bound.sites[name].shape, limit // 2) for name, limit in bound.limits}
+    counts = {
+        name: jnp.full(bound.sites[name].shape, limit // 2, bound.sites[name].dtype) for name, limit in bound.limits
+    }
     model = substitute(seed(bound.program, key), substitute_fn=init_inside_support)
     sites = trace(substitute(model, data=counts)).get_trace()
     return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.binding import bind
+from bayeslab.programs.binding import bind_new_rows
 from bayeslab.programs.data import Entry, as_entry, first_true, with_nested_entries
 from bayeslab.programs.program import Bound, Program, Site, Values
 from bayeslab.results.datatree import argument_recipes, categories_of
@@ -142,7 +142,7 @@ def bind_with_new_groups(
     given: the entries of the user.
     """
     try:
-        return bind(program, entries)
+        return bind_new_rows(program, entries)
     except ValueError as reason:
         for name, item in with_nested_entries(given).items():
             if new := _first_new_category(item, len(categories_of(tree, name))):

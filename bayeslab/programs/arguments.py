@@ -106,6 +106,20 @@ def is_plain_object(value: Any) -> bool:
     return type(value).__hash__ in (None, object.__hash__) and bool(getattr(value, "__dict__", None))
 
 
+def as_structure(leaf: Any) -> Any:
+    """A leaf of an argument in a form that compiled code may depend on: it has a hash, and is equal to itself."""
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return StaticValue(leaf)
+    if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
+        leaf = leaf.item()
+    if is_plain_object(leaf):
+        return StaticValue(leaf)
+    try:
+        return leaf if hash(leaf) is not None and bool(leaf == leaf) else StaticValue(leaf)
+    except Exception:  # what has no hash, or is neither equal to itself nor not, as what pandas calls missing
+        return StaticValue(leaf)
+
+
 def _static_leaf(leaf: Any) -> Any:
     """A leaf that is structure, as the program takes it."""
     value = leaf.value if isinstance(leaf, StaticValue) else leaf

@@ -58,11 +58,20 @@ def bind(program: Program, data: Data) -> Bound:
     argument, a wrong shape, a value outside the support of its site, NaN elsewhere, an invalid hyperparameter, or
     entries whose categories or labels contradict each other.
     """
+    return _bind(program, data, needs_values=True)
+
+
+def bind_new_rows(program: Program, data: Data) -> Bound:
+    """As `bind`, for rows of which nothing need be known: sites may have missing entries alone."""
+    return _bind(program, data, needs_values=False)
+
+
+def _bind(program: Program, data: Data, needs_values: bool) -> Bound:
     keep_compilations()
     function, entries = unwrap_partial(program, read_entries(data))
     if isinstance(function, DerivedProgram):
-        return function.transformed(_bind_entries(function.model, entries))
-    return _bind_entries(function, entries)
+        return function.transformed(_bind_entries(function.model, entries, needs_values))
+    return _bind_entries(function, entries, needs_values)
 
 
 def _rectangular(value: Any, name: str) -> Any:
@@ -70,7 +79,7 @@ def _rectangular(value: Any, name: str) -> Any:
     return as_numpy_array(value, name) if isinstance(value, list) else value
 
 
-def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
+def _bind_entries(program: Program, entries: dict[str, Entry], needs_values: bool) -> Bound:
     function, entries = unwrap_partial(program, entries)
     refuse_conflicting_codes(entries)
     named = parameters(function)
@@ -85,8 +94,9 @@ def _bind_entries(program: Program, entries: dict[str, Entry]) -> Bound:
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     if unused := _unused_parameters(bound, data_flow):
         bound, latent, data_flow = _with_data_flow(replace(bound, unused=unused), probe, scanned)
-    _refuse_empty(bound, probe, empty, data_flow)
-    _refuse_without_value(bound, probe)
+    if needs_values:
+        _refuse_empty(bound, probe, empty, data_flow)
+        _refuse_without_value(bound, probe)
     _refuse_unobserved(bound, [name for name in latent if not probe[name]["written"]], data_flow)
     _refuse_directions(bound)
     _refuse_text_for_numbers(bound, entries)

@@ -8,8 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayeslab.programs.arguments import StaticValue, is_plain_object
-
 FILL_ATTRIBUTE = "_FillValue"
 """Name of the attribute of an xarray variable of integers that says which integer means missing, as in netCDF."""
 
@@ -38,6 +36,7 @@ class Entry(NamedTuple):
     labels: axis -> the names of its positions.
     categories: what integer codes stand for, where they were made from categories or text.
     formula: how a formula made it of a table, in the form of `bayeslab.formulas`, which results keep.
+    table: the table of pandas that it was, for programs that read its columns by name.
     """
 
     value: Any
@@ -46,6 +45,7 @@ class Entry(NamedTuple):
     labels: Mapping[int, Sequence[Hashable]] = {}
     categories: Sequence[Hashable] = ()
     formula: str = ""
+    table: Any = None
 
 
 def read_entries(data: Any) -> dict[str, Entry]:
@@ -137,7 +137,9 @@ def can_mark_missing(value: Any) -> bool:
 
 
 def as_numpy_array(value: Any, name: str) -> np.ndarray:
-    """A value as a NumPy array; raises ValueError for lists of unequal lengths."""
+    """A value as a NumPy array; raises ValueError for lists of unequal lengths, TypeError for unlike columns."""
+    if hasattr(value, "columns"):
+        return _matrix_of_columns(value, name).value
     try:
         return _native_byte_order(np.asarray(value))
     except (TypeError, ValueError):
@@ -151,6 +153,11 @@ def values_and_presence(value: Any, name: str = "y") -> tuple[np.ndarray, np.nda
     array = as_numpy_array(item.value, name)
     present = np.ones(array.shape, bool) if item.present is None else item.present
     return array, present & ~np.isnan(array) if array.dtype.kind == "f" else present
+
+
+def with_nan(item: Entry) -> Any:
+    """The value of an entry, in floats with NaN where elements are marked as missing."""
+    return item.value if item.present is None else np.where(item.present, item.value, np.nan)
 
 
 def cast_exactly(what: str, value: np.ndarray, dtype: Any) -> np.ndarray:
@@ -199,20 +206,6 @@ def as_array(name: str, leaf: Any, is_real: bool) -> Any:
     return jnp.asarray(leaf if safe else cast_exactly(f"argument '{name}'", np.asarray(leaf), dtype), dtype=dtype)
 
 
-def as_structure(leaf: Any) -> Any:
-    """A leaf of an argument in a form that compiled code may depend on: it has a hash, and is equal to itself."""
-    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        return StaticValue(leaf)
-    if isinstance(leaf, np.integer | np.bool_) or (isinstance(leaf, np.ndarray | jax.Array) and leaf.ndim == 0):
-        leaf = leaf.item()
-    if is_plain_object(leaf):
-        return StaticValue(leaf)
-    try:
-        return leaf if hash(leaf) is not None and bool(leaf == leaf) else StaticValue(leaf)
-    except Exception:  # what has no hash, or is neither equal to itself nor not, as what pandas calls missing
-        return StaticValue(leaf)
-
-
 def first_true(wrong: np.ndarray) -> tuple[int, ...]:
     """The position of the first true element; () for a scalar."""
     return tuple(int(i) for i in np.argwhere(wrong)[0]) if np.ndim(wrong) else ()
@@ -252,20 +245,44 @@ def _from_pandas(value: Any, name: str) -> Entry:
         labels = {} if isinstance(value.index, pandas.RangeIndex) else {0: _axis_labels(value.index)}
         return Entry(array, present, (index,), labels, categories)
     if isinstance(value, pandas.DataFrame):
-        series = _with_common_categories(value, name)
-        columns = [_column_values(each, f"column '{each.name}' of entry '{name}'") for each in series]
-        array = np.stack([column for column, _, _ in columns], axis=1) if columns else np.zeros((len(value), 0))
-        masks = [np.ones(len(value), bool) if mask is None else mask for _, mask, _ in columns]
-        complete = all(mask is None for _, mask, _ in columns)
-        axes = (value.index, value.columns)
-        dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
-        labels = {i: _axis_labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
-        categories = columns[0][2] if columns else ()
-        return Entry(array, None if complete else np.stack(masks, axis=1), dims, labels, categories)
+        try:
+            return _matrix_of_columns(value, name)
+        except TypeError:  # columns of several kinds, which a program may read one by one
+            return Entry(value, table=value)
     return Entry(value)
 
 
-def _with_common_categories(frame: Any, name: str) -> list[Any]:
+def zero_filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """An array with zeros in place of the elements that are not present."""
+    return np.where(present, array, np.zeros((), array.dtype))
+
+
+def _is_list_of_numbers(value: Any, name: str, depth: int = 0) -> bool:
+    """Whether a value is a number, or a list, nested or not, of nothing but numbers."""
+    if isinstance(value, list):
+        if depth == MAX_LIST_DEPTH:
+            raise ValueError(f"entry '{name}' is a list in which lists are more than {MAX_LIST_DEPTH} deep")
+        return all(_is_list_of_numbers(each, name, depth + 1) for each in value)
+    return isinstance(value, bool | int | float | np.number | np.bool_)
+
+
+def _matrix_of_columns(frame: Any, name: str) -> Entry:
+    """The columns of a table of pandas, side by side; raises TypeError for columns that are not of one kind."""
+    import pandas
+
+    series = _columns_of_one_kind(frame, name)
+    columns = [_column_values(each, f"column '{each.name}' of entry '{name}'") for each in series]
+    array = np.stack([column for column, _, _ in columns], axis=1) if columns else np.zeros((len(frame), 0))
+    masks = [np.ones(len(frame), bool) if mask is None else mask for _, mask, _ in columns]
+    complete = all(mask is None for _, mask, _ in columns)
+    axes = (frame.index, frame.columns)
+    dims = tuple(None if axis.name is None else str(axis.name) for axis in axes)
+    labels = {i: _axis_labels(a) for i, a in enumerate(axes) if not isinstance(a, pandas.RangeIndex)}
+    categories = columns[0][2] if columns else ()
+    return Entry(array, None if complete else np.stack(masks, axis=1), dims, labels, categories, table=frame)
+
+
+def _columns_of_one_kind(frame: Any, name: str) -> list[Any]:
     """The columns of a frame; those of text share their categories, so that one text has one code in all of them."""
     import pandas
 
@@ -328,17 +345,3 @@ def _native_byte_order(array: np.ndarray) -> np.ndarray:
     """An array in the byte order of the machine, with bfloat16 of JAX as float32."""
     array = array.astype(np.float32) if array.dtype.name == "bfloat16" else np.asarray(array)
     return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
-
-
-def zero_filled(array: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """An array with zeros in place of the elements that are not present."""
-    return np.where(present, array, np.zeros((), array.dtype))
-
-
-def _is_list_of_numbers(value: Any, name: str, depth: int = 0) -> bool:
-    """Whether a value is a number, or a list, nested or not, of nothing but numbers."""
-    if isinstance(value, list):
-        if depth == MAX_LIST_DEPTH:
-            raise ValueError(f"entry '{name}' is a list in which lists are more than {MAX_LIST_DEPTH} deep")
-        return all(_is_list_of_numbers(each, name, depth + 1) for each in value)
-    return isinstance(value, bool | int | float | np.number | np.bool_)

@@ -13,8 +13,16 @@ import numpy as np
 from jax import Array
 from numpyro.handlers import substitute, trace
 
-from bayeslab.programs.arguments import Argument, Slot, StaticValue, argument_arrays, parameters, signature
-from bayeslab.programs.data import Entry, as_array, as_entry, as_structure, can_mark_missing, first_true
+from bayeslab.programs.arguments import (
+    Argument,
+    Slot,
+    StaticValue,
+    argument_arrays,
+    as_structure,
+    parameters,
+    signature,
+)
+from bayeslab.programs.data import Entry, as_array, as_entry, can_mark_missing, first_true, with_nan
 from bayeslab.programs.missing.split_distributions import Split, split_of
 from bayeslab.programs.program import (
     Bound,
@@ -69,13 +77,34 @@ def split_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:
             f"data lack {quoted_names(missing, 'argument')} of '{short_name(function)}'; they have {list(given)}"
         )
     for name, item in given.items():
-        refuse_missing(name, item)
         for dim in {"chain", "draw"} & set(item.dims):
             raise ValueError(f"argument '{name}' has a dimension '{dim}', the name of one of the result; rename it")
-    bound = _split(function, given, frozenset())
-    if not _runs(bound):
-        bound = _with_concrete_arguments(function, given, tuple(bound.arrays))
+    bound = _that_runs(function, given)
     return replace(bound, captured=captured_with_arguments(function, bound.settings))
+
+
+def _that_runs(function: Program, given: Mapping[str, Entry]) -> Bound:
+    """The Bound of a program whose arguments are arrays, with NaN where entries are marked as missing, or, where it
+    does not run with these, tables of pandas as they were given."""
+    arrays = {name: item._replace(value=with_nan(item)) for name, item in given.items()}
+    tables = {name: item._replace(value=item.table) for name, item in given.items() if item.table is not None}
+    try:
+        return _of_arguments(function, arrays)
+    except (TypeError, ValueError) as error:
+        if tables:
+            try:
+                return _of_arguments(function, arrays | tables)
+            except (TypeError, ValueError) as other:
+                raise (other if isinstance(other.__cause__, KeyError) else error) from other.__cause__
+        for name, item in given.items():
+            refuse_missing(name, item)
+        raise
+
+
+def _of_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:
+    """The Bound of a program with these arguments, of which it knows by value those that it looks at in Python."""
+    bound = _split(function, given, frozenset())
+    return bound if _runs(bound) else _with_concrete_arguments(function, given, tuple(bound.arrays))
 
 
 def _with_concrete_arguments(function: Program, given: Mapping[str, Entry], names: Sequence[str]) -> Bound:
@@ -149,9 +178,7 @@ def _split(function: Program, given: Mapping[str, Entry], concrete: frozenset[st
             entry_name = name + "".join(f".{jax.tree_util.keystr((key,), simple=True)}" for key in path)
             if path and can_mark_missing(leaf):
                 with suppress(TypeError):  # what is not made of numbers is structure
-                    item = as_entry(leaf, entry_name)
-                    refuse_missing(entry_name, item)
-                    leaf = item.value
+                    leaf = with_nan(as_entry(leaf, entry_name))
             array = as_array(entry_name, leaf, is_real and not path)
             if array is None:
                 leaves.append(as_structure(leaf))

@@ -55,7 +55,7 @@ def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
         unknown = name in used or name not in bound.arrays
         if not _has_defined_slopes(bound) if unknown else not _is_written(name, bound, flow):
             raise ValueError(
-                f"argument '{name}' is NaN at position {first_true(np.isnan(value))}; "
+                f"argument '{name}' has a missing entry (NaN) at position {first_true(np.isnan(value))}; "
                 "only observed sites may have missing entries"
             )
 

@@ -228,7 +228,8 @@ def _refuse_lost_in_rounding(finding: Finding) -> Finding:
 
 def _refuse_branch_change(finding: Finding, bound: Bound, data_points: Sequence[Point]) -> Finding:
     """The finding, refused where the site changes the branch of an operation that is not analytic in it."""
-    if bound.sites[finding.site].is_discrete or not families_of(terms(bound).priors[finding.site]):
+    site, has_family = bound.sites[finding.site], bool(families_of(terms(bound).priors[finding.site]))
+    if site.is_discrete or not (has_family or (bound.guarded and not site.event_dim)):  # guarded supports end in edges
         return finding
     kink = find_branch_change(bound, finding.site, finding.rule, [*generic_points(bound), *data_points])
     if kink is None:

@@ -36,6 +36,8 @@ def by_site(x: Any) -> None:
 def test_the_factor_is_refused_with_the_way_out() -> None:
     with pytest.raises(ValueError, match=r"factor 'agrees' is minus infinity .* write it as a site that the data obs"):
         _raise_impossible_sites(bl.bind(by_factor, {"x": X, "y": Y}))
+    with pytest.raises(ValueError, match=r"factor 'agrees' is minus infinity .* at most points tried"):
+        _raise_impossible_sites(bl.bind(by_factor, {"x": X[:4], "y": Y[:4]}))
 
 
 @pytest.mark.slow

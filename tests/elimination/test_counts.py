@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
+from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
@@ -116,3 +117,16 @@ def test_exact_sums_over_a_number_and_what_is_left_of_it() -> None:
     mean = float(tree.posterior["n"].mean())
     assert mean == pytest.approx(5 + 12 * 0.6, abs=5 * (12 * 0.6 / 4000) ** 0.5)
     assert "summed over up to 64" in str(bl.explain(survivors, {"y": 5}))
+
+
+def test_chains_start_at_counts_of_the_type_of_the_site() -> None:
+    """Those of a Geometric are floats in NumPyro, those of a NegativeBinomial integers."""
+    with precision_scope():
+        found = bind(waiting, {"y": np.array(4.0)})
+        start = feasible_point(jax.random.PRNGKey(0), found)
+        assert {name: value.dtype for name, value in start.items()} == {n: found.sites[n].dtype for n in ("n", "m")}
+    drawn = bl.fit(0, waiting, {"y": np.array(4.0)}, bl.Gibbs(num_samples=500, num_warmup=50), progress=False)
+    counts = np.arange(200)
+    density = stats.geom(0.2, loc=-1).pmf(counts) * stats.norm(counts, 2.0).pdf(4.0)
+    n = drawn["posterior"]["n"].values
+    assert n.mean() == pytest.approx(counts @ density / density.sum(), abs=4 * n.std() / n.size**0.5)

@@ -184,8 +184,23 @@ def test_known_covariates_are_used_and_missing_ones_drawn() -> None:
     drawn = bl.predict(1, covariates, new, fitted)["predictions"]
     assert stats.kstest((drawn["b"].values[..., 0].ravel() - 21.0) / 0.1, "norm").pvalue > 1e-4
     assert drawn["a"].values[..., 1].mean() == pytest.approx(2.0, abs=0.02)
-    complete = bl.predict(1, covariates, {"n": 1, "a": np.array([7.0])}, fitted)["predictions"]
-    assert complete["b"].values.mean() == pytest.approx(21.0, abs=0.05)
+    for unknown in ({}, {"b": np.array([np.nan])}):  # left out, or not known of any row
+        complete = bl.predict(1, covariates, {"n": 1, "a": np.array([7.0]), **unknown}, fitted)["predictions"]
+        assert complete["b"].values.mean() == pytest.approx(21.0, abs=0.05)
+    with pytest.raises(ValueError, match="entry 'b' has no value: all 5 are missing"):
+        bl.fit(0, covariates, data | {"b": np.full(5, np.nan)}, progress=False)
+
+
+def written(a: Any, b: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0.0, 5.0))
+    with numpyro.plate("row", len(a)):
+        numpyro.sample("b", dist.Normal(slope * a, 0.1), obs=b)
+
+
+def test_responses_of_new_rows_may_all_be_unknown_where_the_program_takes_them() -> None:
+    fitted = bl.fit(0, written, {"a": np.arange(5.0), "b": 3.0 * np.arange(5.0)}, bl.Exact(500), progress=False)
+    drawn = bl.predict(1, written, {"a": np.array([7.0, 1.0]), "b": np.full(2, np.nan)}, fitted)["predictions"]
+    assert drawn["b"].mean(("chain", "draw")).values == pytest.approx([21.0, 3.0], abs=0.05)
 
 
 def counts(n: int) -> None:

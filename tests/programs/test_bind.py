@@ -123,10 +123,10 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "NaN covariate": (
         linear_regression.model,
         LINE | {"x": np.full((10, 2), np.nan)},
-        r"'x' is NaN at position \(0, 0\)",
+        r"'x' has a missing entry .NaN. at position \(0, 0\)",
     ),
-    "NaN hyperparameter": (poisson, {"n": 3, "rate": np.nan}, r"'rate' is NaN at position \(\)"),
-    "NaN that is used": (centred, {"y": np.array([1.0, np.nan])}, r"'y' is NaN at position \(1,\)"),
+    "NaN hyperparameter": (poisson, {"n": 3, "rate": np.nan}, r"'rate' has a missing entry .NaN. at position \(\)"),
+    "NaN that is used": (centred, {"y": np.array([1.0, np.nan])}, r"'y' has a missing entry .NaN. at position \(1,\)"),
     "masked covariate": (
         written,
         {"x": np.ma.masked_array(ONES, [0, 1, 0]), "y": ONES},

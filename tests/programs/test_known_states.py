@@ -41,11 +41,22 @@ def steps(y: Any, reverse: bool = False) -> None:
     scan(step, jnp.asarray(INITIAL), y, reverse=reverse)
 
 
+def written(y: Any, z: Any) -> None:
+    """With obs=, in floats, since some are NaN; the program takes the states as indices all the same."""
+
+    def step(probs: Array, known: Any) -> tuple[Array, None]:
+        state = numpyro.sample("z", dist.Categorical(probs), obs=known[1])
+        numpyro.sample("y", dist.Normal(jnp.asarray(MEANS)[state], 1.0), obs=known[0])
+        return jnp.asarray(MOVES)[state], None
+
+    scan(step, jnp.asarray(INITIAL), (y, z))
+
+
 def backwards(y: Any) -> None:
     steps(y, reverse=True)
 
 
-@pytest.mark.parametrize("model", [one_site, steps, pytest.param(backwards, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("model", [one_site, steps, written, pytest.param(backwards, marks=pytest.mark.slow)])
 def test_given_states_of_a_hidden_path(model: Any) -> None:
     turn = slice(None, None, -1 if model is backwards else 1)
     data = {"y": Y[turn], "z": STATES[turn]}

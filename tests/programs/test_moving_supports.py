@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pytest
 from arviz_stats import ess
 from numpyro.infer import HMC, BarkerMH
+from scipy import stats
 from scipy.stats import binom
 
 import bayeslab as bl
@@ -169,3 +170,20 @@ def test_the_end_of_a_support_that_moves_is_no_step() -> None:
         assert "fit uses NUTS" in str(bl.explain(nested, {"y": 0.3}))
         with pytest.raises(ValueError, match="no site has a conditional in closed form"):
             bl.Gibbs().plan(analysis)
+
+
+def largest(y: Any, prior: Any) -> None:
+    top = numpyro.sample("top", prior)
+    with numpyro.plate("row", len(y)):
+        numpyro.sample("y", dist.Uniform(0.0, top), obs=y)
+
+
+def test_a_bound_that_data_share_is_drawn_by_slices_whatever_its_prior() -> None:
+    """Pareto(1, 1.5) and three uniform values: Pareto(3.4, 4.5). A gradient ends at the edge, which MAP reaches."""
+    data = {"y": np.array([1.2, 3.4, 2.2]), "prior": dist.Pareto(1.0, 1.5)}
+    assert "steps in 'top', drawn by slices" in str(bl.explain(largest, data))
+    drawn = bl.fit(0, largest, data, progress=False)["posterior"]["top"].values
+    assert stats.kstest(drawn[:, ::20].ravel(), stats.pareto(4.5, scale=3.4).cdf).pvalue > 1e-3
+    point = bl.fit(0, largest, data, bl.MAP(), progress=False)
+    assert float(point["posterior"]["top"].item()) == pytest.approx(3.4, abs=1e-3)
+    assert "where data become impossible" in str(bl.diagnose(point))

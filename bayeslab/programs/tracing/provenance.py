@@ -30,6 +30,7 @@ from bayeslab.programs.program import (
     innermost_distribution,
     is_random,
 )
+from bayeslab.programs.sites import wrap_bodies
 from bayeslab.programs.tracing.loop_distribution import distribute_loops
 
 
@@ -250,10 +251,25 @@ class ObsRecorder(Messenger):
         super().__init__(fn)
 
     def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "control_flow":
+            wrap_bodies(msg, lambda body, _: _IntegerLabels(body))
         if msg["type"] == "sample" and msg["is_observed"] and is_random(msg):
             self.values[msg["name"]] = msg["value"]
-            if msg["fn"].support.is_discrete and jnp.issubdtype(jnp.result_type(msg["value"]), jnp.floating):
-                msg["value"] = jnp.asarray(msg["value"]).astype(int)
+            _make_labels_integers(msg)
+
+
+class _IntegerLabels(Messenger):
+    """A handler by which the body of a scan sees labels as integers, after the scan has recorded them as they came."""
+
+    def postprocess_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["is_observed"]:
+            _make_labels_integers(msg)
+
+
+def _make_labels_integers(msg: dict[str, Any]) -> None:
+    """Make the value of a discrete site an integer."""
+    if msg["fn"].support.is_discrete and jnp.issubdtype(jnp.result_type(msg["value"]), jnp.floating):
+        msg["value"] = jnp.asarray(msg["value"]).astype(int)
 
 
 def _component_distributions(fn: Distribution) -> Iterator[Distribution]:
