@@ -16,10 +16,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_solve
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import ndtri
 from jax.scipy.stats import norm
 
 from bayeslab.mixed_membership.counts import sequential_sum
+from bayeslab.mixed_membership.genotypes.normal_intervals import (
+    interval_probabilities,
+    is_narrow,
+    probabilities_below,
+)
 
 RELATIVE_RIDGE = 1e-6
 """Ridge added to curvatures, over the largest one: a direction of which the data say nothing keeps a finite spread."""
@@ -27,8 +32,6 @@ MIN_REMAINDER = 1e-9
 """Smallest upper end that is left for the next coordinate of a simplex."""
 MIN_KNOWN_PROBABILITY_IN_TINIES = 100
 """Smallest probability whose digits count as known, over the smallest float."""
-MIN_DIFFERENCE_WIDTH_IN_SDS = 0.1
-"""Width of an interval, in standard deviations, from which on the difference of two probabilities has enough digits."""
 MIN_FREE_DISTANCE = 1e-5
 """Smallest distance to 0 and 1 of coordinates that move: beside 1, single precision has six digits less."""
 
@@ -276,7 +279,7 @@ def _interval(proposal: TruncatedNormal, index: Array, state: Partial) -> Interv
     # a mean so far outside comes nearer
     excess = jnp.maximum(low - max_distance, 0.0) + jnp.minimum(high + max_distance, 0.0)
     low, high = low - excess, high - excess
-    [mass] = _interval_probabilities(((low + high) / 2, state.remainder / sd))
+    [mass] = interval_probabilities(((low + high) / 2, state.remainder / sd))
     return Interval(index, low, high, mean, sd, mass)
 
 
@@ -299,7 +302,7 @@ def _add_coordinate(
 def _score_of_value(value: Array, remainder: Array, interval: Interval) -> tuple[Array, Array]:
     """The normal score of a value in an interval, and whether its digits are known."""
     above, below = (remainder - value) / interval.sd, value / interval.sd
-    upper, lower = _interval_probabilities(
+    upper, lower = interval_probabilities(
         (interval.high - above / 2, above),
         (interval.low + below / 2, below),
     )
@@ -312,41 +315,17 @@ def _value_of_score(score: Array, remainder: Array, interval: Interval) -> tuple
     """The value in an interval that has a normal score, and whether its digits are known."""
     below = score < 0
     edge = jnp.where(below, interval.low, -interval.high)
-    probability, beyond = _cumulative(-jnp.abs(score), -jnp.abs(edge))
+    probability, beyond = probabilities_below(-jnp.abs(score), -jnp.abs(edge))
     tail = probability * interval.mass
     # between the end and a value not far from it, whose density hardly changes; else by the inverse
     step = tail / norm.pdf(edge)
     step *= 1 + edge * step / 2
-    step -= (_interval_probabilities((edge + step / 2, step))[0] - tail) / norm.pdf(edge + step)
+    step -= (interval_probabilities((edge + step / 2, step))[0] - tail) / norm.pdf(edge + step)
     standard = ndtri(jnp.where(edge < 0, beyond + tail, beyond - tail))
     exact = jnp.where(edge < 0, standard, -standard) - edge
-    distance = jnp.where(_is_narrow(edge, step), step, exact) * interval.sd
+    distance = jnp.where(is_narrow(edge, step), step, exact) * interval.sd
     value = jnp.clip(jnp.where(below, distance, remainder - distance), 0.0, remainder)
     return value, tail > MIN_KNOWN_PROBABILITY_IN_TINIES * jnp.finfo(tail.dtype).tiny
-
-
-def _interval_probabilities(*intervals: tuple[Array, Array]) -> list[Array]:
-    """The normal probabilities of intervals, given their middles and widths, to as many digits where they are small."""
-    ends = [jnp.where(middle < 0, 1, -1) * middle + sign * width / 2 for middle, width in intervals for sign in (-1, 1)]
-    cumulative = _cumulative(*ends)
-    return [
-        jnp.where(
-            _is_narrow(middle, width),
-            norm.pdf(middle) * width * (1 + (middle**2 - 1) * width**2 / 24),
-            cumulative[2 * number + 1] - cumulative[2 * number],
-        )
-        for number, (middle, width) in enumerate(intervals)
-    ]
-
-
-def _cumulative(*points: Array) -> Array:
-    """The normal probabilities below several points of one shape, (point, ...): one piece of code, which is long."""
-    return ndtr(jnp.stack(points))
-
-
-def _is_narrow(middle: Array, width: Array) -> Array:
-    """Whether the normal density hardly changes within an interval of this width at a point."""
-    return width * jnp.maximum(jnp.abs(middle), 1.0) < MIN_DIFFERENCE_WIDTH_IN_SDS
 
 
 def _covariances(curvature: Array) -> Array:
