@@ -148,6 +148,27 @@ def test_false_rows_are_seen(name: str) -> None:
     assert not any(residual <= 1e-4 for residual in residuals)
 
 
+def shifted(x: Any, offsets: Any, y: Any = None) -> None:
+    """Elements that shift rows and leave the precision of the coefficients alone."""
+    with numpyro.plate("element", offsets.shape[1]):
+        z = numpyro.sample("z", dist.Bernoulli(0.4))
+    with numpyro.plate("feature", NUM_FEATURES):
+        b = numpyro.sample("b", dist.Normal(0.0, 1.5))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(x @ b + offsets @ z, 1.0), obs=y)
+
+
+def test_elements_that_change_no_row() -> None:
+    offsets = np.random.default_rng(8).normal(size=(20, 5))
+    tree = bl.fit(2, shifted, {"x": X, "offsets": offsets, "y": Y}, bl.Gibbs(num_samples=2000), progress=False)
+    every = np.array(list(product(range(2), repeat=5)))
+    cov = np.eye(len(Y)) + 1.5**2 * X @ X.T
+    prior = np.log(np.where(every, 0.4, 0.6)).sum(1)
+    log_probs = prior + [multivariate_normal.logpdf(Y - offsets @ z, np.zeros(len(Y)), cov) for z in every]
+    right = np.exp(log_probs - logsumexp(log_probs)) @ every
+    np.testing.assert_allclose(tree["posterior"]["z"].mean(("chain", "draw")), right, atol=0.04)
+
+
 def test_draws_of_groups_of_coefficients() -> None:
     """Against all configurations."""
     name, size = "groups", 4

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -11,10 +10,9 @@ from jax import Array
 from bayeslab.elimination.discrete.chains.recognition import chain_layout, step_functions
 from bayeslab.elimination.discrete.chains.repeated_functions import FunctionFinder
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Chains, Field
-from bayeslab.elimination.discrete.flat_program import FlatProgram, flatten
-from bayeslab.elimination.discrete.scopes import ScopeFinder
+from bayeslab.elimination.discrete.flat_program import FlatProgram
+from bayeslab.elimination.discrete.scopes import follow_elements
 from bayeslab.elimination.discrete.sum_of_parts import cut
-from bayeslab.elimination.discrete.sum_table import SumTable
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms
 from bayeslab.programs.program import Bound, Values
 
@@ -47,15 +45,8 @@ def find_field(
     def density(indices: Array, bound: Bound, others: Values) -> Array:
         return sum_of_terms(reached, bound, others | blank.named(indices))
 
-    start = jnp.zeros(blank.size, jnp.int32)
-    program = flatten(jax.make_jaxpr(density)(start, bound, others))
-    leaves = [start, *jax.tree.leaves(bound), *jax.tree.leaves(others)]
-    arguments = {id(leaf) for leaf in bound.arrays.values()}
-    known = {number: leaf for number, leaf in zip(program.inputs, leaves, strict=True) if id(leaf) in arguments}
-    table, number = SumTable(), program.inputs[0]
-    singles = np.array([table.number(frozenset({frozenset({element})})) for element in range(blank.size)], np.int32)
-    finder = ScopeFinder(table, program, known)
-    sums = finder.run({number: singles})
+    program, number, finder, sums = follow_elements(density, blank.size, bound, others)
+    table = finder.table
     scopes: dict[tuple[int, ...], int] = {}
     mixed: set[tuple[int, ...]] = set()
     parts, part_numbers = [], cut(program, number).parts

@@ -7,7 +7,7 @@ zero of an argument of the program, such as a matrix of who is a neighbour of wh
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ import numpy as np
 from bayeslab.elimination.discrete.flat_program import Constant, FlatProgram, Operation, concrete, flatten
 from bayeslab.elimination.discrete.moves import MOVED
 from bayeslab.elimination.discrete.sum_table import SumTable
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.analyticity import scan_counts
 
 MAX_NUMBERS = 2 * 10**7
@@ -36,6 +37,38 @@ BENT = (
 """Operations that work element by element, and are no sum."""
 REDUCED = ("reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor", "argmax", "argmin")
 ALONG = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+
+
+class Followed(NamedTuple):
+    """A function of discrete elements whose scopes were followed: its operations, the number of the elements among its
+    values, the finder, and the sums of all values that elements reach."""
+
+    program: FlatProgram
+    number: int
+    finder: "ScopeFinder"
+    sums: dict[int, np.ndarray]
+
+
+def follow_elements(
+    function: Callable[[Any, Bound, Values], Any],
+    size: int,
+    bound: Bound,
+    others: Values,
+    looks_for_zeros: bool = False,
+) -> Followed:
+    """Follows the scopes of elements through a function of indices of choices (size,), a Bound and values.
+
+    The arguments of the program are looked at, since they may say which elements meet; data and values are not.
+    """
+    start = jnp.zeros(size, jnp.int32)
+    program = flatten(jax.make_jaxpr(function)(start, bound, others))
+    leaves = [start, *jax.tree.leaves(bound), *jax.tree.leaves(others)]
+    arguments = {id(leaf) for leaf in bound.arrays.values()}
+    known = {number: leaf for number, leaf in zip(program.inputs, leaves, strict=True) if id(leaf) in arguments}
+    table, number = SumTable(), program.inputs[0]
+    singles = np.array([table.number(frozenset({frozenset({element})})) for element in range(size)], np.int32)
+    finder = ScopeFinder(table, program, known, looks_for_zeros)
+    return Followed(program, number, finder, finder.run({number: singles}))
 
 
 class ScopeFinder:

@@ -13,9 +13,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.elimination.discrete.fields import Field
-from bayeslab.elimination.discrete.flat_program import flatten
-from bayeslab.elimination.discrete.scopes import ScopeFinder
-from bayeslab.elimination.discrete.sum_table import SumTable
+from bayeslab.elimination.discrete.scopes import follow_elements
 from bayeslab.elimination.rules import Rule
 from bayeslab.elimination.terms import Term, sum_of_terms
 from bayeslab.programs.program import Bound, Values
@@ -62,21 +60,16 @@ def changed_rows(
     size = sum(prod(bound.sites[name].shape) for name in normal.sites)
     if size < MIN_SIZE:
         return None
-    start, vector = jnp.zeros(field.size, jnp.int32), jnp.zeros(size)
+    vector = jnp.zeros(size)
     others = {name: value for name, value in values.items() if name not in (*normal.sites, *field.names)}
 
     def precision(indices: Array, bound: Bound, others: Values) -> Array:
         density = joint_density(normal, field, log_joint_terms, bound, others)
         return precision_rows(density, vector, indices, np.eye(size))
 
-    program = flatten(jax.make_jaxpr(precision)(start, bound, others))
-    leaves = [start, *jax.tree.leaves(bound), *jax.tree.leaves(others)]
-    arguments = {id(leaf) for leaf in bound.arrays.values()}
-    known = {number: leaf for number, leaf in zip(program.inputs, leaves, strict=True) if id(leaf) in arguments}
-    table, number = SumTable(), program.inputs[0]
-    singles = np.array([table.number(frozenset({frozenset({element})})) for element in range(field.size)], np.int32)
-    sums = ScopeFinder(table, program, known, looks_for_zeros=True).run({number: singles})
-    entries = sums.get(program.outputs[0], np.zeros((size, size), np.int32))
+    followed = follow_elements(precision, field.size, bound, others, looks_for_zeros=True)
+    table, sums = followed.finder.table, followed.sums
+    entries = sums.get(followed.program.outputs[0], np.zeros((size, size), np.int32))
     changed = np.zeros((field.size, size, size), bool)
     for distinct in np.unique(entries):
         members = frozenset().union(*table.sums[distinct])
