@@ -11,6 +11,7 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 from numpyro.handlers import seed, substitute, trace
 
+from bayeslab.distributions.block_normal import join_values
 from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
 from bayeslab.elimination.discrete.collapsed.collapsed_draws import collapsed_elements, draw_collapsed_elements
 from bayeslab.elimination.discrete.element_draws import draw_elements
@@ -56,7 +57,7 @@ def draw_block(
             else:
                 normal = block[place - 1]
                 elements = collapsed_elements(field, normal, stages[place - 1], bound, values)
-                near = jnp.concatenate([values[name].ravel() for name in normal.sites])
+                near = join_values(values[name] for name in normal.sites)
                 indices = draw_collapsed_elements(site_key, elements, indices, near)
             new = field.named(indices)
             values |= {name: value.astype(bound.sites[name].dtype) for name, value in new.items()}

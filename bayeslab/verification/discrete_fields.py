@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions.block_normal import join_values
 from bayeslab.distributions.factor_graphs.elimination_order import elimination_rounds, elimination_size
 from bayeslab.elimination.conditional import Rule, without
 from bayeslab.elimination.discrete.collapsed.collapsed_draws import collapsed_elements, residual_of_moves
@@ -102,7 +102,7 @@ def _moves_check(field: Field, normal: Rule, log_joint_terms: tuple[Term, ...]) 
 
     def residual(point: Point) -> Array:
         bound, values = point
-        near = jnp.concatenate([values[name].ravel() for name in normal.sites])
+        near = join_values(values[name] for name in normal.sites)
         elements = collapsed_elements(field, normal, log_joint_terms, bound, values)
         return residual_of_moves(elements, field.joined(values), near)
 

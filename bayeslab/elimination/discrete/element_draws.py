@@ -79,10 +79,15 @@ def choices_of_one(
 
     total: the log joint at the current one, which is not computed again.
     """
-    steps, card = jnp.arange(int(field.cards.max())), jnp.asarray(field.cards)[element]
-    choices = ((indices[element] + steps) % card).astype(indices.dtype)
+    choices, exists = choices_from_current(field, indices, element)
     totals = jax.vmap(lambda choice: total_of(parts, indices.at[element].set(choice)))(choices[1:])
-    return choices, jnp.where(steps < card, jnp.concatenate([total[None], totals]), -jnp.inf)
+    return choices, jnp.where(exists, jnp.concatenate([total[None], totals]), -jnp.inf)
+
+
+def choices_from_current(field: Field, indices: Array, element: Array) -> tuple[Array, Array]:
+    """All choices of one element (choice,), the current one first, and which there are: others have more choices."""
+    steps, card = jnp.arange(int(field.cards.max())), jnp.asarray(field.cards)[element]
+    return ((indices[element] + steps) % card).astype(indices.dtype), steps < card
 
 
 def possible(log_probs: Array) -> Array:

@@ -3,7 +3,7 @@
 Of the precision of the Normal sites, the rows that change with an element are made anew, and the others are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -13,7 +13,7 @@ from jax.scipy.linalg import solve_triangular
 
 from bayeslab.distributions import Enumerated
 from bayeslab.elimination.discrete.collapsed.precision_rows import JointDensity, joint_density, precision_rows
-from bayeslab.elimination.discrete.element_draws import possible
+from bayeslab.elimination.discrete.element_draws import choices_from_current, possible
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.elimination.rules import Rule
 from bayeslab.elimination.terms import Term, sum_of_terms
@@ -42,7 +42,7 @@ class CollapsedElements(NamedTuple):
 
     field: Field
     density: JointDensity
-    others: JointDensity
+    others: Callable[[Array], Array]
     rows: Array
 
     def at(self, indices: Array, precision: Array, near: Array) -> Configuration:
@@ -52,17 +52,17 @@ class CollapsedElements(NamedTuple):
         whitened = solve_triangular(factor, slope, lower=True)
         mean = near + solve_triangular(factor, whitened, lower=True, trans=1)
         log_integral = log_density + 0.5 * (whitened**2).sum() - jnp.log(jnp.diagonal(factor)).sum()
-        return Configuration(indices, self.others(near, indices) + log_integral, precision, mean)
+        return Configuration(indices, self.others(indices) + log_integral, precision, mean)
 
     def first(self, indices: Array, near: Array) -> Configuration:
         """A configuration, whose precision is made as a whole."""
-        size = near.shape[0]
-        return self.at(indices, precision_rows(self.density, near, indices, jnp.eye(size)), near)
+        return self.at(indices, precision_rows(self.density, near, indices, jnp.eye(near.size)), near)
 
     def moved(self, now: Configuration, element: Array, choice: Array) -> Configuration:
         """The configuration with another choice of one element."""
         indices, rows = now.indices.at[element].set(choice), self.rows[element]
-        changed = precision_rows(self.density, now.mean, indices, rows)
+        directions = jax.nn.one_hot(rows, now.mean.size, dtype=now.mean.dtype)
+        changed = precision_rows(self.density, now.mean, indices, directions)
         precision = now.precision.at[rows].set(changed).at[:, rows].set(changed.T)
         return self.at(indices, precision, now.mean)
 
@@ -75,7 +75,7 @@ def collapsed_elements(
     reached = normal.reached(log_joint_terms)
     alone = [term for term in log_joint_terms if term not in reached and not term.depends.isdisjoint(field.names)]
 
-    def others(_: Array, indices: Array) -> Array:
+    def others(indices: Array) -> Array:
         return sum_of_terms(alone, bound, values | field.named(indices))
 
     density = joint_density(normal, field, log_joint_terms, bound, values)
@@ -103,14 +103,12 @@ def draw_collapsed_elements(key: Array, elements: CollapsedElements, indices: Ar
     near: values of the Normal sites (size,), from which their mean is one step.
     """
     field = elements.field
-    uniform, cards, steps = jax.random.uniform(key, (field.size,)), jnp.asarray(field.cards), field.cards.max()
+    uniform = jax.random.uniform(key, (field.size,))
 
     def step(now: Configuration, element: Array) -> tuple[Configuration, None]:
-        turns = jnp.arange(1, int(steps))
-        choices = ((now.indices[element] + turns) % cards[element]).astype(now.indices.dtype)
-        moved = jax.vmap(lambda choice: elements.moved(now, element, choice))(choices)
-        reachable = jnp.where(turns < cards[element], moved.total, -jnp.inf)
-        totals = jnp.concatenate([now.total[None], reachable])
+        choices, exists = choices_from_current(field, now.indices, element)
+        moved = jax.vmap(lambda choice: elements.moved(now, element, choice))(choices[1:])
+        totals = jnp.where(exists, jnp.concatenate([now.total[None], moved.total]), -jnp.inf)
         place = Enumerated(possible(totals), jnp.arange(len(totals))).from_uniform(uniform[element])
         return jax.tree.map(
             lambda old, new: jnp.where(place == 0, old, new[jnp.maximum(place - 1, 0)]), now, moved

@@ -41,11 +41,10 @@ def joint_density(
     return density
 
 
-def precision_rows(density: JointDensity, vector: Array, indices: Array, rows: Array | np.ndarray) -> Array:
-    """Some rows (row, size) of the precision. rows: their numbers, or one-hot directions (row, size)."""
-    directions = rows if rows.ndim == 2 else jax.nn.one_hot(rows, vector.shape[0], dtype=vector.dtype)
+def precision_rows(density: JointDensity, vector: Array, indices: Array, directions: Array) -> Array:
+    """Some rows (row, size) of the precision. directions: unit vectors that say which (row, size)."""
     _, change = jax.linearize(lambda x: jax.grad(density)(x, indices), vector)
-    return -jax.vmap(change)(jnp.asarray(directions))
+    return -jax.vmap(change)(directions)
 
 
 def changed_rows(
@@ -65,7 +64,8 @@ def changed_rows(
 
     def precision(indices: Array, bound: Bound, others: Values) -> Array:
         density = joint_density(normal, field, log_joint_terms, bound, others)
-        return precision_rows(density, vector, indices, np.eye(size))
+        directions = jnp.asarray(np.eye(size))  # NumPy's, so that its zeros are constants of the trace
+        return precision_rows(density, vector, indices, directions)
 
     followed = follow_elements(precision, field.size, bound, others, looks_for_zeros=True)
     table, sums = followed.finder.table, followed.sums
