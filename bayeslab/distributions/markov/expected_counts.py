@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+import bayeslab.distributions.markov.log_recursion as logs
 import bayeslab.distributions.markov.sequential as stepwise
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood, dense
-from bayeslab.distributions.markov.sequential import Active, Scaled, power_of_two
+from bayeslab.distributions.markov.sequential import Active, Scaled, log, power_of_two, zero_if_infinite
 from bayeslab.distributions.processor import on_accelerator
 
 Derivatives = tuple[Array, Array, Array]
@@ -29,12 +30,30 @@ def stepwise_counts(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Derivatives]:
     """The log evidence (*batch,), and its derivatives, which are expected counts."""
+    if logs.suits_logs(log_likelihood.shape):
+        return _counts_in_logs(initial, transition, log_likelihood, active)
     predicted, filtered, value = stepwise.forward(initial, transition, dense(log_likelihood), active)
     if transition.shape[-3] == 1 and predicted.digits[..., 0, :].size >= MIN_NUMBERS and not on_accelerator():
         first, transitions, states = _adding_up(predicted, transition, dense(log_likelihood), active)
     else:
         first, transitions, states = _all_messages(predicted, filtered, transition, dense(log_likelihood), active)
     return value, (first, transitions, log_likelihood_derivatives(log_likelihood, states))
+
+
+def _counts_in_logs(
+    initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
+) -> tuple[Array, Derivatives]:
+    """The expected counts of a chain, from messages in logarithms."""
+    moves = log(transition)
+    messages = logs.messages(log(initial), moves, dense(log_likelihood), active)
+    later = messages.later[..., 0, :]
+    first = logs.exp_in_range(later - zero_if_infinite(logs.log_sum(log(initial) + later))[..., None])
+    transitions = logs.expected_pairs(messages, jnp.zeros_like(moves), active)
+    return messages.log_marginal, (
+        first,
+        transitions,
+        log_likelihood_derivatives(log_likelihood, logs.visits(messages)),
+    )
 
 
 def _adding_up(

@@ -19,6 +19,7 @@ from jax.custom_derivatives import SymbolicZero
 
 import bayeslab.distributions.markov.backward_sampling as draws
 import bayeslab.distributions.markov.blocked as lanes
+import bayeslab.distributions.markov.log_recursion as logs
 import bayeslab.distributions.markov.paths as paths
 import bayeslab.distributions.markov.sequential as stepwise
 import bayeslab.distributions.markov.viterbi as viterbi
@@ -29,7 +30,7 @@ from bayeslab.distributions.markov.sequential import Active, Scaled, log, weigh_
 from bayeslab.distributions.processor import on_accelerator
 
 
-def _with_batched_vmap(function: Callable[..., Any]) -> Callable[..., Any]:
+def with_batched_vmap(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, compiled, where `jax.vmap` adds an axis to the batch, so that it decides from numbers once for all;
     it has no derivatives."""
 
@@ -80,11 +81,13 @@ def _with_derivatives_of(fast: Callable[..., Any], plain: Callable[..., Any]) ->
     return call
 
 
-@_with_batched_vmap
+@with_batched_vmap
 def _log_evidence(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     """The log evidence, without derivatives."""
 
     def by_steps(log_likelihood: Array) -> Array:
+        if logs.suits_logs(log_likelihood.shape):
+            return logs.log_marginal(log(initial), log(transition), log_likelihood, active)
         return stepwise.forward(initial, transition, log_likelihood, active)[2]
 
     if not in_lanes(transition, log_likelihood.shape):
@@ -103,7 +106,7 @@ def _if_in_range(in_range: Array, fast: Any, by_steps: Callable[[], Any]) -> Any
     return jax.tree.map(lambda flat, like: flat.reshape(like.shape), chosen, fast)
 
 
-@_with_batched_vmap
+@with_batched_vmap
 def _fast_counts(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Derivatives]:
@@ -120,7 +123,7 @@ def _fast_counts(
     )
 
 
-_value_and_derivatives = _with_derivatives_of(_fast_counts, stepwise_counts)
+value_and_derivatives = _with_derivatives_of(_fast_counts, stepwise_counts)
 """The log evidence with its derivatives, `Derivatives`."""
 
 
@@ -144,7 +147,7 @@ def _log_marginal_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tu
                 all_changes,
             )
         change = change.parameters
-    value, (first, transitions, visits) = _value_and_derivatives(*primals)
+    value, (first, transitions, visits) = value_and_derivatives(*primals)
     terms = (first, changes[0], -1), (transitions, changes[1], (-3, -2, -1)), (visits, change, (-2, -1))
     slopes = ((count * change).sum(axes) for count, change, axes in terms if not _is_zero(change))
     return value, sum(slopes, jnp.zeros_like(value))
@@ -158,7 +161,7 @@ def _dense_tangent(tangent: Any) -> Array:
     return jnp.zeros(tangent.shape, tangent.dtype) if _is_zero(tangent) else tangent
 
 
-@_with_batched_vmap
+@with_batched_vmap
 def _fast_states(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Array:
     if not in_lanes(transition, log_likelihood.shape):
         return _stepwise_states(initial, transition, log_likelihood, active)
@@ -192,7 +195,7 @@ class Expected(NamedTuple):
     entropy: Array
 
 
-@_with_batched_vmap
+@with_batched_vmap
 def _fast_expected(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Expected:
     value, (first, transitions, visits) = _fast_counts(initial, transition, log_likelihood, active)
 
@@ -253,6 +256,8 @@ def conditioned(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Array]:
     """The initial probabilities and the matrices, one for each transition, of the chain given all observations."""
+    if logs.suits_logs(log_likelihood.shape):
+        return logs.conditional_probs(log(initial), log(transition), dense(log_likelihood), active)
     later = stepwise.backward(transition, dense(log_likelihood), active)
     first = _reweighted(initial[..., None, :], later.at(np.s_[..., 0, :]))
     return first[..., 0, :], _reweighted(transition, later.at(np.s_[..., 1:, :]))
@@ -270,7 +275,7 @@ draw = jax.jit(paths.draw)
 """Draws paths of a chain, see `bayeslab.distributions.markov.paths`."""
 
 
-@_with_batched_vmap
+@with_batched_vmap
 def conditioned_draw(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active, uniform: Array
 ) -> Array:

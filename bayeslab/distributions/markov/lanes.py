@@ -22,6 +22,8 @@ MAX_STATES_IN_LANES = 12
 """The largest number of states for which the work of the first pass, K times that of the others, is worthwhile."""
 MIN_STEPS_IN_LANES = 64
 """The smallest number of steps for which lanes are worthwhile."""
+MIN_MOVES_IN_LANES = 2_000
+"""Sequences times steps times moves from state to state from which on lanes, which compile long, are faster."""
 MAX_ABS_EXPONENT = 2**28
 """Bound on the size of an exponent of two, so that the sum of some of them fits into an integer."""
 
@@ -67,11 +69,12 @@ class Lanes(NamedTuple):
 
 
 def lanes_are_worthwhile(shape: tuple[int, ...], transition: tuple[int, ...]) -> bool:
-    """Whether lanes are worthwhile: one matrix for all steps, many steps, and few states.
+    """Whether lanes are worthwhile: one matrix for all steps, many steps, few states, and enough work in all.
 
     shape, transition: the shapes (*batch, T, K) of log likelihoods and (*batch, 1 or T - 1, K, K) of matrices.
     """
-    return transition[-3] == 1 and shape[-1] <= MAX_STATES_IN_LANES and shape[-2] >= MIN_STEPS_IN_LANES
+    fits = transition[-3] == 1 and shape[-1] <= MAX_STATES_IN_LANES and shape[-2] >= MIN_STEPS_IN_LANES
+    return fits and prod(shape) * shape[-1] >= MIN_MOVES_IN_LANES
 
 
 def make_lanes(initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active) -> Lanes:

@@ -11,13 +11,13 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 from numpyro.distributions.util import validate_sample
 
-from bayeslab.distributions.markov.chain import ConditionedMarkovChain, MarkovChain, entries, goes_on, require_lengths
-from bayeslab.distributions.markov.scored.as_chain import chain_of_scores
+import bayeslab.distributions.markov.scored.inference as scored
+from bayeslab.distributions.markov.chain import MarkovChain, entries, goes_on, require_lengths
 
 BELOW_INFINITY = constraints.less_than(np.inf)
 
 
-class LinearChainCRF(ConditionedMarkovChain):
+class LinearChainCRF(MarkovChain):
     """Labels y with p(y) = exp(sum_t state_scores[t, y_t] + sum_t move_scores[t, y_t, y_t+1]) / Z.
 
     state_scores: ``(*batch, num_steps, K)``, of every label at every step.
@@ -25,7 +25,7 @@ class LinearChainCRF(ConditionedMarkovChain):
         ``(*batch, num_steps - 1, K, K)``. The attribute always has the axis of steps, of size 1 if they share one.
     lengths: ``(*batch,)`` integers, how many steps of a sequence there are, where sequences of different length are
         padded to one. Later scores do not count, and labels stay what they are, as those of a `MarkovChain` do.
-    Scores may be -inf, for what is impossible. Of moves from one label, those whose score is 700 below the highest are.
+    Scores may be of any size, and -inf for what is impossible.
     It is a `MarkovChain`: `marginals`, `mode`, `sample`, and `condition` on further log likelihoods of labels.
     Raises ValueError if shapes do not fit.
     """
@@ -54,16 +54,10 @@ class LinearChainCRF(ConditionedMarkovChain):
         num_steps = states.shape[-2]
         given = None if lengths is None else require_lengths(lengths, num_steps)
         active = goes_on(given, num_steps)
-        initial, transition, log_likelihood = chain_of_scores(self._counted(given), moves, active)
-        chain = MarkovChain(
-            initial,
-            transition if time_varying else transition[..., 0, :, :],
-            num_steps,
-            time_varying=time_varying,
-            lengths=given,
-        )
-        self.log_partition = chain.log_marginal(log_likelihood)
-        super().__init__(chain, log_likelihood, validate_args)
+        scores = self._counted(given), moves, active
+        self.log_partition = scored.log_partition(*scores)
+        initial, transition = scored.conditional_probs(*scores)
+        super().__init__(initial, transition, time_varying=True, lengths=given, validate_args=validate_args)
 
     @validate_sample
     def log_prob(self, value: ArrayLike) -> Array:

@@ -1,8 +1,9 @@
 """Paths of discrete chains whose log probability is a sum of tables: of the states of every step, and of neighbours.
 
-Tables of neighbours are brought to rows that are probabilities; what is left of them are log likelihoods of states. So
-the recursions of `MarkovChain` do the rest.
+The recursions of `bayeslab.distributions.markov.scored.inference` do the rest.
 """
+
+from math import prod
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
-from bayeslab.distributions.markov.chain import MarkovChain
-from bayeslab.distributions.markov.scored.as_chain import chain_of_scores
+import bayeslab.distributions.markov.scored.inference as scored
 from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
 
 
@@ -43,13 +43,18 @@ class TableChain(Distribution):
         return _log_partition(self.states, self.moves)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        chain, log_likelihood = _as_markov_chain(self.states, self.moves)
-        return self.layout.indices(chain.condition(log_likelihood).sample(key, sample_shape))
+        def drawn(key: Array) -> Array:
+            uniform = jax.random.uniform(key, self.states.shape[:-1], self.states.dtype)
+            return self.layout.indices(scored.draw(self.states, self.moves, None, uniform))
+
+        if not sample_shape:
+            return drawn(key)
+        draws = jax.vmap(drawn)(jax.random.split(key, prod(sample_shape)))
+        return draws.reshape(*sample_shape, *draws.shape[1:])
 
     def mode(self) -> Array:
         """The most probable values of all elements together."""
-        chain, log_likelihood = _as_markov_chain(self.states, self.moves)
-        return self.layout.indices(chain.most_probable_path(log_likelihood))
+        return self.layout.indices(scored.most_probable_path(self.states, self.moves, None))
 
     def log_prob(self, value: Array) -> Array:
         flat = value.reshape(-1, value.shape[-1])
@@ -71,15 +76,4 @@ class TableChain(Distribution):
 
 
 def _log_partition(states: Array, moves: Array) -> Array:
-    chain, log_likelihood = _as_markov_chain(states, moves)
-    return chain.log_marginal(log_likelihood).sum()
-
-
-def _as_markov_chain(states: Array, moves: Array) -> tuple[MarkovChain, Array]:
-    """A chain and log likelihoods whose product has these tables."""
-    uniform, transition_probs, log_likelihood = chain_of_scores(states, moves)
-    if moves.shape[1] == 1:
-        chain = MarkovChain(uniform, transition_probs[:, 0], states.shape[-2])
-    else:
-        chain = MarkovChain(uniform, transition_probs, time_varying=True)
-    return chain, log_likelihood
+    return scored.log_partition(states, moves, None).sum()
