@@ -9,7 +9,9 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.program import Bound, init_inside_support
+from bayeslab.programs.program import Bound, init_inside_support, innermost_distribution
+from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.programs.validation import quoted_names
 from bayeslab.sampling.runner import Run
 from bayeslab.verification.undefined import describe_undefined
 
@@ -69,8 +71,46 @@ def _raise_impossible_sites(bound: Bound) -> None:
             "does not agree with data leads no method to where they agree: write it as a site that the data observe, "
             "such as numpyro.sample('y', dist.Bernoulli(probs=jnp.where(utility > 0, 1.0, 0.0))) for a threshold"
         )
+    if guilty and tried == "every point tried" and (reason := _wrong_parameter(bound, guilty)):
+        raise ValueError(reason)
     where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
     raise ValueError(
         f"the density {where} is zero or not a number at {tried}, so the data are impossible under this "
         "model or its numbers overflow; look at the values, the priors and the units"
     )
+
+
+def _wrong_parameter(bound: Bound, sites: list[str]) -> str:
+    """The sentence that names a parameter which depends on latent sites and is outside of its constraint wherever these
+    are, of one of some sites; empty if there is none."""
+    plain = bound.plain
+    flow = trace_data_flow(plain, plain.latent_shapes)
+    facts = {
+        (fact.site, fact.name): fact
+        for fact in flow.of("valid")
+        if fact.site in sites and fact.reached_by("latent") and not fact.name.startswith("_")
+    }
+
+    def broken(key: Array) -> dict[tuple[str, str], Array]:
+        model = substitute(seed(plain.program, key), substitute_fn=init_inside_support)
+        trace_of_run = trace(model).get_trace()
+        found = {}
+        for site, name in facts:
+            family = innermost_distribution(trace_of_run[site]["fn"])
+            if name in family.arg_constraints and name in vars(family):  # else it is of a component
+                value = vars(family)[name]
+                found[site, name] = ~((family.arg_constraints[name](value)).all() & jnp.isfinite(value).all())
+        return found
+
+    always = {}
+    if facts:
+        by_point = jax.jit(jax.vmap(broken))(jax.random.split(jax.random.PRNGKey(0), 50))
+        always = {place: facts[place] for place, broken_at in by_point.items() if np.asarray(broken_at).all()}
+    for (site, name), fact in always.items():
+        arguments = [argument for argument in fact.reached_by("argument") if argument in plain.arrays]
+        source = f"; it is computed from {quoted_names(arguments, 'argument')}" if arguments else ""
+        return (
+            f"'{name}' of the {fact.family} at site '{site}' must be finite and {fact.expected}, but is not at any "
+            f"point tried{source}"
+        )
+    return ""

@@ -262,6 +262,8 @@ def errors_explained(bound: Bound) -> Iterator[None]:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
         reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
+        if without_elements := _sizes_without_elements(bound):
+            raise ValueError(f"program {function} does not run where {without_elements} ({reason})") from error
         raise kind(f"program {function} does not run with {arguments} ({reason})") from error
 
 
@@ -275,6 +277,20 @@ def _argument_texts(bound: Bound) -> Iterator[str]:
             for v in values
         ]
         yield f"{argument.name}: {', '.join(kinds) or None}"
+
+
+def _sizes_without_elements(bound: Bound) -> str:
+    """Which arguments that are Python's integers are zero or negative, as a number of elements never is; may be empty.
+
+    Only what is called a number or a size is looked at.
+    """
+    return " and ".join(
+        f"'{argument.name}' is {value}"
+        for argument in bound.settings
+        for value in (leaf.value if isinstance(leaf, StaticValue) else leaf for leaf in argument.leaves)
+        if argument.name.startswith(("num", "n_")) or argument.name.endswith(("_size", "_count"))
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1
+    )
 
 
 def _refuse_sites(refused: Mapping[str, str]) -> None:
