@@ -13,14 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.handlers import condition, substitute, trace
+from numpyro.handlers import condition, seed, substitute, trace
 
+from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split_sites
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
-from bayeslab.programs.program import Bound, Values, is_random
+from bayeslab.programs.program import Bound, Values, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import draw_eliminated, marginal
@@ -32,12 +33,14 @@ class Known(NamedTuple):
     bound: the program and the new data, discrete sites that others depend on split, all leaves with a mask.
     own: latent sites of new rows and groups, which have no draws. leaves: observed sites that nothing depends on.
     by_draw: sites of which elements are known from the draws: those of groups of the fit, beside new ones.
+    series: sites whose missing steps follow from known ones, about which nothing known says more.
     """
 
     bound: Bound
     own: tuple[str, ...]
     leaves: tuple[str, ...]
     by_draw: tuple[str, ...]
+    series: tuple[str, ...] = ()
 
 
 def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]) -> Known:
@@ -49,16 +52,55 @@ def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]
     complete = [n for n in inner if bound.sites[n].is_discrete and n not in bound.present and whole_site(n) == n]
     splits = probe_splits(replace(bound, present=bound.present | _all_present(bound, complete)), complete)
     classes = [name for name, split in splits.items() if split.possible]
-    leaves = tuple(name for name in bound.observed if name not in inner and whole_site(name) == name)
+    series = series_to_go_on(bound)
+    leaves = tuple(n for n in bound.observed if n not in (*inner, *series) and whole_site(n) == n)
     masks = bound.present | _all_present(bound, [n for n in (*leaves, *classes) if n not in bound.present])
     corners = {name: _corner(mask, groups[name]) for name, mask in _all_present(bound, groups).items()}
     splits = probe_splits(replace(bound, present=bound.present | corners), list(groups))
     grown = tuple(name for name, split in splits.items() if split.possible)
     given = bound.observed | {name: latent[name][0] for name in grown}
     present = masks | {name: corners[name] for name in grown}
-    bound = with_split_sites(replace(bound, present=present, observed=given), [*classes, *grown])
+    bound = with_split_sites(replace(bound, present=present, observed=given), [*classes, *grown, *series])
     own = tuple(name for name in bound.latent if name not in latent or name in grown)
-    return Known(bound, own, leaves, grown)
+    return Known(bound, own, leaves, grown, series)
+
+
+def series_to_go_on(bound: Bound) -> tuple[str, ...]:
+    """The observed sites of a scan that are missing in part, whose steps follow from their own, and of which no known
+    step follows from a missing one: else these would be latent.
+
+    Raises ValueError for one whose distribution cannot draw some elements given others.
+    """
+    names = [n for n, mask in bound.present.items() if bound.sites[n].scanned and whole_site(n) == n and not mask.all()]
+    series = tuple(name for name in names if _follows_from_itself(bound, name))
+    for name, split in probe_splits(bound, series).items():
+        if not split.possible:
+            raise ValueError(
+                f"site '{name}' goes on from its own values, and of a {split.family} missing steps cannot be told from "
+                "known ones; leave out the steps that are missing"
+            )
+    return series
+
+
+def _follows_from_itself(bound: Bound, name: str) -> bool:
+    """Whether the density of some steps of a site changes with the value that it has at others."""
+    value, steps = bound.observed[name], bit_masks(bound.observed[name].shape[:1])[1]
+    bare = replace(bound, present={n: mask for n, mask in bound.present.items() if n != name})
+    before = np.asarray(_step_densities(bare, name))
+    for moved in np.concatenate([steps, ~steps]):
+        others = jnp.where(moved.reshape(-1, *(1 for _ in value.shape[1:])), jnp.roll(value, 1, axis=0), value)
+        after = np.asarray(_step_densities(replace(bare, observed=bare.observed | {name: others}), name))
+        if not np.array_equal(before[~moved], after[~moved], equal_nan=True):
+            return True
+    return False
+
+
+@partial(jax.jit, static_argnames="name")
+def _step_densities(bound: Bound, name: str) -> Array:
+    """The log densities of a site of a scan, at some values of the latent sites."""
+    model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+    site = trace(model).get_trace()[name]
+    return site["fn"].log_prob(site["value"])
 
 
 def sites_that_others_depend_on(bound: Bound) -> list[str]:
@@ -80,11 +122,9 @@ def _corner(mask: Array, fitted: tuple[int, ...]) -> Array:
 
 def informed_sites(known: Known) -> tuple[str, ...]:
     """The own sites about which known values say something: those that reach their density, through others or not."""
-    own_terms = terms(known.bound).terms
-    informed = {n for t in own_terms if t.name not in known.bound.latent for n in t.depends if n in known.own}
-    while more := {
-        n for t in own_terms if t.name in informed for n in t.depends if n in known.own and n not in informed
-    }:
+    own_terms, own = terms(known.bound).terms, set(known.own) - set(known.series)
+    informed = {n for t in own_terms if t.name not in known.bound.latent for n in t.depends if n in own}
+    while more := {n for t in own_terms if t.name in informed for n in t.depends if n in own and n not in informed}:
         informed |= more
     return tuple(name for name in known.own if name in informed)
 

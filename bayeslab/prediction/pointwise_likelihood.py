@@ -18,16 +18,21 @@ from numpyro.distributions import Distribution, ExpandedDistribution, MaskedDist
 from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.around import bit_masks
-from bayeslab.elimination.terms import Term
+from bayeslab.elimination.terms import Term, terms
 from bayeslab.prediction.group_elements import NO_GROUP, elements_of_groups
 from bayeslab.prediction.row_quadrature import with_groups_integrated
 from bayeslab.programs.program import Bound, Site, Values
+from bayeslab.programs.validation import listed_sites
 from bayeslab.results.draw_batches import map_draws
+from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import Marginal, marginal
+from bayeslab.verification.findings import rules_of
 
 RELATIVE_TOLERANCE = 1e-9
 """The largest relative change of the log likelihood of a row, when other rows are hidden, that is rounding."""
 
+MAX_CHOICES_OF_ROW = 1024
+"""Values that the labels of a row have together, at most, where each row is summed over by itself."""
 NUM_CHECKED_DRAWS = 8
 """Draws at which quadrature over sites of rows is checked."""
 
@@ -51,7 +56,11 @@ def log_likelihood(bound: Bound, latent: Values) -> PointwiseLikelihood:
 
     The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
     """
-    marginal_bound, reason = _closed_form(bound, latent) or _by_quadrature(bound, latent)
+    marginal_bound, reason = _closed_form(bound, latent)
+    if marginal_bound is None:
+        marginal_bound, why_no_quadrature = _by_quadrature(bound, latent)
+        is_integrated = marginal_bound.transform is not None
+        reason = "" if is_integrated else why_no_quadrature or reason
     joint_terms = _marginal_terms(marginal_bound)
     private = marginal_bound.transform.sites if isinstance(marginal_bound.transform, Marginal) else ()
     if any(name not in latent for name in bound.latent if name not in private):
@@ -74,16 +83,45 @@ def belongs_to_rows(name: str, observed: "dict[str, Array] | list[str]", bound: 
     return any(plates and plates <= site_plates for plates in plates_of_rows)
 
 
-def _closed_form(bound: Bound, latent: Values) -> tuple[Bound, str] | None:
-    """The program with the sites of its rows integrated out in closed form; None where there is none."""
+def _closed_form(bound: Bound, latent: Values) -> tuple[Bound | None, str]:
+    """The program with the sites of its rows integrated out in closed form; None where there is none, and why."""
     if not (private := row_sites(bound)):
-        return None
+        return None, ""
+    analysis = Analysis(bound)
     try:
-        integrated = marginal(bound, private)
-    except ValueError:
-        return None
+        integrated = marginal(bound, private, analysis)
+    except ValueError as error:
+        return None, str(error)
     first = {name: value[0] for name, value in latent.items() if name not in private}
-    return (integrated, "") if _factorises_by_rows(integrated, first) else None
+    if _factorises_by_rows(integrated, first):
+        return integrated, ""
+    one_by_one = _labels_one_by_one(integrated, analysis, first)
+    if one_by_one is not None and _factorises_by_rows(one_by_one, first):
+        return one_by_one, ""
+    return None, f"what is left without {listed_sites(private)} is not a sum over rows"
+
+
+def _labels_one_by_one(joint: Bound, analysis: Analysis, values: Values) -> Bound | None:
+    """The program with its labels of rows summed over one after the other, each row by itself; None where that is not
+    the sum over all of them.
+
+    Labels that meet are summed over together, which does not say what is of which row. joint: the program without them.
+    values: of one draw, at which both ways have to agree.
+    """
+    transform = joint.transform
+    assert isinstance(transform, Marginal)
+    rules = rules_of(analysis.findings_of(transform.sites))[::-1]
+    if len(rules) < len(transform.sites) or not all(rule.family.enumerates for rule in rules):
+        return None
+    choices = [terms(joint.plain).priors[rule.site].choices for rule in rules]
+    if prod(len(each) for each in choices if each is not None) > MAX_CHOICES_OF_ROW:
+        return None
+    one_by_one = replace(joint, transform=Marginal(rules))
+    together, alone = (
+        sum(float(term.density(joint.plain, values).sum()) for term in _marginal_terms(bound).values())
+        for bound in (joint, one_by_one)
+    )
+    return one_by_one if np.isclose(together, alone, rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE) else None
 
 
 def _by_quadrature(bound: Bound, latent: Values) -> tuple[Bound, str]:

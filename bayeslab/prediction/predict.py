@@ -18,7 +18,7 @@ from bayeslab.prediction.class_probabilities import (
     probabilities_dataset,
 )
 from bayeslab.prediction.fitted_arguments import fitted_arguments
-from bayeslab.prediction.known_sites import draws_given_known, known_of
+from bayeslab.prediction.known_sites import draws_given_known, known_of, series_to_go_on
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
     data_of_fit,
@@ -35,7 +35,7 @@ from bayeslab.prediction.prior_draws import require_observed_draws, require_prio
 from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
-from bayeslab.programs.missing.imputation import whole_sites
+from bayeslab.programs.missing.imputation import chosen, whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
 from bayeslab.results.datatree import (
     categories_of,
@@ -84,10 +84,11 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     """The result with what it predicts for `data`.
 
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (a vector
-    is drawn as a whole, whatever is known of it), and log_likelihood, NaN at missing entries; latent sites that
-    belong to a row, as labels of a mixture do, are integrated out of it where they can be, and its attrs name
-    them, or say why not. Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log
-    probability of their value given all else that is known of the row.
+    is drawn as a whole, whatever is known of it; missing steps of a series whose steps follow from its own, in a scan,
+    are drawn given the known ones), and log_likelihood, NaN at missing entries; latent sites that belong to a row, as
+    labels of a mixture do, are integrated out of it where they can be, and its attrs name them, or say why not.
+    Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of their
+    value given all else that is known of the row.
     For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
     where there are values and what belongs to a row can be integrated out of it, and predictions_probabilities: for
     discrete sites of rows, as classes, the mean over draws of the probability of every value given all else that is
@@ -128,6 +129,8 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         if replicate or grown or not bound.observed:
             simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden))
             flat |= {name: jnp.asarray(simulations[name]) for name in grown}
+        if replicate:
+            simulations |= _continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
         if bound.observed and not replicate:
             known = known_of(bound, flat, grown)
             drawn, left_out = draws_given_known(keys[0], known, flat)
@@ -174,6 +177,17 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     for name, group in added.children.items():
         result[name] = group
     return result
+
+
+def _continued_series(key: Array, bound: Bound, latent: Values, simulations: Mapping[str, Any]) -> dict[str, Any]:
+    """Replications of series, with the steps that are missing drawn given those that are known."""
+    if not (series := series_to_go_on(bound)):
+        return {}
+    drawn, _ = draws_given_known(key, known_of(bound, latent, {}), latent)
+    return {
+        name: np.asarray(chosen(bound.present[name], simulations[name], drawn[name], simulations[name].ndim - 1))
+        for name in series
+    }
 
 
 def _rows_of_formula(data: Any, tree: "DataTree") -> Any:

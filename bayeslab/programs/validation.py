@@ -120,7 +120,7 @@ def _refuse_drawn_steps(bound: Bound) -> None:
     except AssertionError:
         raise ValueError(
             f"{listed_sites(bound.computed)} has values for a part of the steps of a scan, and NumPyro would draw the "
-            "others; scan over the steps that have values, and predict the rest"
+            "others; scan over the steps that have values, and to forecast give predict NaN for the steps to come"
         ) from None
 
 

@@ -3,8 +3,8 @@
 A rule is verified by an identity test (`bayeslab.verification.identity`) at points of the other sites on several
 scales: that of their priors, that of the data, to which a few sweeps of the conditionals lead, and between; with the
 data of the fit and with others, and with other choices of discrete sites. A continuous site must also reach no
-operation whose branch it can change (`bayeslab.verification.branch_points`). A family that fails is refused, never
-used.
+operation whose branch it can change (`bayeslab.verification.branches.branch_points`). A family that fails is refused,
+never used.
 
 A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true Normal with a million rows 1e-11.
 """
@@ -27,7 +27,7 @@ from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.branch_points import find_branch_change
+from bayeslab.verification.branches.branch_points import find_branch_change
 from bayeslab.verification.family_values import may_have
 from bayeslab.verification.identity import ALL_PROBES, NUM_NEAR_PROBES, RESIDUAL_TOLERANCE, probe_noise
 from bayeslab.verification.likely_points import in_double_precision, likely_points

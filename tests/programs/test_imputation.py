@@ -320,3 +320,24 @@ def test_simulations_and_replications_hold_the_site_whole() -> None:
     tree = bl.predict(1, covariate, data, bl.fit(0, covariate, data, bl.Exact(100), progress=False))
     assert set(tree["posterior_predictive"].data_vars) == {"a", "b"}
     assert np.isnan(tree["log_likelihood"]["a"].values[..., GAPS]).all()
+
+
+def measured(y: Any) -> None:
+    """A covariate of unknown scale, in a plate, that the responses follow."""
+    scale = numpyro.sample("scale", dist.Exponential(1.0))
+    with numpyro.plate("row", len(y)):
+        x = numpyro.sample("x", dist.Normal(0.0, scale))
+        numpyro.sample("y", dist.Normal(x, 0.5), obs=y)
+
+
+def test_a_covariate_of_unknown_scale_is_imputed_by_nuts() -> None:
+    """The scale on a grid: its missing elements are Normal given it."""
+    x, y = np.array([1.2, -0.4, np.nan, 0.8, np.nan]), np.array([1.0, -0.1, 2.0, 1.1, -0.5])
+    scale = np.linspace(1e-3, 30.0, 30_001)
+    gaps = np.isnan(x)
+    mass = np.exp(-scale) * stats.norm.pdf(x[~gaps, None], 0, scale).prod(0)
+    mass *= stats.norm.pdf(y[gaps, None], 0, np.sqrt(scale**2 + 0.25)).prod(0)
+    shrinkage = (mass @ (scale**2 / (scale**2 + 0.25))) / mass.sum()
+    tree = bl.fit(0, measured, {"x": x, "y": y}, bl.NUTS(num_samples=500, num_chains=2), progress=False)
+    drawn = tree["posterior"]["x"].values[..., gaps]
+    np.testing.assert_allclose(drawn.mean((0, 1)), shrinkage * y[gaps], atol=5 * 0.5 / np.sqrt(300))

@@ -42,8 +42,9 @@ MAX_STEPS = 500
 
 
 def noncentered_sites(bound: Bound) -> tuple[str, ...]:
-    """The latent sites whose prior has a scale that depends on other latent sites; those in scans are left out, whose
-    bodies NumPyro's handlers of coordinates do not reach."""
+    """The latent sites whose prior has a scale that depends on other latent sites. Those in scans are left out, whose
+    bodies NumPyro's handlers of coordinates do not reach, and those that are given in part: they are drawn without the
+    plates that new coordinates would be repeated in, and what is given tells of their scale."""
     if bound.moving:
         return ()
     priors = {name: terms(bound.plain).priors[name] for name in bound.latent}
@@ -54,6 +55,7 @@ def noncentered_sites(bound: Bound) -> tuple[str, ...]:
         and prior.scale_depends
         and prior.depends <= priors.keys()
         and not bound.sites[name].scanned
+        and name not in bound.imputed
     )
 
 

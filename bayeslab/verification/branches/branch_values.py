@@ -1,13 +1,6 @@
-"""Whether a site changes the branch of an operation that is not analytic in it, anywhere on any scale.
+"""Values of a site at which the branches of operations are compared: on every scale, and where the data are."""
 
-A guard against logarithms of zero does not hurt where it never acts, and a threshold does wherever it lies. So the
-branch itself, and no density, is compared at thousands of values of the site: at every distance from the middle of its
-support, of its prior and of the conditional that was found, and between the numbers of the data.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +9,11 @@ from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
 from bayeslab.elimination.conditional import Rule, conditional
-from bayeslab.elimination.terms import Prior, terms
+from bayeslab.elimination.terms import terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.analyticity import Kink
-from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.probe_points import Point
 
+BranchArgument = tuple[Bound, Values, Array | np.ndarray, Array | np.ndarray]
+"""A program with data, values of its sites, and what `moves_and_data` returns for one of them."""
 MAX_VALUES_PER_KIND = 512
 """Values of every kind at which a site is tried, where the data are few numbers."""
 MAX_BRANCH_NUMBERS = 2 * 10**7
@@ -34,23 +26,8 @@ MAX_DISTANCE_IN_DEVIATIONS = 30.0
 """Largest distance from a mean, in standard deviations."""
 
 
-def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Sequence[Point]) -> Kink | None:
-    """An operation between a continuous site and its densities of which the site changes the branch, or None.
-
-    One whose values jump comes before others. What the distribution of the site itself does with its value, such as to
-    ask whether this is in its support, is left out: its family knows it.
-    rule: the one that was found for the site, if any was. points: values of all sites.
-    """
-    log_joint = terms(bound)
-    reached_kinks = (
-        (term, log_joint.kinks[path]) for term in log_joint.terms if site in term.depends for path in term.kinks
-    )
-    kinks = sorted({k for term, k in reached_kinks if site in k.sites and not (k.of_library and term.name == site)})
-    for kink in kinks:
-        if not kink.known:
-            return kink
-    if not kinks:
-        return None
+def moves_and_data(bound: Bound, site: str) -> tuple[np.ndarray, np.ndarray]:
+    """Moves (value, *site) between -1 and 1 on all scales, and values between and near the numbers of the data."""
     rng = np.random.default_rng(0)
     num_values = int(
         np.clip(
@@ -59,48 +36,18 @@ def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Seque
             MAX_VALUES_PER_KIND,
         )
     )
-    shape = log_joint.priors[site].shape
+    shape = terms(bound).priors[site].shape
     moves = rng.choice([-1.0, 1.0], (num_values, *shape)) * 10 ** rng.uniform(-8, 0, (num_values, *shape))
-    data = _values_near_data(bound, shape, num_values, rng)
-    bend = None
-    for _, values in points:
-        [changed] = evaluate_all([_branch_changes(tuple(kinks), site, rule)], (bound, values, moves, data))
-        found = [kink for kink, has_changed in zip(kinks, changed, strict=True) if has_changed]
-        for kink in found:
-            if not kink.is_continuous:
-                return kink
-        bend = bend or next(iter(found), None)
-    return bend
+    return moves, _values_near_data(bound, shape, num_values, rng)
 
 
-@lru_cache(maxsize=64)
-def _branch_changes(kinks: tuple[Kink, ...], site: str, rule: Rule | None) -> Callable[[Any], Array]:
-    """A function of a point: for every operation, whether any values of the site lead to different branches."""
+def values_on_all_scales(argument: BranchArgument, site: str, rule: Rule | None) -> Array:
+    """Values (value, *site) of a site on every scale; outside of the support its current value takes their place.
 
-    def changes(argument: tuple[Bound, Values, Array, Array]) -> Array:
-        bound, values, moves, data = argument
-        probe_values = _values_on_all_scales(bound, terms(bound).priors[site], rule, values, moves, data)
-
-        def branches_at(x: Array) -> list[Array]:
-            return terms(bound).branches(kinks, bound, values | {site: x})
-
-        def step(index: Array, state: Any) -> Any:
-            first, changed = state
-            current = branches_at(probe_values[index])
-            first = [jnp.where(index == 0, new, old) for new, old in zip(current, first, strict=True)]
-            new = jnp.stack([jnp.any(branch != other) for branch, other in zip(current, first, strict=True)])
-            return first, changed | new
-
-        blank = [jnp.zeros(kind.shape, kind.dtype) for kind in jax.eval_shape(branches_at, probe_values[0])]
-        return jax.lax.fori_loop(0, len(probe_values), step, (blank, jnp.zeros(len(kinks), bool)))[1]
-
-    return changes
-
-
-def _values_on_all_scales(
-    bound: Bound, prior: Prior, rule: Rule | None, values: Values, moves: Array, data: Array
-) -> Array:
-    """Values (value, *site) of a site on every scale; outside of the support its current value takes their place."""
+    rule: the one that was found for the site, if any was.
+    """
+    bound, values, moves, data = argument
+    prior = terms(bound).priors[site]
     current = jnp.asarray(values[prior.name])
     prior_distribution = prior.distribution(bound, values)
     transform = biject_to(prior_distribution.support)
