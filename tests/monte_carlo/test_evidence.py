@@ -1,5 +1,6 @@
 """Evidence and posteriors of the Monte Carlo methods against closed forms and grids, within their own errors."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import xarray
 from jax import Array
 from numpyro.handlers import mask
+from scipy.stats import norm
 from xarray import DataTree
 
 import bayeslab as bl
@@ -233,6 +235,25 @@ REFUSALS = [
 def test_refusals_say_why(model: Any, data: Any, method: Method, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         bl.fit(0, model, data, method, progress=False)
+
+
+def window(y: Any) -> None:
+    """The likelihood is 500 wherever it is not zero."""
+    z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Uniform(z - 0.001, z + 0.001), obs=y)
+
+
+def test_a_bound_that_ratios_reach_is_not_refused_for_its_rounding() -> None:
+    method = RejectionSampling(log_bound=float(np.log(500.0)), num_samples=100)
+    tree = bl.fit(0, window, {"y": np.array(0.3)}, method, progress=False)
+    assert abs(tree.attrs["log_evidence"] - norm.logpdf(0.3)) < 5 * tree.attrs["log_evidence_se"] < 0.6
+    with pytest.raises(ValueError, match="nats above the log_bound that was given"):
+        bl.fit(0, window, {"y": np.array(0.3)}, replace(method, log_bound=method.log_bound - 1e-4), progress=False)
+
+
+def test_likely_data_that_no_particle_met_are_not_called_impossible() -> None:
+    with pytest.raises(ValueError, match="impossible under this model or nearly everywhere in it"):
+        bl.fit(0, window, {"y": np.array(3.0)}, SMC(num_samples=50, num_chains=1), progress=False)
 
 
 def test_wrong_settings_are_refused() -> None:

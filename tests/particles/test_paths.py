@@ -7,9 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from jax import Array
-from scipy.stats import gamma
+from numpyro.contrib.control_flow import scan
+from scipy.stats import gamma, norm
 
 import bayeslab as bl
 from bayeslab.particles import (
@@ -169,3 +172,32 @@ def test_parameters_have_the_posterior_that_quadrature_gives(name: str) -> None:
         assert abs(float(values.mean()) - right) < 4 * float(az.mcse(values))
     assert float(az.rhat(draws)) < 1.02
     assert set(tree["posterior"].data_vars) == {parameter, "z0", "z"}
+
+
+def near(num_steps: int) -> None:
+    """A state that is measured so closely that few particles can be where it was."""
+    q = numpyro.sample("q", dist.Gamma(3.0, 1.0))
+
+    def step(carry: Any, _: Any) -> Any:
+        z = numpyro.sample("z", dist.Normal(0.0, q))
+        numpyro.sample("y", dist.Uniform(z - 2.0, z + 2.0))
+        return z, None
+
+    scan(step, 0.0, None, num_steps)
+
+
+def test_chains_that_begin_where_no_particle_is_possible_come_to_where_some_are() -> None:
+    """Against quadrature; before it looks at the data a chain is where q is too small for them."""
+    import arviz as az
+
+    y = np.array([14.0, -15.0])
+    grid = np.linspace(0.05, 60, 4000)
+    inside = norm.cdf((y[:, None] + 2) / grid) - norm.cdf((y[:, None] - 2) / grid)
+    with np.errstate(divide="ignore"):
+        mean, sd = moments(grid, np.log(inside).sum(0) + gamma(3).logpdf(grid))
+    method = ParticleMarginalMetropolisHastings(ParticleFilter(300), num_warmup=1500, num_samples=3000, num_chains=2)
+    tree = bl.fit(0, near, {"num_steps": 2, "y": y}, method, progress=False)
+    q = tree["posterior"]["q"]
+    assert np.isfinite(tree["sample_stats"]["lp"]).all()
+    assert abs(float(q.mean()) - mean) < 4 * float(az.mcse(q))
+    assert abs(float(q.std()) - sd) < 0.15 * sd
