@@ -23,9 +23,11 @@ from bayeslab.particles import (
     multinomial,
     paths,
 )
+from bayeslab.particles.particle_metropolis import MarginalSampler
 from bayeslab.particles.paths import conditional_path
 from bayeslab.particles.state_space import state_space
 from bayeslab.programs.binding import bind
+from bayeslab.transforms.analysis import Analysis
 from quick_cases import quick_ones
 from state_spaces import (
     Truth,
@@ -172,6 +174,30 @@ def test_parameters_have_the_posterior_that_quadrature_gives(name: str) -> None:
         assert abs(float(values.mean()) - right) < 4 * float(az.mcse(values))
     assert float(az.rhat(draws)) < 1.02
     assert set(tree["posterior"].data_vars) == {parameter, "z0", "z"}
+
+
+class PriorTwice(MarginalSampler):
+    """Wrong: decides by estimates that have the prior of the parameters in them already."""
+
+    def _estimate(self, key: Array, bound: Any, flat: Array) -> Any:
+        estimate = super()._estimate(key, bound, flat)
+        return estimate._replace(log_density=estimate.log_density + estimate.log_prior)
+
+
+class CountsPriorTwice(ParticleMarginalMetropolisHastings):
+    def plan(self, analysis: Analysis) -> PriorTwice:
+        right: Any = super().plan(analysis)
+        return PriorTwice(right.settings, right.space, right.num_warmup)
+
+
+def test_a_walk_that_counts_the_prior_of_parameters_twice_is_found_out() -> None:
+    import arviz as az
+
+    method = CountsPriorTwice(ParticleFilter(50), num_warmup=500, num_samples=1000)
+    tau = bl.fit(2, unknown_precision, DATA, method, progress=False)["posterior"]["tau"]
+    mean, sd = precision_by_quadrature()
+    squares = (tau - mean) ** 2
+    assert abs(float(squares.mean()) - sd**2) > 8 * float(az.mcse(squares))
 
 
 def near(num_steps: int) -> None:
