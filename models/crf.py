@@ -24,19 +24,20 @@ from bayeslab.distributions import LinearChainCRF
 
 
 def model(x: Array, num_labels: int, lengths: Array | None = None, tau0: float = 1.0) -> None:
-    """Draw w (label, feature), moves (label, label_), start (label,) and labels y (sequence, step).
+    """Draw w (state, feature), moves (state, state_), start (state,) and labels y (sequence, step).
 
+    Labels are the states of the chain; ArviZ has a dimension "label" of its own.
     x: covariates (sequence, step, feature). lengths: (sequence,), of sequences that end before the last step; from
     there on x does not count, and y is missing. None: all are whole.
     """
     num_sequences, _, num_features = x.shape
     normal = dist.Normal(0.0, tau0)
-    with numpyro.plate("label", num_labels):
+    with numpyro.plate("state", num_labels):
         start = numpyro.sample("start", normal)
         w = normal.expand([num_features]).to_event(1)
         w = numpyro.sample("w", w, infer={"event_dims": ["feature"]})
         moves = normal.expand([num_labels]).to_event(1)
-        moves = numpyro.sample("moves", moves, infer={"event_dims": ["label_"]})
+        moves = numpyro.sample("moves", moves, infer={"event_dims": ["state_"]})
     scores = jnp.asarray(x @ w.T).at[:, 0].add(start)
     with numpyro.plate("sequence", num_sequences):
         field = LinearChainCRF(scores, moves, lengths=lengths)

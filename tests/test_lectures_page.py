@@ -1,5 +1,6 @@
 """The page that says where everything in the lectures is: it has all of it, and what it names exists."""
 
+import json
 import operator
 import re
 from pathlib import Path
@@ -56,6 +57,31 @@ def test_what_the_page_names_exists() -> None:
     for row in (row for rows in tables().values() for row in rows):
         for notebook in re.findall(r"\((notebooks/.*?)\)", row[3]):
             assert (ROOT / notebook).exists(), row[0]
+
+
+IN_OTHER_WORDS = {
+    "sgvi": "score function",
+    "reinforce": "score function",
+    "inverse_cdf_sampling": "inverse",
+    "expfam_conjugacy": "statistics",
+    "sufficient_statistics": "statistics",
+    "cross_validation": "loo",
+}
+"""What notebooks call that which no module or function is named after."""
+
+
+def test_notebooks_have_what_the_page_looks_for_in_them() -> None:
+    texts = {path.name: read_notebook(path) for path in (ROOT / "notebooks").glob("*.ipynb")}
+    for row in (row for rows in tables().values() for row in rows):
+        names = [re.sub(r"\(.*\)", "", name).rpartition(".")[2] for name in re.findall("`(.*?)`", row[2])]
+        words = [*names, IN_OTHER_WORDS.get(row[0], row[0])]
+        for notebook in re.findall(r"\(notebooks/(.*?)\)", row[3]):
+            assert any(word in texts[notebook] for word in words), (row[0], notebook)
+
+
+def read_notebook(path: Path) -> str:
+    """The text of the cells of a notebook."""
+    return "\n".join("".join(cell["source"]) for cell in json.loads(path.read_text())["cells"])
 
 
 def test_the_page_says_what_is_wrong_in_print() -> None:

@@ -39,7 +39,7 @@ def finite_control(
 
     dynamics: A (*batch, component, component) and B (*batch, component, action). costs: U (component, component) of
     states, positive semidefinite, and W (action, action) of actions, positive definite. noise: the covariance of the
-    noise of a step (*batch, component, component).
+    noise of a step (*batch, component, component), positive semidefinite.
     Raises ValueError for shapes that do not fit, matrices that are not symmetric or not definite, and no step.
     """
     with precision_scope():
@@ -47,6 +47,7 @@ def finite_control(
         if num_steps < 1:
             raise ValueError(f"num_steps must be at least 1, but is {num_steps}")
         noise = jnp.broadcast_to(jnp.asarray(noise, a.dtype), a.shape)
+        require_covariance("noise", noise)
         return jax.device_get(_riccati(a, b, u, w, noise, num_steps))
 
 
@@ -90,6 +91,19 @@ def checked_matrices(
     if np.linalg.eigvalsh(w).min() <= 0 or np.linalg.eigvalsh(u).min() < -1e-10 * abs(u).max():
         raise ValueError("U must be positive semidefinite and W positive definite: every action has a cost")
     return jnp.asarray(a), jnp.asarray(b), jnp.asarray(u), jnp.asarray(w)
+
+
+def require_covariance(name: str, covariance: ArrayLike) -> None:
+    """Raises ValueError where a matrix (*batch, size, size) is not symmetric or has a negative eigenvalue."""
+    matrix = np.asarray(covariance)
+    scale = abs(matrix).max(initial=0.0)
+    is_covariance = (
+        np.isfinite(matrix).all()
+        and np.allclose(matrix, matrix.mT, atol=1e-10 * scale)
+        and np.linalg.eigvalsh(matrix).min(initial=0.0) >= -1e-10 * scale
+    )
+    if not is_covariance:
+        raise ValueError(f"{name} must be a covariance: symmetric, without negative eigenvalues")
 
 
 @partial(jax.jit, static_argnames="num_steps")

@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from bayeslab.distributions.kalman import InformationPair, Moments, Transition, matvec, predict, semidefinite_cholesky
-from bayeslab.distributions.kalman import update as updated
+from bayeslab.control.linear_quadratic import require_covariance
+from bayeslab.distributions.kalman import Moments, Transition, matvec, predict, semidefinite_cholesky
 from bayeslab.programs.program import precision_scope, raw_key
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ class LinearSystem(NamedTuple):
     """s_1 ~ N(mu1, sigma1), s_{t+1} ~ N(a s_t + b action_t, q), y_t ~ N(c s_t, r): the arguments of `models.lqg`.
 
     mu1 (component,), sigma1, a, q (component, component), b (component, action), c (direction, component), r
-    (direction, direction).
+    (direction, direction). sigma1, q and r may be singular: what is known for sure, moves without noise, or is measured
+    without error.
     """
 
     mu1: Any
@@ -104,12 +105,17 @@ def _checked(
             raise ValueError(f"{name} has shape {array.shape}; expected {shape}, as mu1, b and c say")
         if not np.isfinite(np.asarray(array)).all():
             raise ValueError(f"{name} must have finite numbers")
+    for name in ("sigma1", "q", "r"):
+        require_covariance(name, getattr(arrays, name))
     return arrays, (u, w), gains
 
 
-def _measurement(system: LinearSystem, y: Array) -> InformationPair:
-    weighted = jnp.linalg.solve(system.r, system.c)
-    return InformationPair(system.c.T @ weighted, y @ weighted)
+def _updated(prior: Moments, system: LinearSystem, y: Array) -> Moments:
+    """The belief after a measurement. What is measured may have no variance, hence the generalised inverse."""
+    seen = system.c @ prior.covariance
+    gain = (jnp.linalg.pinv(seen @ system.c.T + system.r, hermitian=True) @ seen).T
+    covariance = prior.covariance - gain @ seen
+    return Moments(prior.mean + gain @ (y - system.c @ prior.mean), (covariance + covariance.T) / 2)
 
 
 @jax.jit
@@ -126,7 +132,7 @@ def _simulated(keys: Array, system: LinearSystem, costs: Matrices, gains: Array)
 
         def see(s: Array, error: Array, prior: Moments) -> tuple[Array, Moments]:
             y = system.c @ s + error
-            return y, updated(prior, _measurement(system, y)).given
+            return y, _updated(prior, system, y)
 
         def step(carry: tuple[Array, Moments], inputs: tuple[Array, Array, Array]) -> Any:
             (s, belief), (gain, push, error) = carry, inputs
@@ -152,7 +158,7 @@ def _expected_cost(system: LinearSystem, costs: Matrices, gains: Array) -> Array
     (u, w), nothing = costs, jnp.zeros_like(system.mu1)
 
     def see(prior: Array) -> Array:
-        return updated(Moments(nothing, prior), _measurement(system, jnp.zeros(len(system.c)))).given.covariance
+        return _updated(Moments(nothing, prior), system, jnp.zeros(len(system.c))).covariance
 
     def step(carry: Matrices, gain: Array) -> tuple[Matrices, Array]:
         square, covariance = carry

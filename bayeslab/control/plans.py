@@ -37,10 +37,17 @@ def value_iteration(transition_probs: ArrayLike, reward: ArrayLike, discount: fl
     """The plan by V <- R + discount max_a P_a V (CS229, 15.2.1).
 
     tolerance: no value is further from the best one; the discounted change of a step bounds that.
-    Raises ValueError for shapes that do not fit, probabilities that are none, and a discount outside of [0, 1).
+    Raises ValueError for shapes that do not fit, probabilities that are none, a discount outside of [0, 1), and one so
+    near to 1 that 100,000 iterations do not come as near as the tolerance.
     """
     with precision_scope():
-        return jax.device_get(iterate_values(*checked_process(transition_probs, reward, discount), tolerance))
+        plan = jax.device_get(iterate_values(*checked_process(transition_probs, reward, discount), tolerance))
+    if plan.num_iterations == MAX_ITERATIONS:
+        raise ValueError(
+            f"{MAX_ITERATIONS:,} iterations do not bring the values within {tolerance} of the best ones at a discount "
+            f"of {discount}; use policy_iteration, a larger tolerance or a smaller discount"
+        )
+    return plan
 
 
 def policy_iteration(transition_probs: ArrayLike, reward: ArrayLike, discount: float) -> Plan:

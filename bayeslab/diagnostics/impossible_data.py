@@ -76,7 +76,7 @@ def _raise_impossible_sites(bound: Bound) -> None:
     where = f"of site{'s' if len(guilty) > 1 else ''} {', '.join(map(repr, guilty))}" if guilty else "of the program"
     raise ValueError(
         f"the density {where} is zero or not a number at {tried}, so the data are impossible under this "
-        "model or its numbers overflow; look at the values, the priors and the units"
+        "model or nearly everywhere in it, or its numbers overflow; look at the values, the priors and the units"
     )
 
 

@@ -7,17 +7,19 @@ def pareto_tail(log_ratios: np.ndarray, size: float) -> tuple[float, float]:
     """k-hat of ratios exp(log p - log q) at draws from q, and its standard error.
 
     size: of the log densities, which says what rounding is. Above 0.7 the approximation misses some of the posterior;
-    minus infinity where all ratios are equal, as those of an exact posterior are; NaN for fewer than 25 draws.
+    minus infinity where all ratios are equal, as those of an exact posterior are, or the largest are, as where the
+    likelihood is a constant or zero; NaN for fewer than 25 draws.
     See Vehtari et al. (2024), Pareto smoothed importance sampling, arXiv:1507.02646.
     """
     from arviz_stats.base import array_stats
 
-    flat = np.asarray(log_ratios).reshape(-1)
+    flat = np.sort(np.asarray(log_ratios).reshape(-1))
     if flat.size < 25 or np.isnan(flat).any():
         return np.nan, np.nan
-    if np.ptp(flat) <= 1e3 * np.finfo(flat.dtype).eps * size:
+    tail = min(flat.size / 5, 3 * np.sqrt(flat.size))
+    largest = flat[-int(np.ceil(tail)) :]
+    if np.isfinite(largest[0]) and np.ptp(largest) <= 1e3 * np.finfo(flat.dtype).eps * size:
         return -np.inf, 0.0
     with np.errstate(all="ignore"):
         k = float(array_stats.psislw(-flat)[1])
-    tail = min(flat.size / 5, 3 * np.sqrt(flat.size))
     return k, (1 + max(k, 0.0)) / np.sqrt(tail)

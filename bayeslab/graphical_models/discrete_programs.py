@@ -11,7 +11,7 @@ from bayeslab.distributions.factor_graphs.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.fields import Field
 from bayeslab.programs.binding import bind, suggestion, unwrap_partial
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.missing.names import given_part
+from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.program import Bound, Data, Program, precision_scope
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.transforms.whole_field import rule_of_all_elements, tables_of_all_elements
@@ -23,7 +23,8 @@ class DiscreteProgram(NamedTuple):
     field: their structure. names: the name of every element, "z" for that of a site which has one, else as "z[0, 3]".
     scopes, tables: functions of a few elements each, an array with an axis for each, whose sum is the log joint, but
     for `constant`. dims, coords: of the sites and what the data call their positions. observed: the values of elements
-    that the data hold, by number: of sites of which others are missing.
+    that the data hold, by number: of sites of which others are missing. left_out: sites with missing elements that no
+    other site depends on.
     """
 
     field: Field
@@ -34,6 +35,7 @@ class DiscreteProgram(NamedTuple):
     dims: dict[str, list[str]]
     coords: dict[str, Any]
     observed: dict[int, int]
+    left_out: tuple[str, ...]
 
     @property
     def cards(self) -> tuple[int, ...]:
@@ -48,6 +50,11 @@ class DiscreteProgram(NamedTuple):
 
     def place(self, name: str) -> int:
         """The number of an element. Raises ValueError for a name that is none, or of one that the data hold."""
+        if (site := name.partition("[")[0]) in self.left_out:
+            raise ValueError(
+                f"no other site depends on the missing elements of '{site}', so the program is without them; "
+                "bl.predict draws them after a fit"
+            )
         if name not in self.names:
             known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
             raise ValueError(
@@ -121,7 +128,9 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
         arrays = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
         dims, coords = dimensions(bound, entries), dict(coordinates(bound, entries))
         names, observed = element_names(field, bound), _observed_elements(field, bound)
-        program = DiscreteProgram(field, names, plan.scopes, arrays, float(tables.constant), dims, coords, observed)
+        left_out = tuple(site for site in bound.present if site in bound.sites and whole_site(site) == site)
+        constant = float(tables.constant)
+        program = DiscreteProgram(field, names, plan.scopes, arrays, constant, dims, coords, observed, left_out)
         return program.with_evidence(given or {})
 
 

@@ -22,6 +22,7 @@ from bayeslab.monte_carlo.tempering import (
     parted,
     prior_population,
     rescaled,
+    verdict_of_temperature,
 )
 from bayeslab.programs.program import Bound
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
@@ -109,9 +110,13 @@ class AnnealedSampler(Sampler):
     def run_summary(self, state: AnnealedState, data: Any) -> dict[str, float]:
         log_weight = np.asarray(state.particles.log_weight)[0]
         num_temperatures = float(np.asarray(state.pilot.num_steps)[0])
-        return summary_of_weights(log_weight, log_weight, float(np.abs(log_weight).max())) | {
-            "num_temperatures": num_temperatures
-        }
+        summary = summary_of_weights(log_weight, log_weight, float(np.abs(log_weight).max()))
+        if np.asarray(state.particles.temperature)[0] < 1:
+            summary |= {"log_evidence": np.nan, "log_evidence_se": np.nan}
+        return summary | {"num_temperatures": num_temperatures}
+
+    def convergence_verdict(self, state: AnnealedState, data: Any, samples: dict[str, Any]) -> tuple[None, str] | None:
+        return verdict_of_temperature(state.particles)
 
     def weighted_draws(self, state: AnnealedState, data: Any) -> dict[str, Any]:
         at = jax.jit(lambda bound, flat: jax.vmap(lambda one: constrain_flat(bound, one))(flat))

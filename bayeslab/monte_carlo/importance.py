@@ -39,7 +39,8 @@ class ImportanceSampling(TakesProposal, Method):
 
     The weights are smoothed by a generalised Pareto distribution (Vehtari et al. 2024, arXiv:1507.02646), but for the
     evidence, which has the weights as they are and so no bias. `attrs` have `log_evidence`, `log_evidence_se`, `k_hat`,
-    which above 0.7 says that the weights have no mean that these draws could tell, and `importance_ess`.
+    which above 0.7 says that the weights have no mean that these draws could tell, and `importance_ess`. None of them
+    tells of a mode that no draw of the proposal has reached; the prior as the proposal, or `SMC`, does.
     Discrete sites are summed over; those that cannot be are drawn from the prior, where that is the proposal.
     """
 

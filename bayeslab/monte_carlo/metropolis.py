@@ -48,6 +48,10 @@ class RandomWalk:
 
     scale: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.scale is not None and not 0 < self.scale < float("inf"):
+            raise ValueError(f"scale of RandomWalk must be a positive number, but is {self.scale}")
+
 
 @dataclass(frozen=True)
 class Independence(TakesProposal):

@@ -35,6 +35,10 @@ MARGIN = 1e-6
 """What a bound that was found is raised by, in nats: where a search stops, rounding remains."""
 
 
+ROUNDING = 16
+"""Units in the last place by which a ratio may be above a bound that it equals."""
+
+
 @dataclass(frozen=True)
 class RejectionSampling(TakesProposal, Method):
     """Draw z of a proposal q and keep it with probability p(z, y) / (M q(z)): draws of the posterior, independent.
@@ -180,7 +184,9 @@ class RejectionSampler(ProposalWrapper):
                 "no proposal of rejection sampling has a finite ratio to a finite bound, so none was found; the ratio "
                 "has no maximum, or the proposal misses the posterior"
             )
-        if (largest := float(above.max())) > 0:
+        log_joint = np.asarray(draws.stats["lp"])
+        size = np.max(abs(log_joint[np.isfinite(log_joint)]), initial=1.0)
+        if (largest := float(above.max())) > MARGIN + ROUNDING * size * np.finfo(log_joint.dtype).eps:
             given = "the log_bound that was given" if self.log_bound is not None else "the bound that was found"
             raise ValueError(
                 f"the ratio of posterior to proposal is {largest:.3g} nats above {given} at a draw, so the draws would "

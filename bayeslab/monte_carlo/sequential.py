@@ -21,6 +21,7 @@ from bayeslab.monte_carlo.tempering import (
     next_temperature,
     prior_population,
     rescaled,
+    verdict_of_temperature,
     walk_factor,
 )
 from bayeslab.programs.program import Bound
@@ -117,11 +118,15 @@ class SMCSampler(Sampler):
         variances = [relative_variance(*each) for each in zip(eves, num_steps, strict=True)]
         shares = np.exp(log_evidence - log_evidence.max())
         error = np.sqrt(np.sum(shares**2 * np.array(variances))) / shares.sum()
+        arrived = (np.asarray(state.population.temperature) >= 1).all()
         return {
-            "log_evidence": float(log_evidence.max() + np.log(shares.mean())),
-            "log_evidence_se": float(error),
+            "log_evidence": float(log_evidence.max() + np.log(shares.mean())) if arrived else np.nan,
+            "log_evidence_se": float(error) if arrived else np.nan,
             "num_temperatures": float(num_steps.max()),
         }
+
+    def convergence_verdict(self, state: SMCState, data: Any, samples: dict[str, Any]) -> tuple[None, str] | None:
+        return verdict_of_temperature(state.population)
 
     def reweighted(self, state: SMCState) -> tuple[SMCState, Array, Array]:
         """The state at the next temperature, its particles weighted and resampled but not yet moved, Cholesky's factor

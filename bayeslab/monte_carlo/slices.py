@@ -1,6 +1,7 @@
 """Slice sampling (Neal 2003, Annals of Statistics 31) over all continuous sites."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -83,14 +84,15 @@ class SliceSampler(Sampler):
 
             return at
 
-        def log_density(flat: Array) -> Array:
-            return number_or_zero_mass(flat_log_posterior(bound, flat))
-
         kernel = build_coordinate_kernel(
             stepping_out, along_column, initial_widths=WIDTH, max_expansions=MAX_EXPANSIONS
         )
-        current, info = kernel(step_key, state.current, log_density)
+        current, info = kernel(step_key, state.current, partial(self._log_density, bound))
         adapting = state.walk.num_steps < self.num_warmup
         walk = adapted_walk(state.walk, current.position, jnp.zeros(()), adapting)
         stats = {"lp": current.logdensity, "num_evaluations": info.num_expansions + info.num_shrink}
         return SweepState(current, walk, key), Draws(constrain_flat(bound, current.position), stats)
+
+    def _log_density(self, bound: Bound, flat: Array) -> Array:
+        """Of which slices are taken."""
+        return number_or_zero_mass(flat_log_posterior(bound, flat))

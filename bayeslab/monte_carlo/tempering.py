@@ -100,6 +100,16 @@ def parted(both: Population, number: int) -> tuple[Population, Population]:
     return both._replace(**parts[0]), both._replace(**parts[1])
 
 
+def verdict_of_temperature(population: Population) -> tuple[None, str] | None:
+    """Why a population has not arrived at the posterior, as `Sampler.convergence_verdict` says it; None if it has."""
+    if (temperature := float(population.temperature)) >= 1:
+        return None
+    return None, (
+        f"when num_temperatures ran out the particles were at a temperature of {temperature:.2g}, not 1, so they are "
+        "no draws of the posterior; take more temperatures"
+    )
+
+
 _OF_PARTICLES = ("positions", "log_likelihood", "log_weight", "eves")
 """What a population has of every particle."""
 

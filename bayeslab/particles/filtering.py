@@ -38,8 +38,9 @@ def filter(
     quantiles: of the states, in any order; sorting particles for them takes most of the time.
     num_runs: independent runs of the filter, whose differences tell the error of everything that they say.
     Returns a DataTree with groups filtered/mean, filtered/sd and filtered/quantile, the states (run, step, ...) given
-    y_1 to y_t, and filter_stats: ess, the effective number of particles, resampled, whether they were resampled before
-    the step, and log_increment, the log of the estimate of p(y_t | y_1 to y_{t-1}), (run, step).
+    y_1 to y_t, NaN from the step on whose observed values no particle allows, and filter_stats: ess, the effective
+    number of particles, resampled, whether they were resampled before the step, and log_increment, the log of the
+    estimate of p(y_t | y_1 to y_{t-1}), (run, step).
     attrs: log_evidence, the log of the mean over runs of the unbiased estimates of p(y), its standard error
     log_evidence_se, which is not a number for one run, and log_evidence_sd, between runs.
     Raises ValueError where the program has no scan over latent states, and for parameters without a value.
@@ -75,7 +76,13 @@ def _runs(
         }
         return _summaries(particles, levels), stats
 
-    return jax.lax.map(lambda key: run_filter(key, settings, space, bound, {}, record)[1], keys)
+    summaries, stats = jax.lax.map(lambda key: run_filter(key, settings, space, bound, {}, record)[1], keys)
+    is_lost = jnp.isneginf(jnp.cumsum(stats["log_increment"], 1))
+
+    def unless_lost(summary: Array) -> Array:
+        return jnp.where(is_lost.reshape(is_lost.shape + (1,) * (summary.ndim - 2)), jnp.nan, summary)
+
+    return jax.tree.map(unless_lost, summaries), stats
 
 
 def _summaries(particles: Particles, levels: Array) -> Summaries:

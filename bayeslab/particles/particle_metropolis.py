@@ -18,7 +18,7 @@ from bayeslab.particles.paths import Ancestry, drawn_index, traced_path
 from bayeslab.particles.scans import ScanFinder, ScanFound
 from bayeslab.particles.state_space import StateSpace, require_guide, state_space
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass
 from bayeslab.programs.validation import listed_sites
 from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
@@ -86,9 +86,11 @@ class BeforeScan:
 
 
 class Estimate(NamedTuple):
-    """What is known at parameters: the log prior, with Jacobian, plus the estimate of the log likelihood; a path."""
+    """What is known at parameters: the log prior, with Jacobian; that plus the estimate of the log likelihood; a
+    path."""
 
     flat: Array
+    log_prior: Array
     log_density: Array
     path: Values
 
@@ -121,7 +123,7 @@ class MarginalSampler(Sampler):
         current, walk = state.current, state.walk
         step = walk.factor @ jax.random.normal(step_key, current.flat.shape)
         proposed = self._estimate(run_key, bound, current.flat + step)
-        rate = jnp.exp(jnp.minimum(proposed.log_density - current.log_density, 0.0))
+        rate = jnp.exp(jnp.minimum(_log_ratio(proposed, current), 0.0))
         accepted = jax.random.uniform(accept_key) < rate
         current = jax.tree.map(partial(jnp.where, accepted), proposed, current)
         walk = adapted_walk(walk, current.flat, rate, walk.num_steps < self.num_warmup)
@@ -144,10 +146,17 @@ class MarginalSampler(Sampler):
             lambda one: (Ancestry(one.values, one.ancestors), one.log_weight, one.log_increment),
         )
         path = traced_path(drawn_index(path_key, log_weight[-1]), start, ancestry)
-        log_prior = flat_log_posterior(self._parameters_of(bound), flat)
-        log_density = log_prior + increments.sum()
-        return Estimate(flat, jnp.where(jnp.isnan(log_density), -jnp.inf, log_density), path)
+        log_prior = number_or_zero_mass(flat_log_posterior(self._parameters_of(bound), flat))
+        return Estimate(flat, log_prior, number_or_zero_mass(log_prior + increments.sum()), path)
 
     def _parameters_of(self, bound: Bound) -> Bound:
         """The program up to its scan."""
         return replace(bound, transform=BeforeScan(self.space.initial))
+
+
+def _log_ratio(proposed: Estimate, current: Estimate) -> Array:
+    """The log of the ratio that decides. A chain that begins where no particle is possible walks over the prior until
+    some are."""
+    nowhere = ~jnp.isfinite(current.log_density) & ~jnp.isfinite(proposed.log_density)
+    of_priors = number_or_zero_mass(proposed.log_prior - current.log_prior)
+    return jnp.where(nowhere, of_priors, proposed.log_density - current.log_density)

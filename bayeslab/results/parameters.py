@@ -19,6 +19,8 @@ def stacked_parameters(posterior: Dataset) -> DataArray:
     import arviz_stats  # noqa: F401  (registers the accessor azstats)
     from arviz_base import dataset_to_dataarray
 
-    stacked = dataset_to_dataarray(posterior, sample_dims=SAMPLE_DIMS).transpose(*SAMPLE_DIMS, "label")
-    other = [name for name in stacked.coords if name not in (*SAMPLE_DIMS, "label")]
-    return stacked.drop_vars(other).rename(label="parameter")
+    apart = {dim: f"{dim} of the program" for dim in posterior.dims if dim not in SAMPLE_DIMS}  # ArviZ has its own
+    stacked = dataset_to_dataarray(posterior.rename(apart), sample_dims=SAMPLE_DIMS, new_dim="parameter")
+    stacked = stacked.transpose(*SAMPLE_DIMS, "parameter")
+    other = [name for name in stacked.coords if name not in (*SAMPLE_DIMS, "parameter")]
+    return stacked.drop_vars(other)

@@ -31,7 +31,12 @@ def rule_of_all_elements(bound: Bound) -> Rule:
         )
     for name in bound.latent:
         if priors[name].choices is None:
-            raise ValueError(f"site '{name}' ({bound.sites[name].family}) has too many values to be summed over")
+            family = bound.sites[name].family
+            chain = "; bl.states.smoothed_states and most_probable_path sum over a chain, given any result"
+            raise ValueError(
+                f"site '{name}' ({family}) has too many values to be summed over"
+                f"{chain if family in ('MarkovChain', 'LinearChainCRF') else ''}"
+            )
     with jax.enable_x64(True):
         widened_bound = in_double_precision(bound)
         log_joint_terms = program_parts(widened_bound).terms

@@ -119,6 +119,28 @@ def test_the_belief_is_the_posterior_of_the_program() -> None:
     np.testing.assert_allclose(states["sd"], deviation, atol=1e-10)
 
 
+def test_measurements_without_error_leave_nothing_to_believe() -> None:
+    """The whole state without error costs what a known state costs; a part of it, the limit of small errors."""
+    control = bl.control.finite_control((SYSTEM.a, SYSTEM.b), COSTS, STEPS, SYSTEM.q)
+    whole = SYSTEM._replace(c=np.eye(2), r=np.zeros((2, 2)))
+    known = np.outer(SYSTEM.mu1, SYSTEM.mu1) + SYSTEM.sigma1
+    cost = np.trace(control.value[0] @ known) + control.noise_cost[0]
+    np.testing.assert_allclose(bl.control.expected_cost(whole, COSTS, control.gain), cost, rtol=1e-12)
+    run = bl.control.closed_loop(0, whole, COSTS, control.gain)
+    np.testing.assert_allclose(run["belief"], run["s"], atol=1e-12)
+    exact, near = (bl.control.expected_cost(SYSTEM._replace(r=r), COSTS, control.gain) for r in ([[0.0]], [[1e-9]]))
+    np.testing.assert_allclose(exact, near, rtol=1e-6)
+
+
+def test_a_state_that_is_known_and_moves_without_noise() -> None:
+    fixed = SYSTEM._replace(sigma1=np.zeros((2, 2)), q=np.zeros((2, 2)), r=np.zeros((1, 1)))
+    control = bl.control.finite_control((SYSTEM.a, SYSTEM.b), COSTS, STEPS)
+    cost = SYSTEM.mu1 @ control.value[0] @ SYSTEM.mu1
+    np.testing.assert_allclose(bl.control.expected_cost(fixed, COSTS, control.gain), cost, rtol=1e-12)
+    np.testing.assert_allclose(bl.control.closed_loop(0, fixed, COSTS, control.gain)["cost"], cost, rtol=1e-12)
+
+
+NO_COVARIANCE = np.array([[1.0, 2.0], [2.0, 1.0]])
 WRONG: dict[str, tuple[Any, str]] = {
     "square": (lambda: bl.control.finite_control((A[:1], B), COSTS, 3), r"A has shape \(1, 2\)"),
     "rows": (lambda: bl.control.finite_control((A, B.T), COSTS, 3), r"B has shape \(1, 2\); expected \(\*batch, 2"),
@@ -128,6 +150,16 @@ WRONG: dict[str, tuple[Any, str]] = {
     "nan": (lambda: bl.control.finite_control((A * np.nan, B), COSTS, 3), "A must have finite numbers"),
     "out of reach": (lambda: bl.control.stationary_control((2 * np.eye(2), B), COSTS), "no control keeps the cost"),
     "gain": (lambda: bl.control.closed_loop(0, SYSTEM, COSTS, np.ones((3, 2))), r"gain has shape \(3, 2\)"),
+    "noise": (lambda: bl.control.finite_control(DYNAMICS, COSTS, 3, NO_COVARIANCE), "noise must be a covariance"),
+    "skew": (lambda: bl.control.finite_control(DYNAMICS, COSTS, 3, [[1, 0.5], [0, 1]]), "noise must be a covariance"),
+    "moves": (
+        lambda: bl.control.expected_cost(SYSTEM._replace(q=NO_COVARIANCE), COSTS, np.ones((3, 1, 2))),
+        "q must be a covariance: symmetric, without negative eigenvalues",
+    ),
+    "errors": (
+        lambda: bl.control.closed_loop(0, SYSTEM._replace(r=[[-0.1]]), COSTS, np.ones((3, 1, 2))),
+        "r must be a covariance",
+    ),
     "runs": (lambda: bl.control.closed_loop(0, SYSTEM, COSTS, np.ones((3, 1, 2)), 0), "num_runs must be at least 1"),
 }
 

@@ -53,6 +53,12 @@ def test_value_iteration_is_as_close_as_it_says() -> None:
     assert bl.control.value_iteration(PROBS[0], REWARD[0], 0.0).value == pytest.approx(REWARD[0])
 
 
+def test_large_rewards_come_to_rest() -> None:
+    """Where rounding is larger than the tolerance."""
+    plan = bl.control.value_iteration(PROBS, 1e9 * REWARD, 0.99)
+    np.testing.assert_allclose(plan.value, bl.control.policy_iteration(PROBS, 1e9 * REWARD, 0.99).value, rtol=1e-12)
+
+
 def test_values_of_policies() -> None:
     policy = np.array([1, 0, 0, 1])
     expected = value_of(PROBS[1], REWARD[1], policy)
@@ -134,6 +140,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "reward": (lambda: bl.control.value_iteration(PROBS, REWARD[:, :3], 0.9), r"reward has shape \(3, 3\)"),
     "nan": (lambda: bl.control.value_iteration(PROBS, REWARD * np.nan, 0.9), "reward must be finite"),
     "discount": (lambda: bl.control.value_iteration(PROBS, REWARD, 1.0), "less than 1, but is 1.0"),
+    "no end": (lambda: bl.control.value_iteration(PROBS[0], REWARD[0], 0.99999), "use policy_iteration, a larger tol"),
     "batch": (lambda: bl.control.value_iteration(PROBS, REWARD[:2], 0.9), r"batch shapes \(3,\) and \(2,\)"),
     "policy": (lambda: bl.control.policy_value(PROBS[0], REWARD[0], 0.9, np.zeros(3, int)), r"policy has shape \(3,\)"),
     "start": (lambda: bl.control.thompson_sampling(0, *RIVER, 5, start=6), "start must be a state from 0 to 5"),

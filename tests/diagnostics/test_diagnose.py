@@ -115,6 +115,16 @@ def test_a_sound_result_gets_no_line(chains: int, draws: int) -> None:
     assert draws == 1 or diagnose(tree(posterior, stats)) == ""
 
 
+@pytest.mark.parametrize("name", ["label", "parameter", "variable"])
+def test_any_dimension_may_be_called_as_those_of_tables_are(name: str) -> None:
+    posterior, stats = sound()
+    shifted = np.stack([posterior["tau"], posterior["tau"] + np.arange(4)[:, None]], -1)
+    groups = {"posterior": {"w": shifted}, "sample_stats": stats}
+    text = diagnose(arviz_base.from_dict(groups, dims={"w": [name]}))
+    assert "R-hat" in text
+    assert "w[1]" in text
+
+
 def test_a_kernel_that_accepts_every_proposal_is_not_frozen() -> None:
     posterior, stats = sound()
     stats["acceptance_rate"][:] = 1.0

@@ -11,7 +11,7 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.graphical_models import most_probable_explanation, query
-from bayeslab.models import bayes_net, markov_random_field
+from bayeslab.models import bayes_net, crf, markov_random_field
 from bayeslab.programs.program import precision_scope
 
 COLLIDER = {
@@ -165,6 +165,17 @@ def test_queries_of_missing_nodes_with_tables_integrated_out() -> None:
         query(program, data | {"a": a, "b": b}, of="a[3]")
 
 
+def test_a_missing_entry_that_nothing_depends_on_is_named() -> None:
+    parents, sizes = (("a", ()), ("b", ("a",))), {"a": 2, "b": 2}
+    data = {"num_rows": 3, "parents": parents, "num_values": sizes, "b": np.array([np.nan, 1, 0])}
+    tables = {"table_a": np.array([0.3, 0.7]), "table_b": np.array([[0.2, 0.8], [0.6, 0.4]])}
+    for of in ("b", "b[0]"):
+        with pytest.raises(ValueError, match="no other site depends on the missing elements of 'b'"):
+            query(bayes_net.model, data | tables, of=of)
+    found = query(bayes_net.model, data | tables, of="a").values[:, 1]
+    np.testing.assert_allclose(found, [0.7, 0.28 / (0.28 + 0.24), 0.42 / (0.42 + 0.06)], rtol=1e-12)
+
+
 def hidden_temperature() -> None:
     z = numpyro.sample("z", dist.Bernoulli(0.3))
     x = numpyro.sample("x", dist.Normal(2.0 * z, 1.0))
@@ -185,6 +196,7 @@ def test_continuous_sites_are_integrated_out(data: dict[str, float], variance: f
     np.testing.assert_allclose(found.values, weights / weights.sum(), rtol=1e-10)
 
 
+CRF_WEIGHTS = {"start": np.zeros(2), "w": np.zeros((2, 1)), "moves": np.zeros((2, 2))}
 WRONG = {
     "unknown name": (lambda: query(collider, tables(), of="d"), "no discrete latent element"),
     "value": (lambda: query(collider, tables(), of="a", given={"b": 2}), "given as 2, but its values are"),
@@ -199,6 +211,10 @@ WRONG = {
     "continuous": (
         lambda: query(rate_of_counts, {"y": 2}, of="z"),
         r"'x' cannot be integrated out: .* not Normal given 'y'; give values .* or count what fit",
+    ),
+    "chain": (
+        lambda: query(crf.model, {"x": np.zeros((1, 3, 1)), "num_labels": 2} | CRF_WEIGHTS, of="y"),
+        "LinearChainCRF.* too many values to be summed over; bl.states.smoothed_states and most_probable_path",
     ),
     "impossible": (
         lambda: query(collider, tables() | {"a_table": np.array([1.0, 0.0])}, of="b", given={"a": 1}),

@@ -21,7 +21,7 @@ from bayeslab.methods.moves.preconditioned import (
     split_step,
     turning_step,
 )
-from bayeslab.models import logistic_regression
+from bayeslab.models import logistic_regression, svm
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 
@@ -51,6 +51,27 @@ def test_moments_are_those_of_a_grid(data: dict[str, Any], widths: tuple[float, 
         batches = statistic.reshape(4 * 10, 400, 2).mean(1)
         error = batches.std(0, ddof=1) / np.sqrt(len(batches))
         np.testing.assert_array_less(np.abs(batches.mean(0) - expected), 4 * error)
+
+
+def test_a_coordinate_without_curvature_keeps_its_unit() -> None:
+    factor = np.asarray(inverse_root(jnp.diag(jnp.array([0.0, 4.0]))))
+    np.testing.assert_allclose(abs(factor).sum(0), [1.0, 0.5], atol=1e-6)
+
+
+def test_a_loss_that_is_linear_between_its_corners() -> None:
+    """The curvature of a hinge says nothing of a free intercept; moments are those of a grid."""
+    data = svm.example()
+    tree = bl.fit(0, svm.model, data, bl.NUTS(500, 2000), progress=False)
+    draws = np.concatenate([tree["posterior"]["intercept"].values[..., None], tree["posterior"]["w"].values], -1)
+    grid = np.stack(np.meshgrid(*[np.linspace(-5, 5, 81)] * 3, indexing="ij"), -1).reshape(-1, 3)
+    margins = data["y"] * (grid[:, :1] + grid[:, 1:] @ data["x"].T)
+    weights = np.exp(-np.maximum(0, 1 - margins).sum(1) - 0.5 * (grid[:, 1:] ** 2).sum(1))
+    mean = np.average(grid, axis=0, weights=weights)
+    variance = np.average((grid - mean) ** 2, axis=0, weights=weights)
+    for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
+        batches = values.reshape(4 * 10, 200, 3).mean(1)
+        error = batches.std(0, ddof=1) / np.sqrt(len(batches))
+        np.testing.assert_array_less(np.abs(batches.mean(0) - expected), 4.5 * error)
 
 
 def chain_of(model: Any, data: dict[str, Any], num_warmup: int) -> tuple[Any, Any]:

@@ -91,7 +91,7 @@ def test_real_data_fit_the_program(lecture: ModuleType) -> None:
     nobody_names = {"component", "state", "state_", "symbol", "population", "allele", "topic", "token"}
     nobody_names |= {"species_term_", "power", "class", "coefficient", "cut", "function", "factor", "stick"}
     nobody_names |= {"source", "unit_1", "output"}
-    nobody_names |= {"label", "label_", "component_", "regressor", "action"}
+    nobody_names |= {"component_", "regressor", "action"}
     nobody_names |= {"edge", "hidden", "node", "node_", "a_value", "b_value", "c_value", "a_given_b", "c_given_b"}
     assert {name for names in dims.values() for name in names} <= labelled | nobody_names
 

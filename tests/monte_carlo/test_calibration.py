@@ -32,30 +32,10 @@ from bayeslab.monte_carlo.rejection import RejectionSampler
 from bayeslab.programs.program import Bound, Values
 from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
+from planned import Planned, Thinned
 from quick_cases import quick_ones
 from ranks import LEVEL, smallest_p
 from two_modes import DATA, product
-
-
-@dataclass(frozen=True)
-class Thinned(Method):
-    """Some of the draws of a population, spread over all of it, so that they hardly depend on each other."""
-
-    method: Any
-    num_samples: int = 39
-    num_chains: int = 1
-
-    @property
-    def num_warmup(self) -> int:
-        return self.method.num_warmup
-
-    @property
-    def thinning(self) -> int:
-        return self.method.num_samples // self.num_samples
-
-    def plan(self, analysis: Analysis) -> Sampler:
-        return self.method.plan(analysis)
-
 
 SHORT_CHAIN = {"num_warmup": 200, "num_samples": 39, "num_chains": 1}
 METHODS: dict[str, Method] = {
@@ -114,20 +94,6 @@ def test_an_accept_step_that_forgets_the_proposal_ratio_fails(log_density: Any, 
     method = MetropolisHastings(Proposal(stretch, log_density), **SHORT_CHAIN, thinning=20)
     checks = sbc(4, normal_gamma.model, normal_gamma.example(), method, 600, progress=False)
     assert (smallest_p(checks) > LEVEL) == passes
-
-
-@dataclass(frozen=True)
-class Planned(Method):
-    """A method that draws with a sampler as it is."""
-
-    sampler: Sampler
-    num_warmup: int = 200
-    num_samples: int = 39
-    num_chains: int = 1
-    thinning: int = 1
-
-    def plan(self, analysis: Analysis) -> Sampler:
-        return self.sampler
 
 
 class OnlyAccepted(RandomWalkSampler):

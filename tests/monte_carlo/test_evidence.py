@@ -1,5 +1,6 @@
 """Evidence and posteriors of the Monte Carlo methods against closed forms and grids, within their own errors."""
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import xarray
 from jax import Array
 from numpyro.handlers import mask
+from scipy.stats import norm, poisson
 from xarray import DataTree
 
 import bayeslab as bl
@@ -23,6 +25,7 @@ from bayeslab.monte_carlo import (
     Independence,
     MetropolisHastings,
     ParallelTempering,
+    RandomWalk,
     RejectionSampling,
 )
 from bayeslab.monte_carlo.sequential import SMCSampler
@@ -235,11 +238,59 @@ def test_refusals_say_why(model: Any, data: Any, method: Method, words: str) -> 
         bl.fit(0, model, data, method, progress=False)
 
 
+def window(y: Any) -> None:
+    """The likelihood is 500 wherever it is not zero."""
+    z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Uniform(z - 0.001, z + 0.001), obs=y)
+
+
+def test_a_bound_that_ratios_reach_is_not_refused_for_its_rounding() -> None:
+    method = RejectionSampling(log_bound=float(np.log(500.0)), num_samples=100)
+    tree = bl.fit(0, window, {"y": np.array(0.3)}, method, progress=False)
+    assert abs(tree.attrs["log_evidence"] - norm.logpdf(0.3)) < 5 * tree.attrs["log_evidence_se"] < 0.6
+    with pytest.raises(ValueError, match="nats above the log_bound that was given"):
+        bl.fit(0, window, {"y": np.array(0.3)}, replace(method, log_bound=method.log_bound - 1e-4), progress=False)
+
+
+def within(y: Any) -> None:
+    """The likelihood is 0.5 wherever it is not zero."""
+    z = numpyro.sample("z", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Uniform(z - 1.0, z + 1.0), obs=y)
+
+
+def counted(y: Any) -> None:
+    k = numpyro.sample("k", dist.Poisson(3.0))
+    numpyro.sample("y", dist.Normal(k, 1.0), obs=y)
+
+
+def test_weights_whose_largest_are_equal_have_no_tail() -> None:
+    for model, y, truth in (
+        (within, 0.4, np.log(0.5 * (norm.cdf(1.4) - norm.cdf(-0.6)))),
+        (counted, 5.2, np.log(np.sum(poisson.pmf(np.arange(40), 3) * norm.pdf(5.2, np.arange(40))))),
+    ):
+        attrs = bl.fit(0, model, {"y": np.array(y)}, ImportanceSampling(num_samples=4000), progress=False).attrs
+        assert attrs["k_hat"] == -np.inf
+        assert abs(attrs["log_evidence"] - truth) < 5 * attrs["log_evidence_se"] < 0.2
+
+
+@pytest.mark.parametrize("method", [SMC(100, 2), AnnealedImportance(100)], ids=["SMC", "annealed"])
+def test_particles_that_do_not_arrive_have_no_evidence(method: Any) -> None:
+    tree = bl.fit(0, product, DATA, replace(method, num_temperatures=2), progress=False)
+    assert np.isnan(tree.attrs["log_evidence"])
+    assert "no draws of the posterior; take more temperatures" in bl.diagnose(tree)
+
+
+def test_likely_data_that_no_particle_met_are_not_called_impossible() -> None:
+    with pytest.raises(ValueError, match="impossible under this model or nearly everywhere in it"):
+        bl.fit(0, window, {"y": np.array(3.0)}, SMC(num_samples=50, num_chains=1), progress=False)
+
+
 def test_wrong_settings_are_refused() -> None:
     for make, words in (
         (lambda: ImportanceSampling("prior"), "must be a method with a density"),
         (lambda: MetropolisHastings(bl.Laplace()), "must be RandomWalk"),
         (lambda: MetropolisHastings(Independence(), collapse=("w",)), "collapse is for a RandomWalk"),
+        (lambda: RandomWalk(scale=-1.0), "must be a positive number, but is -1.0"),
         (lambda: SMC(ess_share=1.5), "ess_share of SMC must be between 0 and 1"),
         (lambda: ParallelTempering(num_temperatures=1), "must be 2 or more"),
     ):

@@ -163,9 +163,15 @@ def bounded(num_steps: int) -> None:
 
 
 def test_values_beyond_all_particles_have_no_evidence() -> None:
-    tree = bl.particles.filter(0, bounded, {"num_steps": 2, "y": np.array([0.5, 9.0])}, ParticleFilter(50), num_runs=1)
+    """Nor have states a distribution from there on; before, they have."""
+    data = {"num_steps": 3, "y": np.array([0.5, 9.0, 0.5])}
+    tree = bl.particles.filter(0, bounded, data, ParticleFilter(50), num_runs=2)
     assert tree.attrs["log_evidence"] == -np.inf
-    assert np.isfinite(tree["filtered/mean"]["z"]).all()
+    for group in ("mean", "sd", "quantile"):
+        known = np.isfinite(tree[f"filtered/{group}"]["z"])
+        np.testing.assert_array_equal(
+            known.any([dim for dim in known.dims if dim not in ("run", "z_dim_0")]), [[1, 0, 0]] * 2
+        )
 
 
 def test_series_side_by_side_have_the_product_of_their_evidences() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import pytest
 from jax import Array
-from scipy.stats import gamma
+from numpyro.contrib.control_flow import scan
+from scipy.stats import gamma, norm
 
 import bayeslab as bl
 from bayeslab.particles import (
@@ -20,9 +23,11 @@ from bayeslab.particles import (
     multinomial,
     paths,
 )
+from bayeslab.particles.particle_metropolis import MarginalSampler
 from bayeslab.particles.paths import conditional_path
 from bayeslab.particles.state_space import state_space
 from bayeslab.programs.binding import bind
+from bayeslab.transforms.analysis import Analysis
 from quick_cases import quick_ones
 from state_spaces import (
     Truth,
@@ -169,3 +174,56 @@ def test_parameters_have_the_posterior_that_quadrature_gives(name: str) -> None:
         assert abs(float(values.mean()) - right) < 4 * float(az.mcse(values))
     assert float(az.rhat(draws)) < 1.02
     assert set(tree["posterior"].data_vars) == {parameter, "z0", "z"}
+
+
+class PriorTwice(MarginalSampler):
+    """Wrong: decides by estimates that have the prior of the parameters in them already."""
+
+    def _estimate(self, key: Array, bound: Any, flat: Array) -> Any:
+        estimate = super()._estimate(key, bound, flat)
+        return estimate._replace(log_density=estimate.log_density + estimate.log_prior)
+
+
+class CountsPriorTwice(ParticleMarginalMetropolisHastings):
+    def plan(self, analysis: Analysis) -> PriorTwice:
+        right: Any = super().plan(analysis)
+        return PriorTwice(right.settings, right.space, right.num_warmup)
+
+
+def test_a_walk_that_counts_the_prior_of_parameters_twice_is_found_out() -> None:
+    import arviz as az
+
+    method = CountsPriorTwice(ParticleFilter(50), num_warmup=500, num_samples=1000)
+    tau = bl.fit(2, unknown_precision, DATA, method, progress=False)["posterior"]["tau"]
+    mean, sd = precision_by_quadrature()
+    squares = (tau - mean) ** 2
+    assert abs(float(squares.mean()) - sd**2) > 8 * float(az.mcse(squares))
+
+
+def near(num_steps: int) -> None:
+    """A state that is measured so closely that few particles can be where it was."""
+    q = numpyro.sample("q", dist.Gamma(3.0, 1.0))
+
+    def step(carry: Any, _: Any) -> Any:
+        z = numpyro.sample("z", dist.Normal(0.0, q))
+        numpyro.sample("y", dist.Uniform(z - 2.0, z + 2.0))
+        return z, None
+
+    scan(step, 0.0, None, num_steps)
+
+
+def test_chains_that_begin_where_no_particle_is_possible_come_to_where_some_are() -> None:
+    """Against quadrature; before it looks at the data a chain is where q is too small for them."""
+    import arviz as az
+
+    y = np.array([14.0, -15.0])
+    grid = np.linspace(0.05, 60, 4000)
+    inside = norm.cdf((y[:, None] + 2) / grid) - norm.cdf((y[:, None] - 2) / grid)
+    with np.errstate(divide="ignore"):
+        mean, sd = moments(grid, np.log(inside).sum(0) + gamma(3).logpdf(grid))
+    method = ParticleMarginalMetropolisHastings(ParticleFilter(300), num_warmup=1500, num_samples=3000, num_chains=2)
+    tree = bl.fit(0, near, {"num_steps": 2, "y": y}, method, progress=False)
+    q = tree["posterior"]["q"]
+    assert np.isfinite(tree["sample_stats"]["lp"]).all()
+    assert abs(float(q.mean()) - mean) < 4 * float(az.mcse(q))
+    assert abs(float(q.std()) - sd) < 0.15 * sd

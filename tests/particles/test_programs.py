@@ -163,6 +163,11 @@ def test_nuts_leaves_sites_of_a_scan_in_the_coordinates_of_the_program() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    ("model", "data"),
+    [(nonlinear_state_space.model, nonlinear_state_space.example()), (unknown_precision, DATA)],
+    ids=["volatility", "linear"],
+)
+@pytest.mark.parametrize(
     "method",
     [
         ParticleGibbs(10, num_warmup=100, num_samples=63, thinning=10, num_chains=1),
@@ -172,7 +177,6 @@ def test_nuts_leaves_sites_of_a_scan_in_the_coordinates_of_the_program() -> None
     ],
     ids=lambda method: type(method).__name__,
 )
-def test_stochastic_volatility_is_calibrated(method: Any) -> None:
-    data = nonlinear_state_space.example()
-    checks = bl.sbc(3, nonlinear_state_space.model, data, method, num_simulations=150, progress=False)
+def test_both_methods_for_parameters_are_calibrated(model: Any, data: Any, method: Any) -> None:
+    checks = bl.sbc(3, model, data, method, num_simulations=150, progress=False)
     assert bl.calibration_verdict(checks).attrs["passes"]

@@ -223,7 +223,8 @@ def newton(density: Callable[[Array], Array], flat: Array) -> tuple[Array, Array
 
 def inverse_root(precision: Array) -> Array:
     """A factor F with F F' the inverse of a precision matrix, its eigenvalues made positive; the identity where it is
-    not finite."""
+    not finite. A coordinate without curvature, as of a density that is linear in it there, keeps its unit."""
+    precision = precision + jnp.diag(jnp.where(jnp.diag(precision) == 0, 1.0, 0.0))
     scale = jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(precision)), jnp.finfo(precision.dtype).tiny))
     values, vectors = jnp.linalg.eigh(precision / scale / scale[:, None])
     values = jnp.abs(values)
