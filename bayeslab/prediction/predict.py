@@ -36,7 +36,7 @@ from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
 from bayeslab.programs.missing.imputation import chosen, whole_sites
-from bayeslab.programs.program import Bound, Data, Program, Values, is_random, precision_scope, raw_key
+from bayeslab.programs.program import Bound, Data, Program, Site, Values, is_random, precision_scope, raw_key
 from bayeslab.results.datatree import (
     categories_of,
     constant_data,
@@ -265,16 +265,24 @@ def _latent_draws(
         if kept[name].shape[2:] != bound.sites[name].shape and not (
             not replicate and has_more_groups(kept[name].shape[2:], bound.sites[name], grown)
         ):
-            process = bound.sites[name].family == "GaussianProcess"
             raise ValueError(
                 f"site '{name}' has shape {kept[name].shape[2:]} in the result, but {bound.sites[name].shape} "
-                "for these data" + "; process_at and process_draws take it to new inputs" * process
+                f"for these data{_way_out_for_shapes(bound.sites[name], kept[name].shape[2:])}"
             )
         if kept[name].dtype.kind not in "fiub" or np.isnan(kept[name]).any():
             raise ValueError(f"the result has draws of site '{name}' that are no numbers, so nothing follows from them")
     if not latent:
         raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
     return {name: kept[name] for name in latent}
+
+
+def _way_out_for_shapes(site: Site, fitted: tuple[int, ...]) -> str:
+    """What to do where a latent site has another shape than at the fit, after a semicolon; may be empty."""
+    if site.family == "GaussianProcess":
+        return "; process_at and process_draws take it to new inputs"
+    if len(fitted) == len(site.shape) and any(now < before for now, before in zip(site.shape, fitted, strict=True)):
+        return "; give the groups of the fit with their data first, and new groups after them"
+    return ""
 
 
 def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bound) -> bool:

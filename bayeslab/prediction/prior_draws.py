@@ -8,7 +8,7 @@ from numpyro.handlers import substitute, trace
 from bayeslab.prediction.pointwise_likelihood import masked_rows
 from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, init_inside_support, is_random
-from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.programs.tracing.provenance import Fact, trace_data_flow
 
 
 def require_prior_draws(bound: Bound, verb: str) -> None:
@@ -34,13 +34,28 @@ def require_latent_draws(bound: Bound, verb: str) -> None:
 
 def require_observed_draws(bound: Bound, verb: str) -> None:
     """Raises ValueError for a program whose observed sites are not drawn from their own densities alone, because a
-    factor depends on their values."""
+    factor depends on their values, or has a term for each of their rows, as the log of a truncated site's mass."""
     for fact in trace_data_flow(bound, bound.latent_shapes).of("density"):
-        if bound.sites[fact.site].family == "Unit" and (names := fact.reached_by("observed")):
+        if bound.sites[fact.site].family == "Unit" and (names := _observed_with_factor(fact, bound)):
             raise ValueError(
                 f"{verb} draws site '{whole_site(names[0])}' from its own distribution, but factor '{fact.site}' "
                 "changes it, and nothing draws from that; give the site a distribution that has the factor in it"
             )
+
+
+def _observed_with_factor(factor: Fact, bound: Bound) -> list[str]:
+    """The observed sites whose values a factor depends on; or those whose rows it has a term for, which depends on
+    latent sites none of which belongs to the rows: else it may be a prior of these."""
+    if names := factor.reached_by("observed"):
+        return names
+    plates_of = {name: {plate.name for plate in site.plates} for name, site in bound.sites.items()}
+    latent = [plates_of[name] for name in factor.reached_by("latent")]
+    return [
+        name
+        for name in bound.observed
+        if bound.sites[name].family != "Unit" and plates_of[name] and plates_of[name] <= plates_of[factor.site]
+        if latent and not any(plates_of[name] <= plates for plates in latent)
+    ]
 
 
 def require_proper_priors(bound: Bound, verb: str) -> None:
