@@ -102,15 +102,14 @@ def _wrong_parameter(bound: Bound, sites: list[str]) -> str:
                 found[site, name] = ~((family.arg_constraints[name](value)).all() & jnp.isfinite(value).all())
         return found
 
-    always = {}
-    if facts:
-        by_point = jax.jit(jax.vmap(broken))(jax.random.split(jax.random.PRNGKey(0), 50))
-        always = {place: facts[place] for place, broken_at in by_point.items() if np.asarray(broken_at).all()}
-    for (site, name), fact in always.items():
-        arguments = [argument for argument in fact.reached_by("argument") if argument in plain.arrays]
-        source = f"; it is computed from {quoted_names(arguments, 'argument')}" if arguments else ""
-        return (
-            f"'{name}' of the {fact.family} at site '{site}' must be finite and {fact.expected}, but is not at any "
-            f"point tried{source}"
-        )
-    return ""
+    by_point = jax.jit(jax.vmap(broken))(jax.random.split(jax.random.PRNGKey(0), 50))
+    always = [place for place, broken_at in by_point.items() if np.asarray(broken_at).all()]
+    if not always:
+        return ""
+    fact = facts[always[0]]
+    arguments = [argument for argument in fact.reached_by("argument") if argument in plain.arrays]
+    source = f"; it is computed from {quoted_names(arguments, 'argument')}" if arguments else ""
+    return (
+        f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be finite and {fact.expected}, but is not at "
+        f"any point tried{source}"
+    )

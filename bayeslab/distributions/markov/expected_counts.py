@@ -44,16 +44,13 @@ def _counts_in_logs(
     initial: Array, transition: Array, log_likelihood: LogLikelihood, active: Active
 ) -> tuple[Array, Derivatives]:
     """The expected counts of a chain, from messages in logarithms."""
-    moves = log(transition)
-    messages = logs.messages(log(initial), moves, dense(log_likelihood), active)
+    start, moves = log(initial), log(transition)
+    messages = logs.messages(start, moves, dense(log_likelihood), active)
     later = messages.later[..., 0, :]
-    first = logs.exp_in_range(later - zero_if_infinite(logs.log_sum(log(initial) + later))[..., None])
+    first = logs.exp_in_range(later - zero_if_infinite(logs.log_sum(start + later))[..., None])
     transitions = logs.expected_pairs(messages, jnp.zeros_like(moves), active)
-    return messages.log_marginal, (
-        first,
-        transitions,
-        log_likelihood_derivatives(log_likelihood, logs.visits(messages)),
-    )
+    states = log_likelihood_derivatives(log_likelihood, logs.visits(messages))
+    return messages.log_marginal, (first, transitions, states)
 
 
 def _adding_up(

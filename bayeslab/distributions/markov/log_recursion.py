@@ -88,9 +88,9 @@ def visits(given: Messages) -> Array:
 
 
 def expected_pairs(given: Messages, moves: Array, active: Active) -> Array:
-    """The probabilities of moves (*batch, T - 1, K, K), or with zeros for moves their derivatives with respect to
-    the log marginal's probabilities of moves; summed over the steps (*batch, 1, K, K) if these share their scores.
+    """The probabilities of moves (*batch, T - 1, K, K); summed over the steps (*batch, 1, K, K) if these share scores.
 
+    With zeros in place of the scores, the derivatives of the log marginal with respect to probabilities of moves.
     Numbers are held below the largest float.
     """
     after = given.later[..., 1:, :]
