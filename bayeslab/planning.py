@@ -27,6 +27,7 @@ from bayeslab.programs.program import Bound, Site
 from bayeslab.programs.validation import listed_names
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.verification.conditioning import condition_number
 from bayeslab.verification.findings import rules_of
 
 MAX_SITES_FOR_EXACT = 12
@@ -36,6 +37,12 @@ MAX_SITES_FOR_EXACT = 12
 MAX_ELIMINATION_COST = 10**6
 """Numbers that integrating Normal sites out, or summing over discrete ones, may read and write for one gradient of
 NUTS, at most: a millisecond."""
+
+
+MAX_COST_OF_ILL_CONDITIONED, MIN_CONDITION_NUMBER = 3 * 10**7, 20.0**2
+"""The same, some ten milliseconds, for Normal sites whose correlations have at least this condition number: NUTS over
+them takes hundreds of steps a draw, and their scales hardly move. Of a random walk of 100 steps, written as a sum of
+them, it is 40 squared, and 4 squared of 120 independent coefficients."""
 
 
 MAX_SIZE_WHERE_SUMMED = 1000
@@ -173,9 +180,17 @@ def collapsible_sites(analysis: Analysis, closed: bool) -> tuple[str, ...]:
         if any(priors[name].depends & set(sites) for name in moved - set(sites)):
             continue  # standard coordinates need the mean and the scale of the prior
         with suppress(ValueError):
-            if sites and elimination_cost(bound, analysis.order(sites)) <= MAX_ELIMINATION_COST:
+            if sites and _is_elimination_worthwhile(analysis, sites):
                 return sites
     return ()
+
+
+def _is_elimination_worthwhile(analysis: Analysis, sites: tuple[str, ...]) -> bool:
+    """Whether integrating Normal sites out is cheap, or not too expensive where NUTS over them would mix badly."""
+    cost = elimination_cost(analysis.bound, analysis.order(sites))
+    if MAX_ELIMINATION_COST < cost <= MAX_COST_OF_ILL_CONDITIONED:
+        return condition_number(analysis.bound, analysis.rules, sites) >= MIN_CONDITION_NUMBER
+    return cost <= MAX_ELIMINATION_COST
 
 
 def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:

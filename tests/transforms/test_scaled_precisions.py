@@ -10,7 +10,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.stats import halfnorm, multivariate_normal
 
 import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
@@ -18,6 +18,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.sufficient_statistics.scaled_precisions import (
+    MIN_JOINT_SIZE,
     ScaledTerms,
     are_multiples,
     scaled_terms,
@@ -151,6 +152,30 @@ def test_multiples_hold_up_to_rounding() -> None:
     assert not are_multiples([vector, 3 * vector + [0.0, 0.0, 1e-6]])
     assert not are_multiples([np.array([np.nan, 1.0, 1.0]), vector])
     assert not are_multiples([0 * vector, 0 * vector])
+
+
+def walk(y: Any) -> None:
+    """One site of many joint elements: the steps of a level."""
+    sd, sd_a = sample("sd", dist.HalfNormal(3.0)), sample("sd_a", dist.HalfNormal(3.0))
+    a = sample("a", dist.Normal(0.5, sd_a).expand(y.shape).to_event(1))
+    sample("y", dist.Normal(jnp.cumsum(a), sd).to_event(1), obs=y)
+
+
+@pytest.mark.parametrize(("size", "has_table"), [(MIN_JOINT_SIZE, True), (MIN_JOINT_SIZE - 1, False)])
+def test_one_site_of_many_joint_elements_has_a_table(size: int, has_table: bool) -> None:
+    y = np.random.default_rng(size).normal(size=size)
+    with jax.enable_x64(True):
+        bound = bl.bind(walk, {"y": y})
+        collapsed = marginal(bound, ("a",))
+        scaled = scaled_terms(bound, collapsed.transform.rules)
+        assert [dict(each.slopes) for each in scaled] == ([{"a": True, "y": True}] if has_table else [])
+        tabled = with_precision_tables(collapsed, scaled)
+        sd, sd_a = 0.7, 1.9
+        evidence = tabled.log_joint({"sd": jnp.asarray(sd), "sd_a": jnp.asarray(sd_a)})
+    sums = np.tri(size)
+    priors = sum(halfnorm(scale=3.0).logpdf(scale) for scale in (sd, sd_a))
+    right = multivariate_normal(sums @ np.full(size, 0.5), sd_a**2 * sums @ sums.T + sd**2 * np.eye(size)).logpdf(y)
+    np.testing.assert_allclose(evidence, right + priors, rtol=1e-10)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ have elements, of all rows each.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from bayeslab.distributions.block_normal import join_values
+from bayeslab.distributions.precision_structure import PrecisionStructure
 from bayeslab.elimination.conditional import Rule, block_densities, elimination_stages
+from bayeslab.elimination.families import NORMAL
 from bayeslab.elimination.normal_blocks import (
     PrecisionTable,
     curvature,
@@ -30,12 +33,16 @@ from bayeslab.elimination.sweep import feasible_point
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.transforms.collapse import Marginal
 from bayeslab.transforms.sufficient_statistics.tables import Statistics
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import Point, generic_points, prior_scale_points
 
 TOLERANCE = 1e-9
 """Share of the largest element of a precision by which it may differ from a multiple of that at another point."""
+
+MIN_JOINT_SIZE = 32
+"""Joint elements of a single site from which on a search for what multiplies its precision is worth its compiling."""
 
 
 class ScaledTerms(NamedTuple):
@@ -63,11 +70,21 @@ class ScaledTerms(NamedTuple):
 
 def with_precision_tables(bound: Bound, scaled: Sequence[ScaledTerms]) -> Bound:
     """A Bound with sites integrated out that has the tables of some terms; its rows stay."""
-    assert bound.transform is not None
+    assert isinstance(bound.transform, Marginal)
     plain = bound.plain
     values = feasible_point(jax.random.PRNGKey(5), plain)
     tables = Statistics((), {each.name: each.table(plain, values) for each in scaled})
-    return replace(bound, transform=bound.transform.with_statistics(tables))
+    known = {each.rule.sites: each.rule for each in scaled}
+    rules = tuple(known.get(rule.sites, rule) for rule in bound.transform.rules)
+    return replace(bound, transform=replace(bound.transform, rules=rules, statistics=tables))
+
+
+def _as_block(rule: Rule, shape: tuple[int, ...]) -> Rule:
+    """The rule of one site of many joint elements as that of a block of sites, which can have a table."""
+    size = prod(shape[axis] for axis in rule.coupled)
+    if rule.family is not NORMAL or rule.block is not None or size < MIN_JOINT_SIZE:
+        return rule
+    return rule._replace(block=PrecisionStructure((rule.site,), (shape,), (rule.coupled,), ()))
 
 
 def scaled_terms(bound: Bound, rules: Sequence[Rule]) -> tuple[ScaledTerms, ...]:
@@ -83,6 +100,7 @@ def scaled_terms(bound: Bound, rules: Sequence[Rule]) -> tuple[ScaledTerms, ...]
         return any(not (kinks[path].of_library and kinks[path].sites == {term.name}) for path in term.kinks)
 
     candidates = {}
+    rules = [_as_block(rule, bound.sites[rule.sites[0]].shape) for rule in rules]
     for rule, stage in zip(rules, elimination_stages(rules, log_joint_terms), strict=True):
         reached = rule.reached(stage)
         if rule.block is not None and not any(term.holds for term in reached):
