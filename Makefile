@@ -17,6 +17,9 @@ export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.jax_cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0
 export MPLBACKEND := agg
 
+# Two processes share the cores in these: threads of BLAS would wait for each other.
+tests notebooks: export OPENBLAS_NUM_THREADS := 1
+
 .PHONY: demo test $(STEPS) tables slow test-gpu test-3.12 calibration catalogue bench docs docs-check lock
 
 demo: .venv/.ready

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from threadpoolctl import threadpool_limits
 
 from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.planning import plan
@@ -184,7 +185,7 @@ def _run_in_batches(
             return {name: np.asarray(value)[overlap:] for name, value in results.items()}
 
     finished: dict[int, dict[str, np.ndarray]] = {}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(os.cpu_count()) as pool:  # these threads take the cores
         running = {pool.submit(run, batch): batch for batch in range(len(starts))}
         try:
             for future in as_completed(running):
