@@ -103,8 +103,8 @@ class DiscreteProgram(NamedTuple):
         known = {}
         for name, value in given.items():
             if name not in self.field.names:
-                place = self.place(name)
-                known[place] = np.asarray(value).item()
+                element = self.place(name)
+                known[element] = np.asarray(value).item()
                 continue
             array = np.asarray(value, float)
             layout, shape = self.layouts[name], self.shapes[name]
@@ -141,10 +141,12 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
         arrays = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
         whole = replace(bound, gaps={})
         dims, coords = dimensions(whole, entries), dict(coordinates(whole, entries))
-        layouts, shapes = layouts_of(field, bound), {name: whole.sites[name].shape for name in field.names}
-        names, constant = element_names(layouts, shapes), float(tables.constant)
+        layouts, site_shapes = layouts_of(field, bound), {name: whole.sites[name].shape for name in field.names}
+        names, constant = element_names(layouts, site_shapes), float(tables.constant)
         left_out = tuple(site for site in bound.present if site in bound.sites and whole_site(site) == site)
-        program = DiscreteProgram(field, names, plan.scopes, arrays, constant, dims, coords, layouts, shapes, left_out)
+        program = DiscreteProgram(
+            field, names, plan.scopes, arrays, constant, dims, coords, layouts, site_shapes, left_out
+        )
         return program.with_evidence(given or {})
 
 
