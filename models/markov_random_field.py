@@ -12,6 +12,7 @@ Where couplings and fields are given in the data, and x is not, the program is a
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
@@ -23,10 +24,15 @@ SPINS = np.array([-1.0, 1.0])
 
 
 def model(num_rows: int, num_nodes: int, edges: ArrayLike, tau: float = 1.0) -> None:
-    """Draw coupling (edge,), field (node,) and x (row, node), 0 or 1; edges (edge, 2) are pairs of nodes."""
-    edges = np.asarray(edges)
-    with numpyro.plate("edge", len(edges)):
-        coupling = numpyro.sample("coupling", dist.Normal(0.0, tau))
+    """Draw coupling (edge,), field (node,) and x (row, node), 0 or 1; edges (edge, 2) are pairs of nodes.
+
+    Without edges there is no coupling, and nodes are independent.
+    """
+    edges = np.asarray(edges, int).reshape(-1, 2)
+    coupling = jnp.zeros(0)
+    if len(edges):
+        with numpyro.plate("edge", len(edges)):
+            coupling = numpyro.sample("coupling", dist.Normal(0.0, tau))
     with numpyro.plate("node", num_nodes):
         field = numpyro.sample("field", dist.Normal(0.0, tau))
     log_potentials = coupling[:, None, None] * np.outer(SPINS, SPINS)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.diagnostics.compare import is_weighted, k_hat
+from bayeslab.diagnostics.filter_checks import filter_problems, is_filtered
 from bayeslab.results.datatree import posterior_draws
 from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
 from bayeslab.verification.optimum import OUT_OF_STEPS_REASON
@@ -21,6 +22,8 @@ MAX_R_HAT = 1.01
 """The largest R-hat of chains that agree: Vehtari et al. (2021), doi:10.1214/20-BA1221."""
 MIN_ESS_PER_CHAIN = 100
 """The smallest effective sample size per chain: Vehtari et al. (2021), doi:10.1214/20-BA1221."""
+MIN_DRAWS_PER_CHAIN = 4
+"""The smallest number of draws that R-hat and effective sample sizes are made of."""
 MAX_K_HAT = 0.7
 """The largest k-hat of an approximation that misses nothing: Vehtari et al. (2024), arXiv:1507.02646."""
 MIN_LOG_RATIO_SD = 0.1
@@ -38,9 +41,12 @@ def diagnose(tree: DataTree) -> str:
     Looks for draws that are no numbers, frozen chains, an optimisation that did not converge, separated classes,
     chains that disagree (R-hat), divergences, an approximation that misses part of the posterior
     (k-hat, importance weights), too few effective draws, trajectories cut short, slow exploration of energies (BFMI),
-    and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Raises
+    and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Of the result of
+    `particles.filter`: values that no particle allows, a guide that is too narrow, and runs that differ. Raises
     ValueError for a tree without numbers in its posterior, TypeError for what is no tree.
     """
+    if is_filtered(tree):
+        return "\n".join(filter_problems(tree))
     posterior = posterior_draws(tree, "diagnose")
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
     return "\n".join([*_problems(tree, posterior, stats)][:MAX_LINES])
@@ -134,7 +140,7 @@ def _constant_parameters(draws: DataArray) -> DataArray:
 
 def _disagreement(draws: DataArray) -> Iterator[str]:
     """A complaint about R-hat."""
-    if draws.sizes["chain"] == 1 or draws.sizes["draw"] < 4:
+    if draws.sizes["chain"] == 1 or draws.sizes["draw"] < MIN_DRAWS_PER_CHAIN:
         return
     with np.errstate(all="ignore"):
         r_hat = draws.azstats.rhat().where(~_constant_parameters(draws))
@@ -147,8 +153,14 @@ def _disagreement(draws: DataArray) -> Iterator[str]:
 
 
 def _few_draws(draws: DataArray) -> Iterator[str]:
-    """A complaint about bulk and tail effective sample sizes."""
-    if draws.sizes["chain"] * draws.sizes["draw"] == 1 or draws.sizes["draw"] < 4:
+    """A complaint about bulk and tail effective sample sizes, or that there are too few draws to tell; one alone may be
+    a point estimate."""
+    number = draws.sizes["draw"]
+    if draws.sizes["chain"] * number == 1:
+        return
+    if number < MIN_DRAWS_PER_CHAIN:
+        each = f" in each of {draws.sizes['chain']} chains" if draws.sizes["chain"] > 1 else ""
+        yield f"Few draws: {number}{each}, too few to tell whether they are right; raise num_samples."
         return
     needed = MIN_ESS_PER_CHAIN * draws.sizes["chain"]
     with np.errstate(all="ignore"):
@@ -215,7 +227,7 @@ def _log_ratios(tree: DataTree) -> np.ndarray[Any, Any] | None:
 
 def _low_bfmi(stats: Any) -> Iterator[str]:
     """A complaint about the Bayesian fraction of missing information."""
-    if "energy" not in stats or stats["energy"].sizes["draw"] < 4:
+    if "energy" not in stats or stats["energy"].sizes["draw"] < MIN_DRAWS_PER_CHAIN:
         return
     with np.errstate(all="ignore"):
         bfmi = stats["energy"].azstats.bfmi()

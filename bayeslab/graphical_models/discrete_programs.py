@@ -1,6 +1,7 @@
 """A program whose latent sites are all discrete, as named elements and tables over them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -9,9 +10,15 @@ from jax import Array
 
 from bayeslab.distributions.factor_graphs.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.fields import Field
-from bayeslab.programs.binding import bind, suggestion, unwrap_partial
+from bayeslab.graphical_models.missing_elements import (
+    SiteLayout,
+    layouts_of,
+    with_latent_leaves,
+    with_missing_elements_alone,
+)
+from bayeslab.programs.binding import bind_changed, suggestion, unwrap_partial
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.missing.names import given_part, whole_site
+from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Data, Program, precision_scope
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.transforms.whole_field import rule_of_all_elements, tables_of_all_elements
@@ -22,9 +29,9 @@ class DiscreteProgram(NamedTuple):
 
     field: their structure. names: the name of every element, "z" for that of a site which has one, else as "z[0, 3]".
     scopes, tables: functions of a few elements each, an array with an axis for each, whose sum is the log joint, but
-    for `constant`. dims, coords: of the sites and what the data call their positions. observed: the values of elements
-    that the data hold, by number: of sites of which others are missing. left_out: sites with missing elements that no
-    other site depends on.
+    for `constant`. dims, coords: of the sites and what the data call their positions. layouts, shapes: where the
+    elements are in the sites, and the shapes of these. left_out: sites with missing elements that have too many values,
+    and that no other site depends on.
     """
 
     field: Field
@@ -34,7 +41,8 @@ class DiscreteProgram(NamedTuple):
     constant: float
     dims: dict[str, list[str]]
     coords: dict[str, Any]
-    observed: dict[int, int]
+    layouts: dict[str, SiteLayout]
+    shapes: dict[str, tuple[int, ...]]
     left_out: tuple[str, ...]
 
     @property
@@ -52,8 +60,8 @@ class DiscreteProgram(NamedTuple):
         """The number of an element. Raises ValueError for a name that is none, or of one that the data hold."""
         if (site := name.partition("[")[0]) in self.left_out:
             raise ValueError(
-                f"no other site depends on the missing elements of '{site}', so the program is without them; "
-                "bl.predict draws them after a fit"
+                f"the missing elements of '{site}' have no table, being continuous or of too many values, and no other "
+                "site depends on them, so the program is without them; bl.predict draws them after a fit"
             )
         if name not in self.names:
             known = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
@@ -64,11 +72,15 @@ class DiscreteProgram(NamedTuple):
             raise ValueError(f"'{name}' is observed: the data say {self.observed[place]}")
         return place
 
-    def elements_of(self, site: str) -> range:
-        """The numbers of the elements of a site."""
-        place = self.field.names.index(site)
-        start = sum(self.field.sizes[:place])
-        return range(start, start + self.field.sizes[place])
+    @property
+    def observed(self) -> dict[int, int]:
+        """The values of elements that the data hold, by number: of sites of which others are missing."""
+        pairs = [
+            (element, layout.known[place])
+            for layout in self.layouts.values()
+            for element, place in zip(layout.elements, layout.places, strict=True)
+        ]
+        return {element: int(value) for element, value in pairs if not np.isnan(value)}
 
     def with_evidence(self, given: Mapping[str, Any]) -> "DiscreteProgram":
         """The program with tables that exclude all values of some elements but one.
@@ -91,14 +103,17 @@ class DiscreteProgram(NamedTuple):
         known = {}
         for name, value in given.items():
             if name not in self.field.names:
-                known[self.place(name)] = np.asarray(value).item()
+                element = self.place(name)
+                known[element] = np.asarray(value).item()
                 continue
             array = np.asarray(value, float)
-            shape = self.field.shapes[self.field.names.index(name)]
-            elements = self.elements_of(name)
-            if array.shape != shape and array.size != len(elements):
+            layout, shape = self.layouts[name], self.shapes[name]
+            if array.shape != shape and array.size != len(layout.known):
                 raise ValueError(f"'{name}' is given with shape {array.shape}, but site '{name}' has shape {shape}")
-            known |= {self.place(self.names[e]): v for e, v in zip(elements, array.ravel(), strict=True) if v == v}
+            values = array.ravel()
+            for place in np.flatnonzero(~np.isnan(values) & ~np.isnan(layout.known)):
+                raise ValueError(f"element {int(place)} of '{name}' is observed: the data say {layout.known[place]:g}")
+            known |= {e: values[place] for e, place in layout.latent if not np.isnan(values[place])}
         return known
 
     def flat(self) -> Array:
@@ -117,45 +132,47 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
     Raises ValueError where a latent site is continuous, or the elements meet in too large a table.
     """
     with precision_scope():
-        bound = bind(model, data)
+        bound, field = _elements(model, data)
         entries = unwrap_partial(getattr(model, "model", model), read_entries(data))[1]
-        field = rule_of_all_elements(bound).field
-        assert field is not None
         tables = tables_of_all_elements(field, bound)
         plan, numbers = tables.plan, np.asarray(tables.numbers)
         parts = np.split(numbers, np.cumsum(plan.table_sizes)[:-1]) if plan.scopes else []
         shapes = [tuple(plan.cards[each] for each in scope) for scope in plan.scopes]
         arrays = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
-        dims, coords = dimensions(bound, entries), dict(coordinates(bound, entries))
-        names, observed = element_names(field, bound), _observed_elements(field, bound)
+        whole = replace(bound, gaps={})
+        dims, coords = dimensions(whole, entries), dict(coordinates(whole, entries))
+        layouts, site_shapes = layouts_of(field, bound), {name: whole.sites[name].shape for name in field.names}
+        names, constant = element_names(layouts, site_shapes), float(tables.constant)
         left_out = tuple(site for site in bound.present if site in bound.sites and whole_site(site) == site)
-        constant = float(tables.constant)
-        program = DiscreteProgram(field, names, plan.scopes, arrays, constant, dims, coords, observed, left_out)
+        program = DiscreteProgram(
+            field, names, plan.scopes, arrays, constant, dims, coords, layouts, site_shapes, left_out
+        )
         return program.with_evidence(given or {})
 
 
-def element_names(field: Field, bound: Bound) -> tuple[str, ...]:
-    """A name for every element, with its position in the whole site where only missing ones are latent."""
+def element_names(layouts: Mapping[str, SiteLayout], shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """A name for every element, with its position in the whole site where this has several."""
     names: list[str] = []
-    for site, shape, size in zip(field.names, field.shapes, field.sizes, strict=True):
-        places: Sequence[tuple[int, ...]] = list(np.ndindex(*shape))
-        if site in bound.gaps:
-            whole = np.shape(bound.observed[given_part(site)])
-            places = list(zip(*np.unravel_index(np.asarray(bound.gaps[site]).ravel(), whole), strict=True))
-        elif size == 1:
-            places = []
-        names += [f"{site}[{', '.join(map(str, place))}]" for place in places] or [site]
+    for site, layout in layouts.items():
+        if len(layout.known) == 1:
+            names.append(site)
+            continue
+        positions = zip(*np.unravel_index(layout.places, shapes[site]), strict=True)
+        names += [f"{site}[{', '.join(map(str, position))}]" for position in positions]
     return tuple(names)
 
 
-def _observed_elements(field: Field, bound: Bound) -> dict[int, int]:
-    """The values of elements that the data hold, of sites of which others are missing."""
-    observed: dict[int, int] = {}
-    start = 0
-    for site, size in zip(field.names, field.sizes, strict=True):
-        if site in bound.imputed and site not in bound.gaps:
-            values = np.asarray(bound.observed[given_part(site)]).ravel()
-            present = np.broadcast_to(np.asarray(bound.present[given_part(site)]), values.shape).ravel()
-            observed |= {start + int(place): int(values[place]) for place in np.flatnonzero(present)}
-        start += size
-    return observed
+def _elements(model: Program, data: Data) -> tuple[Bound, Field]:
+    """The Bound and the field of all discrete elements, of missing elements alone where all would be too many.
+
+    Raises ValueError where these are too many, too.
+    """
+    bound = bind_changed(model, data, with_latent_leaves)
+    try:
+        rule = rule_of_all_elements(bound)
+    except ValueError:
+        if not (alone := bind_changed(model, data, with_missing_elements_alone)).gaps:
+            raise
+        bound, rule = alone, rule_of_all_elements(alone)
+    assert rule.field is not None
+    return bound, rule.field

@@ -84,7 +84,8 @@ def belief_propagation(
             messages[source, target] = new
         sweeps += 1
         converged = is_tree or change <= 1e-10
-    latent = [name for place, name in enumerate(program.names) if place not in program.observed]
+    observed = program.observed
+    latent = [name for place, name in enumerate(program.names) if place not in observed]
     beliefs = {name: belief(graph, messages, name, max_product) for name in latent}
     log_partition = np.nan if max_product else bethe_log_partition(graph, messages) + program.constant
     return Beliefs(

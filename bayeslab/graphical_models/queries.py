@@ -15,7 +15,8 @@ from bayeslab.distributions.factor_graphs.factor_distribution import (
 )
 from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan
 from bayeslab.graphical_models.discrete_programs import DiscreteProgram, discrete_program
-from bayeslab.programs.binding import bind
+from bayeslab.graphical_models.missing_elements import with_latent_leaves
+from bayeslab.programs.binding import bind_changed
 from bayeslab.programs.program import Data, Program, precision_scope
 from bayeslab.transforms.collapse import collapse
 
@@ -58,8 +59,9 @@ def query(model: Program, data: Data, of: str | Sequence[str], given: Mapping[st
 def most_probable_explanation(model: Program, data: Data, given: Mapping[str, Any] | None = None) -> "Dataset":
     """The most probable values of all latent sites together, given the data, as variables of a Dataset.
 
-    That is variable elimination with maxima in place of sums; `bl.MAP()` gives the same as a fit. Of several that are
-    equally probable it is one. given: as for `query`, whose errors it raises.
+    That is variable elimination with maxima in place of sums; `bl.MAP()` gives the same as a fit, but that missing
+    entries on which nothing depends are summed over there. Of several that are equally probable it is one.
+    given: as for `query`, whose errors it raises.
     Attributes: `log_probability` of these values given all that is known, `log_joint`, and `log_evidence`.
     """
     from xarray import DataArray, Dataset
@@ -70,10 +72,8 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
         joint = FactorDistribution(program.flat(), program.plan())
         mode = joint.mode()
         log_probability = float(joint.log_prob(mode))
-        values = {name: np.array(value) for name, value in program.field.named(mode).items()}
-        for name, value in values.items():
-            for row, element in enumerate(program.elements_of(name)):
-                value.flat[row] = program.observed.get(element, value.flat[row])
+        found = {name: np.ravel(value) for name, value in program.field.named(mode).items()}
+    values = {name: _in_whole_site(program, name, value) for name, value in found.items()}
     attrs = {
         "log_probability": log_probability,
         "log_joint": log_probability + log_evidence,
@@ -84,13 +84,13 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
 
 def _without_continuous_sites(model: Program, data: Data) -> Program:
     """The program with its continuous latent sites integrated out; raises ValueError where that cannot be done."""
-    bound = bind(model, data)
+    bound = bind_changed(model, data, with_latent_leaves)
     continuous = [name for name in bound.latent if not bound.sites[name].is_discrete]
     if not continuous or len(continuous) == len(bound.latent):
         return model
     marginal = collapse(model, *continuous)
     try:
-        bind(marginal, data)
+        bind_changed(marginal, data, with_latent_leaves)
     except ValueError as error:
         raise ValueError(
             f"{error}; give values of what is continuous in the data, or count what "
@@ -134,17 +134,25 @@ def _each_element(program: DiscreteProgram, site: str, attrs: dict[str, float]) 
     """The probabilities of every element of a site, (*site, value)."""
     from xarray import DataArray
 
-    elements = program.elements_of(site)
-    place = program.field.names.index(site)
-    probs = np.stack(marginals(program, [(element,) for element in elements]))
-    values = list(program.field.choices[place])
-    for row, element in enumerate(elements):
-        if element in program.observed:
-            probs[row] = np.array(values) == program.observed[element]
+    values = np.array(program.field.choices[program.field.names.index(site)])
+    layout = program.layouts[site]
+    probs = (layout.known[:, None] == values).astype(float)
+    tables = marginals(program, [(element,) for element, _ in layout.latent])
+    for (_, place), table in zip(layout.latent, tables, strict=True):
+        probs[place] = table
     axis = f"{site}_value"
-    array = probs.reshape(*program.field.shapes[place], len(values))
-    coords = _coords(program, site) | {axis: values}
+    array = probs.reshape(*program.shapes[site], len(values))
+    coords = _coords(program, site) | {axis: values.tolist()}
     return DataArray(array, coords, [*program.dims[site], axis], "probability", attrs)
+
+
+def _in_whole_site(program: DiscreteProgram, site: str, of_elements: np.ndarray) -> np.ndarray:
+    """The values of a whole site, from those of its elements in the field."""
+    layout = program.layouts[site]
+    whole = np.where(np.isnan(layout.known), 0, layout.known).astype(of_elements.dtype)
+    for element, place in layout.latent:
+        whole[place] = of_elements[element - layout.elements.start]
+    return whole.reshape(program.shapes[site])
 
 
 def _coords(program: DiscreteProgram, site: str) -> dict[str, Any]:

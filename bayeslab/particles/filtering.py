@@ -40,7 +40,8 @@ def filter(
     Returns a DataTree with groups filtered/mean, filtered/sd and filtered/quantile, the states (run, step, ...) given
     y_1 to y_t, NaN from the step on whose observed values no particle allows, and filter_stats: ess, the effective
     number of particles, resampled, whether they were resampled before the step, and log_increment, the log of the
-    estimate of p(y_t | y_1 to y_{t-1}), (run, step).
+    estimate of p(y_t | y_1 to y_{t-1}), (run, step); with a guide also k_hat, the tail of the ratios that correct it,
+    of which `diagnose` speaks.
     attrs: log_evidence, the log of the mean over runs of the unbiased estimates of p(y), its standard error
     log_evidence_se, which is not a number for one run, and log_evidence_sd, between runs.
     Raises ValueError where the program has no scan over latent states, and for parameters without a value.
@@ -74,6 +75,8 @@ def _runs(
             "resampled": particles.resampled,
             "log_increment": particles.log_increment,
         }
+        if settings.guide is not None:
+            stats["k_hat"] = particles.k_hat
         return _summaries(particles, levels), stats
 
     summaries, stats = jax.lax.map(lambda key: run_filter(key, settings, space, bound, {}, record)[1], keys)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from blackjax.diagnostics import psis_weights
 from blackjax.smc.resampling import multinomial, residual, stratified, systematic
 from jax import Array
 
@@ -66,6 +67,7 @@ class Particles(NamedTuple):
     log_weight (particle,): of weights that sum to one. ancestors (particle,): whom each came from, in the step before.
     ess: effective number before they were resampled. resampled: whether they were, before this step.
     log_increment: the log of the estimate of p(y_t | y_{1:t-1}).
+    k_hat: of the ratios of this step, by which a guide is corrected; NaN without one.
     """
 
     values: Values
@@ -75,6 +77,7 @@ class Particles(NamedTuple):
     ess: Array
     resampled: Array
     log_increment: Array
+    k_hat: Array
 
 
 class Start(NamedTuple):
@@ -107,7 +110,7 @@ def run_filter[Recorded](
         carry = jax.tree.map(lambda leaf: leaf[ancestors], carry)
         values = draw_states(key, settings, bound, scan, carry, inputs)
         none = jnp.zeros(())
-        drawn = Particles(values, carry, log_weights, ancestors, none, resampled, none)
+        drawn = Particles(values, carry, log_weights, ancestors, none, resampled, none, none)
         particles = weighted(settings.guide, bound, scan, inputs, drawn)
         return (particles.carry, particles.log_weight, particles.ess), record(particles)
 
@@ -171,7 +174,23 @@ def weighted(guide: Guide | None, bound: Bound, scan: OpenScan, inputs: StepInpu
     alive = jnp.isfinite(log_increment)
     log_weights = jnp.where(alive, total - jnp.where(alive, log_increment, 0.0), -jnp.log(len(total)))
     ess = jnp.where(alive, weights.sum() ** 2 / (weights**2).sum(), 0.0)
-    return drawn._replace(carry=carry, log_weight=log_weights, ess=ess, log_increment=log_increment)
+    k_hat = jnp.full_like(ess, jnp.nan) if guide is None else _tail_of_ratios(new)
+    return drawn._replace(carry=carry, log_weight=log_weights, ess=ess, log_increment=log_increment, k_hat=k_hat)
+
+
+def _tail_of_ratios(log_ratios: Array) -> Array:
+    """k-hat of ratios (particle,); minus infinity where the largest are equal, NaN for fewer than 25 of them.
+
+    Above 0.7 the guide is narrower than what it stands in for, and above 1 the ratios have no mean: what the particles
+    say is wrong, and by as much in every run, so that these do not differ.
+    """
+    number = len(log_ratios)
+    if number < 25:
+        return jnp.asarray(jnp.nan)
+    largest = jax.lax.top_k(log_ratios, min(int(3 * number**0.5), number // 5))[0]
+    span = largest[0] - largest[-1]
+    k_hat = psis_weights(jnp.where(jnp.isfinite(log_ratios), log_ratios, log_ratios.max() - 700.0))[1]
+    return jnp.where(jnp.isfinite(span), jnp.where(span > 1e-6, k_hat, -jnp.inf), jnp.nan)
 
 
 def _resampled(key: Array, settings: ParticleFilter, log_weights: Array, ess: Array) -> tuple[Array, Array, Array]:

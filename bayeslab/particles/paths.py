@@ -127,7 +127,7 @@ def conditional_path(key: Array, settings: ParticleFilter, space: StateSpace, bo
 def _unweighted(values: Values, carry: Any, ancestors: Array) -> Particles:
     """Particles after resampling, with equal weights."""
     equal, none = jnp.full(len(ancestors), -jnp.log(len(ancestors))), jnp.zeros(())
-    return Particles(values, carry, equal, ancestors, none, jnp.array(True), none)
+    return Particles(values, carry, equal, ancestors, none, jnp.array(True), none, none)
 
 
 def _what_follows(space: StateSpace, bound: Bound, scan: OpenScan) -> Callable[[Any, Array, Values], Array]:

@@ -1,7 +1,7 @@
 """bind(): a function meets its data. Every check of what users give happens here, before anything is compiled."""
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -61,17 +61,24 @@ def bind(program: Program, data: Data) -> Bound:
     return _bind(program, data, needs_values=True)
 
 
+def bind_changed(program: Program, data: Data, change: Callable[[Bound], Bound]) -> Bound:
+    """As `bind`. change: what is done to the Bound of the function, before that of a derived program is made of it."""
+    return _bind(program, data, needs_values=True, change=change)
+
+
 def bind_new_rows(program: Program, data: Data) -> Bound:
     """As `bind`, for rows of which nothing need be known: sites may have missing entries alone."""
     return _bind(program, data, needs_values=False)
 
 
-def _bind(program: Program, data: Data, needs_values: bool) -> Bound:
+def _bind(
+    program: Program, data: Data, needs_values: bool, change: Callable[[Bound], Bound] = lambda bound: bound
+) -> Bound:
     keep_compilations()
     function, entries = unwrap_partial(program, read_entries(data))
     if isinstance(function, DerivedProgram):
-        return function.transformed(_bind_entries(function.model, entries, needs_values))
-    return _bind_entries(function, entries, needs_values)
+        return function.transformed(change(_bind_entries(function.model, entries, needs_values)))
+    return change(_bind_entries(function, entries, needs_values))
 
 
 def _rectangular(value: Any, name: str) -> Any:

@@ -115,6 +115,12 @@ def test_a_sound_result_gets_no_line(chains: int, draws: int) -> None:
     assert draws == 1 or diagnose(tree(posterior, stats)) == ""
 
 
+@pytest.mark.parametrize(("chains", "draws", "words"), [(2, 2, "2 in each of 2 chains"), (1, 3, "3, too few")])
+def test_too_few_draws_to_tell_anything_are_named(chains: int, draws: int, words: str) -> None:
+    posterior, _ = sound(chains, draws)
+    assert diagnose(tree(posterior, {})).startswith(f"Few draws: {words}")
+
+
 @pytest.mark.parametrize("name", ["label", "parameter", "variable"])
 def test_any_dimension_may_be_called_as_those_of_tables_are(name: str) -> None:
     posterior, stats = sound()

@@ -165,17 +165,6 @@ def test_queries_of_missing_nodes_with_tables_integrated_out() -> None:
         query(program, data | {"a": a, "b": b}, of="a[3]")
 
 
-def test_a_missing_entry_that_nothing_depends_on_is_named() -> None:
-    parents, sizes = (("a", ()), ("b", ("a",))), {"a": 2, "b": 2}
-    data = {"num_rows": 3, "parents": parents, "num_values": sizes, "b": np.array([np.nan, 1, 0])}
-    tables = {"table_a": np.array([0.3, 0.7]), "table_b": np.array([[0.2, 0.8], [0.6, 0.4]])}
-    for of in ("b", "b[0]"):
-        with pytest.raises(ValueError, match="no other site depends on the missing elements of 'b'"):
-            query(bayes_net.model, data | tables, of=of)
-    found = query(bayes_net.model, data | tables, of="a").values[:, 1]
-    np.testing.assert_allclose(found, [0.7, 0.28 / (0.28 + 0.24), 0.42 / (0.42 + 0.06)], rtol=1e-12)
-
-
 def hidden_temperature() -> None:
     z = numpyro.sample("z", dist.Bernoulli(0.3))
     x = numpyro.sample("x", dist.Normal(2.0 * z, 1.0))

@@ -160,3 +160,16 @@ def test_statistics_of_nuts_beside_a_factor_of_their_name() -> None:
     assert tree["posterior"]["h"].shape == (1, 20, 6, 2)
     with pytest.raises(ValueError, match="factor 'energy' changes"):
         bl.predict(1, field_with_factor, data, tree)
+
+
+def test_a_field_without_edges_has_independent_nodes() -> None:
+    """A posterior mode of a field by a scalar equation, and the probabilities of its nodes."""
+    x = np.array([[1, 0], [0, 0], [1, 1], [1, 0]])
+    data = {"num_rows": 4, "num_nodes": 2, "edges": np.zeros((0, 2), int), "tau": 0.8}
+    mode = bl.fit(0, markov_random_field.model, data | {"x": x}, bl.MAP(), progress=False)["posterior"]["field"]
+    score = (2 * x - 1).sum(0) - 4 * np.tanh(mode.values[0, 0]) - mode.values[0, 0] / 0.8**2
+    np.testing.assert_allclose(score, 0.0, atol=1e-5)
+    field = np.array([0.3, -0.2])
+    known = {name: data[name] for name in ("num_nodes", "edges", "tau")} | {"num_rows": 1, "field": field}
+    found = bl.graphical_models.query(markov_random_field.model, known, of="x")
+    np.testing.assert_allclose(found.values[0, :, 1], 1 / (1 + np.exp(-2 * field)), rtol=1e-12)

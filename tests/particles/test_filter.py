@@ -179,3 +179,29 @@ def test_series_side_by_side_have_the_product_of_their_evidences() -> None:
     tree = bl.particles.filter(0, observed_in_the_program, {"y": np.stack([Y, Y], 1)}, settings, (), 8)
     assert tree["filtered/mean"]["z"].dims == ("run", "z_dim_0", "series")
     assert abs(tree.attrs["log_evidence"] - 2 * linear_truth().log_evidence) < 6 * tree.attrs["log_evidence_se"] < 0.6
+
+
+@pytest.mark.parametrize(("width", "is_narrow"), [(0.1, True), (1.0, False), (1.5, False)])
+def test_a_guide_that_is_too_narrow_is_named(width: float, is_narrow: bool) -> None:
+    """Runs of it agree on an evidence that is far off; others are right, and get no line."""
+
+    def guide(carry: Any, *_: Any) -> None:
+        numpyro.sample("z", dist.Normal(0.8 * carry, width * 0.7))
+
+    data = {"num_steps": 8, "y": Y}
+    tree = bl.particles.filter(0, linear, data, ParticleFilter(1000, guide=guide), (), 8)
+    error = tree.attrs["log_evidence"] - linear_truth().log_evidence
+    assert (abs(error) > 6 * tree.attrs["log_evidence_se"]) == is_narrow
+    text = bl.diagnose(tree)
+    assert ("Guide: k-hat" in text) == is_narrow
+    assert is_narrow or text == ""
+    assert bl.diagnose(bl.particles.filter(0, linear, data, ParticleFilter(1000), (), 4)) == ""
+
+
+def test_runs_that_differ_and_values_that_no_particle_allows_are_named() -> None:
+    data = {"num_steps": 3, "y": np.array([0.5, 9.0, 0.5])}
+    lost = bl.diagnose(bl.particles.filter(0, bounded, data, ParticleFilter(50), (), 2))
+    assert "in 2 of 2 runs no particle allows what is observed (run 0, step 1)" in lost
+    few = bl.particles.filter(0, linear, {"num_steps": 8, "y": 3 * Y}, ParticleFilter(3), (), 16)
+    assert few.attrs["log_evidence_sd"] > 1
+    assert "between runs, above 1; take more particles" in bl.diagnose(few)
