@@ -31,6 +31,7 @@ from bayeslab.programs.probing import (
     probe_sites,
     probe_splits,
     split_arguments,
+    with_keywords,
 )
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
 from bayeslab.programs.sites import name_in_results
@@ -89,6 +90,7 @@ def _rectangular(value: Any, name: str) -> Any:
 def _bind_entries(program: Program, entries: dict[str, Entry], needs_values: bool) -> Bound:
     function, entries = unwrap_partial(program, entries)
     refuse_conflicting_codes(entries)
+    function = with_keywords(function, entries)
     named = parameters(function)
     bound = split_arguments(function, {name: entries[name] for name in entries if name in named})
     sites = {name_in_results(name): entries[name] for name in entries if name not in named}

@@ -64,6 +64,45 @@ class EagerProgram:
             return self.function(*args, **kwargs)
 
 
+@dataclass(frozen=True)
+class KeywordProgram:
+    """A program that takes **kwargs, with those that are given as arguments of their own."""
+
+    function: Program
+    names: tuple[str, ...]
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        own = signature(self.function)
+        named = [each for each in own.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+        given = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in self.names]
+        return own.replace(parameters=named + given)
+
+    @property
+    def __name__(self) -> str:
+        return short_name(self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def with_keywords(function: Program, entries: Mapping[str, Entry]) -> Program:
+    """The program with the entries that it takes by **kwargs as arguments, where it does not run without them.
+
+    What is not observed by the program itself, though there is a site of its name, remains the value of that site.
+    """
+    kinds = {each.kind for each in signature(function).parameters.values()}
+    others = tuple(name for name in entries if name not in parameters(function))
+    if inspect.Parameter.VAR_KEYWORD not in kinds or not others:
+        return function
+    with suppress(TypeError, ValueError):
+        split_arguments(function, {name: item for name, item in entries.items() if name not in others})
+        return function
+    program = KeywordProgram(function, others)
+    probe = probe_sites(split_arguments(program, entries))
+    return KeywordProgram(function, tuple(name for name in others if name not in probe or probe[name]["written"]))
+
+
 def split_arguments(function: Program, given: Mapping[str, Entry]) -> Bound:
     """The Bound of a program without observed sites, its arguments taken apart into arrays and structure.
 
@@ -124,6 +163,7 @@ def captured_with_arguments(function: Program, settings: Iterable[Argument]) -> 
     functions: Iterable[Program] = (
         leaf for argument in settings for leaf in argument.leaves if isinstance(leaf, FunctionType)
     )
+    function = function.function if isinstance(function, KeywordProgram) else function
     return tuple(pair for each in (function, *functions) for pair in captured_values(each))
 
 

@@ -21,6 +21,7 @@ from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.subsampling import SubsamplingHandler
+from bayeslab.programs.tracing.closed_over_arrays import read_arrays_anew
 
 Program = Callable[..., Any]
 Data = Mapping[str, Any]
@@ -220,6 +221,7 @@ def precision_scope(dtype: Any = jnp.float64) -> Iterator[None]:
     """
     if np.dtype(dtype) not in (np.float64, np.float32):
         raise ValueError(f"dtype must be float64 or float32, not {np.dtype(dtype)}")
+    read_arrays_anew()
     with jax.enable_x64(np.dtype(dtype) == np.float64), jax.default_matmul_precision("highest"):
         yield
 
@@ -284,8 +286,7 @@ def innermost_distribution(distribution: Distribution) -> Distribution:
 def describe_constraint(support: Any) -> str:
     """The name of a constraint in words: _PositiveDefinite is "positive definite"."""
     name = type(elementwise_constraint(support)).__name__.strip("_")
-    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
-    return words.strip().replace("_", " ")
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip().replace("_", " ")
 
 
 def elementwise_constraint(support: Any) -> Any:
@@ -328,8 +329,7 @@ def _describe_site(site: dict[str, Any], computed: bool) -> Site:
         role = "factor" if computed or is_unit else "observed" if site["is_observed"] else "latent"
         kind = "Unit" if is_unit else type(innermost_distribution(fn)).__name__
         family = kind.removesuffix("Probs").removesuffix("Logits")
-        event_dim, discrete = fn.event_dim, fn.support.is_discrete
-        support = describe_constraint(fn.support)
+        event_dim, discrete, support = fn.event_dim, fn.support.is_discrete, describe_constraint(fn.support)
         moves = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(fn.support))
     event_dims = tuple((site.get("infer") or {}).get("event_dims", ()))
     return Site(

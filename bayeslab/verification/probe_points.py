@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, ImproperUniform, Independent, biject_to
-from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real
+from numpyro.distributions.constraints import Constraint, boolean, nonnegative, positive, real, sphere
 from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.terms import terms
@@ -173,7 +173,7 @@ def _generic_value(point: int, limits: dict[str, int], site: dict) -> Any:
         return jnp.full(site["fn"].shape(), limits[site["name"]] >> (1 + point))
     fn, support = site["fn"], site["fn"].support
     if not support.is_discrete:
-        if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint):
+        if isinstance(fn, ImproperUniform) or not isinstance(support, Constraint) or support is sphere:
             return init_inside_support(site)
         move = fixed_noise(site["name"], (2, *biject_to(support).inverse_shape(fn.shape())), 1.0)[point]
         return _supported_value(support, move)
