@@ -190,9 +190,7 @@ def has_same_data(tree: "DataTree", bound: Bound) -> bool:
 
     def equal(name: str, group: dict[str, np.ndarray]) -> bool:
         kept = {k: v for k, v in tree[name].data_vars.items() if k not in digested} if name in tree.children else {}
-        # a size that has the name of its plate is among the settings, and no variable beside the plate's coordinate
-        coords = set(tree[name].coords) if name in tree.children else set()
-        group = {k: v for k, v in group.items() if k not in digested and (np.ndim(v) or k not in coords)}
+        group = {k: v for k, v in group.items() if k not in digested}
         return set(kept) == set(group) and all(
             kept[k].shape == v.shape and np.array_equal(kept[k].values, v, equal_nan=v.dtype.kind == "f")
             for k, v in group.items()

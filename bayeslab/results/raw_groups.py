@@ -21,8 +21,14 @@ CONSTANT_GROUPS = ("constant_data", "predictions_constant_data")
 
 
 def arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
-    """Arguments with the name of a site but another shape, as where a program reshapes what it gives to obs=."""
-    return {n: v for n, v in arguments.items() if n in bound.sites and np.shape(v) != bound.sites[n].shape}
+    """Arguments with the name of a site that do not have its axes: their shape is another, as where a program reshapes
+    what it gives to obs=, or a plate of the site has the name of an argument, which its coordinate would replace."""
+
+    def is_unlike(name: str, value: Array | np.ndarray) -> bool:
+        site = bound.sites[name]
+        return np.shape(value) != site.shape or any(plate.name in arguments for plate in site.plates)
+
+    return {name: value for name, value in arguments.items() if name in bound.sites and is_unlike(name, value)}
 
 
 def raw_dataset(
