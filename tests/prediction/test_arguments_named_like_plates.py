@@ -35,3 +35,11 @@ def test_data_of_the_fit_are_known_again(model: Any, given: dict[str, Any]) -> N
     location = tree.posterior[next(iter(tree.posterior.data_vars))].values[..., None] * given.get("year", np.ones(3))
     expected = -((Y - location) ** 2) / 2 - np.log(2 * np.pi) / 2
     np.testing.assert_allclose(predicted["log_likelihood"]["y"], expected, rtol=1e-6)
+
+
+def test_other_rows_are_predicted() -> None:
+    """Fewer of them, and as many with another covariate."""
+    given = {"year": np.array([5.0, 6.0, 8.0]), "y": Y}
+    tree = bl.fit(0, of_years, given, bl.Exact(num_samples=5), progress=False)
+    for year in (np.array([5.0, 6.0, 9.0]), np.array([9.0])):
+        assert bl.predict(0, of_years, {"year": year}, tree)["predictions"]["y"].shape == (1, 5, len(year))

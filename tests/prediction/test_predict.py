@@ -334,18 +334,3 @@ def test_an_argument_that_the_program_reshapes_for_the_site_of_its_name_keeps_it
     assert tree["constant_data"]["y"].shape == (9,)
     assert tree["observed_data"]["y"].shape == (9, 1)
     assert bl.predict(1, model, {"x": x[:4]}, tree)["predictions"]["y"].shape == (1, 50, 4, 1)
-
-
-def test_a_size_may_have_the_name_of_its_plate() -> None:
-    """The same data give replications, and other values of the covariate predictions."""
-
-    def program(row: int, x: Any, y: Any = None) -> None:
-        mu = numpyro.sample("mu", dist.Normal())
-        with numpyro.plate("row", row):
-            numpyro.sample("y", dist.Normal(mu * x, 1.0), obs=y)
-
-    data = {"row": 4, "x": np.arange(4.0), "y": np.ones(4)}
-    tree = bl.fit(0, program, data, bl.Exact(20), progress=False)
-    assert "posterior_predictive" in bl.predict(1, program, data, tree).children
-    assert "predictions" in bl.predict(1, program, data | {"x": np.ones(4)}, tree).children
-    assert "predictions" in bl.predict(1, program, {"row": 2, "x": np.ones(2)}, tree).children
