@@ -12,6 +12,12 @@ the notes print the other sign and leave the means out. The density has node pot
 h = precision mu, and edge potentials -lambda_ij x_i x_j. The posterior of the precision is Wishart(scale_n, n0 + n),
 scale_n^-1 = scale^-1 + sum of (x_i - mu)(x_i - mu)'. It has no zeros: how near they are to zero is told by the partial
 correlations -lambda_ij / sqrt(lambda_ii lambda_jj). With `mu` unknown too it is `normal_wishart`.
+
+`sparse_model` has a prior whose mode has zeros (Wang 2012, doi:10.1214/12-BA729): over the positive definite matrices
+
+    lambda_ij  ~ Laplace(0, spread) for i < j,    lambda_ii  ~ Exponential(1 / (2 spread)),
+
+up to a constant. Its maximum a posteriori is the graphical lasso, and NUTS draws from the posterior.
 """
 
 from typing import Any
@@ -22,6 +28,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 from jax.scipy.special import multigammaln
+from numpyro.distributions import constraints
 
 PRECISION = {"event_dims": ["node", "node_"]}
 
@@ -32,8 +39,22 @@ def model(num_rows: int, mu: Array, scale: Array, n0: float) -> None:
     Deterministic: partial_correlation (node, node_), one on the diagonal.
     """
     precision = numpyro.sample("precision", dist.Wishart(n0, scale_matrix=scale), infer=PRECISION)
+    _draw_rows(num_rows, mu, precision)
+
+
+def sparse_model(num_rows: int, mu: Array, spread: float) -> None:
+    """The same with Laplace priors on the elements of the precision beside its diagonal. spread: their scale."""
     size = len(mu)
-    with numpyro.plate("node", size, dim=-2), numpyro.plate("node_", size, dim=-1):
+    flat = dist.ImproperUniform(constraints.positive_definite, (), (size, size))
+    precision = numpyro.sample("precision", flat, infer=PRECISION)
+    above = precision[np.triu_indices(size, 1)]
+    numpyro.factor("prior_of_edges", dist.Laplace(0.0, spread).log_prob(above).sum())
+    numpyro.factor("prior_of_nodes", dist.Exponential(0.5 / spread).log_prob(jnp.diagonal(precision)).sum())
+    _draw_rows(num_rows, mu, precision)
+
+
+def _draw_rows(num_rows: int, mu: Array, precision: Array) -> None:
+    with numpyro.plate("node", len(mu), dim=-2), numpyro.plate("node_", len(mu), dim=-1):
         numpyro.deterministic("partial_correlation", partial_correlation(precision))
     with numpyro.plate("row", num_rows):
         numpyro.sample("y", dist.MultivariateNormal(mu, precision_matrix=precision), infer={"event_dims": ["node"]})
