@@ -304,7 +304,10 @@ def errors_explained(bound: Bound) -> Iterator[None]:
         reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
         if without_elements := _sizes_without_elements(bound):
             raise ValueError(f"program {function} does not run where {without_elements} ({reason})") from error
-        raise kind(f"program {function} does not run with {arguments} ({reason})") from error
+        kinds = {parameter.kind for parameter in signature(bound.function).parameters.values()}
+        by_position = inspect.Parameter.VAR_POSITIONAL in kinds
+        starred = "; data go to arguments by name, so *args has none" if by_position else ""
+        raise kind(f"program {function} does not run with {arguments} ({reason}){starred}") from error
 
 
 def _argument_texts(bound: Bound) -> Iterator[str]:

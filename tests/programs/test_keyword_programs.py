@@ -54,3 +54,12 @@ def test_a_program_that_runs_without_its_keywords_has_none() -> None:
 def test_a_keyword_that_is_missing_is_named() -> None:
     with pytest.raises(ValueError, match=r"does not run with .*KeyError: 'x'"):
         bl.bind(observing, {"y": Y, "xx": X})
+
+
+def test_positions_have_no_names_for_data() -> None:
+    def by_position(*args: Any, y: Any = None) -> None:
+        slope = numpyro.sample("slope", dist.Normal())
+        numpyro.sample("y", dist.Normal(slope * args[0], 1.0), obs=y)
+
+    with pytest.raises(ValueError, match=r"IndexError.*by name, so \*args has none"):
+        bl.bind(by_position, {"x": np.ones(3), "y": np.ones(3)})
