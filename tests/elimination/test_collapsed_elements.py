@@ -25,6 +25,7 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Values, precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.probe_points import generic_points
+from quick_cases import quick_ones
 
 NUM_FEATURES = 12
 RNG = np.random.default_rng(5)
@@ -101,7 +102,9 @@ def log_joint(name: str, z: np.ndarray) -> float:
     return float(prior + multivariate_normal.logpdf(Y, np.zeros(len(Y)), np.eye(len(Y)) + spread @ spread.T))
 
 
-@pytest.mark.parametrize("name", [name for name, (*_, rows) in PROGRAMS.items() if rows is not None])
+@pytest.mark.parametrize(
+    "name", quick_ones([name for name, (*_, rows) in PROGRAMS.items() if rows is not None], "scaled", "neighbours")
+)
 def test_rows_that_change_and_the_log_joint_that_they_give(name: str) -> None:
     _, size, probs, expected = PROGRAMS[name]
     with precision_scope():
