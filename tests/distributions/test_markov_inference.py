@@ -166,6 +166,7 @@ def test_what_is_mapped_is_a_batch() -> None:
     np.testing.assert_allclose(jax.vmap(lambda e: value(matrices[0], e))(evidence), shared, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_padding_adds_nothing() -> None:
     """A padded batch is the sequences one by one; evidence after the end would be about the last state."""
     lengths, initial, matrix = np.array([2, 5, 1, 2]), RNG.dirichlet(np.ones(3)), RNG.dirichlet(np.ones(3), 3)

@@ -83,6 +83,7 @@ def test_groups_keep_their_effects_and_new_ones_are_drawn() -> None:
     assert stats.kstest(ratio[:, 1], "norm").pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_categories_in_a_dict_have_the_codes_of_the_fit() -> None:
     """Also where nobody wrote a formula."""
     arrays = {"x": np.ones((4, 1)), "num_groups": {"person": 2}, "design": {"person": np.ones((4, 1))}}

@@ -128,6 +128,7 @@ def test_leave_one_out_in_closed_form_is_refitting() -> None:
         np.testing.assert_allclose([found["y"][0], found["y_sd"][0] ** 2], [mean[row], variance[row]], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_polynomial_regression_is_a_process() -> None:
     """Weight space and function space: the same evidence and the same predictions, with a singular kernel matrix."""
     data = polynomial_regression.example()

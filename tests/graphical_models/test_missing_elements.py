@@ -53,6 +53,7 @@ def completions(data: dict[str, Any], missing: list[tuple[str, int]]) -> tuple[n
     return np.exp(np.array(logs) - log_evidence).reshape([sizes[node] for node, _ in missing]), log_evidence
 
 
+@pytest.mark.slow
 def test_tables_that_are_integrated_out_join_no_more_than_the_missing_entries() -> None:
     """Of a leaf and a parent; with all rows the sum would take a table of 6e7 numbers."""
     data, missing = bayes_net.example(), [("b", 2), ("b", 3), ("c", 3)]

@@ -68,8 +68,8 @@ def test_arrays_are_stored_once_and_forgotten_with_what_used_them() -> None:
             other = np.full(2, float(value))
             doubled = jax.make_jaxpr(partial(jnp.multiply, other))(2.0)
             assert jax.core.eval_jaxpr(doubled.jaxpr, doubled.consts, 2.0)[0].tolist() == [2 * value, 2 * value]
-            del other
-            gc.collect()
+            del other, doubled
+        gc.collect()
         array[0] = 100.0
         assert jax.jit(lambda number: number + array)(jnp.zeros(2)).tolist() == [100.0, 2.0]
 

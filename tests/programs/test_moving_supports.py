@@ -95,6 +95,7 @@ def two_rates(groups: int) -> None:
         numpyro.sample("y", dist.Binomial(6, jnp.where(kind == 1, high, low)))
 
 
+@pytest.mark.slow
 def test_an_interval_that_ends_at_a_site_is_moved_beside_hidden_labels() -> None:
     """Against a grid over both rates, the labels summed over."""
     y = np.array([6, 1, 0, 5, 2])
