@@ -48,7 +48,7 @@ tests: .venv/.ready
 
 LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb \
     dirichlet_multinomial.ipynb elimination.ipynb gp_regression.ipynb mcmc_vs_vi.ipynb monte_carlo.ipynb \
-    normal_wishart.ipynb structure.ipynb your_own_model.ipynb)
+    normal_wishart.ipynb particle_filter.ipynb structure.ipynb your_own_model.ipynb)
 NOTEBOOKS := $(filter-out $(LONG_NOTEBOOKS), $(wildcard notebooks/*.ipynb))
 
 # All but those that take long or do what others do on other models: `make slow` runs these.
