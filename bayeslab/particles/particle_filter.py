@@ -30,6 +30,12 @@ __all__ = ["ParticleFilter", "multinomial", "residual", "stratified", "systemati
 
 Resampling = Callable[[Array, Array, int], Array]
 """(key, weights (particle,), number) -> so many indices of particles, each as often as its weight says on average."""
+MIN_PARTICLES_OF_TAIL = 25
+"""Particles from which on the tail of their ratios has the five that a fit takes."""
+MIN_TAIL_SPAN = 1e-6
+"""Nats between the largest ratios of a tail, below which they are equal but for rounding, and have no tail."""
+MAX_LOG_RATIO_SPAN = 700.0
+"""Nats below the largest ratio at which a ratio of zero is taken to be: about the range of exp."""
 
 
 @dataclass(frozen=True)
@@ -179,18 +185,19 @@ def weighted(guide: Guide | None, bound: Bound, scan: OpenScan, inputs: StepInpu
 
 
 def _tail_of_ratios(log_ratios: Array) -> Array:
-    """k-hat of ratios (particle,); minus infinity where the largest are equal, NaN for fewer than 25 of them.
+    """k-hat of ratios (particle,); minus infinity where the largest are equal, NaN where they are too few to tell.
 
     Above 0.7 the guide is narrower than what it stands in for, and above 1 the ratios have no mean: what the particles
     say is wrong, and by as much in every run, so that these do not differ.
     """
     number = len(log_ratios)
-    if number < 25:
+    if number < MIN_PARTICLES_OF_TAIL:
         return jnp.asarray(jnp.nan)
     largest = jax.lax.top_k(log_ratios, min(int(3 * number**0.5), number // 5))[0]
     span = largest[0] - largest[-1]
-    k_hat = psis_weights(jnp.where(jnp.isfinite(log_ratios), log_ratios, log_ratios.max() - 700.0))[1]
-    return jnp.where(jnp.isfinite(span), jnp.where(span > 1e-6, k_hat, -jnp.inf), jnp.nan)
+    lowest = log_ratios.max() - MAX_LOG_RATIO_SPAN
+    k_hat = psis_weights(jnp.where(jnp.isfinite(log_ratios), log_ratios, lowest))[1]
+    return jnp.where(jnp.isfinite(span), jnp.where(span > MIN_TAIL_SPAN, k_hat, -jnp.inf), jnp.nan)
 
 
 def _resampled(key: Array, settings: ParticleFilter, log_weights: Array, ess: Array) -> tuple[Array, Array, Array]:
