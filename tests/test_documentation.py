@@ -22,8 +22,11 @@ DEVICES = {"docs/population_structure.md": 8, "docs/topics.md": 8}
 """Devices that a page spreads individuals over."""
 LONG = {
     "docs/calibration_explained.md",
+    "docs/decisions.md",
     "docs/elimination.md",
     "docs/gaussian_processes.md",
+    "docs/getting_started.md",
+    "docs/graphical_models.md",
     "docs/hidden_markov_models.md",
     "docs/hierarchies.md",
     "docs/how_to/accelerators.md",
@@ -32,7 +35,9 @@ LONG = {
     "docs/how_to/many_devices.md",
     "docs/how_to/missing_values.md",
     "docs/how_to/own_model.md",
+    "docs/how_to/own_family.md",
     "docs/how_to/prediction.md",
+    "docs/how_to/saving.md",
     "docs/how_to/tables.md",
     "docs/methods.md",
     "docs/model_comparison.md",

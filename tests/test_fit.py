@@ -29,7 +29,6 @@ from bayeslab.models import (
     normal_gamma,
     normal_known_mean,
     normal_known_variance,
-    normal_wishart,
 )
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.program import Data, precision_scope
@@ -38,8 +37,8 @@ from quick_cases import quick_ones
 STATED = [lecture for lecture in LECTURES if hasattr(lecture, "posterior")]
 
 
-CLOSED_FORMS = (dirichlet_multinomial, linear_regression, normal_wishart)
-"""Probabilities, scalars with a joint Normal, and matrices; others are slow. Evidences of all families of conditionals
+CLOSED_FORMS = (dirichlet_multinomial, linear_regression)
+"""Probabilities, and scalars with a joint Normal; others are slow. Evidences of all families of conditionals
 are beside quadrature in `test_elimination.py`, and those that lectures state in `test_models.py`."""
 
 

@@ -68,6 +68,7 @@ def test_values_of_policies() -> None:
     np.testing.assert_allclose(at_random, REWARD[1] + DISCOUNT * mixed @ at_random, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_posterior_of_a_process_and_its_plans() -> None:
     """Dirichlet rows and normal-gamma rewards in closed form; a plan for every draw; a decision between policies."""
     data = mdp_model.example()

@@ -110,6 +110,7 @@ def test_maxima_of_likelihood_and_pseudo_likelihood() -> None:
     assert abs(found[0] - found[1]) > 1e-4  # they are two estimates
 
 
+@pytest.mark.slow
 def test_annealing_where_elimination_is_too_wide() -> None:
     edges, wide = grid(4, 4), grid(20, 20)
     with precision_scope():

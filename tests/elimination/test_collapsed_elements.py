@@ -103,7 +103,7 @@ def log_joint(name: str, z: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(
-    "name", quick_ones([name for name, (*_, rows) in PROGRAMS.items() if rows is not None], "scaled", "neighbours")
+    "name", quick_ones([name for name, (*_, rows) in PROGRAMS.items() if rows is not None], "scaled")
 )
 def test_rows_that_change_and_the_log_joint_that_they_give(name: str) -> None:
     _, size, probs, expected = PROGRAMS[name]
@@ -161,6 +161,7 @@ def shifted(x: Any, offsets: Any, y: Any = None) -> None:
         numpyro.sample("y", dist.Normal(x @ b + offsets @ z, 1.0), obs=y)
 
 
+@pytest.mark.slow
 def test_elements_that_change_no_row() -> None:
     offsets = np.random.default_rng(8).normal(size=(20, 5))
     tree = bl.fit(2, shifted, {"x": X, "offsets": offsets, "y": Y}, bl.Gibbs(num_samples=2000), progress=False)

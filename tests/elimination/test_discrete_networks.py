@@ -25,6 +25,7 @@ def network(tables: Any) -> None:
         first, second = second, value
 
 
+@pytest.mark.slow
 def test_nodes_that_are_named_one_by_one() -> None:
     """More of them than are tested each by itself; data that no values of them explain are refused."""
     log_joint = []

@@ -196,7 +196,7 @@ def test_explain_and_methods_see_a_chain() -> None:
     )
 
 
-@pytest.mark.parametrize("prob", [[0.2, 0.7], [0.0, 1.0]])
+@pytest.mark.parametrize("prob", [pytest.param([0.2, 0.7], marks=pytest.mark.slow), [0.0, 1.0]])
 def test_one_row_stands_for_equal_ones(prob: list[float]) -> None:
     """Tables, and their derivatives, are those of arrays that are written out."""
     y, trials = np.array([0, 2, 3, 0, 3, 1, 0]), np.array([2, 2, 3, 1, 3, 4, 5])

@@ -62,6 +62,7 @@ def test_probabilities_of_classes_for_a_table() -> None:
     assert predicted["predictions"]["y"].shape == (1, 200, 3)
 
 
+@pytest.mark.slow
 def test_groups_keep_their_effects_and_new_ones_are_drawn() -> None:
     data = regression_data(TABLE, "y ~ x + (1 + x | person)")
     tree = bl.fit(0, mixed_regression.model, data, bl.SVI(num_steps=50, num_samples=400), progress=False)

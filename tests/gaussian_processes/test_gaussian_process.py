@@ -165,6 +165,7 @@ def one_scale(x: Any) -> None:
         numpyro.sample("y", dist.Normal(f, 0.3))
 
 
+@pytest.mark.slow
 def test_hyperparameters_by_nuts_agree_with_quadrature() -> None:
     """With f integrated out; and f recovered, of which a row without a response is drawn as well."""
 
@@ -352,6 +353,7 @@ def test_the_whole_pipeline_is_calibrated(number: int) -> None:
             assert stats.kstest(element, "uniform").pvalue > 1e-4, name
 
 
+@pytest.mark.slow
 def test_components_are_those_of_the_formula_and_add_up() -> None:
     slow, fast = kernels.squared_exponential(3.0), 0.5 * kernels.matern32(0.4)
     data = {"x": LINE, "y": Y, "kernel": slow + fast + kernels.constant(0.3), "sigma": 0.3, "mu": 0.7}

@@ -148,6 +148,7 @@ def test_explanations_of_a_net_with_evidence() -> None:
     np.testing.assert_allclose(tree["sample_stats"]["lp"].item(), np.log(joint.max()), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_queries_of_missing_nodes_with_tables_integrated_out() -> None:
     """A missing entry of a net whose tables are unknown: enumeration of what complete data would have said."""
     parents, sizes = (("a", ()), ("b", ("a",))), {"a": 2, "b": 2}

@@ -99,7 +99,7 @@ def gibbs(thinning: int) -> bl.Gibbs:
     return bl.Gibbs(num_warmup=8 * (thinning - 1), num_samples=DRAWS, num_chains=1, thinning=thinning)
 
 
-@pytest.mark.parametrize("case", quick_ones(EXACT, "change_point", "hidden_chain"))
+@pytest.mark.parametrize("case", quick_ones(EXACT, "hidden_chain"))
 def test_exact_is_calibrated(case: str) -> None:
     assert smallest_p(bl.sbc(1, *named(case), bl.Exact(DRAWS), SIMULATIONS, progress=False)) > LEVEL
 
@@ -160,7 +160,11 @@ class Planned(Method):
         return self.sampler
 
 
-@pytest.mark.parametrize("method", [bl.Exact(DRAWS), bl.Gibbs(4, DRAWS, num_chains=1)], ids=["Exact", "Gibbs"])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(bl.Exact(DRAWS), marks=pytest.mark.slow), bl.Gibbs(4, DRAWS, num_chains=1)],
+    ids=["Exact", "Gibbs"],
+)
 def test_a_wrong_conditional_is_not_calibrated(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sampler is planned with the right ones, and passes with them afterwards: nothing wrong stays. Exact draws
     would not leave the library; they are let go."""

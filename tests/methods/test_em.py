@@ -65,7 +65,7 @@ CASES: dict[str, tuple[Callable[..., None], dict[str, Any], bl.EM, tuple[str, ..
 }
 
 
-SLOW = {"two joint Normals", "effects given labels"}
+SLOW = {"a chain, and a site without a mode", "two joint Normals", "effects given labels"}
 
 
 @pytest.mark.parametrize("case", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES])

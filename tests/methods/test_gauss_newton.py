@@ -45,6 +45,7 @@ def draws(model: Any, data: dict[str, Any], **settings: Any) -> DataTree:
     return bl.fit(0, model, data, bl.Laplace(num_samples=4, **settings), progress=False)
 
 
+@pytest.mark.slow
 def test_it_is_the_hessian_where_natural_parameters_are_linear() -> None:
     first, second = (draws(linear, DATA, gauss_newton=each)["posterior"]["w"].values for each in (False, True))
     np.testing.assert_allclose(first, second, rtol=1e-8)

@@ -54,6 +54,7 @@ def curved(n: int) -> None:
         numpyro.sample("y", dist.Poisson(rate))
 
 
+@pytest.mark.slow
 def test_chains_leave_a_start_where_effects_are_all_but_equal() -> None:
     """Precisions drawn before the effects would be large, and keep effects together for hundreds of sweeps."""
     random = np.random.default_rng(3)

@@ -7,8 +7,8 @@ from arviz_stats import ess, rhat
 import bayeslab as bl
 from hierarchies import HIERARCHIES, values_of
 
-FAST = ("schools", "change_point", "counts")
-"""Scales alone, with Normal sites integrated out; slices; a non-centered NUTS."""
+FAST = ("schools", "change_point")
+"""Scales alone, with Normal sites integrated out; slices."""
 OPEN = {
     "counts_in_space": "a few divergences, and an R-hat of 1.015, where the steps of the walk may be zero",
     "levers": "a divergence in 4,000 draws with some keys",

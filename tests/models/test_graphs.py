@@ -12,6 +12,7 @@ from bayeslab.models import bayes_net, gaussian_bayes_net, gaussian_markov_net, 
 from bayeslab.programs.program import precision_scope
 
 
+@pytest.mark.slow
 def test_evidence_of_complete_data_is_that_of_the_rows_of_tables() -> None:
     data = bayes_net.example()
     tree = bl.fit(0, bayes_net.model, data, bl.Exact(2000), progress=False)

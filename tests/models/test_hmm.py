@@ -350,6 +350,7 @@ def test_padded_sequences_are_calibrated(method: Any, simulations: int) -> None:
 # What has no entry.
 
 
+@pytest.mark.slow
 def test_a_sequence_without_entry_has_no_likelihood_and_one_state_is_enough() -> None:
     """The log likelihood of the others, with their states summed over, is that of Poisson counts."""
     y = np.array([[1, 0, 2], [NAN, NAN, NAN], [3, NAN, 1]])
@@ -363,6 +364,7 @@ def test_a_sequence_without_entry_has_no_likelihood_and_one_state_is_enough() ->
     assert np.isnan(found["y"].values[..., 1]).all()
 
 
+@pytest.mark.slow
 def test_the_end_of_a_path_may_be_missing() -> None:
     """With lengths or without, and whatever fills it up: the counts of moves are those of what was seen."""
     seen = markov_chain.example()

@@ -65,7 +65,8 @@ def fitted(by_step: bool) -> DataTree:
     return bl.fit(0, (memm if by_step else crf).model, data(), method, progress=False)
 
 
-@pytest.mark.parametrize("by_step", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["crf", "memm"])
+@pytest.mark.slow
+@pytest.mark.parametrize("by_step", [False, True], ids=["crf", "memm"])
 def test_weights_have_the_posterior_mean_of_a_quadrature(by_step: bool) -> None:
     """Each of both models has a mean of its own: that of the other is refused by the same comparison."""
     w = fitted(by_step)["posterior"]["w"]

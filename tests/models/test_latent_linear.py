@@ -86,6 +86,7 @@ def test_em_finds_the_maximum_of_tipping_and_bishop() -> None:
     np.testing.assert_allclose(found, w @ w.T + np.eye(5) / tau, atol=1e-6 * found.max())
 
 
+@pytest.mark.slow
 def test_em_is_as_likely_as_factor_analysis_of_scikit_learn() -> None:
     y = rows(300, 6, 2)
     tree = fit(factor_analysis, data_of(y, **FLAT), bl.EM(collapse=("z",), num_starts=3))

@@ -95,6 +95,7 @@ def test_mean_field_is_below_the_evidence_and_its_bound_is_what_its_draws_say() 
     assert tree.attrs["elbo"] < evidence < tree.attrs["elbo"] + 1.0
 
 
+@pytest.mark.slow
 def test_em_ends_where_the_gradient_is_zero() -> None:
     """Of the log joint with the states integrated out."""
     model, data = local_level.model, local_level.example()

@@ -48,6 +48,7 @@ def class_logits(tree: Any, x: Any, count: Any) -> np.ndarray:
     return np.log(np.concatenate([1 - share, share], -1))[:, None] + normal + poisson
 
 
+@pytest.mark.slow
 def test_classes_of_new_rows_are_given_their_features(fitted: Any) -> None:
     """Known classes are no part of what is known when they are scored, and are themselves where they are predicted."""
     label = np.array([np.nan, np.nan, np.nan, np.nan, 0.0, 1.0])
@@ -72,6 +73,7 @@ def test_classes_of_new_rows_are_given_their_features(fitted: Any) -> None:
     np.testing.assert_allclose(drawn, means, atol=4 * 1.5 / np.sqrt(2000))
 
 
+@pytest.mark.slow
 def test_left_out_classes_have_their_probability(fitted: Any) -> None:
     """PSIS-LOO of the class against its closed form: the evidence with either label, all features kept."""
     tree = bl.predict(1, classifier, TRAINING, fitted)

@@ -249,6 +249,7 @@ def test_effects_of_rows_are_integrated_out(gap: bool) -> None:
         np.testing.assert_allclose(found["y"].values[0], stats.norm.logpdf(y, draws["s"], np.sqrt(2.0)))
 
 
+@pytest.mark.slow
 def test_rates_of_counts_are_integrated_out_wherever_they_are() -> None:
     """In closed form where they are in the place of their row, by quadrature in that of another."""
     y = np.array([1, 1, 0, 1])

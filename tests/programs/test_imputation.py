@@ -218,6 +218,7 @@ def test_methods_agree_with_the_closed_form(method: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_labels_of_some_rows_are_kept() -> None:
     """By Gibbs sampling, and by NUTS with the labels summed over: the same, and given labels as they are."""
     x = np.array([-3.0, -2.5, 0.1, 2.8, 3.2, 3.1, -2.9, 0.2])

@@ -139,7 +139,7 @@ def one_mean(n: int, batch: int | None = None) -> None:
         numpyro.sample("y", dist.Normal(mu, 1.0))
 
 
-@pytest.mark.parametrize(("num_starts", "number"), [(1, 150), (10, 40)])
+@pytest.mark.parametrize(("num_starts", "number"), [pytest.param(1, 150, marks=pytest.mark.slow), (10, 40)])
 def test_the_bound_has_the_standard_error_that_is_stated(num_starts: int, number: int) -> None:
     """Also where the best of several starts is kept: which one is best says nothing of the batches of the bound."""
     y = np.random.default_rng(0).normal(1.0, 1.0, 40)

@@ -201,6 +201,7 @@ print(settings_digest(bind(model, data)))
 """
 
 
+@pytest.mark.slow
 def test_settings_have_one_digest_in_all_processes() -> None:
     digests = set()
     for seed in ("1", "2", "3"):

@@ -119,6 +119,7 @@ def dense(tau_level: float, tau_noise: float, y: Array, kept: Array) -> tuple[Ar
     return 0.5 + gain @ (y[seen] - 0.5), np.diag(covariance - gain @ covariance[seen])
 
 
+@pytest.mark.slow
 def test_levels_are_those_of_a_dense_normal() -> None:
     """Spread between draws is part of the standard deviation; the forecast spreads on as a random walk does."""
     data = local_level.example()

@@ -72,6 +72,7 @@ def test_the_probability_at_every_draw_where_covariates_are_drawn_given_the_clas
     np.testing.assert_allclose(of_class, special.softmax(logits, axis=1)[:, 1], rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_class_in_a_new_group_is_averaged_over_its_effect() -> None:
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"player": np.repeat(list("abcd"), 10), "hit": rng.random(40) < 0.3})
