@@ -121,7 +121,7 @@ def default_method(analysis: Analysis) -> Choice:
     except ValueError:  # the program cannot be taken apart
         findings = ()
     fields = analysis.discrete_fields if findings else ()
-    in_fields = {name for found in fields for name in found.names}
+    in_fields = {name for field in fields for name in field.names}
     closed = bool(findings) and all(finding.rule is not None or finding.site in in_fields for finding in findings)
     if closed and _num_eliminations(analysis) <= MAX_SITES_FOR_EXACT and not _labels_are_shared(analysis):
         try:
@@ -218,7 +218,7 @@ def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
     bound = analysis.bound
     if bound.transform is not None or component_sites(bound):
         return False
-    joint_rules = [found.jointly.rule for found in analysis.discrete_fields]
+    joint_rules = [field.jointly.rule for field in analysis.discrete_fields]
     if any(rule is None or rule.field is None or rule.field.chain is None for rule in joint_rules):
         return False  # sites that meet other than in chains have sweeps of their own
     size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
@@ -243,7 +243,7 @@ def _labels_are_shared(analysis: Analysis) -> bool:
     search in vain. Discrete sites that are summed over together are no such sites.
     """
     bound = analysis.bound
-    together = [found.names for found in analysis.discrete_fields if found.jointly.rule is not None]
+    together = [field.names for field in analysis.discrete_fields if field.jointly.rule is not None]
 
     def shared(label: Site, other: Site) -> bool:
         common = prod(plate.size for plate in label.plates if plate in other.plates)

@@ -94,13 +94,13 @@ def _wrong_parameter(bound: Bound, sites: list[str]) -> str:
     def broken(key: Array) -> dict[tuple[str, str], Array]:
         model = substitute(seed(plain.program, key), substitute_fn=init_inside_support)
         trace_of_run = trace(model).get_trace()
-        found = {}
+        violated = {}
         for site, name in facts:
             family = innermost_distribution(trace_of_run[site]["fn"])
             if name in family.arg_constraints and name in vars(family):  # else it is of a component
                 value = vars(family)[name]
-                found[site, name] = ~((family.arg_constraints[name](value)).all() & jnp.isfinite(value).all())
-        return found
+                violated[site, name] = ~((family.arg_constraints[name](value)).all() & jnp.isfinite(value).all())
+        return violated
 
     by_point = jax.jit(jax.vmap(broken))(jax.random.split(jax.random.PRNGKey(0), 50))
     always = [place for place, broken_at in by_point.items() if np.asarray(broken_at).all()]

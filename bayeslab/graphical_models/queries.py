@@ -72,8 +72,8 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
         joint = FactorDistribution(program.flat(), program.plan())
         mode = joint.mode()
         log_probability = float(joint.log_prob(mode))
-        found = {name: np.ravel(value) for name, value in program.field.named(mode).items()}
-    values = {name: _in_whole_site(program, name, value) for name, value in found.items()}
+        modes = {name: np.ravel(value) for name, value in program.field.named(mode).items()}
+    values = {name: _in_whole_site(program, name, value) for name, value in modes.items()}
     attrs = {
         "log_probability": log_probability,
         "log_joint": log_probability + log_evidence,

@@ -142,14 +142,14 @@ def _discrete_blocks(analysis: Analysis, named: Sequence[str]) -> list[Block]:
     named: sites of blocks that the user names.
     """
     blocks: list[Block] = []
-    for found in analysis.discrete_fields:
-        if not set(named).isdisjoint(found.names):
+    for field in analysis.discrete_fields:
+        if not set(named).isdisjoint(field.names):
             continue
-        meets = any(one.rule is None for one in analysis.findings_of(found.names))
-        normal = _integrated_out(analysis, found.names, {*named, *_sites_of(blocks)}) if meets else ()
-        jointly, by_element = (each.rule for each in (found.jointly, found.by_element))
+        meets = any(one.rule is None for one in analysis.findings_of(field.names))
+        normal = _integrated_out(analysis, field.names, {*named, *_sites_of(blocks)}) if meets else ()
+        jointly, by_element = (each.rule for each in (field.jointly, field.by_element))
         if normal:
-            collapsed = analysis.collapsed_field(normal[0], found.names)
+            collapsed = analysis.collapsed_field(normal[0], field.names)
             if (rule := _affordable(collapsed.jointly.rule) or collapsed.by_element.rule) is not None:
                 blocks.append((*normal, rule))
                 continue

@@ -88,8 +88,8 @@ def open_scan(key: Array, bound: Bound, values: Values) -> OpenScan:
     with block(), ScanFinder(), trace() as sites:
         try:
             program()
-        except ScanFound as found:
-            body, start, elements, length, backwards = found.arguments
+        except ScanFound as raised:
+            body, start, elements, length, backwards = raised.arguments
         else:
             raise ValueError(_without_scan(bound))
     if length is None:

@@ -263,7 +263,7 @@ def empirical_drift(data: Data, means: Means) -> dict[str, NDArray[Any]]:
     ancestral: frequencies among all copies that were read, with half a copy of every allele more. drift: the mean
     square of what populations differ from them by, less the sampling variance that copies of this ancestry leave, over
     that of an allele drawn from them: Wright's F, at least MIN_DRIFT.
-    data: y and num_alleles. found: means of a fit.
+    data: y and num_alleles. means: of a fit.
     """
     y, alleles = _allele_codes(data["y"]), np.asarray(data["num_alleles"])
     numbers = np.arange(means.frequencies.shape[2])

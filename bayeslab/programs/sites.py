@@ -117,8 +117,8 @@ class SiteHandler(Messenger):
         try:
             with block(), seed(rng_seed=_own_key()), substitute(substitute_fn=init_to_uniform), _StartFinder(name):
                 self.fn(*args, **kwargs)
-        except _StartFound as found:
-            return found.start
+        except _StartFound as raised:
+            return raised.start
         raise ValueError(f"numpyro.param '{name}' has no value to start from")
 
     def _within(self, body: Callable[..., Any], scanned: bool) -> Callable[..., Any]:

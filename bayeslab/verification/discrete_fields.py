@@ -71,12 +71,12 @@ def find_discrete_fields(bound: Bound, findings: Sequence[Finding]) -> list[Fiel
 
 def find_collapsed_field(bound: Bound, findings: Sequence[Finding], rule: Rule, names: tuple[str, ...]) -> FieldFinding:
     """The findings for discrete sites with Normal sites integrated out. rule: of the Normal sites."""
-    [found] = _findings_of_sets(bound, findings, [names], rule)
-    by_element = found.by_element.rule
+    [finding] = _findings_of_sets(bound, findings, [names], rule)
+    by_element = finding.by_element.rule
     if by_element is None or by_element.family is not ELEMENT_BY_ELEMENT:
-        return found
+        return finding
     with_rows = _with_changed_rows(bound, rule, by_element)
-    return found._replace(by_element=found.by_element._replace(rule=with_rows))
+    return finding._replace(by_element=finding.by_element._replace(rule=with_rows))
 
 
 def _with_changed_rows(bound: Bound, normal: Rule, by_element: Rule) -> Rule:

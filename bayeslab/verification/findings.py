@@ -137,7 +137,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     axis_checks = [_coupled_axes(log_joint_terms, name) for name in arrays]
     couplings = zip(*(evaluate_all(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
     meetings = dict.fromkeys(normal, np.zeros((2, 0), bool))
-    meetings |= {name: np.any(found, axis=0) for name, found in zip(arrays, couplings, strict=True)}
+    meetings |= {name: np.any(by_point, axis=0) for name, by_point in zip(arrays, couplings, strict=True)}
     coupled = {name: meets for name, (meets, _) in meetings.items()}
     by_steps = _sites_by_steps(log_joint_terms, coupled, generic_pair[1])
     rules, children = [], {}
@@ -340,10 +340,10 @@ def _coupled_axes(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Poi
         own = tuple(range(1, value.ndim + 1))
         scale = jnp.abs(change).max(own, keepdims=True) + jnp.abs(slope[0]).max()
         meets = (jnp.where(masks, 0.0, jnp.abs(change[: len(masks)])) > 1e-10 * scale[: len(masks)]).any(own)
-        found = [[meets[np.array(axes) == axis].any() for axis in range(value.ndim)], []]
+        coupled = [[meets[np.array(axes) == axis].any() for axis in range(value.ndim)], []]
         for axis, response in enumerate(change[len(masks) :]):
             unlike = jnp.abs(response - response.take(jnp.array([0]), axis))
-            found[1].append((unlike > 1e-10 * scale[len(masks) + axis]).any())
-        return jnp.array(found, dtype=bool)
+            coupled[1].append((unlike > 1e-10 * scale[len(masks) + axis]).any())
+        return jnp.array(coupled, dtype=bool)
 
     return meetings

@@ -132,16 +132,16 @@ def candidate_blocks(log_joint_terms: tuple[Term, ...], rules: Sequence[Rule], p
         )
         return [_structure(component, rules, shapes, measured, coupled) for component in components]
 
-    def cost(found: Sequence[PrecisionStructure]) -> tuple[int, int]:
-        return len(found), sum(map(elimination_cost, found))
+    def cost(blocks: Sequence[PrecisionStructure]) -> tuple[int, int]:
+        return len(blocks), sum(map(elimination_cost, blocks))
 
     largest_first, smallest_first = (
         structures(_compatible_groups(shapes, conflicts, descending)) for descending in (True, False)
     )
-    found = min(largest_first, smallest_first, key=cost)
+    cheapest = min(largest_first, smallest_first, key=cost)
     return [
         _block_rule(structure, log_joint_terms)
-        for structure in found
+        for structure in cheapest
         if len(structure.names) > 1 and elimination_cost(structure) <= MAX_BLOCK_COST
     ]
 

@@ -51,11 +51,11 @@ def find_field(
     mixed: set[tuple[int, ...]] = set()
     parts, part_numbers = [], cut(program, number).parts
     for part in part_numbers:
-        found = sums.get(part)
-        if found is None:
+        labels = sums.get(part)
+        if labels is None:
             shape = next(s for o in program.operations for n, s in zip(o.outputs, o.shapes, strict=True) if n == part)
-            found = np.zeros(shape, np.int32)
-        distinct, inverse = np.unique(found, return_inverse=True)
+            labels = np.zeros(shape, np.int32)
+        distinct, inverse = np.unique(labels, return_inverse=True)
         index = np.empty(len(distinct), np.int32)
         for place, one in enumerate(distinct):
             members = _largest(table.sums[one])
@@ -64,7 +64,7 @@ def find_field(
             else:
                 index[place] = MIXED if members else CONSTANT
                 mixed |= {tuple(sorted(scope)) for scope in members}
-        parts.append(index[inverse].reshape(found.shape))
+        parts.append(index[inverse].reshape(labels.shape))
     field = Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
     field.eps = max((float(jnp.finfo(each).eps) for each in _real_types(program, sums)), default=field.eps)
     layout = chain_layout(field)

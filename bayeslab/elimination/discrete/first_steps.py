@@ -71,7 +71,7 @@ class FirstSteps:
     def __init__(self, operations: Sequence[Operation], values: dict[int, Any]) -> None:
         self.operations, self.values = operations, dict(values)
         self.made = {output: operation for operation in operations for output in operation.outputs}
-        self.found: dict[tuple[int, int], Any] = {}
+        self.rows_of: dict[tuple[int, int], Any] = {}
 
     def first_rows(self, number: int, count: int) -> Any:
         """The first rows of a value, as one array."""
@@ -80,16 +80,16 @@ class FirstSteps:
     def _rows(self, number: int, count: int) -> Any:
         if number in self.values:
             return _first(self.values[number], count)
-        if (number, count) not in self.found:
+        if (number, count) not in self.rows_of:
             operation = self.made[number]
             needed = _rows_needed(operation, count) if len(self.operations) <= MAX_OPERATIONS else None
             if needed is None:
-                self.found[number, count] = self._all(number)[:count]
+                self.rows_of[number, count] = self._all(number)[:count]
             else:
                 pairs = zip(operation.inputs, needed, strict=True)
                 inputs = [self._operand(operand, own) for operand, own in pairs]
-                self.found[number, count] = _run_rows(operation, inputs, count)
-        return self.found[number, count]
+                self.rows_of[number, count] = _run_rows(operation, inputs, count)
+        return self.rows_of[number, count]
 
     def _operand(self, operand: Any, count: int | None) -> Any:
         if isinstance(operand, Constant):

@@ -286,10 +286,10 @@ class ScopeFinder:
     ) -> list[np.ndarray]:
         """The sums of the outputs of a function that an operation calls."""
         given = {n: array for n, array in zip(program.inputs, sums, strict=True) if array is not None}
-        found = ScopeFinder(self.table, program, {}, self.looks_for_zeros).run(given)
+        scopes = ScopeFinder(self.table, program, {}, self.looks_for_zeros).run(given)
         none = [np.zeros(shape, np.int32) for shape in shapes]
         pairs = zip(program.outputs, none, strict=True)
-        return [zeros if isinstance(output, Constant) else found.get(output, zeros) for output, zeros in pairs]
+        return [zeros if isinstance(output, Constant) else scopes.get(output, zeros) for output, zeros in pairs]
 
     def _scanned(self, operation: Operation, sums: Sequence[np.ndarray | None]) -> Sequence[np.ndarray]:
         """The sums of a loop of fixed length, one step after the other where these are few."""

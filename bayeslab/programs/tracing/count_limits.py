@@ -61,7 +61,7 @@ def with_count_limits(bound: Bound) -> Bound:
 
 def _counts_without_limit(bound: Bound, names: list[str]) -> dict[str, bool]:
     """The counts that cannot be enumerated as they are, and whether a limit of theirs depends on other values."""
-    found: dict[str, bool] = {}
+    moves_of: dict[str, bool] = {}
 
     def run(bound: Bound) -> None:
         model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
@@ -72,10 +72,10 @@ def _counts_without_limit(bound: Bound, names: list[str]) -> dict[str, bool]:
             low, high = getattr(support, "lower_bound", None), getattr(support, "upper_bound", None)
             moves = high is not None and not isinstance(high, int | np.integer)
             if isinstance(low, int) and low == 0 and (high is None or moves):
-                found[name] = moves
+                moves_of[name] = moves
 
     jax.eval_shape(run, bound)
-    return found
+    return moves_of
 
 
 @partial(jax.jit, static_argnums=1, compiler_options=UNOPTIMISED_OPTIONS)

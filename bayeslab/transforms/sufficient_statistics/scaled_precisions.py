@@ -112,15 +112,15 @@ def scaled_terms(bound: Bound, rules: Sequence[Rule]) -> tuple[ScaledTerms, ...]
         other_data, generic = generic_points(widened_bound)
         points = [other_data, generic, (generic[0], other_data[1]), *prior_scale_points(widened_bound)]
         measured = [evaluate_all([_measures(rule) for rule in candidates], point) for point in points]
-    found = []
+    scaled_terms = []
     for place, (rule, free_terms) in enumerate(candidates.items()):
         slopes = []
         for term in free_terms:
             own = [measures[place][term.name] for measures in measured]  # first at other data, which move gradients
             if are_multiples([each.precision for each in own]):
                 slopes.append((term.name, are_multiples([each.precision_and_slope for each in own[1:]])))
-        found.append(ScaledTerms(rule, tuple(slopes)))
-    return tuple(scaled for scaled in found if scaled.slopes)
+        scaled_terms.append(ScaledTerms(rule, tuple(slopes)))
+    return tuple(scaled for scaled in scaled_terms if scaled.slopes)
 
 
 class Measured(NamedTuple):

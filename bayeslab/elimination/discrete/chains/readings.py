@@ -78,11 +78,11 @@ def patterns_of(field: Field, layout: ChainLayout, part: np.ndarray) -> list[Pat
     """The elements of one part of the log joint, by the members that they are functions of; constants are left out."""
     places = np.empty((field.size, 3), int)
     places[layout.elements.ravel()] = np.indices(layout.elements.shape).reshape(3, -1).T
-    flat, found = part.ravel(), dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int, int]]]()
+    flat, places_of = part.ravel(), dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[int, int, int]]]()
     for index in np.flatnonzero(flat != CONSTANT):
         scope = places[list(field.scopes[flat[index]])]
         step = int(scope[:, 1].min())
         first = tuple(sorted(int(m) for _, t, m in scope if t == step))
         second = tuple(sorted(int(m) for _, t, m in scope if t > step))
-        found.setdefault((first, second), []).append((int(index), int(scope[0, 0]), step))
-    return [Pattern(*key, *np.array(rows).T) for key, rows in found.items()]
+        places_of.setdefault((first, second), []).append((int(index), int(scope[0, 0]), step))
+    return [Pattern(*key, *np.array(rows).T) for key, rows in places_of.items()]

@@ -156,12 +156,10 @@ class FunctionFinder:
             columns = [np.concatenate(both, axis=1) for both in zip(columns, held, strict=True)]
         elif (operand.steps != NOWHERE).any():
             return self._new(shape)
-        found, number = self._rows(*columns), int(np.prod(offsets))
-        numbers = (
-            self.next + (found.numbers[:, None] - found.numbers.min(initial=self.next)) * number + np.arange(number)
-        )
+        rows, number = self._rows(*columns), int(np.prod(offsets))
+        numbers = self.next + (rows.numbers[:, None] - rows.numbers.min(initial=self.next)) * number + np.arange(number)
         self.next = int(numbers.max(initial=self.next)) + 1
-        steps = np.broadcast_to(found.steps[:, None], numbers.shape)
+        steps = np.broadcast_to(rows.steps[:, None], numbers.shape)
         axes = tuple(range(len(batch), len(batch) + len(offsets)))
         return Functions(numbers, steps).moved(
             lambda array: np.moveaxis(array.reshape(*batch, *offsets), axes, dims.offset_dims)
@@ -188,6 +186,6 @@ class FunctionFinder:
     def _called(self, operation: Operation, inputs: Sequence[Functions]) -> list[Functions]:
         program = flatten(operation.params["call_jaxpr"])
         finder = FunctionFinder(program, lambda operand: None, self.next)
-        found = finder.run(dict(zip(program.inputs, inputs, strict=True)))
+        functions = finder.run(dict(zip(program.inputs, inputs, strict=True)))
         self.next = finder.next
-        return [self._constant(o.value) if isinstance(o, Constant) else found[o] for o in program.outputs]
+        return [self._constant(o.value) if isinstance(o, Constant) else functions[o] for o in program.outputs]
