@@ -79,7 +79,7 @@ class SmoothingSampler(Sampler):
             {},
             lambda particles: (particles.values, particles.carry, particles.log_weight, particles.log_increment),
         )
-        return SmoothingState(Population(start, values, carry, log_weight), increments.sum(), key)
+        return SmoothingState(Population(start, values, carry, log_weight), start.log_increment + increments.sum(), key)
 
     def advance(self, state: SmoothingState, bound: Bound) -> tuple[SmoothingState, Draws]:
         key, path_key = jax.random.split(state.key)

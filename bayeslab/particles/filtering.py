@@ -40,8 +40,8 @@ def filter(
     Returns a DataTree with groups filtered/mean, filtered/sd and filtered/quantile, the states (run, step, ...) given
     y_1 to y_t, NaN from the step on whose observed values no particle allows, and filter_stats: ess, the effective
     number of particles, resampled, whether they were resampled before the step, and log_increment, the log of the
-    estimate of p(y_t | y_1 to y_{t-1}), (run, step); with a guide also k_hat, the tail of the ratios that correct it,
-    of which `diagnose` speaks.
+    estimate of p(y_t | y_1 to y_{t-1}), (run, step), the first given what is observed before the scan; with a guide
+    also k_hat, the tail of the ratios that correct it, of which `diagnose` speaks.
     attrs: log_evidence, the log of the mean over runs of the unbiased estimates of p(y), its standard error
     log_evidence_se, which is not a number for one run, and log_evidence_sd, between runs.
     Raises ValueError where the program has no scan over latent states, and for parameters without a value.
@@ -59,15 +59,18 @@ def filter(
             require_guide(bound, settings.guide)
         levels = jnp.asarray(sorted(set(quantiles)), float)
         keys = jax.random.split(raw_key(key), num_runs)
-        summaries, stats = jax.device_get(_runs(keys, settings, space, bound, levels))
-        return _as_tree(summaries, stats, np.asarray(levels), bound, data)
+        summaries, stats, log_evidences = jax.device_get(_runs(keys, settings, space, bound, levels))
+        tree = _as_tree(summaries, stats, np.asarray(levels), bound, data)
+        tree.attrs = evidence_summary(log_evidences)
+        return tree
 
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _runs(
     keys: Array, settings: ParticleFilter, space: StateSpace, bound: Bound, levels: Array
-) -> tuple[Summaries, Values]:
-    """Summaries of the states, and what is told of every step, of several runs (run, step, ...)."""
+) -> tuple[Summaries, Values, Array]:
+    """Summaries of the states, and what is told of every step, of several runs (run, step, ...), and estimates of the
+    log evidence (run,)."""
 
     def record(particles: Particles) -> tuple[Summaries, Values]:
         stats = {
@@ -79,13 +82,14 @@ def _runs(
             stats["k_hat"] = particles.k_hat
         return _summaries(particles, levels), stats
 
-    summaries, stats = jax.lax.map(lambda key: run_filter(key, settings, space, bound, {}, record)[1], keys)
-    is_lost = jnp.isneginf(jnp.cumsum(stats["log_increment"], 1))
+    start, (summaries, stats) = jax.lax.map(lambda key: run_filter(key, settings, space, bound, {}, record), keys)
+    log_evidences = start.log_increment[:, None] + jnp.cumsum(stats["log_increment"], 1)
+    is_lost = jnp.isneginf(log_evidences)
 
     def unless_lost(summary: Array) -> Array:
         return jnp.where(is_lost.reshape(is_lost.shape + (1,) * (summary.ndim - 2)), jnp.nan, summary)
 
-    return jax.tree.map(unless_lost, summaries), stats
+    return jax.tree.map(unless_lost, summaries), stats, log_evidences[:, -1]
 
 
 def _summaries(particles: Particles, levels: Array) -> Summaries:
@@ -126,9 +130,7 @@ def _as_tree(summaries: Summaries, stats: Values, levels: np.ndarray, bound: Bou
         groups[f"filtered/{summary}"] = dataset.assign_coords({d: labels[d] for d in dataset.dims if d in labels})
     time = dims[next(iter(summaries["mean"]))][0]
     groups["filter_stats"] = Dataset({name: (("run", time), value) for name, value in stats.items()})
-    tree = DataTree.from_dict({name: group for name, group in groups.items() if group})
-    tree.attrs = evidence_summary(np.asarray(stats["log_increment"]).sum(1))
-    return tree
+    return DataTree.from_dict({name: group for name, group in groups.items() if group})
 
 
 def _quantiles_first(value: Array) -> np.ndarray:

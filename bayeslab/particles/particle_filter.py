@@ -21,7 +21,17 @@ from blackjax.smc.resampling import multinomial, residual, stratified, systemati
 from jax import Array
 
 from bayeslab.methods.setting_checks import require_positive
-from bayeslab.particles.scans import Guide, OpenScan, StepInputs, StepKeys, drawn_values, log_weight, open_scan, propose
+from bayeslab.particles.scans import (
+    Guide,
+    OpenScan,
+    StepInputs,
+    StepKeys,
+    drawn_values,
+    log_densities,
+    log_weight,
+    open_scan,
+    propose,
+)
 from bayeslab.particles.state_space import StateSpace
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.unconstrained import number_or_zero_mass
@@ -87,10 +97,16 @@ class Particles(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Particles before the first step: values of the sites that the scan starts from, and what it starts with."""
+    """Particles before the first step: values of the sites that the scan starts from, and what it starts with.
+
+    log_weight (particle,), ess, log_increment: as those of `Particles`, by what is observed before the scan.
+    """
 
     values: Values
     carry: Any
+    log_weight: Array
+    ess: Array
+    log_increment: Array
 
 
 def run_filter[Recorded](
@@ -120,8 +136,7 @@ def run_filter[Recorded](
         particles = weighted(settings.guide, bound, scan, inputs, drawn)
         return (particles.carry, particles.log_weight, particles.ess), record(particles)
 
-    number = settings.num_particles
-    first = start.carry, jnp.full(number, -jnp.log(number)), jnp.asarray(number, float)
+    first = start.carry, start.log_weight, start.ess
     keys = jax.random.split(key, scan.length)
     _, history = jax.lax.scan(step, first, (keys, scan.steps), scan.length)
     return start, history
@@ -142,13 +157,20 @@ def draw_start(
         values = drawn_values(open_scan(key, bound, parameters).sites)
         return {name: values[name] for name in space.initial}
 
-    def carry(values: Values) -> Any:
-        return jax.tree.map(jnp.asarray, open_scan(key, bound, parameters | values).start)
+    def started(values: Values) -> tuple[Any, Array]:
+        scan = open_scan(key, bound, parameters | values)
+        densities = log_densities(scan) if space.initial_observed else {}
+        log_likelihood = sum((densities[name] for name in space.initial_observed), jnp.zeros(()))
+        return jax.tree.map(jnp.asarray, scan.start), log_likelihood
 
     values = jax.vmap(draw)(jax.random.split(key, num_particles))
     if first is not None:
         values = {name: value.at[0].set(first[name]) for name, value in values.items()}
-    return Start(values, jax.vmap(carry, axis_size=num_particles)(values))
+    carry, log_likelihoods = jax.vmap(started, axis_size=num_particles)(values)
+    equal = jnp.full(num_particles, -jnp.log(num_particles))
+    if not space.initial_observed:
+        return Start(values, carry, equal, jnp.asarray(num_particles, float), jnp.zeros(()))
+    return Start(values, carry, *_normalised(equal + number_or_zero_mass(log_likelihoods)))
 
 
 def draw_states(
@@ -173,15 +195,22 @@ def weighted(guide: Guide | None, bound: Bound, scan: OpenScan, inputs: StepInpu
         return log_weight(bound, scan, carry, inputs, values, guide)
 
     carry, new = jax.vmap(one)(drawn.carry, drawn.values)
-    total = drawn.log_weight + number_or_zero_mass(new)
-    top = total.max()
-    weights = jnp.exp(total - jnp.where(jnp.isfinite(top), top, 0.0))  # exponentials are what a step spends its time on
-    log_increment = top + jnp.log(weights.sum())
-    alive = jnp.isfinite(log_increment)
-    log_weights = jnp.where(alive, total - jnp.where(alive, log_increment, 0.0), -jnp.log(len(total)))
-    ess = jnp.where(alive, weights.sum() ** 2 / (weights**2).sum(), 0.0)
+    log_weights, ess, log_increment = _normalised(drawn.log_weight + number_or_zero_mass(new))
     k_hat = jnp.full_like(ess, jnp.nan) if guide is None else _tail_of_ratios(new)
     return drawn._replace(carry=carry, log_weight=log_weights, ess=ess, log_increment=log_increment, k_hat=k_hat)
+
+
+def _normalised(total: Array) -> tuple[Array, Array, Array]:
+    """Log weights that sum to one, the effective number of particles, and the log of the sum of the weights before.
+
+    total: log weights (particle,). Where no particle is possible, all have equal weights, and the number is 0.
+    """
+    top = total.max()
+    weights = jnp.exp(total - jnp.where(jnp.isfinite(top), top, 0.0))  # exponentials are what a step spends its time on
+    log_sum = top + jnp.log(weights.sum())
+    alive = jnp.isfinite(log_sum)
+    log_weights = jnp.where(alive, total - jnp.where(alive, log_sum, 0.0), -jnp.log(len(total)))
+    return log_weights, jnp.where(alive, weights.sum() ** 2 / (weights**2).sum(), 0.0), log_sum
 
 
 def _tail_of_ratios(log_ratios: Array) -> Array:

@@ -67,7 +67,7 @@ class ParticleMarginalMetropolisHastings(Method):
 class BeforeScan:
     """A program up to its scan: a transform of a Bound, whose latent sites are the parameters alone.
 
-    hidden: sites that are drawn with the states.
+    hidden: sites that go with the states: those that start them, and what is observed of these.
     """
 
     hidden: tuple[str, ...]
@@ -146,12 +146,13 @@ class MarginalSampler(Sampler):
             lambda one: (Ancestry(one.values, one.ancestors), one.log_weight, one.log_increment),
         )
         path = traced_path(drawn_index(path_key, log_weight[-1]), start, ancestry)
+        log_likelihood = start.log_increment + increments.sum()
         log_prior = number_or_zero_mass(flat_log_posterior(self._parameters_of(bound), flat))
-        return Estimate(flat, log_prior, number_or_zero_mass(log_prior + increments.sum()), path)
+        return Estimate(flat, log_prior, number_or_zero_mass(log_prior + log_likelihood), path)
 
     def _parameters_of(self, bound: Bound) -> Bound:
         """The program up to its scan."""
-        return replace(bound, transform=BeforeScan(self.space.initial))
+        return replace(bound, transform=BeforeScan((*self.space.initial, *self.space.initial_observed)))
 
 
 def _log_ratio(proposed: Estimate, current: Estimate) -> Array:

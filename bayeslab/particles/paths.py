@@ -87,8 +87,9 @@ def simulated_path(key: Array, space: StateSpace, bound: Bound, parameters: Valu
     states, _ = jax.lax.scan(back, states, (steps, jax.random.split(key, len(steps))), reverse=True)
     if not space.initial:
         return states
-    first = drawn_index(start_key, follows(population.start.carry, jnp.zeros((), int), states))
-    return {name: value[first] for name, value in population.start.values.items()} | states
+    start = population.start
+    first = drawn_index(start_key, start.log_weight + follows(start.carry, jnp.zeros((), int), states))
+    return {name: value[first] for name, value in start.values.items()} | states
 
 
 def conditional_path(key: Array, settings: ParticleFilter, space: StateSpace, bound: Bound, values: Values) -> Values:
@@ -118,9 +119,8 @@ def conditional_path(key: Array, settings: ParticleFilter, space: StateSpace, bo
         new = weighted(settings.guide, bound, scan, inputs, _unweighted(drawn, carry, ancestors))
         return (new.carry, new.log_weight), Ancestry(new.values, ancestors)
 
-    equal = jnp.full(number, -jnp.log(number))
     given = jnp.arange(scan.length), jax.random.split(key, scan.length), scan.steps, states
-    (_, log_weight), ancestry = jax.lax.scan(step, (start.carry, equal), given)
+    (_, log_weight), ancestry = jax.lax.scan(step, (start.carry, start.log_weight), given)
     return traced_path(drawn_index(last_key, log_weight), start, ancestry)
 
 

@@ -111,6 +111,15 @@ def _without_scan(bound: Bound) -> str:
     )
 
 
+def log_densities(scan: OpenScan) -> Values:
+    """The log density of every site before the scan, at its value there."""
+    sample_sites = {name: site for name, site in scan.sites.items() if site["type"] == "sample"}
+    return {
+        name: jnp.sum(site["fn"].log_prob(site["value"])) * (1.0 if site["scale"] is None else site["scale"])
+        for name, site in sample_sites.items()
+    }
+
+
 def weigh(bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, values: Values) -> Weighed:
     """One step at values of its latent sites."""
     carries = []

@@ -11,7 +11,17 @@ import jax.numpy as jnp
 from numpyro.handlers import block
 from numpyro.ops.provenance import eval_provenance
 
-from bayeslab.particles.scans import Guide, OpenScan, StepInputs, StepKeys, drawn_values, open_scan, propose, weigh
+from bayeslab.particles.scans import (
+    Guide,
+    OpenScan,
+    StepInputs,
+    StepKeys,
+    drawn_values,
+    log_densities,
+    open_scan,
+    propose,
+    weigh,
+)
 from bayeslab.programs.program import Bound, Values, abstract_bound, compilation_signature
 from bayeslab.programs.validation import listed_sites
 
@@ -23,13 +33,15 @@ class StateSpace(NamedTuple):
     """The latent sites of a state-space model.
 
     states: drawn in every step of the scan, (step, *site). initial: drawn before the scan, and met by its start alone.
-    parameters: the others before the scan, which every step may read.
+    initial_observed: sites before the scan, observed or factors, whose density depends on `initial`.
+    parameters: the other latent sites before the scan, which every step may read.
     memory: after how many steps nothing random that was carried is left but through the states drawn since; None where
     something of all steps before is carried on for good.
     """
 
     states: tuple[str, ...]
     initial: tuple[str, ...]
+    initial_observed: tuple[str, ...]
     parameters: tuple[str, ...]
     memory: int | None
 
@@ -95,14 +107,16 @@ def _state_space(shapes: tuple) -> StateSpace:
     start_needs = frozenset[str]().union(*started)
     initial = tuple(name for name in before if name in start_needs and name not in step_needs)
     parameters = tuple(name for name in before if name not in initial)
-    for name, sources in densities.items():
-        if name not in initial and (mixed := sources & {*initial}):
+    reached = {name: mixed for name, sources in densities.items() if (mixed := sources & {*initial})}
+    for name in parameters:
+        if name in reached:
             raise ValueError(
-                f"the density of site '{name}' depends on {listed_sites(sorted(mixed))}, which the scan starts from; "
-                "particles need sites before the scan that do not"
+                f"the density of site '{name}' depends on {listed_sites(sorted(reached[name]))}, which the scan starts "
+                "from; particles need latent sites before the scan that do not"
             )
+    initial_observed = tuple(name for name in reached if name not in before)
     random = [bool(sources & {*initial}) for sources in started]
-    return StateSpace(states, initial, parameters, _memory(random, carried, {*states}))
+    return StateSpace(states, initial, initial_observed, parameters, _memory(random, carried, {*states}))
 
 
 def _latent_sites(bound: Bound) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -169,15 +183,9 @@ def _start_sources(bound: Bound, before: tuple[str, ...]) -> tuple[list[frozense
     def start(**sources: Any) -> tuple[list[Any], Values]:
         values = {name: sources[name] for name in before}
         scan = open_scan(jax.random.PRNGKey(0), sources[BOUND], values)
-        return [jnp.asarray(leaf) for leaf in jax.tree.leaves(scan.start)], _log_densities(scan)
+        return [jnp.asarray(leaf) for leaf in jax.tree.leaves(scan.start)], log_densities(scan)
 
     return eval_provenance(start, **{BOUND: bound}, **outer)
-
-
-def _log_densities(scan: OpenScan) -> Values:
-    """The log density of every site before the scan."""
-    sample_sites = {name: site for name, site in scan.sites.items() if site["type"] == "sample"}
-    return {name: jnp.sum(site["fn"].log_prob(site["value"])) for name, site in sample_sites.items()}
 
 
 def _memory(random: list[bool], carried: list[frozenset[str]], states: set[str]) -> int | None:

@@ -318,10 +318,14 @@ def describe_direction(
 
 
 def _shortest_average(slopes: np.ndarray) -> np.ndarray:
-    """The shortest average of some vectors, by non-negative least squares."""
+    """The shortest average of some vectors, by non-negative least squares; where these do not end, the shortest of them,
+    which tells of no kink that there is not."""
     largest = max(abs(slopes).max(), 1e-300)
     rows = np.concatenate([slopes.T / largest, np.ones((1, len(slopes)))])
-    share, _ = nnls(rows, np.append(np.zeros(slopes.shape[1]), 1.0))
+    try:
+        share, _ = nnls(rows, np.append(np.zeros(slopes.shape[1]), 1.0), maxiter=30 * len(slopes))
+    except RuntimeError:
+        return slopes[np.argmin(np.linalg.norm(slopes, axis=1))]
     return share @ slopes / max(share.sum(), 1e-300)
 
 

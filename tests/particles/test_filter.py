@@ -145,10 +145,10 @@ def test_without_resampling_weights_degenerate() -> None:
 
 
 def test_parts_of_programs() -> None:
-    assert state_space(bind(linear, {"num_steps": 8, "y": Y})) == StateSpace(("z",), ("z0",), (), 1)
-    assert state_space(bind(second_order, {"num_steps": 8, "y": Y})) == StateSpace(("z",), (), (), 2)
+    assert state_space(bind(linear, {"num_steps": 8, "y": Y})) == StateSpace(("z",), ("z0",), (), (), 1)
+    assert state_space(bind(second_order, {"num_steps": 8, "y": Y})) == StateSpace(("z",), (), (), (), 2)
     both = bind(observed_in_the_program, {"y": np.stack([Y, Y], 1)})
-    assert state_space(both) == StateSpace(("z",), ("z0",), (), 1)
+    assert state_space(both) == StateSpace(("z",), ("z0",), (), (), 1)
 
 
 def bounded(num_steps: int) -> None:
