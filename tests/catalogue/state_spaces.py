@@ -25,6 +25,24 @@ def linear(num_steps: int, a: float = 0.8, q: float = 0.7, r: float = 0.9) -> No
     scan(step, z0, None, num_steps)
 
 
+def observed_start(num_steps: int, a: float = 0.8) -> None:
+    """`linear` with a value observed of the state that the steps start from."""
+    z0 = numpyro.sample("z0", dist.Normal(0.5, 1.2))
+    numpyro.sample("y0", dist.Normal(z0, 0.9))
+
+    def step(z: Any, _: Any) -> Any:
+        z = numpyro.sample("z", dist.Normal(a * z, 0.7))
+        numpyro.sample("y", dist.Normal(z, 0.9))
+        return z, None
+
+    scan(step, z0, None, num_steps)
+
+
+def unknown_coefficient_after_a_start(num_steps: int) -> None:
+    """`observed_start` with an unknown coefficient."""
+    observed_start(num_steps, numpyro.sample("a", dist.Uniform(-1.0, 1.0)))
+
+
 def second_order(num_steps: int, a: float = 0.5, b: float = 0.3, q: float = 0.7, r: float = 0.9) -> None:
     """A state that follows the two before it; time is counted along."""
 
@@ -84,12 +102,20 @@ class Truth(NamedTuple):
     filtered: np.ndarray
 
 
-def linear_truth(y: np.ndarray = Y, a: float = 0.8, q: float = 0.7, r: float = 0.9) -> Truth:
-    """The answers for `linear`, by conditioning a joint Normal. y: NaN where it is missing."""
-    size = len(y) + 1
+def linear_truth(y: np.ndarray = Y, a: float = 0.8, q: float = 0.7, r: float = 0.9, first_state: int = 1) -> Truth:
+    """The answers for `linear`, by conditioning a joint Normal.
+
+    y: NaN where it is missing. first_state: number of the state that the first of it is of; the start is 0.
+    """
+    size = len(y) + first_state
     root = np.linalg.inv(np.eye(size) - a * np.eye(size, k=-1))  # states are root @ (z0, steps)
-    mean = root @ np.array([0.5, *np.zeros(len(y))])
-    return _conditioned(y, mean, root @ np.diag([1.2**2, *np.full(len(y), q**2)]) @ root.T, r)
+    mean = root @ np.array([0.5, *np.zeros(size - 1)])
+    return _conditioned(y, mean, root @ np.diag([1.2**2, *np.full(size - 1, q**2)]) @ root.T, r)
+
+
+def observed_start_truth(y0: float, y: np.ndarray = Y, a: float = 0.8) -> Truth:
+    """The answers for `observed_start`."""
+    return linear_truth(np.array([y0, *y]), a, first_state=0)
 
 
 def second_order_truth(y: np.ndarray = Y, a: float = 0.5, b: float = 0.3, q: float = 0.7, r: float = 0.9) -> Truth:
