@@ -109,19 +109,3 @@ def test_a_first_value_that_no_particle_allows_is_impossible() -> None:
     starts = np.linspace(0.5, 1.0, 501)  # half of the starts allow it
     evidence = np.trapezoid([given.pdf(np.full(3, -start)) for start in starts], starts)
     assert abs(tree.attrs["log_evidence"] - np.log(evidence)) < 5 * tree.attrs["log_evidence_se"] < 0.1
-
-
-def test_a_parameter_that_depends_on_the_start_is_refused() -> None:
-    def model(num_steps: int) -> None:
-        z0 = numpyro.sample("z0", dist.Normal(0.0, 1.0))
-        scale = numpyro.sample("scale", dist.Gamma(2.0, 1.0 + z0**2))
-
-        def step(z: Any, _: Any) -> Any:
-            z = numpyro.sample("z", dist.Normal(z, scale))
-            numpyro.sample("y", dist.Normal(z, 1.0))
-            return z, None
-
-        scan(step, z0, None, num_steps)
-
-    with pytest.raises(ValueError, match=r"'scale' depends on site 'z0', which the scan starts from; particles need"):
-        bl.fit(0, model, {"num_steps": 3, "y": np.zeros(3)}, ParticleGibbs(), progress=False)

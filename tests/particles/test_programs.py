@@ -105,7 +105,10 @@ REFUSED = {
     "observed later": (lambda: filtered(observed_later, DATA), "site 'y' comes after the scan; observe it in the body"),
     "drawn later": (lambda: filtered(drawn_later, DATA), "site 'c' comes after the scan"),
     "no state": (lambda: filtered(stateless, DATA), "draws no latent site"),
-    "met": (lambda: filtered(met_by_another_site, DATA | {"x": 1.0}), "density of site 'x' depends on site 'first'"),
+    "met": (
+        lambda: filtered(met_by_another_site, DATA),
+        "density of site 'x' depends on site 'first', which the scan starts from; particles need latent sites",
+    ),
     "parameters": (lambda: filtered(unknown_precision, DATA), "site 'tau' is a parameter of the steps; give values"),
     "guide": (
         lambda: filtered(linear, DATA, ParticleFilter(guide=other_site)),
