@@ -20,7 +20,7 @@ from bayeslab.programs.missing.imputation import ImputationHandler
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
-from bayeslab.programs.subsampling import SubsamplingHandler
+from bayeslab.programs.subsampling import SubsamplingHandler, UnscaledJacobians
 from bayeslab.programs.tracing.closed_over_arrays import read_arrays_anew
 
 Program = Callable[..., Any]
@@ -122,7 +122,7 @@ class Bound:
         """Run the program with its observed sites conditioned and its missing entries masked."""
         if self.transform is not None:
             return self.transform.run(self.plain)
-        with ObservationHandler(self.present, self.guarded), condition(data=self.observed):
+        with UnscaledJacobians(), ObservationHandler(self.present, self.guarded), condition(data=self.observed):
             return self.source(**self.inputs)
 
     @property
@@ -230,8 +230,7 @@ def compilation_signature(bound: Any) -> tuple:
     """What compiled code depends on: whether 64 bits are in use, the tree, and the shapes and types of its leaves."""
     leaves, tree = jax.tree.flatten(bound)
     shapes = tuple((np.shape(leaf), np.dtype(leaf.dtype)) for leaf in leaves)
-    wide = jax.config.jax_enable_x64 or any(dtype.itemsize == 8 for _, dtype in shapes)
-    return wide, tree, shapes
+    return jax.config.jax_enable_x64 or any(dtype.itemsize == 8 for _, dtype in shapes), tree, shapes
 
 
 def abstract_bound(shapes: tuple) -> Any:

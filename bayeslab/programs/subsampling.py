@@ -1,4 +1,5 @@
-"""Handlers for plates: those that a program subsamples are drawn whole, and any may be drawn as a batch."""
+"""Handlers for plates, of which those that a program subsamples are drawn whole and any may be drawn as a batch, and
+for the weights of sites."""
 
 from collections.abc import Callable, Mapping
 from math import isclose, prod
@@ -9,6 +10,9 @@ from jax import Array
 from numpyro.primitives import Messenger
 
 from bayeslab.programs.sites import SiteHandler
+
+PREFIX, SUFFIX = "_", "_log_det"
+"""Around the name of a site in that of the factor by which NumPyro counts the Jacobian of its transform."""
 
 
 class PlateBatches(Messenger):
@@ -65,3 +69,19 @@ class SubsamplingHandler(PlateBatches):
     def times(self, plate: str) -> float:
         """The number of elements of a plate for which an element of its batch stands: size by size of the batch."""
         return self.batch_sizes[plate][0] / len(self.indices[plate]) if plate in self.indices else 1.0
+
+
+class UnscaledJacobians(Messenger):
+    """A handler around a program that counts the Jacobian of a transformed site once, whatever weights its density.
+
+    NumPyro adds the Jacobian as a factor beside the site, where `handlers.scale` multiplies it too. The draws of NUTS
+    would have another density than the weighted one as it is written, which conditionals, MAP and evidence have. What a
+    plate with a subsample multiplies stays multiplied: rows that are not in the batch have Jacobians as well.
+    """
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        name = str(msg.get("name"))
+        if msg["type"] == "sample" and name.startswith(PREFIX) and name.endswith(SUFFIX):
+            weight = msg.get("plate_to_scale", {}).get(None)  # by handlers.scale alone: plates have names
+            if weight is not None:
+                msg["scale"] = msg["scale"] / weight

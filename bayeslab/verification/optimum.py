@@ -318,8 +318,7 @@ def describe_direction(
 
 
 def _shortest_average(slopes: np.ndarray) -> np.ndarray:
-    """The shortest average of some vectors, by non-negative least squares; where these do not end, the shortest of
-    them, which tells of no kink that there is not."""
+    """The shortest average of some vectors, by non-negative least squares, or one of them where these do not end."""
     largest = max(abs(slopes).max(), 1e-300)
     rows = np.concatenate([slopes.T / largest, np.ones((1, len(slopes)))])
     try:
