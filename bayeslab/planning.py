@@ -27,6 +27,8 @@ from bayeslab.programs.program import Bound, Site
 from bayeslab.programs.validation import listed_names
 from bayeslab.sampling.protocols import Method, Sampler
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.exchangeable_labels import may_exchange_labels
+from bayeslab.transforms.stick_labels import stick_labels
 from bayeslab.verification.conditioning import condition_number
 from bayeslab.verification.findings import rules_of
 
@@ -104,10 +106,10 @@ def default_method(analysis: Analysis) -> Choice:
 
     Exact where all sites can be eliminated. Else, without discrete sites, NUTS with jointly Normal sites integrated out
     where others are left that few data or the priors of these tell about (`collapsible_sites`). Else NUTS where
-    discrete sites do not select among components and are cheap to sum over. Else Gibbs where each site has a
-    conditional in closed form or one is discrete, else NUTS. Where origins of mixed membership are too many to be kept,
-    Gibbs counts them; where the program has a numpyro.param, SVI learns it, or MAP if nothing else that is continuous
-    is latent.
+    discrete sites are cheap to sum over and do not select among components that may be exchanged. Else Gibbs where each
+    site has a conditional in closed form or one is discrete, else NUTS. Where origins of mixed membership are too many
+    to be kept, Gibbs counts them; where the program has a numpyro.param, SVI learns it, or MAP if nothing else that is
+    continuous is latent.
     """
     bound = analysis.bound
     if bound.learned:
@@ -210,20 +212,23 @@ def elimination_cost(bound: Bound, rules: Sequence[Rule]) -> int:
 
 
 def _is_summation_cheap(analysis: Analysis, closed: bool) -> bool:
-    """Whether discrete sites are better summed over than drawn: those that tell what is present, of few other sites.
+    """Whether discrete sites are better summed over than drawn: few other sites, and no labels of like components.
 
-    Labels that select among components stay with Gibbs sampling, which is fast and mixes no worse between their modes.
+    Labels that select among components which may be exchanged, or but for the order of a stick, stay with Gibbs
+    sampling, which is fast and mixes no worse between their modes.
     closed: whether every site has a conditional in closed form.
     """
     bound = analysis.bound
-    if bound.transform is not None or component_sites(bound):
+    if bound.transform is not None:
         return False
     joint_rules = [field.jointly.rule for field in analysis.discrete_fields]
     if any(rule is None or rule.field is None or rule.field.chain is None for rule in joint_rules):
         return False  # sites that meet other than in chains have sweeps of their own
     size = sum(prod(bound.sites[name].shape) for name in bound.latent if not bound.sites[name].is_discrete)
     largest = MAX_DENSE_MASS_DIMENSIONS if closed else MAX_SIZE_WHERE_SUMMED
-    return 0 < size <= largest and summation_cost(bound) <= MAX_ELIMINATION_COST
+    if not 0 < size <= largest or summation_cost(bound) > MAX_ELIMINATION_COST:
+        return False
+    return not component_sites(bound) or not (stick_labels(analysis.rules, bound) or may_exchange_labels(bound))
 
 
 def _are(names: Sequence[str]) -> str:

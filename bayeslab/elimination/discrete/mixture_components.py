@@ -1,5 +1,6 @@
 """Which sites a discrete site selects among, as the label of a row selects the component of a mixture."""
 
+from collections.abc import Sequence
 from math import prod
 
 from bayeslab.elimination.terms import Term, terms
@@ -12,10 +13,22 @@ def component_sites(bound: Bound) -> frozenset[str]:
     Of `mu[z]` it is mu, which has elements beside those in the plates of the row that z belongs to; of `z * p`, where
     z says whether an animal is alive or a count comes from its process, there is none.
     """
+    return _component_sites(bound, terms(bound).terms)
+
+
+def component_sites_of_data(bound: Bound) -> frozenset[str]:
+    """Those among them whose elements reach more than the probabilities of labels: means of components, not weights."""
+    priors = terms(bound).priors
+    others = [term for term in terms(bound).terms if term.name not in priors or not priors[term.name].discrete]
+    return _component_sites(bound, others)
+
+
+def _component_sites(bound: Bound, some_terms: Sequence[Term]) -> frozenset[str]:
+    """The component sites that some terms tell of."""
     continuous = {name for name in bound.latent if not bound.sites[name].is_discrete}
     return frozenset(
         name
-        for term in terms(bound).terms
+        for term in some_terms
         if term.depends - continuous
         for name in term.depends & continuous
         if _num_elements_of_a_row(bound.sites[name], bound.sites.get(term.name)) > 1
