@@ -167,7 +167,7 @@ def terms_of(shapes: tuple) -> Terms:
         for name, site in sites.items():
             if site["type"] != "sample":
                 continue
-            densities[name] = _site_log_density(site)
+            densities[name] = site_log_density(site)
             batch[name] = len(site["fn"].batch_shape)
             if name in latent:
                 leaves, tree = jax.tree.flatten(site["fn"])
@@ -305,7 +305,7 @@ def _num_elements(variable: Any) -> int:
     return int(np.prod(getattr(variable.aval, "shape", ())))
 
 
-def _site_log_density(site: dict[str, Any]) -> Array:
+def site_log_density(site: dict[str, Any]) -> Array:
     """log p(value) of every element, elements of events apart where they are independent, times the scale."""
     density = elementwise_log_density(site["fn"], site["value"])
     scale = site["scale"]

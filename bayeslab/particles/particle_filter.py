@@ -159,7 +159,7 @@ def draw_start(
 
     def started(values: Values) -> tuple[Any, Array]:
         scan = open_scan(key, bound, parameters | values)
-        densities = log_densities(scan) if space.initial_observed else {}
+        densities = log_densities(scan)
         log_likelihood = sum((densities[name] for name in space.initial_observed), jnp.zeros(()))
         return jax.tree.map(jnp.asarray, scan.start), log_likelihood
 

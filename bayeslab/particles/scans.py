@@ -15,6 +15,7 @@ from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
+from bayeslab.elimination.terms import site_log_density
 from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.program import Bound, Values, is_random
 from bayeslab.programs.tracing.reversed_scans import is_scan
@@ -113,11 +114,7 @@ def _without_scan(bound: Bound) -> str:
 
 def log_densities(scan: OpenScan) -> Values:
     """The log density of every site before the scan, at its value there."""
-    sample_sites = {name: site for name, site in scan.sites.items() if site["type"] == "sample"}
-    return {
-        name: jnp.sum(site["fn"].log_prob(site["value"])) * (1.0 if site["scale"] is None else site["scale"])
-        for name, site in sample_sites.items()
-    }
+    return {name: site_log_density(site).sum() for name, site in scan.sites.items() if site["type"] == "sample"}
 
 
 def weigh(bound: Bound, scan: OpenScan, carry: Any, inputs: StepInputs, values: Values) -> Weighed:

@@ -20,12 +20,9 @@ from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
+from bayeslab.transforms.exchangeable_labels import RELATIVE_ERROR
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import generic_points
-
-RELATIVE_ERROR = 1e-9
-"""How much a term may change when components are exchanged, relative to its size, in double precision."""
-
 
 NUM_LAST_PASSES = 10
 """Passes over labels and components, as those of k-means, once each component has the row that it starts from."""

@@ -65,22 +65,21 @@ def with_one_probability(y: Any) -> None:
     rows(jnp.stack([1 - p, p]), rate, y)
 
 
-def with_a_logit(y: Any) -> None:
-    logit = numpyro.sample("logit", dist.Normal())
+def labels_with_a_logit(loc: float, y: Any) -> None:
+    logit = numpyro.sample("logit", dist.Normal(loc))
     with numpyro.plate("component", 2):
         rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
     with numpyro.plate("row", len(y)):
         z = numpyro.sample("z", dist.Bernoulli(logits=logit))
         numpyro.sample("y", dist.Poisson(rate[z]), obs=y)
+
+
+def with_a_logit(y: Any) -> None:
+    labels_with_a_logit(0.0, y)
 
 
 def with_a_logit_that_is_not_centred(y: Any) -> None:
-    logit = numpyro.sample("logit", dist.Normal(1.0))
-    with numpyro.plate("component", 2):
-        rate = numpyro.sample("rate", dist.Gamma(2.0, 1.0))
-    with numpyro.plate("row", len(y)):
-        z = numpyro.sample("z", dist.Bernoulli(logits=logit))
-        numpyro.sample("y", dist.Poisson(rate[z]), obs=y)
+    labels_with_a_logit(1.0, y)
 
 
 def with_named_scales(y: Any) -> None:

@@ -51,11 +51,11 @@ def find_field(
     mixed: set[tuple[int, ...]] = set()
     parts, part_numbers = [], cut(program, number).parts
     for part in part_numbers:
-        labels = sums.get(part)
-        if labels is None:
+        part_sums = sums.get(part)
+        if part_sums is None:
             shape = next(s for o in program.operations for n, s in zip(o.outputs, o.shapes, strict=True) if n == part)
-            labels = np.zeros(shape, np.int32)
-        distinct, inverse = np.unique(labels, return_inverse=True)
+            part_sums = np.zeros(shape, np.int32)
+        distinct, inverse = np.unique(part_sums, return_inverse=True)
         index = np.empty(len(distinct), np.int32)
         for place, one in enumerate(distinct):
             members = _largest(table.sums[one])
@@ -64,7 +64,7 @@ def find_field(
             else:
                 index[place] = MIXED if members else CONSTANT
                 mixed |= {tuple(sorted(scope)) for scope in members}
-        parts.append(index[inverse].reshape(labels.shape))
+        parts.append(index[inverse].reshape(part_sums.shape))
     field = Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
     field.eps = max((float(jnp.finfo(each).eps) for each in _real_types(program, sums)), default=field.eps)
     layout = chain_layout(field)
