@@ -55,7 +55,8 @@ class ProgramGraph:
         """The graph of the package graphviz, for its layouts, formats and files."""
         from graphviz import Digraph
 
-        drawn = Digraph(graph_attr={"rankdir": "TB"}, node_attr={"fontname": "Helvetica", "fontsize": "11"})
+        font = {"fontname": "Helvetica", "fontsize": "11"}
+        drawn = Digraph(graph_attr={"rankdir": "TB", **font}, node_attr=font)
         _draw_plates(drawn, self.relations, ())
         for parent, child in self.relations.edges:
             is_factor = self.relations.sites[child].role == "factor"
