@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from bayeslab.distributions.factor_graphs.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.fields import Field
+from bayeslab.elimination.discrete.table_reading import reading_of
 from bayeslab.graphical_models.missing_elements import (
     SiteLayout,
     layouts_of,
@@ -20,6 +20,7 @@ from bayeslab.programs.binding import bind_changed, suggestion, unwrap_partial
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Data, Program, precision_scope
+from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.transforms.whole_field import rule_of_all_elements, tables_of_all_elements
 
@@ -116,9 +117,9 @@ class DiscreteProgram(NamedTuple):
             known |= {e: values[place] for e, place in layout.latent if not np.isnan(values[place])}
         return known
 
-    def flat(self) -> Array:
+    def flat(self) -> np.ndarray:
         """All numbers of all tables, one after another."""
-        return jnp.asarray(np.concatenate([np.zeros(0), *(table.ravel() for table in self.tables)]))
+        return np.concatenate([np.zeros(0), *(table.ravel() for table in self.tables)])
 
     def plan(self, *more: tuple[int, ...]) -> Any:
         """How the elements are summed over. more: scopes behind those of the program."""
@@ -134,18 +135,23 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
     with precision_scope():
         bound, field = _elements(model, data)
         entries = unwrap_partial(getattr(model, "model", model), read_entries(data))[1]
-        tables = tables_of_all_elements(field, bound)
-        plan, numbers = tables.plan, np.asarray(tables.numbers)
+        plan = reading_of(field).plan
+
+        def numbers_and_constant(bound: Bound) -> tuple[Array, Array]:
+            tables = tables_of_all_elements(field, bound)
+            return tables.numbers, tables.constant
+
+        [(numbers, constant)] = evaluate_all([numbers_and_constant], bound)
         parts = np.split(numbers, np.cumsum(plan.table_sizes)[:-1]) if plan.scopes else []
         shapes = [tuple(plan.cards[each] for each in scope) for scope in plan.scopes]
         arrays = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
         whole = replace(bound, gaps={})
         dims, coords = dimensions(whole, entries), dict(coordinates(whole, entries))
         layouts, site_shapes = layouts_of(field, bound), {name: whole.sites[name].shape for name in field.names}
-        names, constant = element_names(layouts, site_shapes), float(tables.constant)
+        names = element_names(layouts, site_shapes)
         left_out = tuple(site for site in bound.present if site in bound.sites and whole_site(site) == site)
         program = DiscreteProgram(
-            field, names, plan.scopes, arrays, constant, dims, coords, layouts, site_shapes, left_out
+            field, names, plan.scopes, arrays, float(constant), dims, coords, layouts, site_shapes, left_out
         )
         return program.with_evidence(given or {})
 

@@ -1,23 +1,19 @@
 """Probabilities of any elements of a discrete program, given any others, without draws."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions.factor_graphs.factor_distribution import (
-    FactorDistribution,
-    log_partition,
-    messages,
-    table_probs,
-)
+from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution, log_partition, table_probs
 from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan
 from bayeslab.graphical_models.discrete_programs import DiscreteProgram, discrete_program
 from bayeslab.graphical_models.missing_elements import with_latent_leaves
 from bayeslab.programs.binding import bind_changed
 from bayeslab.programs.program import Data, Program, precision_scope
+from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.transforms.collapse import collapse
 
 if TYPE_CHECKING:
@@ -69,9 +65,14 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
     program = discrete_program(model, data, given)
     with precision_scope():
         log_evidence = _log_evidence(program, given or {})
-        joint = FactorDistribution(program.flat(), program.plan())
-        mode = joint.mode()
-        log_probability = float(joint.log_prob(mode))
+        plan = program.plan()
+
+        def mode_and_probability(numbers: Array) -> tuple[Array, Array]:
+            joint = FactorDistribution(numbers, plan)
+            return (mode := joint.mode()), joint.log_prob(mode)
+
+        [(mode, log_probability)] = evaluate_all([mode_and_probability], program.flat())
+        log_probability = float(log_probability)
         modes = {name: np.ravel(value) for name, value in program.field.named(mode).items()}
     values = {name: _in_whole_site(program, name, value) for name, value in modes.items()}
     attrs = {
@@ -104,26 +105,17 @@ def marginals(program: DiscreteProgram, scopes: Sequence[tuple[int, ...]]) -> li
     shapes = [tuple(program.cards[each] for each in scope) for scope in scopes]
     sizes = [int(np.prod(shape)) for shape in shapes]
     plan: EliminationPlan = program.plan(*scopes)
-    numbers = jnp.concatenate([program.flat(), jnp.zeros(sum(sizes))])
-    probs = np.asarray(table_probs(plan, numbers))[len(numbers) - sum(sizes) :]
+    numbers = np.concatenate([program.flat(), np.zeros(sum(sizes))])
+    [probs] = evaluate_all([partial(table_probs, plan)], numbers)
+    probs = probs[len(numbers) - sum(sizes) :]
     parts = np.split(probs, np.cumsum(sizes)[:-1])
     return [part.reshape(shape) / part.sum() for part, shape in zip(parts, shapes, strict=True)]
 
 
-def log_sum_of_tables(program: DiscreteProgram) -> Array:
-    """The log of the sum over all elements of exp of the sum of the tables, and the constant."""
-    return log_partition(program.plan(), program.flat()) + program.constant
-
-
-def log_largest_sum(program: DiscreteProgram) -> Array:
-    """The largest sum of the tables, and the constant."""
-    plan = program.plan()
-    return messages(plan, program.flat(), jnp.max)[plan.roots].sum() + program.constant
-
-
 def _log_evidence(program: DiscreteProgram, given: Mapping[str, Any]) -> float:
     """log p(data, given). Raises ValueError where that is impossible."""
-    log_evidence = float(log_sum_of_tables(program))
+    [log_sum] = evaluate_all([partial(log_partition, program.plan())], program.flat())
+    log_evidence = float(log_sum) + program.constant
     if not np.isfinite(log_evidence):
         what = f"with {dict(given)} " if given else ""
         raise ValueError(f"the data {what}have probability zero, so nothing can be said given them")
