@@ -21,7 +21,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split_sites
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
-from bayeslab.programs.program import Bound, Values, init_inside_support, is_random
+from bayeslab.programs.program import Bound, Site, Values, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import draw_eliminated, marginal
@@ -105,9 +105,32 @@ def _step_densities(bound: Bound, name: str) -> Array:
 
 def sites_that_others_depend_on(bound: Bound) -> list[str]:
     """The observed sites that reach the density of another site."""
+    return sorted({name for name, _ in _observed_parents(bound)})
+
+
+def given_parameters(bound: Bound) -> tuple[str, ...]:
+    """The observed sites that stand for values of parameters: other observed sites depend on them, and none of these
+    shares rows with them, as the columns of a table of data do."""
+    pairs = [(name, site) for name, site in _observed_parents(bound) if site in bound.observed]
+    rows = {name for name, site in pairs if _share_rows(bound.sites[name], bound.sites[site])}
+    return tuple(dict.fromkeys(name for name, _ in pairs if name not in (*rows, *bound.present, *bound.computed)))
+
+
+def _observed_parents(bound: Bound) -> list[tuple[str, str]]:
+    """Pairs of an observed site and another site whose density it reaches."""
     flow = trace_data_flow(bound, bound.latent_shapes)
-    pairs = [(name, f.site) for f in flow.of("density") for name in f.reached_by("observed")]
-    return sorted({name for name, site in pairs if whole_site(name) != whole_site(site)})
+    pairs = [(name, fact.site) for fact in flow.of("density") for name in fact.reached_by("observed")]
+    return [(name, site) for name, site in pairs if whole_site(name) != whole_site(site)]
+
+
+def _share_rows(parent: Site, child: Site) -> bool:
+    """Whether a site has an element for every row of another: by plates, as a step of a scan, or by its shape."""
+    if parent.scanned and child.scanned:
+        return True
+    plates, rows = ({plate.name for plate in site.plates} for site in (parent, child))
+    if rows and rows <= plates:
+        return True
+    return bool(parent.shape) == bool(child.shape) and parent.shape == child.shape[: len(parent.shape)]
 
 
 def _all_present(bound: Bound, names: Collection[str]) -> Values:

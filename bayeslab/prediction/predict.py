@@ -18,7 +18,7 @@ from bayeslab.prediction.class_probabilities import (
     probabilities_dataset,
 )
 from bayeslab.prediction.fitted_arguments import fitted_arguments
-from bayeslab.prediction.known_sites import draws_given_known, known_of, series_to_go_on
+from bayeslab.prediction.known_sites import draws_given_known, given_parameters, known_of, series_to_go_on
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
     data_of_fit,
@@ -83,7 +83,8 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
 def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "DataTree":
     """The result with what it predicts for `data`.
 
-    For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (a vector
+    For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (observed
+    sites on which others depend, but without their rows, as a known scale or table, keep their values; a vector
     is drawn as a whole, whatever is known of it; missing steps of a series whose steps follow from its own, in a scan,
     are drawn given the known ones), and log_likelihood, NaN at missing entries; latent sites that belong to a row, as
     labels of a mixture do, are integrated out of it where they can be, and its attrs name them, or say why not.
@@ -125,9 +126,11 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         keys = jax.random.split(raw_key(key), chains * num_draws)
         grown = {n: value.shape[1:] for n, value in flat.items() if value.shape[1:] != bound.sites[n].shape}
         hidden = tuple(name for name in flat if name not in grown)
+        parameters = given_parameters(bound) if replicate else ()
         left_out, simulations = "", dict[str, Any]()
         if replicate or grown or not bound.observed:
-            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden))
+            fixed = {name: bound.observed[name] for name in parameters}
+            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden, fixed))
             flat |= {name: jnp.asarray(simulations[name]) for name in grown}
         if replicate:
             simulations |= _continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
@@ -141,7 +144,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         responses = {} if replicate else response_probabilities(bound, flat)
         _require_predictions(simulations, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
-        density = jax.device_get(likelihood.values)
+        density = {n: value for n, value in jax.device_get(likelihood.values).items() if n not in parameters}
         scores = {n: c.log_probability for n, c in classes.items() if c.log_probability is not None}
         density |= {f"{name}{GIVEN_THE_REST}": score for name, score in scores.items()}
         dims_from = likelihood.dims_from | {f"{name}{GIVEN_THE_REST}": name for name in scores}
@@ -303,10 +306,12 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
 
 
 @partial(jax.jit, static_argnames="hidden")
-def simulate_draws(keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...]) -> Values:
-    """One run of the program for every key: all sites but `hidden`, observed ones drawn like the others, except values
-    given to a `numpyro.param`, which nothing draws."""
-    given = {name: value for name, value in bound.observed.items() if bound.sites[name].learned}
+def simulate_draws(
+    keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...], fixed: Values | None = None
+) -> Values:
+    """One run of the program for every key: all sites but `hidden` and `fixed`, observed ones drawn like the others,
+    except values given to a `numpyro.param`, which nothing draws. fixed: sites that keep their values."""
+    given = {name: value for name, value in bound.observed.items() if bound.sites[name].learned} | (fixed or {})
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at
