@@ -124,13 +124,14 @@ def _observed_parents(bound: Bound) -> list[tuple[str, str]]:
 
 
 def _share_rows(parent: Site, child: Site) -> bool:
-    """Whether a site has an element for every row of another: by plates, as a step of a scan, or by its shape."""
+    """Whether a site has an element for every row of another: by plates, as a step of a scan, or as states of a chain
+    have, by its shape."""
     if parent.scanned and child.scanned:
         return True
     plates, rows = ({plate.name for plate in site.plates} for site in (parent, child))
-    if rows and rows <= plates:
-        return True
-    return bool(parent.shape) == bool(child.shape) and parent.shape == child.shape[: len(parent.shape)]
+    if not parent.shape or not child.shape:
+        return parent.shape == child.shape
+    return bool(rows and rows <= plates) or (parent.is_discrete and parent.shape == child.shape[: len(parent.shape)])
 
 
 def _all_present(bound: Bound, names: Collection[str]) -> Values:

@@ -5,6 +5,7 @@ from typing import Any
 import arviz as az
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scipy.stats import expon, laplace
 from sklearn.covariance import graphical_lasso
 
@@ -45,6 +46,7 @@ def quadrature_of_two_nodes(y: np.ndarray) -> tuple[float, float]:
     return float(np.average(first, weights=weights)), float(np.average(beside, weights=weights))
 
 
+@pytest.mark.slow
 def test_draws_of_two_nodes_have_the_means_of_quadrature() -> None:
     y = np.array([[0.5, 0.2], [-1.0, -0.4], [0.3, 0.6], [1.2, 0.5], [-0.6, -1.1]])
     data = {"num_rows": 5, "mu": jnp.zeros(2), "spread": SPREAD, "y": y}

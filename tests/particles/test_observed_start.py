@@ -89,23 +89,29 @@ def test_parameters_have_the_posterior_that_quadrature_gives(method: Any) -> Non
     assert float(az.rhat(draws)) < 1.02
 
 
+def uniform_start(y: Any, first: Any) -> None:
+    z0 = numpyro.sample("z0", dist.Uniform(0.0, 1.0))
+    numpyro.sample("first", dist.Uniform(z0, z0 + 1.0), obs=first)
+
+    def step(z: Any, value: Any) -> Any:
+        z = numpyro.sample("z", dist.Normal(z, 1.0))
+        numpyro.sample("y", dist.Normal(z, 1.0), obs=value)
+        return z, None
+
+    scan(step, z0, y)
+
+
 def test_a_first_value_that_no_particle_allows_is_impossible() -> None:
-    def model(y: Any, first: Any) -> None:
-        z0 = numpyro.sample("z0", dist.Uniform(0.0, 1.0))
-        numpyro.sample("first", dist.Uniform(z0, z0 + 1.0), obs=first)
-
-        def step(z: Any, value: Any) -> Any:
-            z = numpyro.sample("z", dist.Normal(z, 1.0))
-            numpyro.sample("y", dist.Normal(z, 1.0), obs=value)
-            return z, None
-
-        scan(step, z0, y)
-
     with pytest.raises(ValueError, match="first"):
-        bl.fit(0, model, {"y": np.zeros(3), "first": 5.0}, BackwardSimulation(), progress=False)
-    tree = bl.particles.filter(0, model, {"y": np.zeros(3), "first": 1.5}, ParticleFilter(500), (), 20)
+        bl.fit(0, uniform_start, {"y": np.zeros(3), "first": 5.0}, BackwardSimulation(), progress=False)
+
+
+@pytest.mark.slow
+def test_a_first_value_that_half_of_the_particles_allow() -> None:
+    data = {"y": np.zeros(3), "first": 1.5}
+    tree = bl.particles.filter(0, uniform_start, data, ParticleFilter(500), (), 20)
     steps = np.arange(1.0, 4.0)
     given = multivariate_normal(cov=np.minimum.outer(steps, steps) + np.eye(3))
-    starts = np.linspace(0.5, 1.0, 501)  # half of the starts allow it
+    starts = np.linspace(0.5, 1.0, 501)
     evidence = np.trapezoid([given.pdf(np.full(3, -start)) for start in starts], starts)
     assert abs(tree.attrs["log_evidence"] - np.log(evidence)) < 5 * tree.attrs["log_evidence_se"] < 0.1

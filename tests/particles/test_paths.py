@@ -212,6 +212,7 @@ def near(num_steps: int) -> None:
     scan(step, 0.0, None, num_steps)
 
 
+@pytest.mark.slow
 def test_chains_that_begin_where_no_particle_is_possible_come_to_where_some_are() -> None:
     """Against quadrature; before it looks at the data a chain is where q is too small for them."""
     import arviz as az

@@ -152,6 +152,7 @@ def test_one_step_and_one_particle() -> None:
     assert np.isnan(tree.attrs["log_evidence_se"])
 
 
+@pytest.mark.slow
 def test_particle_gibbs_goes_on_where_it_stopped() -> None:
     method = ParticleGibbs(5, num_warmup=10, num_samples=10, num_chains=2)
     longer = ParticleGibbs(5, num_warmup=10, num_samples=20, num_chains=2)
