@@ -20,6 +20,7 @@ from bayeslab.calibration.sbc import refuse_mixed_data
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.mixed_membership import methods as mixed_membership
 from bayeslab.planning import plan
+from bayeslab.prediction.known_sites import pairs_of_dependence
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
@@ -65,6 +66,7 @@ def joint_distribution_test(
         bound = bind(model, data)
         refuse_mixed_data(bound)
         require_joint_draws(bound, "joint_distribution_test")
+        _require_data_after_latent_sites(bound)
         prior, chain = _prior_and_chain_draws(raw_key(key), method, bound)
         tree = to_datatree({"prior": prior, "posterior": chain}, bound, read_entries(data))
     prior_places, chain_places = _places_in_prior(tree["prior"].to_dataset(), tree["posterior"].to_dataset())
@@ -82,6 +84,17 @@ def joint_distribution_test(
     z = np.abs([table["place_z"].values, table["spread_z"].values])
     p_value = min(1.0, float(2 * ndtr(-z.max()) * z.size))
     return table.assign_attrs(p_value=p_value, passes=int(p_value > level), level=level)
+
+
+def _require_data_after_latent_sites(bound: Bound) -> None:
+    """Raises ValueError where the prior of a latent site depends on an observed one, which no run of the program draws
+    given the latent sites."""
+    for parent, site in pairs_of_dependence(bound):
+        if site in bound.latent:
+            raise ValueError(
+                f"joint_distribution_test draws the data given latent sites, but the prior of '{site}' depends on the "
+                f"observed site '{parent}'; make what is known an argument of the program"
+            )
 
 
 def _prior_and_chain_draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> tuple[Values, Values]:

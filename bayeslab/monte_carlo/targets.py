@@ -11,6 +11,7 @@ from numpyro.infer.util import compute_log_probs
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.wrappers.collapsed import without_discrete_sites
 from bayeslab.prediction.prior_draws import require_latent_draws
+from bayeslab.programs.observed_values import known_values
 from bayeslab.programs.program import Bound, Values, evaluate
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass, unconstrain
 from bayeslab.transforms.analysis import Analysis
@@ -49,8 +50,9 @@ def flat_prior_draw(key: Array, bound: Bound) -> Array:
 
 
 def prior_values(key: Array, bound: Bound) -> Values:
-    """A draw of the latent sites of a program, which may have sites integrated out, from their prior."""
-    sites = bound.plain.prior_draw(key)
+    """A draw of the latent sites of a program, which may have sites integrated out, from their prior given what is
+    observed of sites that they depend on."""
+    sites = bound.plain.prior_draw(key, known_values(bound))
     return {name: jnp.asarray(sites[name]["value"]) for name in bound.latent}
 
 

@@ -18,8 +18,10 @@ from bayeslab.elimination.terms import Term, terms
 from bayeslab.gaussian_processes import GaussianProcess
 from bayeslab.gaussian_processes.dense import NUGGET_PER_VARIANCE, Dense
 from bayeslab.gaussian_processes.distribution import ConditionedProcess, solver_of
+from bayeslab.prediction.known_sites import given_parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
+from bayeslab.programs.observed_values import known_values
 from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope, raw_key
 from bayeslab.results.datatree import has_same_data, posterior_draws
 from bayeslab.verification.findings import find_conditional
@@ -154,7 +156,8 @@ def _prepare(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[B
     if not has_same_data(tree, fit_bound):
         raise ValueError("the result is of other data than these")
     site = _process_of(fit_bound)
-    inputs = {name: value for name, value in dict(data).items() if name not in fit_bound.observed} | dict(new)
+    of_rows = fit_bound.observed.keys() - set(given_parameters(fit_bound))
+    inputs = {name: value for name, value in dict(data).items() if name not in of_rows} | dict(new)
     new_bound = bind(model, inputs).plain
     finding = find_conditional(fit_bound, site)
     needed = [name for name in fit_bound.latent if name != site or finding.rule is None]
@@ -167,7 +170,7 @@ def _prepare(model: Program, data: Data, tree: "DataTree", new: Data) -> tuple[B
         raise ValueError(
             f"the new inputs have shape {new_inputs.shape}; expected {('row', *fit_inputs.shape[1:])} as in the fit"
         )
-    responses = tuple(name for name in finding.children if name in fit_bound.observed) if finding.rule else ()
+    responses = tuple(name for name in finding.children if name in of_rows) if finding.rule else ()
     return fit_bound, new_bound, flat, _PredictedProcess(site, finding.rule, responses, terms(fit_bound).terms)
 
 
@@ -186,7 +189,7 @@ def _first_draw(values: Values) -> Values:
 
 def _sites_at(bound: Bound, values: Values, site: str, at: ArrayLike = 0.0) -> dict[str, Any]:
     """The sites of the program, run at one draw, with the process at 0 or another value in place of its draw."""
-    known = values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
+    known = known_values(bound) | values | {site: jnp.broadcast_to(jnp.asarray(at, float), bound.sites[site].shape)}
     model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), data=known)
     return trace(model).get_trace(**bound.inputs)
 

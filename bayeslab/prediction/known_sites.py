@@ -105,19 +105,19 @@ def _step_densities(bound: Bound, name: str) -> Array:
 
 def sites_that_others_depend_on(bound: Bound) -> list[str]:
     """The observed sites that reach the density of another site."""
-    return sorted({name for name, _ in _observed_parents(bound)})
+    return sorted({name for name, _ in pairs_of_dependence(bound)})
 
 
 def given_parameters(bound: Bound) -> tuple[str, ...]:
     """The observed sites that stand for values of parameters: other observed sites depend on them, and none of these
     shares rows with them, as the columns of a table of data do."""
-    pairs = [(name, site) for name, site in _observed_parents(bound) if site in bound.observed]
+    pairs = [(name, site) for name, site in pairs_of_dependence(bound) if site in bound.observed]
     rows = {name for name, site in pairs if _share_rows(bound.sites[name], bound.sites[site])}
     return tuple(dict.fromkeys(name for name, _ in pairs if name not in (*rows, *bound.present, *bound.computed)))
 
 
-def _observed_parents(bound: Bound) -> list[tuple[str, str]]:
-    """Pairs of an observed site and another site whose density it reaches."""
+def pairs_of_dependence(bound: Bound) -> list[tuple[str, str]]:
+    """Pairs of an observed site and another site whose density depends on it."""
     flow = trace_data_flow(bound, bound.latent_shapes)
     pairs = [(name, fact.site) for fact in flow.of("density") for name in fact.reached_by("observed")]
     return [(name, site) for name, site in pairs if whole_site(name) != whole_site(site)]

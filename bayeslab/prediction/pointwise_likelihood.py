@@ -21,6 +21,7 @@ from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.prediction.group_elements import NO_GROUP, elements_of_groups
 from bayeslab.prediction.row_quadrature import with_groups_integrated
+from bayeslab.programs.observed_values import known_values
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.validation import listed_sites
 from bayeslab.results.draw_batches import map_draws
@@ -162,7 +163,7 @@ def checked_draws(bound: Bound, latent: Values) -> list[Values]:
         return draws
     with suppress(NotImplementedError):
         for draw in draws:
-            sites = bound.prior_draw(jax.random.PRNGKey(0), draw)
+            sites = bound.prior_draw(jax.random.PRNGKey(0), known_values(bound) | draw)
             draw |= {name: jnp.asarray(sites[name]["value"]) for name in bound.latent if name not in draw}
     return draws
 

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 1000) -> "DataTree":
     """Draws from the prior, and of the observed sites given them.
 
-    data: as for `fit`; the values of observed sites only say which sites those are.
+    data: as for `fit`; the values of observed sites only say which sites those are, but for known parameters, see
+        `predict`, which keep them.
     Returns a DataTree with groups prior, prior_predictive, observed_data and constant_data.
     Raises ValueError for a program whose prior is not what its sites draw: improper, weighted, or changed by a factor.
     """
@@ -68,7 +69,7 @@ def simulate(key: Array | int, model: Program, data: Data, num_samples: int = 10
         bound = bind(model, data).plain
         require_prior_draws(bound, "simulate")
         keys = jax.random.split(raw_key(key), num_samples)
-        drawn = jax.device_get(simulate_draws(keys, bound, {}, ()))
+        drawn = jax.device_get(simulate_draws(keys, bound, {}, (), given_parameters(bound)))
         drawn |= {name: value for name, value in whole_sites(bound, drawn).items() if name in bound.latent}
         simulations = {name: np.asarray(value)[None] for name, value in drawn.items()}
         groups = {
@@ -129,8 +130,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         parameters = given_parameters(bound) if replicate else ()
         left_out, simulations = "", dict[str, Any]()
         if replicate or grown or not bound.observed:
-            fixed = {name: bound.observed[name] for name in parameters}
-            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden, fixed))
+            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden, parameters))
             flat |= {name: jnp.asarray(simulations[name]) for name in grown}
         if replicate:
             simulations |= _continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
@@ -305,13 +305,13 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
     return belongs_to_rows(name, [n for n in observed if n not in unchanged], bound)
 
 
-@partial(jax.jit, static_argnames="hidden")
+@partial(jax.jit, static_argnames=("hidden", "fixed"))
 def simulate_draws(
-    keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...], fixed: Values | None = None
+    keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...], fixed: tuple[str, ...] = ()
 ) -> Values:
     """One run of the program for every key: all sites but `hidden` and `fixed`, observed ones drawn like the others,
-    except values given to a `numpyro.param`, which nothing draws. fixed: sites that keep their values."""
-    given = {name: value for name, value in bound.observed.items() if bound.sites[name].learned} | (fixed or {})
+    except values given to a `numpyro.param`, which nothing draws. fixed: observed sites that keep their values."""
+    given = {name: value for name, value in bound.observed.items() if bound.sites[name].learned or name in fixed}
 
     def run(at: tuple[Array, Values]) -> Values:
         key, values = at

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from bayeslab.programs.data import Entry, as_numpy_array, cast_exactly, first_true, zero_filled
+from bayeslab.programs.program import Bound, Values
 
 
 def observed_value(name: str, item: Entry, shape: Any) -> tuple[np.ndarray, np.ndarray | None]:
@@ -57,3 +58,9 @@ def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
         f"entry '{name}' has a partly missing event at position {first_true(partly)}, which can be integrated out for "
         f"a MultivariateNormal or a chain, not for a {site['family']}; mark the whole event as missing"
     )
+
+
+def known_values(bound: Bound) -> Values:
+    """The values of observed sites, but for those that the program computes: what a run of it is given, so that others
+    are drawn given them."""
+    return {name: value for name, value in bound.observed.items() if name not in bound.computed}

@@ -69,11 +69,20 @@ def test_a_sweep_that_misreads_data_by_a_tenth_is_found(method: type, passes: in
     assert (table["spread_z"].sel(parameter="mu") > 4) == (not passes)
 
 
+def known_spread() -> None:
+    spread = numpyro.sample("spread", dist.HalfNormal(10.0))
+    theta = numpyro.sample("theta", dist.Normal(0.0, spread))
+    numpyro.sample("y", dist.Normal(theta, 1.0))
+
+
 def test_refusals_say_why() -> None:
     lecture = normal_gamma
     with pytest.raises(TypeError, match=r"needs Gibbs\(\), whose sweeps suit any data, not NUTS"):
         bl.joint_distribution_test(0, lecture.model, lecture.example(), bl.NUTS())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="level must be a probability between 0 and 1, got 2"):
         bl.joint_distribution_test(0, lecture.model, lecture.example(), GIBBS, level=2)
+    known = {"spread": 1.0, "y": 2.0}
+    with pytest.raises(ValueError, match="prior of 'theta' depends on the observed site 'spread'"):
+        bl.joint_distribution_test(0, known_spread, known, GIBBS)
     with pytest.raises(ValueError, match="so nothing is observed"):
         bl.joint_distribution_test(0, lecture.model, {"num_rows": 3}, GIBBS)
