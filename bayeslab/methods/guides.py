@@ -1,13 +1,15 @@
-"""Guides of stochastic variational inference: those that NumPyro makes, and programs of the user's."""
+"""Guides of stochastic variational inference: those that NumPyro makes, and programs of the user's; its optimisers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro
+import optax
+from numpyro import optim
 from numpyro.distributions import Delta
 from numpyro.handlers import seed
 from numpyro.infer import autoguide
@@ -67,8 +69,15 @@ class UserGuide:
 def guide_record(guide: Any) -> Any:
     """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
 
-    Raises TypeError for a guide that was built before or that is a point.
+    Raises TypeError for what is no guide, and for a guide that was built before or that is a point.
     """
+    if isinstance(guide, Hashable) and guide in _FUNCTIONS_THAT_NAME_GUIDES:
+        raise TypeError(f"call {guide.__name__} to get a guide, SVI({guide.__name__}())")
+    if not callable(guide) and not isinstance(guide, Automatic):
+        raise TypeError(
+            "guide of SVI must be one such as full_rank_normal(), a class of numpyro.infer.autoguide, or a program "
+            f"with the latent sites, not {guide!r}"
+        )
     if isinstance(guide, autoguide.AutoGuide):
         name = type(guide).__name__
         raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
@@ -112,8 +121,45 @@ def draws_batches(guide: Callable[..., Any], bound: Bound, plates: tuple[Subsamp
     )
 
 
+@lru_cache
+def adam_optimizer(learning_rate: float) -> optax.GradientTransformation:
+    """Adam, the same object for the same rate, since optimisers are equal only to themselves."""
+    return optax.adam(learning_rate)
+
+
+def as_optax(optimizer: Any) -> optax.GradientTransformation:
+    """An optimiser of optax as it is, one of `numpyro.optim` as the steps that it would make.
+
+    Raises TypeError for what is neither.
+    """
+    if isinstance(optimizer, optax.GradientTransformation):
+        return optimizer
+    if isinstance(optimizer, optim._NumPyroOptim) and not (
+        isinstance(optimizer, optim.Minimize) or optimizer.update_with_value
+    ):
+        return _steps_of_numpyro(optimizer)
+    raise TypeError(
+        "optimizer of SVI must be one of optax, such as optax.adam(0.01), or one of numpyro.optim that takes steps by "
+        f"gradients alone, not {optimizer!r}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _steps_of_numpyro(optimizer: optim._NumPyroOptim) -> optax.GradientTransformation:
+    """The changes of an optimiser that keeps parameters in its state, the same object for the same optimiser."""
+
+    def update(gradient: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        moved = optimizer.update(gradient, state)
+        before, after = optimizer.get_params(state), optimizer.get_params(moved)
+        return jax.tree.map(jnp.subtract, after, before), moved
+
+    return optax.GradientTransformation(optimizer.init, update)
+
+
 _METHOD_OF_POINT_GUIDE: dict[type, str] = {
     autoguide.AutoLaplaceApproximation: "Laplace()",
     autoguide.AutoDelta: "MAP()",
 }
 """Guides that are points, and the methods to use in place of them."""
+_FUNCTIONS_THAT_NAME_GUIDES = (mean_field_normal, full_rank_normal, low_rank_normal, normalising_flow)
+"""Functions that give a record of a guide."""
