@@ -26,6 +26,7 @@ from bayeslab.methods.guides import (
     draws_batches,
     guide_record,
     mean_field_normal,
+    outside_reason,
     refuse_other_sites,
 )
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
@@ -164,9 +165,11 @@ class GuideSampler(Sampler):
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
     def convergence_verdict(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[None, str] | None:
-        """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see."""
+        """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see, and
+        whether a guide of the user's draws what the program does not allow."""
         if not isinstance(self.guide, Automatic):
-            return None
+            drawn = {name: jnp.asarray(samples[name]) for name in bound.latent if name not in bound.learned}
+            return (None, why) if (why := outside_reason(bound, drawn)) else None
         number = min(NUM_DRAWS_SEARCHED_FOR_JUMPS, len(samples[bound.latent[0]]))
         draws = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
         flat = [ravel_pytree(unconstrained.unconstrain(bound, values))[0] for values in draws]
