@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
 from bayeslab.diagnostics.impossible_data import refuse_impossible, refuse_nothing_observed
-from bayeslab.diagnostics.pareto_tail import pareto_tail
+from bayeslab.diagnostics.pareto_tail import largest_size, pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
 from bayeslab.diagnostics.separation import describe_separation
 from bayeslab.distributions.processor import on_cpu
@@ -316,5 +316,6 @@ def _convergence_attributes(history: Mapping[str, np.ndarray]) -> dict[str, int]
 def _approximation_quality(log_p: np.ndarray, log_q: np.ndarray) -> dict[str, float]:
     """Evidence lower bound of an approximation, its standard error, and k-hat of its importance ratios."""
     ratios = (log_p - log_q).reshape(-1)
-    error = float(ratios.std(ddof=1) / np.sqrt(ratios.size)) if ratios.size > 1 else np.nan
-    return {"elbo": float(ratios.mean()), "elbo_se": error, "k_hat": pareto_tail(ratios, float(abs(log_p).max()))[0]}
+    has_error = ratios.size > 1 and np.isfinite(ratios).all()
+    error = float(ratios.std(ddof=1) / np.sqrt(ratios.size)) if has_error else np.nan
+    return {"elbo": float(ratios.mean()), "elbo_se": error, "k_hat": pareto_tail(ratios, largest_size(log_p))[0]}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayeslab.diagnostics.align import align
-from bayeslab.diagnostics.pareto_tail import pareto_tail
+from bayeslab.diagnostics.pareto_tail import largest_size, pareto_tail
 from bayeslab.diagnostics.peaks import find_peaks
 from bayeslab.results.datatree import posterior_draws
 from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
@@ -104,7 +104,7 @@ def k_hat(tree: DataTree) -> tuple[float, float]:
     stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else Dataset()
     if "lp" not in stats or "log_q" not in stats:
         return np.nan, np.nan
-    return pareto_tail(stats["lp"].values - stats["log_q"].values, float(abs(stats["lp"]).max()))
+    return pareto_tail(stats["lp"].values - stats["log_q"].values, largest_size(stats["lp"].values))
 
 
 def is_weighted(tree: DataTree) -> bool:

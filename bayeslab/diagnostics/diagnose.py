@@ -68,7 +68,7 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     separation_text = tree.attrs.get("separation")
     if separation_text:
         yield f"Separated: {separation_text}."
-    yield from _disagreement(draws)
+    yield from _disagreement(draws, _is_population(tree))
     advice = (
         "see above"
         if separation_text
@@ -76,7 +76,7 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     )
     yield from _flagged_draws(stats, ["diverging"], f"Divergences: {{}}; {advice}.")
     yield from _bad_importance_ratios(tree)
-    yield from _few_draws(draws)
+    yield from _few_draws(draws, _is_population(tree))
     yield from _flagged_draws(
         stats,
         ["reached_max_tree_depth", "reached_max_treedepth"],
@@ -138,8 +138,13 @@ def _constant_parameters(draws: DataArray) -> DataArray:
     return draws.max(SAMPLE_DIMS) == draws.min(SAMPLE_DIMS)
 
 
-def _disagreement(draws: DataArray) -> Iterator[str]:
-    """A complaint about R-hat."""
+def _is_population(tree: DataTree) -> bool:
+    """Whether draws came all at once, so that nothing was warmed up and nothing can go on with `previous`."""
+    return is_weighted(tree) or tree.attrs.get("method") == "SMC"
+
+
+def _disagreement(draws: DataArray, population: bool) -> Iterator[str]:
+    """A complaint about R-hat. population: whether a chain is a population of particles."""
     if draws.sizes["chain"] == 1 or draws.sizes["draw"] < MIN_DRAWS_PER_CHAIN:
         return
     with np.errstate(all="ignore"):
@@ -147,14 +152,15 @@ def _disagreement(draws: DataArray) -> Iterator[str]:
     bad = r_hat > MAX_R_HAT
     if bad.any():
         name, value = _worst(r_hat)
-        yield (f"Chains disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for "
-               f"{_count_text(bad)}; warm up longer, look at az.plot_rank, and align components "
+        what, remedy = ("Populations", "raise num_moves or num_samples") if population else ("Chains", "warm up longer")
+        yield (f"{what} disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for "
+               f"{_count_text(bad)}; {remedy}, look at az.plot_rank, and align components "
                "that switch labels.")  # fmt: skip
 
 
-def _few_draws(draws: DataArray) -> Iterator[str]:
+def _few_draws(draws: DataArray, population: bool) -> Iterator[str]:
     """A complaint about bulk and tail effective sample sizes, or that there are too few draws to tell; one alone may be
-    a point estimate."""
+    a point estimate. population: whether draws came all at once."""
     number = draws.sizes["draw"]
     if draws.sizes["chain"] * number == 1:
         return
@@ -170,7 +176,7 @@ def _few_draws(draws: DataArray) -> Iterator[str]:
     if few.any():
         name, value = _worst(-ess)
         yield (f"Few draws: {-value:.0f} effective ones for {name}, below {needed} for {_count_text(few)}; "
-               "raise num_samples, or continue with previous=tree.")  # fmt: skip
+               f"raise num_samples{'' if population else ', or continue with previous=tree'}.")  # fmt: skip
 
 
 def _flagged_draws(stats: Any, names: list[str], line: str) -> Iterator[str]:

@@ -23,3 +23,8 @@ def pareto_tail(log_ratios: np.ndarray, size: float) -> tuple[float, float]:
     with np.errstate(all="ignore"):
         k = float(array_stats.psislw(-flat)[1])
     return k, (1 + max(k, 0.0)) / np.sqrt(tail)
+
+
+def largest_size(log_densities: np.ndarray) -> float:
+    """The largest absolute value of log densities that are not those of zero."""
+    return float(abs(np.where(np.isfinite(log_densities), log_densities, 0.0)).max())

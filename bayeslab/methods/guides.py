@@ -1,20 +1,25 @@
-"""Guides of stochastic variational inference: those that NumPyro makes, and programs of the user's."""
+"""Guides of stochastic variational inference: those that NumPyro makes, and programs of the user's; its optimisers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from inspect import Parameter
+from textwrap import shorten
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpyro
+import optax
+from jax import Array
+from numpyro import optim
 from numpyro.distributions import Delta
 from numpyro.handlers import seed
 from numpyro.infer import autoguide
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.programs.arguments import signature
-from bayeslab.programs.program import Bound, innermost_distribution
+from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.subsampling import PlateBatches
 
 
@@ -54,21 +59,33 @@ def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> 
 
 @dataclass(frozen=True)
 class UserGuide:
-    """A guide of the user's: a program that names some of the inputs and observed sites of the model."""
+    """A guide of the user's: a program that names some of the inputs and observed sites of the model.
+
+    Arguments that are not named go to `**kwargs`; what the model does not have keeps its default.
+    """
 
     program: Callable[..., Any]
 
     def __call__(self, bound: Bound, whole: Bound) -> Any:
         values = whole.inputs | whole.observed
-        program = PlateBatches(self.program, bound.batches)
-        return program(**{name: values[name] for name in signature(self.program).parameters})
+        parameters = signature(self.program).parameters.values()
+        named = {parameter.name: values[parameter.name] for parameter in parameters if parameter.name in values}
+        takes_rest = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+        return PlateBatches(self.program, bound.batches)(**((whole.inputs if takes_rest else {}) | named))
 
 
 def guide_record(guide: Any) -> Any:
     """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
 
-    Raises TypeError for a guide that was built before or that is a point.
+    Raises TypeError for what is no guide, and for one that was built before, is a point, or needs more than a program.
     """
+    if isinstance(guide, Hashable) and guide in _FUNCTIONS_THAT_NAME_GUIDES:
+        raise TypeError(f"call {guide.__name__} to get a guide, SVI({guide.__name__}())")
+    if not callable(guide) and not isinstance(guide, Automatic):
+        raise TypeError(
+            "guide of SVI must be one such as full_rank_normal(), a class of numpyro.infer.autoguide, or a program "
+            f"with the latent sites, not {guide!r}"
+        )
     if isinstance(guide, autoguide.AutoGuide):
         name = type(guide).__name__
         raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
@@ -76,20 +93,32 @@ def guide_record(guide: Any) -> Any:
     for points, method in _METHOD_OF_POINT_GUIDE.items():
         if isinstance(build, type) and issubclass(build, points):
             raise TypeError(f"{build.__name__} is a point, of which there is no bound; use {method}")
+    if isinstance(build, type) and issubclass(build, _GUIDES_OF_MORE_THAN_A_PROGRAM):
+        raise TypeError(
+            f"{build.__name__} is made of more than a program, so SVI cannot build it; use full_rank_normal()"
+        )
     if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
         return Automatic(build, tuple(sorted(settings.items())))
     return guide
 
 
 def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
-    """Raises ValueError for a guide whose arguments or sites are not those of the program, or that is a point."""
-    values = bound.inputs | bound.observed
-    if unknown := [name for name in signature(guide).parameters if name not in values]:
+    """Raises ValueError for a guide whose arguments or sites are not those of the program, that does not run, or that
+    is a point."""
+    values, parameters = bound.inputs | bound.observed, signature(guide).parameters.values()
+    needed = [p.name for p in parameters if p.default is Parameter.empty and p.kind not in _REST]
+    if unknown := [name for name in needed if name not in values]:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
-    sites, others = (
-        numpyro.handlers.trace(seed(UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound, bound)
-        for number in range(2)
-    )
+    try:
+        sites, others = (
+            numpyro.handlers.trace(seed(UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound, bound)
+            for number in range(2)
+        )
+    except Exception as error:
+        reason = shorten(f"{type(error).__name__}: {error}", 200)
+        by_position = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
+        starred = "; data go to arguments by name, so *args has none" if by_position else ""
+        raise ValueError(f"the guide does not run ({reason}){starred}") from error
     drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
     latent = sorted(set(bound.latent) - set(bound.learned))
     if drawn != set(latent):
@@ -99,6 +128,15 @@ def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
             sites[name]["value"], others[name]["value"]
         ):
             raise ValueError(f"the guide has all its mass of site '{name}' on a point, so that there is no bound")
+    keys = jax.random.split(jax.random.PRNGKey(0), NUM_DRAWS_AT_THE_START)
+    if reason := outside_reason(bound, jax.vmap(partial(_values_at_the_start, guide, bound, latent))(keys)):
+        raise ValueError(reason)
+
+
+def _values_at_the_start(guide: Callable[..., Any], bound: Bound, names: list[str], key: Array) -> Values:
+    """Values of sites of a guide of the user's whose parameters are not learned yet."""
+    sites = numpyro.handlers.trace(seed(UserGuide(guide), key)).get_trace(bound, bound)
+    return {name: jnp.asarray(sites[name]["value"]) for name in names}
 
 
 def draws_batches(guide: Callable[..., Any], bound: Bound, plates: tuple[SubsampledPlate, ...]) -> bool:
@@ -112,8 +150,78 @@ def draws_batches(guide: Callable[..., Any], bound: Bound, plates: tuple[Subsamp
     )
 
 
+@lru_cache
+def adam_optimizer(learning_rate: float) -> optax.GradientTransformation:
+    """Adam, the same object for the same rate, since optimisers are equal only to themselves."""
+    return optax.adam(learning_rate)
+
+
+def as_optax(optimizer: Any) -> optax.GradientTransformation:
+    """An optimiser of optax as it is, one of `numpyro.optim` as the steps that it would make.
+
+    Raises TypeError for what is neither.
+    """
+    if isinstance(optimizer, optax.GradientTransformation):
+        return optimizer
+    if isinstance(optimizer, optim._NumPyroOptim) and not (
+        isinstance(optimizer, optim.Minimize) or optimizer.update_with_value
+    ):
+        return _steps_of_numpyro(optimizer)
+    raise TypeError(
+        "optimizer of SVI must be one of optax, such as optax.adam(0.01), or one of numpyro.optim that takes steps by "
+        f"gradients alone, not {optimizer!r}"
+    )
+
+
+@lru_cache(maxsize=64)
+def _steps_of_numpyro(optimizer: optim._NumPyroOptim) -> optax.GradientTransformation:
+    """The changes of an optimiser that keeps parameters in its state, the same object for the same optimiser."""
+
+    def update(gradient: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        moved = optimizer.update(gradient, state)
+        before, after = optimizer.get_params(state), optimizer.get_params(moved)
+        return jax.tree.map(jnp.subtract, after, before), moved
+
+    return optax.GradientTransformation(optimizer.init, update)
+
+
+def outside_reason(bound: Bound, draws: Values) -> str:
+    """What is wrong with a guide that draws values of a site (draw, *site) outside of its support, or nothing."""
+    for name, is_outside in _are_outside_of_supports(bound, draws).items():
+        if is_outside:
+            return (
+                f"the guide draws values of site '{name}' outside of its support ({bound.sites[name].support}), where "
+                "its bound is minus infinity; give the site a distribution with that support in the guide"
+            )
+    return ""
+
+
+@jax.jit
+def _are_outside_of_supports(bound: Bound, draws: Values) -> Values:
+    """Whether any draw of a site is outside of its support given the others, by site."""
+
+    def outside(values: Values) -> Values:
+        model = seed(numpyro.handlers.substitute(bound.program, data=values), jax.random.PRNGKey(0))
+        sites = numpyro.handlers.trace(model).get_trace()
+        return {name: ~jnp.all(sites[name]["fn"].support(value)) for name, value in values.items()}
+
+    return {name: flags.any() for name, flags in jax.vmap(outside)(draws).items()}
+
+
+NUM_DRAWS_AT_THE_START = 50
+"""Draws of a guide of the user's that are looked at before its parameters are learned."""
+_REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+"""Kinds of arguments that take what others do not name."""
+_GUIDES_OF_MORE_THAN_A_PROGRAM = (
+    autoguide.AutoGuideList,
+    autoguide.AutoSemiDAIS,
+    autoguide.AutoSurrogateLikelihoodDAIS,
+)
+"""Guides that take other programs or guides beside a program."""
 _METHOD_OF_POINT_GUIDE: dict[type, str] = {
     autoguide.AutoLaplaceApproximation: "Laplace()",
     autoguide.AutoDelta: "MAP()",
 }
 """Guides that are points, and the methods to use in place of them."""
+_FUNCTIONS_THAT_NAME_GUIDES = (mean_field_normal, full_rank_normal, low_rank_normal, normalising_flow)
+"""Functions that give a record of a guide."""

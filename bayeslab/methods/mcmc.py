@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpyro.infer
 from jax import Array
 from numpyro.handlers import seed
+from numpyro.infer.ensemble import EnsembleSampler
 from numpyro.infer.hmc_util import euclidean_kinetic_energy
 from numpyro.infer.mcmc import MCMCKernel
 from numpyro.infer.util import constrain_fn
@@ -63,6 +64,14 @@ class MCMC(Method):
     def __post_init__(self) -> None:
         require_positive(self, "num_samples", "num_chains", "thinning")
         require_count(self, "num_warmup")
+        if not callable(self.kernel):
+            raise TypeError(
+                "kernel of MCMC must be a class such as numpyro.infer.BarkerMH, or a function from a model to a "
+                f"kernel, not {self.kernel!r}"
+            )
+        build = self.kernel.func if isinstance(self.kernel, partial) else self.kernel
+        if isinstance(build, type) and issubclass(build, EnsembleSampler):
+            raise TypeError(f"{build.__name__} moves chains together, but MCMC runs each on its own; use Slice()")
 
     def plan(self, analysis: Analysis) -> "KernelSampler":
         return KernelSampler(self.kernel, compilation_signature(analysis.bound), self.num_warmup)

@@ -21,9 +21,12 @@ from numpyro.infer.util import log_density
 from bayeslab.methods.guides import (
     Automatic,
     UserGuide,
+    adam_optimizer,
+    as_optax,
     draws_batches,
     guide_record,
     mean_field_normal,
+    outside_reason,
     refuse_other_sites,
 )
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
@@ -46,12 +49,6 @@ STEPS_PER_SVI_FIT = 5000
 """The usual number of optimiser steps until it has converged, roughly."""
 
 
-@lru_cache
-def adam_optimizer(learning_rate: float) -> optax.GradientTransformation:
-    """Adam, the same object for the same rate, since optimisers are equal only to themselves."""
-    return optax.adam(learning_rate)
-
-
 @dataclass(frozen=True)
 class SVI(Method):
     """Maximise the evidence lower bound over a guide, and draw from it.
@@ -63,8 +60,8 @@ class SVI(Method):
     Of plates that the program subsamples, each step takes a batch, counted as often as the plate is larger (Hoffman et
     al. 2013, arXiv:1206.7055), unless sites are integrated out. Sites of rows are independent Normals in guides made
     here; a guide of your own subsamples the same plates. Draws and their log densities are of all rows.
-    optimizer: of optax, by default Adam. Its steps are scaled down fivefold whenever the bound, averaged over
-    `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
+    optimizer: of optax or `numpyro.optim`, by default Adam. Its steps are scaled down fivefold whenever the bound,
+    averaged over `window` steps, has not grown for four windows; at the fourth time the fit has converged and stops.
     num_steps: the most steps that are made; `tree.attrs["converged"]` says whether they were enough.
     num_particles: draws that estimate the bound and its gradient in a step.
     A guide with all its mass on a point has no bound: `MAP` and `Laplace` are that.
@@ -73,7 +70,7 @@ class SVI(Method):
     """
 
     guide: Any = field(default_factory=mean_field_normal)
-    optimizer: optax.GradientTransformation | None = None
+    optimizer: Any = None
     num_steps: int = 50_000
     num_particles: int = 8
     window: int = 200
@@ -113,7 +110,8 @@ class SVI(Method):
         else:
             refuse_other_sites(guide, marginal_bound)
             plates = plates if draws_batches(guide, marginal_bound, plates) else ()
-        optimizer = self.optimizer or adam_optimizer(getattr(guide, "learning_rate", 0.02))
+        adam = adam_optimizer(getattr(guide, "learning_rate", 0.02))
+        optimizer = adam if self.optimizer is None else as_optax(self.optimizer)
         wanted = False if plates else None
         summary = row_replacement(marginal_bound, analysis, STEPS_PER_SVI_FIT * self.num_particles, wanted)
         structure = summary.structure(marginal_bound)
@@ -167,9 +165,11 @@ class GuideSampler(Sampler):
         return state._replace(key=key), Draws(samples, {"lp": log_p, "log_q": log_q})
 
     def convergence_verdict(self, state: GuideState, bound: Bound, samples: dict[str, Any]) -> tuple[None, str] | None:
-        """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see."""
+        """Whether the log joint jumps between draws of an automatic guide, as gradients of the bound do not see, and
+        whether a guide of the user's draws what the program does not allow."""
         if not isinstance(self.guide, Automatic):
-            return None
+            drawn = {name: jnp.asarray(samples[name]) for name in bound.latent if name not in bound.learned}
+            return (None, why) if (why := outside_reason(bound, drawn)) else None
         number = min(NUM_DRAWS_SEARCHED_FOR_JUMPS, len(samples[bound.latent[0]]))
         draws = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
         flat = [ravel_pytree(unconstrained.unconstrain(bound, values))[0] for values in draws]

@@ -285,6 +285,10 @@ def _way_out_for_shapes(site: Site, fitted: tuple[int, ...]) -> str:
         return "; process_at and process_draws take it to new inputs"
     if len(fitted) == len(site.shape) and any(now < before for now, before in zip(site.shape, fitted, strict=True)):
         return "; give the groups of the fit with their data first, and new groups after them"
+    if len(fitted) == len(site.shape):
+        return (
+            "; where these are new steps or places, fit with them among the data, what is observed there missing (NaN)"
+        )
     return ""
 
 

@@ -102,6 +102,17 @@ def test_a_defect_is_named_with_its_remedy(defect: Callable[[Values, Values], No
     assert all(word in text for word in words), text
 
 
+@pytest.mark.parametrize("attrs", [{"method": "SMC"}, {"method": "SIR", "importance_ess": 50.0, "k_hat": 0.1}])
+def test_draws_that_came_all_at_once_are_not_to_go_on(attrs: dict[str, Any]) -> None:
+    """Neither weighted draws nor the particles of SMC have a warm-up, and `fit` refuses to go on from them."""
+    posterior, stats = sound()
+    shift(posterior, stats)
+    walk(posterior, stats)
+    text = diagnose(tree(posterior, stats, **attrs))
+    assert all(words in text for words in ("Populations disagree", "Few draws", "raise num_samples."))
+    assert not any(words in text for words in ("warm up", "previous"))
+
+
 @pytest.mark.parametrize(("attrs", "word"), [({"converged": 0}, "stopped"), ({"k_hat": 0.9}, "0.90")])
 def test_attributes_of_an_approximation_are_read(attrs: dict[str, float], word: str) -> None:
     posterior, _ = sound(chains=1)

@@ -107,3 +107,28 @@ def test_new_classrooms_of_old_and_new_schools_beside_old_ones():
     for name, (step, sd) in steps.items():
         assert abs(step.mean()) < 5 * sd / np.sqrt(step.size), name
         assert step.std() == pytest.approx(sd, rel=0.15), name
+
+
+def walk(steps: int) -> None:
+    path = numpyro.sample("path", dist.GaussianRandomWalk(0.4, steps))
+    with numpyro.plate("step", steps):
+        numpyro.sample("y", dist.Normal(path, 0.5))
+
+
+def test_steps_after_those_of_a_walk_are_missing_data() -> None:
+    """predict says so, and the fit with missing steps has the moments that the joint Normal of all y gives them."""
+    y = np.array([0.2, 0.5, 1.1, 0.9])
+    tree = bl.fit(0, walk, {"steps": 4, "y": y}, bl.Exact(10), progress=False)
+    with pytest.raises(
+        ValueError, match=r"'path' has shape \(4,\).* but \(6,\).*fit with them among .* missing \(NaN\)"
+    ):
+        bl.predict(1, walk, {"steps": 6}, tree)
+    longer = {"steps": 6, "y": np.r_[y, np.nan, np.nan]}
+    tree = bl.predict(1, walk, longer, bl.fit(0, walk, longer, bl.Exact(4000), progress=False))
+    new = tree["posterior_predictive"]["y"].values[0, :, 4:]
+    times = np.arange(1, 7)
+    covariance = 0.4**2 * np.minimum(times[:, None], times) + 0.5**2 * np.eye(6)
+    weights = np.linalg.solve(covariance[:4, :4], covariance[:4, 4:])
+    sd = np.sqrt(np.diag(covariance[4:, 4:] - weights.T @ covariance[:4, 4:]))
+    assert (abs(new.mean(0) - y @ weights) < 5 * sd / np.sqrt(4000)).all()
+    np.testing.assert_allclose(new.std(0), sd, rtol=5 / np.sqrt(2 * 4000))
