@@ -5,6 +5,8 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import numpyro
+import numpyro.distributions as dist
 import pytest
 
 import bayeslab as bl
