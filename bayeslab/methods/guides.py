@@ -14,12 +14,12 @@ import optax
 from jax import Array
 from numpyro import optim
 from numpyro.distributions import Delta
-from numpyro.handlers import seed
+from numpyro.handlers import seed, substitute
 from numpyro.infer import autoguide
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.programs.arguments import signature
-from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
 from bayeslab.programs.subsampling import PlateBatches
 
 
@@ -201,8 +201,8 @@ def _are_outside_of_supports(bound: Bound, draws: Values) -> Values:
     """Whether any draw of a site is outside of its support given the others, by site."""
 
     def outside(values: Values) -> Values:
-        model = seed(numpyro.handlers.substitute(bound.program, data=values), jax.random.PRNGKey(0))
-        sites = numpyro.handlers.trace(model).get_trace()
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+        sites = numpyro.handlers.trace(substitute(model, data=values)).get_trace()
         return {name: ~jnp.all(sites[name]["fn"].support(value)) for name, value in values.items()}
 
     return {name: flags.any() for name, flags in jax.vmap(outside)(draws).items()}
