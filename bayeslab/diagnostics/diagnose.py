@@ -68,7 +68,8 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     separation_text = tree.attrs.get("separation")
     if separation_text:
         yield f"Separated: {separation_text}."
-    yield from _disagreement(draws, _is_population(tree))
+    population = _is_population(tree)
+    yield from _disagreement(draws, population)
     advice = (
         "see above"
         if separation_text
@@ -76,7 +77,7 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
     )
     yield from _flagged_draws(stats, ["diverging"], f"Divergences: {{}}; {advice}.")
     yield from _bad_importance_ratios(tree)
-    yield from _few_draws(draws, _is_population(tree))
+    yield from _few_draws(draws, population)
     yield from _flagged_draws(
         stats,
         ["reached_max_tree_depth", "reached_max_treedepth"],

@@ -20,7 +20,7 @@ from bayeslab.programs.binding import bind_changed, suggestion, unwrap_partial
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Data, Program, precision_scope
-from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.tracing.compilation import evaluate_all, partial_once
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.transforms.whole_field import rule_of_all_elements, tables_of_all_elements
 
@@ -136,12 +136,7 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
         bound, field = _elements(model, data)
         entries = unwrap_partial(getattr(model, "model", model), read_entries(data))[1]
         plan = reading_of(field).plan
-
-        def numbers_and_constant(bound: Bound) -> tuple[Array, Array]:
-            tables = tables_of_all_elements(field, bound)
-            return tables.numbers, tables.constant
-
-        [(numbers, constant)] = evaluate_all([numbers_and_constant], bound)
+        [(numbers, constant)] = evaluate_all([partial_once(_numbers_and_constant, field)], bound)
         parts = np.split(numbers, np.cumsum(plan.table_sizes)[:-1]) if plan.scopes else []
         shapes = [tuple(plan.cards[each] for each in scope) for scope in plan.scopes]
         arrays = tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
@@ -154,6 +149,12 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
             field, names, plan.scopes, arrays, float(constant), dims, coords, layouts, site_shapes, left_out
         )
         return program.with_evidence(given or {})
+
+
+def _numbers_and_constant(field: Field, bound: Bound) -> tuple[Array, Array]:
+    """All numbers of all tables of a program, one after another, and what does not depend on its elements."""
+    tables = tables_of_all_elements(field, bound)
+    return tables.numbers, tables.constant
 
 
 def element_names(layouts: Mapping[str, SiteLayout], shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """Probabilities of any elements of a discrete program, given any others, without draws."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from bayeslab.graphical_models.discrete_programs import DiscreteProgram, discret
 from bayeslab.graphical_models.missing_elements import with_latent_leaves
 from bayeslab.programs.binding import bind_changed
 from bayeslab.programs.program import Data, Program, precision_scope
-from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.tracing.compilation import evaluate_all, partial_once
 from bayeslab.transforms.collapse import collapse
 
 if TYPE_CHECKING:
@@ -65,14 +64,8 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
     program = discrete_program(model, data, given)
     with precision_scope():
         log_evidence = _log_evidence(program, given or {})
-        plan = program.plan()
-
-        def mode_and_probability(numbers: Array) -> tuple[Array, Array]:
-            joint = FactorDistribution(numbers, plan)
-            return (mode := joint.mode()), joint.log_prob(mode)
-
-        [(mode, log_probability)] = evaluate_all([mode_and_probability], program.flat())
-        log_probability = float(log_probability)
+        [(mode, log_prob)] = evaluate_all([partial_once(_mode_and_log_prob, program.plan())], program.flat())
+        log_probability = float(log_prob)
         modes = {name: np.ravel(value) for name, value in program.field.named(mode).items()}
     values = {name: _in_whole_site(program, name, value) for name, value in modes.items()}
     attrs = {
@@ -81,6 +74,12 @@ def most_probable_explanation(model: Program, data: Data, given: Mapping[str, An
         "log_evidence": log_evidence,
     }
     return Dataset({n: DataArray(v, _coords(program, n), program.dims[n]) for n, v in values.items()}, attrs=attrs)
+
+
+def _mode_and_log_prob(plan: EliminationPlan, numbers: Array) -> tuple[Array, Array]:
+    """The most probable values of all elements together, and their log probability."""
+    joint = FactorDistribution(numbers, plan)
+    return (mode := joint.mode()), joint.log_prob(mode)
 
 
 def _without_continuous_sites(model: Program, data: Data) -> Program:
@@ -106,7 +105,7 @@ def marginals(program: DiscreteProgram, scopes: Sequence[tuple[int, ...]]) -> li
     sizes = [int(np.prod(shape)) for shape in shapes]
     plan: EliminationPlan = program.plan(*scopes)
     numbers = np.concatenate([program.flat(), np.zeros(sum(sizes))])
-    [probs] = evaluate_all([partial(table_probs, plan)], numbers)
+    [probs] = evaluate_all([partial_once(table_probs, plan)], numbers)
     probs = probs[len(numbers) - sum(sizes) :]
     parts = np.split(probs, np.cumsum(sizes)[:-1])
     return [part.reshape(shape) / part.sum() for part, shape in zip(parts, shapes, strict=True)]
@@ -114,7 +113,7 @@ def marginals(program: DiscreteProgram, scopes: Sequence[tuple[int, ...]]) -> li
 
 def _log_evidence(program: DiscreteProgram, given: Mapping[str, Any]) -> float:
     """log p(data, given). Raises ValueError where that is impossible."""
-    [log_sum] = evaluate_all([partial(log_partition, program.plan())], program.flat())
+    [log_sum] = evaluate_all([partial_once(log_partition, program.plan())], program.flat())
     log_evidence = float(log_sum) + program.constant
     if not np.isfinite(log_evidence):
         what = f"with {dict(given)} " if given else ""

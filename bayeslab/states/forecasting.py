@@ -10,7 +10,6 @@ from jax import Array
 from bayeslab.prediction.predict import simulate_draws
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.observed_values import known_values
 from bayeslab.programs.program import Bound, Data, Program, precision_scope, raw_key
 from bayeslab.results.datatree import constant_data, to_datatree
 from bayeslab.states.longer_series import lengthen, new_steps
@@ -55,7 +54,7 @@ def forecast(
         keys = [jax.random.split(now, chains * draws * num_samples) for now in jax.random.split(raw_key(key))]
         states = {chain_fit.site: recovered_draws(keys[0], collapsed, flat)[chain_fit.site]}
         _refuse_ended_sequences(chain_distribution(collapsed, flat), chain_fit.chain.num_steps)
-        fixed = tuple(name for name in known_values(bound) if name not in (*old_shapes, *bound.present))
+        fixed = tuple(n for n in bound.observed if n not in (*old_shapes, *bound.present, *bound.computed))
         simulations = jax.device_get(simulate_draws(keys[1], bound, flat | states, tuple(flat), fixed))
         new_draws = {
             n: v.reshape(chains, draws * num_samples, *v.shape[1:]) for n, v in simulations.items() if n in old_shapes

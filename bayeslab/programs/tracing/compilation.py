@@ -5,8 +5,9 @@ inputs that it does not need; where the code of several reads the same, it is co
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from hashlib import sha256
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -41,6 +42,12 @@ class CompiledFunction(NamedTuple):
 _compiled_functions: dict[Any, CompiledFunction] = {}
 _executables: WeakValueDictionary[str, Compiled] = WeakValueDictionary()
 """Compiled code by the SHA-256 of its text before optimisation, kept while a piece uses it."""
+
+
+@lru_cache(maxsize=MAX_REMEMBERED_FUNCTIONS)
+def partial_once(function: Callable[..., Any], structure: Hashable) -> Callable[[Any], Any]:
+    """The function with its first argument, one object for equal ones: `evaluate_all` remembers its code."""
+    return partial(function, structure)
 
 
 def evaluate_all(functions: Sequence[Callable[[Any], Any]], argument: Any) -> list[Any]:
