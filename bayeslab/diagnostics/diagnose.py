@@ -153,10 +153,11 @@ def _disagreement(draws: DataArray, population: bool) -> Iterator[str]:
     bad = r_hat > MAX_R_HAT
     if bad.any():
         name, value = _worst(r_hat)
-        what, remedy = ("Populations", "raise num_moves or num_samples") if population else ("Chains", "warm up longer")
-        yield (f"{what} disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for "
-               f"{_count_text(bad)}; {remedy}, look at az.plot_rank, and align components "
-               "that switch labels.")  # fmt: skip
+        remedy = "warm up longer, look at az.plot_rank, and align components that switch labels"
+        if population:
+            remedy = "raise num_moves or num_samples, look at az.plot_rank, and align components that switch labels"
+        what = "Populations" if population else "Chains"
+        yield f"{what} disagree: R-hat is {value:.3g} for {name}, above {MAX_R_HAT} for {_count_text(bad)}; {remedy}."
 
 
 def _few_draws(draws: DataArray, population: bool) -> Iterator[str]:
@@ -176,8 +177,8 @@ def _few_draws(draws: DataArray, population: bool) -> Iterator[str]:
     few = ess < needed
     if few.any():
         name, value = _worst(-ess)
-        yield (f"Few draws: {-value:.0f} effective ones for {name}, below {needed} for {_count_text(few)}; "
-               f"raise num_samples{'' if population else ', or continue with previous=tree'}.")  # fmt: skip
+        remedy = "raise num_samples" if population else "raise num_samples, or continue with previous=tree"
+        yield f"Few draws: {-value:.0f} effective ones for {name}, below {needed} for {_count_text(few)}; {remedy}."
 
 
 def _flagged_draws(stats: Any, names: list[str], line: str) -> Iterator[str]:
