@@ -22,7 +22,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.methods.moves.coordinates import SCALED_PRIORS, SUFFIX, PartlyStandard, coordinate
 from bayeslab.methods.moves.initial_positions import ascend
 from bayeslab.programs.program import Bound, Values, evaluate, innermost_distribution
-from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
+from bayeslab.programs.unconstrained import constrain_sites, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
 NATS_OF_LOWER_END = 2.0
@@ -66,6 +66,15 @@ class NoncenteredState(NamedTuple):
     centering: dict[str, Array]
 
 
+class AscentEnd(NamedTuple):
+    """Where an ascent ends. standard: in standard coordinates. centered: in those of the program. curvatures: of the
+    log joint there, in the elements of every site, moved together."""
+
+    standard: Values
+    centered: Values
+    curvatures: dict[str, Array]
+
+
 class KernelBuilder(Protocol):
     """What builds a kernel for a model, and reads its states."""
 
@@ -102,7 +111,8 @@ class NoncenteredSampler(Sampler):
         def start_and_shares(key: Array) -> tuple[Values, dict[str, Array]]:
             likely, top = ascend(key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
             centered = self._centered_position(bound, top, standard)
-            shares = {n: self._share_of_data(bound, centered, top, n, log_density) for n in self.sites}
+            end = AscentEnd(top, centered, self._curvatures(bound, centered))
+            shares = {name: self._share_of_data(bound, end, name, log_density) for name in self.sites}
             return self._centered_position(bound, likely, standard), shares
 
         # all chains have one coordinate, the most standard that some ascents ask for; a chain starts on its own way up
@@ -144,8 +154,20 @@ class NoncenteredSampler(Sampler):
             moved[name + SUFFIX] = own.from_value(centered[name])
         return moved
 
+    def _curvatures(self, bound: Bound, centered: Values) -> dict[str, Array]:
+        """For every site the curvature of the log joint in its elements, moved together."""
+        own = {name: centered[name] for name in self.sites}
+        slopes = jax.linearize(jax.grad(lambda values: log_posterior(bound, centered | values)), own)[1]
+
+        def of_site(place: Array) -> dict[str, Array]:
+            moves = {n: jnp.where(place == i, jnp.ones(own[n].shape), 0.0) for i, n in enumerate(self.sites)}
+            return slopes(moves)
+
+        rows = jax.lax.map(of_site, jnp.arange(len(self.sites)))  # one after the other: the program is traced once
+        return {name: rows[name][place] for place, name in enumerate(self.sites)}
+
     def _share_of_data(
-        self, bound: Bound, centered: Values, standard: Values, name: str, log_density: Callable[[Values], Array]
+        self, bound: Bound, end: AscentEnd, name: str, log_density: Callable[[Values], Array]
     ) -> Array:
         """For every element, the share of all but its prior in its precision, at the lower end of its scale.
 
@@ -154,13 +176,11 @@ class NoncenteredSampler(Sampler):
         all is integrated out, as at the top a precise element may have drawn the mean to itself; the larger scale
         counts. Of others the share is taken at the position, and none of it where a scale of
         zero is as likely, by Laplace's approximation.
-        standard: the position in standard coordinates. log_density: of such positions.
+        log_density: of positions in standard coordinates.
         """
-        own = centered[name]
-        slope = jax.grad(lambda value: log_posterior(bound, centered | {name: value}))
-        curvature = jax.jvp(slope, (own,), (jnp.ones(own.shape),))[1]
-        prior = coordinate(self._prior(bound, centered, name), jnp.zeros(own.shape))
-        ratio = jnp.maximum(prior.information_ratio(-curvature), MIN_RATIO)
+        standard, shape = end.standard, end.centered[name].shape
+        prior = coordinate(self._prior(bound, end.centered, name), jnp.zeros(shape))
+        ratio = jnp.maximum(prior.information_ratio(-end.curvatures[name]), MIN_RATIO)
         ratio = jnp.where(jnp.isfinite(ratio), ratio, MIN_RATIO)
         if prior.independent:
             site = terms(bound.plain).priors[name]
@@ -170,7 +190,7 @@ class NoncenteredSampler(Sampler):
                 scale = jnp.maximum(scale, _lowest_likely_scale(*suggested, has_free_mean=True))
             ratio *= scale**2
             return ratio / (1 + ratio)
-        at_zero = standard | {name + SUFFIX: jnp.zeros(own.shape)}
+        at_zero = standard | {name + SUFFIX: jnp.zeros(shape)}
         support = log_density(standard) - log_density(at_zero) - 0.5 * jnp.log1p(ratio).sum()
         weight = jnp.clip((support - WEAK_SUPPORT) / (STRONG_SUPPORT - WEAK_SUPPORT), 0.0, 1.0)
         share = weight * ratio / (1 + ratio)
@@ -178,10 +198,9 @@ class NoncenteredSampler(Sampler):
 
     def _prior(self, bound: Bound, position: Values, name: str) -> Any:
         """The prior of a site at an unconstrained position, not yet repeated in plates."""
-        plain = bound.plain
-        values = constrain(bound, position)
-        known = {other: values[other] for other in plain.latent if other in values}
-        return innermost_distribution(terms(plain).priors[name].distribution(plain, known))
+        prior = terms(bound.plain).priors[name]
+        known = constrain_sites(bound, {other: position[other] for other in prior.depends})
+        return innermost_distribution(prior.distribution(bound.plain, known))
 
 
 def _lowest_likely_scale(values: Array, variances: Array, has_free_mean: bool) -> Array:
