@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
+from bayeslab.diagnostics.log_tails import LOG_TAILS, log_tails
 from bayeslab.elimination.terms import Prior, terms
 from bayeslab.programs.program import Bound, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
@@ -18,23 +19,6 @@ from bayeslab.programs.tracing.compilation import evaluate_all
 MAX_CONFLICT_PROBABILITY = 1e-8
 """The prior probability of a value, or one farther out, below which prior and data are in conflict: that of 5.7
 standard deviations of a Normal."""
-
-SCIPY_DISTRIBUTIONS = {
-    "Beta": ("beta", lambda d: (d.concentration1, d.concentration0)),
-    "Cauchy": ("cauchy", lambda d: (d.loc, d.scale)),
-    "Exponential": ("expon", lambda d: (0.0, 1 / d.rate)),
-    "Gamma": ("gamma", lambda d: (d.concentration, 0.0, 1 / d.rate)),
-    "HalfCauchy": ("halfcauchy", lambda d: (0.0, d.scale)),
-    "HalfNormal": ("halfnorm", lambda d: (0.0, d.scale)),
-    "InverseGamma": ("invgamma", lambda d: (d.concentration, 0.0, d.rate)),
-    "Laplace": ("laplace", lambda d: (d.loc, d.scale)),
-    "LogNormal": ("lognorm", lambda d: (d.scale, 0.0, np.exp(d.loc))),
-    "Logistic": ("logistic", lambda d: (d.loc, d.scale)),
-    "Normal": ("norm", lambda d: (d.loc, d.scale)),
-    "StudentT": ("t", lambda d: (d.df, d.loc, d.scale)),
-}
-"""Distributions whose tails SciPy has: the name there, and a function that returns the arguments, of which the last two
-are location and scale."""
 
 
 def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
@@ -50,7 +34,7 @@ def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray
         and name not in bound.imputed
         and not prior.depends
         and not prior.discrete
-        and prior.kind.__name__ in SCIPY_DISTRIBUTIONS
+        and prior.kind.__name__ in LOG_TAILS
     ]
     distributions = evaluate_all([_prior_distribution(prior) for prior in priors], bound)
     candidates = [
@@ -69,14 +53,8 @@ def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray
 def _least_probable_element(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[float, str, float]:
     """For the element of a site whose mean is least probable under the prior: the log probability of that mean or one
     farther out, the name of the element, and the mean."""
-    from scipy import stats
-
     mean = np.asarray(drawn, float).mean((0, 1))
-    distribution = innermost_distribution(prior)
-    family, arguments = SCIPY_DISTRIBUTIONS[type(distribution).__name__]
-    with np.errstate(all="ignore"):
-        frozen = getattr(stats, family)(*arguments(distribution))
-        tail = np.log(2) + np.minimum(frozen.logcdf(mean), frozen.logsf(mean))
+    tail = np.log(2) + np.minimum(*log_tails(innermost_distribution(prior), mean))
     if tail.shape != mean.shape or not np.isfinite(mean).all() or np.isnan(tail).any() or not tail.size:
         return 0.0, "", 0.0
     index = np.unravel_index(np.argmin(tail), tail.shape)

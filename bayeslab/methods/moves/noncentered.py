@@ -166,9 +166,7 @@ class NoncenteredSampler(Sampler):
         rows = jax.lax.map(of_site, jnp.arange(len(self.sites)))  # one after the other: the program is traced once
         return {name: rows[name][place] for place, name in enumerate(self.sites)}
 
-    def _share_of_data(
-        self, bound: Bound, end: AscentEnd, name: str, log_density: Callable[[Values], Array]
-    ) -> Array:
+    def _share_of_data(self, bound: Bound, end: AscentEnd, name: str, log_density: Callable[[Values], Array]) -> Array:
         """For every element, the share of all but its prior in its precision, at the lower end of its scale.
 
         Of independent elements the scale has a likelihood in closed form: what the data alone suggest is Normal with
