@@ -1,8 +1,5 @@
 """Prior and data in conflict: the tails of priors, held against those of SciPy, and what a fit says."""
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -51,24 +48,3 @@ def test_data_in_other_units_than_the_prior_are_told(centre: float, told: str) -
     conflict: Any = tree.attrs.get("prior_conflict", "")
     assert conflict.startswith(told)
     assert bool(conflict) == bool(told)
-
-
-def test_a_first_fit_does_not_load_the_slow_part_of_scipy() -> None:
-    """`scipy.stats` takes a second to load; BlackJAX half of one, and this program has no use for it."""
-    program = """
-import sys
-import numpyro, numpyro.distributions as dist
-import bayeslab as bl
-
-def model():
-    scale = numpyro.sample("scale", dist.HalfNormal(1.0))
-    mean = numpyro.sample("mean", dist.Normal(0.0, scale))
-    numpyro.sample("y", dist.StudentT(4.0, mean, 1.0))
-
-bl.fit(0, model, {"y": 0.5}, bl.NUTS(num_warmup=20, num_samples=20, num_chains=1), progress=False)
-print([name for name in ("scipy.stats", "blackjax") if name in sys.modules])
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ), check=True
-    )
-    assert result.stdout.strip() == "[]"
