@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import bayeslab as bl
-from bayeslab.diagnostics.log_tails import LOG_TAILS, log_tails
+from bayeslab.diagnostics.prior_conflict import LOG_TAILS, log_tails
 
 CASES = {
     "Beta": (dist.Beta(2.5, 0.7), stats.beta(2.5, 0.7)),
