@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
-from scipy import special
 
 from bayeslab.elimination.terms import Prior, terms
 from bayeslab.programs.program import Bound, innermost_distribution
@@ -19,8 +18,23 @@ from bayeslab.programs.tracing.compilation import evaluate_all
 MAX_CONFLICT_PROBABILITY = 1e-8
 """The prior probability of a value, or one farther out, below which prior and data are in conflict: that of 5.7
 standard deviations of a Normal."""
-Tails = tuple[np.ndarray, np.ndarray]
-"""Logarithms of the probabilities of a value or less, and of a value or more."""
+
+SCIPY_DISTRIBUTIONS = {
+    "Beta": ("beta", lambda d: (d.concentration1, d.concentration0)),
+    "Cauchy": ("cauchy", lambda d: (d.loc, d.scale)),
+    "Exponential": ("expon", lambda d: (0.0, 1 / d.rate)),
+    "Gamma": ("gamma", lambda d: (d.concentration, 0.0, 1 / d.rate)),
+    "HalfCauchy": ("halfcauchy", lambda d: (0.0, d.scale)),
+    "HalfNormal": ("halfnorm", lambda d: (0.0, d.scale)),
+    "InverseGamma": ("invgamma", lambda d: (d.concentration, 0.0, d.rate)),
+    "Laplace": ("laplace", lambda d: (d.loc, d.scale)),
+    "LogNormal": ("lognorm", lambda d: (d.scale, 0.0, np.exp(d.loc))),
+    "Logistic": ("logistic", lambda d: (d.loc, d.scale)),
+    "Normal": ("norm", lambda d: (d.loc, d.scale)),
+    "StudentT": ("t", lambda d: (d.df, d.loc, d.scale)),
+}
+"""Distributions whose tails SciPy has: the name there, and a function that returns the arguments, of which the last two
+are location and scale."""
 
 
 def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray]) -> str:
@@ -36,7 +50,7 @@ def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray
         and name not in bound.imputed
         and not prior.depends
         and not prior.discrete
-        and prior.kind.__name__ in LOG_TAILS
+        and prior.kind.__name__ in SCIPY_DISTRIBUTIONS
     ]
     distributions = evaluate_all([_prior_distribution(prior) for prior in priors], bound)
     candidates = [
@@ -55,8 +69,14 @@ def describe_prior_conflict(bound: Bound, draws: Mapping[str, Array | np.ndarray
 def _least_probable_element(name: str, prior: Distribution, drawn: Array | np.ndarray) -> tuple[float, str, float]:
     """For the element of a site whose mean is least probable under the prior: the log probability of that mean or one
     farther out, the name of the element, and the mean."""
+    from scipy import stats
+
     mean = np.asarray(drawn, float).mean((0, 1))
-    tail = np.log(2) + np.minimum(*log_tails(innermost_distribution(prior), mean))
+    distribution = innermost_distribution(prior)
+    family, arguments = SCIPY_DISTRIBUTIONS[type(distribution).__name__]
+    with np.errstate(all="ignore"):
+        frozen = getattr(stats, family)(*arguments(distribution))
+        tail = np.log(2) + np.minimum(frozen.logcdf(mean), frozen.logsf(mean))
     if tail.shape != mean.shape or not np.isfinite(mean).all() or np.isnan(tail).any() or not tail.size:
         return 0.0, "", 0.0
     index = np.unravel_index(np.argmin(tail), tail.shape)
@@ -69,60 +89,3 @@ def _prior_distribution(prior: Prior) -> Callable[[Any], Distribution]:
     """The distribution of a prior that depends on no site, as a function of the Bound; the same one for the same
     prior, so that it is compiled once."""
     return lambda bound: prior.distribution(bound, {})
-
-
-def log_tails(distribution: Distribution, x: np.ndarray) -> Tails:
-    """The tails of a distribution of a family of `LOG_TAILS` at values inside of its support.
-
-    `scipy.stats` has the same functions, and takes a second to load, which the first fit of a process would wait for.
-    """
-    with np.errstate(all="ignore"):
-        return LOG_TAILS[type(distribution).__name__](distribution, np.asarray(x, float))
-
-
-def _standardised(d: Any, x: np.ndarray) -> np.ndarray:
-    return (x - np.asarray(d.loc)) / np.asarray(d.scale)
-
-
-def _logs(below: np.ndarray, above: np.ndarray) -> Tails:
-    return np.log(below), np.log(above)
-
-
-def _normal(z: np.ndarray) -> Tails:
-    return special.log_ndtr(z), special.log_ndtr(-z)
-
-
-def _half_normal(z: np.ndarray) -> Tails:
-    return np.log(special.erf(z / np.sqrt(2.0))), np.log(2.0) + special.log_ndtr(-z)
-
-
-def _exponential(z: np.ndarray) -> Tails:
-    return np.log(-np.expm1(-z)), -z
-
-
-def _laplace(z: np.ndarray) -> Tails:
-    near, far = np.log1p(-0.5 * np.exp(-np.abs(z))), np.log(0.5) - np.abs(z)
-    return np.where(z < 0, far, near), np.where(z < 0, near, far)
-
-
-LOG_TAILS: dict[str, Callable[[Any, np.ndarray], Tails]] = {
-    "Beta": lambda d, x: _logs(
-        special.betainc(d.concentration1, d.concentration0, x), special.betaincc(d.concentration1, d.concentration0, x)
-    ),
-    "Cauchy": lambda d, x: _logs(*(np.arctan2(1.0, s * _standardised(d, x)) / np.pi for s in (-1, 1))),
-    "Exponential": lambda d, x: _exponential(x * d.rate),
-    "Gamma": lambda d, x: _logs(
-        special.gammainc(d.concentration, x * d.rate), special.gammaincc(d.concentration, x * d.rate)
-    ),
-    "HalfCauchy": lambda d, x: _logs(*(2 / np.pi * np.arctan2(*pair) for pair in ((x, d.scale), (d.scale, x)))),
-    "HalfNormal": lambda d, x: _half_normal(x / d.scale),
-    "InverseGamma": lambda d, x: _logs(
-        special.gammaincc(d.concentration, d.rate / x), special.gammainc(d.concentration, d.rate / x)
-    ),
-    "Laplace": lambda d, x: _laplace(_standardised(d, x)),
-    "LogNormal": lambda d, x: _normal(_standardised(d, np.log(x))),
-    "Logistic": lambda d, x: (special.log_expit(_standardised(d, x)), special.log_expit(-_standardised(d, x))),
-    "Normal": lambda d, x: _normal(_standardised(d, x)),
-    "StudentT": lambda d, x: _logs(*(special.stdtr(d.df, s * _standardised(d, x)) for s in (1, -1))),
-}
-"""For every family whose tails are known a function of a distribution and values."""

@@ -1,4 +1,4 @@
-"""What the first fit of a process has to wait for, counted: modules that it loads, and code that it compiles."""
+"""What the first fit of a process has to wait for, counted: a module that it does not load, and code that it compiles."""
 
 import os
 import subprocess
@@ -27,14 +27,14 @@ def model():
 tree = bl.fit(0, model, {"y": np.arange(5.0)}, progress=False)
 assert tree.attrs["method"] == "NUTS"
 assert "jit(start)" in compiled
-print([name for name in ("scipy.stats", "blackjax") if name in sys.modules])
+print("blackjax" in sys.modules)
 print([name for name in ("add", "log", "multiply", "reshape", "sqrt", "true_divide") if f"jit({name})" in compiled])
 """
 
 
 def test_a_first_fit_waits_for_nothing_that_it_has_no_use_for() -> None:
-    """`scipy.stats` takes a second to load, BlackJAX half of one, and code for one operation 30 ms to compile."""
+    """BlackJAX takes half a second to load, and code for one operation 30 ms to compile."""
     result = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=dict(os.environ), check=True
     )
-    assert result.stdout.split() == ["[]", "[]"]
+    assert result.stdout.split() == ["False", "[]"]
