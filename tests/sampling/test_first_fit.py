@@ -1,4 +1,4 @@
-"""What the first fit of a process has to wait for, counted: a module that it does not load, and code that it compiles."""
+"""What the first fit of a process has to wait for, counted: code that it compiles, and a module it does not load."""
 
 import os
 import subprocess
