@@ -20,7 +20,6 @@ from bayeslab.elimination.discrete.mixture_components import component_sites
 from bayeslab.methods.moves.concavity import has_fixed_priors, is_concave, num_coordinates
 from bayeslab.methods.moves.initial_positions import likely_position
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
-from bayeslab.methods.moves.preconditioned import PreconditionedSampler
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
 from bayeslab.methods.wrappers.compressed import row_or_precision_replacement
@@ -125,6 +124,8 @@ class NUTS(Method):
         summary = row_or_precision_replacement(marginal_bound, analysis, num_evaluations, self.statistics)
         structure = summary.structure(marginal_bound)
         if self.dense_mass is None and self.num_warmup and is_preconditioning_worthwhile(marginal_bound):
+            from bayeslab.methods.moves.preconditioned import PreconditionedSampler  # loads BlackJAX
+
             settings = (self.num_warmup, self.target_accept_prob, self.max_tree_depth)
             return summary.around(PreconditionedSampler(structure, *settings))
         dense = (

@@ -40,6 +40,15 @@ def constrain(bound: Bound, position: Values) -> Values:
     return constrain_fn(evaluate, (bound,), {}, position, return_deterministic=True)
 
 
+def constrain_sites(bound: Bound, position: Values) -> Values:
+    """The values of some latent sites at their unconstrained positions, without a run of the program.
+
+    Supports must depend on no site and no data (`Bound.moving` names those that do).
+    """
+    transforms = _fixed_transforms(compilation_signature(bound), bound.latent)
+    return {name: transforms[name](value) for name, value in position.items()}
+
+
 def unconstrain(bound: Bound, values: Values) -> Values:
     """The unconstrained position of latent sites that have these values."""
     return unconstrain_fn(evaluate, (bound,), {}, values)
@@ -141,6 +150,23 @@ def learned_starts(key: Array, bound: Bound) -> dict[str, LearnedStart]:
 
 def _sample_positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
     return {n: numpyro.sample(n, ImproperUniform(constraints.real, (), event_shape=s)) for n, s in of}
+
+
+@lru_cache(maxsize=64)
+def _fixed_transforms(key: tuple, latent: tuple[str, ...]) -> dict[str, Any]:
+    """For every latent site the transform from its unconstrained position to its value."""
+    transforms = {}
+
+    def run(bound: Bound) -> None:
+        model = substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+        sites = trace(model).get_trace()
+        transforms.update({name: biject_to(sites[name]["fn"].support) for name in latent})
+
+    bound = abstract_bound(key)
+    assert not bound.moving, "supports with arrays in them are known at a run of the program alone"
+    with jax.enable_x64(key[0]), block():
+        jax.eval_shape(run, bound)
+    return transforms
 
 
 @lru_cache(maxsize=64)

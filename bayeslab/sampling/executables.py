@@ -28,7 +28,7 @@ MAX_BYTES_PER_BATCH = 2**18
 """Largest size in bytes of the independent draws that are made at once, so that they fit into a processor's cache."""
 RUN_ONCE_A_FIT = {"prepare", "start", "start_at"}
 """Functions that run once a fit. On little data they take less time than their compilation."""
-MAX_NUMBERS_UNOPTIMISED = 1_000
+MAX_NUMBERS_UNOPTIMISED = 4_000
 """Largest number of elements of a Bound for which these are compiled without optimisation."""
 
 

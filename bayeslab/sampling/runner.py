@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from bayeslab.distributions.processor import on_accelerator
 from bayeslab.programs.program import Bound, compilation_signature, precision_scope
 from bayeslab.programs.tracing.captured_values import captured_by_functions
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 from bayeslab.sampling.executables import SamplerExecutables, compile_sampler, strongly_typed
 from bayeslab.sampling.placement import ONE_DEVICE, Placement
 from bayeslab.sampling.processes import ONE_PROCESS, Processes
@@ -84,7 +86,7 @@ def drive(
     width = method.num_chains if together else None
     context = captured_by_functions(method), jax.config.jax_default_device, on_accelerator()
     code = compile_sampler(sampler, compilation_signature(bound), width, placement, context)
-    keys = np.asarray(jax.random.split(key, first_chain + method.num_chains))[first_chain:]
+    keys = np.asarray(_split(key, first_chain + method.num_chains))[first_chain:]
     code.make_ready(*(["start" if values is None else "start_at"] if previous is None else []))
     began, tracks = time.perf_counter(), []
     data = code.prepare(bound)
@@ -98,6 +100,12 @@ def drive(
         raise KeyboardInterrupt("interrupted before the first draw")
     seconds = time.perf_counter() - began
     return Run(draws, history, state, code.take_seconds(), seconds, interrupted, code.whole(data, bound))
+
+
+@partial(jax.jit, static_argnums=1, compiler_options=UNOPTIMISED_OPTIONS)
+def _split(key: Array, number: int) -> Array:
+    """So many keys: compiled without optimisation, which would take longer than all that it saves."""
+    return jax.random.split(key, number)
 
 
 def whole_chain(key: Array, method: Method, sampler: Sampler, bound: Bound) -> Draws:

@@ -6,7 +6,7 @@ more points than that show where it is not. What is not refuted here is proven e
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS, evaluate_all
 from bayeslab.verification.probe_points import generic_points
 
 POSITIONS = np.array([-1.3, -0.9, -0.5, -0.2, 0.1, 0.4, 0.8, 1.2])
@@ -78,14 +78,21 @@ def _along_line(
     else:
         with jax.ensure_compile_time_eval():
             support = terms(bound).priors[name].distribution(bound, values).support
-            at = np.asarray(biject_to(support)(jnp.asarray(positions)))
-            assert family.statistics is not None
-            statistics = [np.asarray(each) for each in family.statistics(jnp.asarray(at))]
+            at, *statistics = map(np.asarray, _values_and_statistics(family, support, jnp.asarray(positions)))
         line = np.broadcast_to(at.reshape(-1, *(1 for _ in own.shape)), (len(at), *own.shape))
     repeated = {site: np.broadcast_to(value, (len(positions), *np.shape(value))) for site, value in values.items()}
     moved = {site: np.array(value) for site, value in repeated.items()} | {name: np.array(line, own.dtype)}
     [log_joint] = evaluate_all([_log_joint_function(log_joint_terms)], (bound, moved))
     return np.asarray(log_joint), np.stack([np.ones_like(positions), *statistics], axis=-1)
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=UNOPTIMISED_OPTIONS)
+def _values_and_statistics(family: Family, support: Any, positions: Array) -> tuple[Array, ...]:
+    """Values inside of a support at unconstrained positions, and the statistics of a family there: one piece of code,
+    not one for each operation."""
+    assert family.statistics is not None
+    at = biject_to(support)(positions)
+    return at, *family.statistics(at)
 
 
 def _is_linear(log_joint: np.ndarray, statistics: np.ndarray) -> bool:

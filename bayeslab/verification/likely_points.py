@@ -70,24 +70,24 @@ def _sweep_to_middles(bound: Bound, rules: Sequence[Rule], values: Values) -> Va
             [verdict] = verdicts_on(log_joint_terms, [rule], (bound, values, noise, NO_PROBES))
             old = values[rule.site]
             if np.isfinite(verdict.middle).all():
-                values[rule.site] = jnp.asarray(verdict.middle, old.dtype).reshape(old.shape)
+                values[rule.site] = jnp.asarray(np.reshape(verdict.middle, old.shape), old.dtype)
     return values
 
 
 def _midpoint(bound: Bound, first: Values, last: Values) -> Values:
     """Values half the way between two; geometric means of positive sites, and discrete sites as they are at the end.
 
-    Supports are convex.
+    Supports are convex. They are computed by NumPy, for which nothing is compiled.
     """
     midpoint = {}
     for name, start in first.items():
-        site, end = bound.sites[name], last[name]
+        site, begin, end = bound.sites[name], np.asarray(start), np.asarray(last[name])
         if site.is_discrete:
-            midpoint[name] = end
+            midpoint[name] = last[name]
         elif site.support in ("positive", "nonnegative"):
-            midpoint[name] = jnp.sqrt(start) * jnp.sqrt(end)
+            midpoint[name] = jnp.asarray(np.sqrt(begin) * np.sqrt(end), start.dtype)
         else:
-            midpoint[name] = (start + end) / 2
+            midpoint[name] = jnp.asarray((begin + end) / 2, start.dtype)
     return midpoint
 
 

@@ -145,3 +145,50 @@ def test_a_walk_under_a_poisson_mixes() -> None:
     assert not tree["sample_stats"]["diverging"].any()
     last, scale = tree["posterior"]["rate"].values[..., -1], tree["posterior"]["scale"].values
     assert min(float(ess(last)), float(ess(scale))) > 200
+
+
+def num_runs_at_start(num_steps: int) -> int:
+    """How often the program of a walk, a site a step, is run until the code of a start is traced."""
+    runs = []
+
+    def walk(y: Any) -> None:
+        runs.append(1)
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        x = 0.0
+        for step in range(num_steps):
+            x = numpyro.sample(f"x_{step}", dist.Normal(x, scale))
+            numpyro.sample(f"y_{step}", dist.Poisson(jnp.exp(x)), obs=y[step])
+
+    with precision_scope():
+        bound = bl.bind(walk, {"y": np.arange(num_steps)})
+        sites = noncentered_sites(bound)
+        assert len(sites) == num_steps
+        sampler = NoncenteredSampler(NUTSKernel(False, 0.8, 10), sites, compilation_signature(bound), 1)
+        runs.clear()
+        jax.eval_shape(sampler.start, jax.random.PRNGKey(0), bound)
+    return len(runs)
+
+
+def test_a_program_is_run_no_oftener_for_more_sites() -> None:
+    """Each run of a loop takes time in proportion to its steps; several for every step made a start quadratic."""
+    assert num_runs_at_start(3) == num_runs_at_start(6)
+
+
+def test_the_curvatures_of_several_sites_are_those_of_the_density() -> None:
+    """Moved together the elements of a site have the curvature of a sum of second derivatives, here in closed form."""
+
+    def model(y: Any) -> None:
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+        a = numpyro.sample("a", dist.Normal(jnp.zeros(2), scale))
+        b = numpyro.sample("b", dist.Normal(a.sum(), scale))
+        numpyro.sample("y", dist.Poisson(jnp.exp(b + a)), obs=y)
+
+    with precision_scope():
+        bound = bl.bind(model, {"y": np.array([2, 3])})
+        sampler = NoncenteredSampler(NUTSKernel(False, 0.8, 10), ("a", "b"), compilation_signature(bound), 1)
+        position = {"scale": jnp.log(0.5), "a": jnp.array([0.1, -0.2]), "b": jnp.array(0.3)}
+        found = sampler._curvatures(bound, position)
+    rates = np.exp(0.3 + np.array([0.1, -0.2]))
+    np.testing.assert_allclose(found["b"], -rates.sum() - 4.0, rtol=1e-12)
+    # of a_i: its own prior, the mean of b, which moves by two for both elements, and its rate
+    np.testing.assert_allclose(found["a"], -rates - 4.0 - 8.0, rtol=1e-12)

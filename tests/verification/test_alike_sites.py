@@ -16,8 +16,16 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import compilation_signature, precision_scope
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.identity import ALL_PROBES, NO_PROBES, RESIDUAL_TOLERANCE, identity_check, probe_noise
+from bayeslab.verification.identity import (
+    ALL_PROBES,
+    NO_PROBES,
+    RESIDUAL_TOLERANCE,
+    check_identity,
+    identity_check,
+    probe_noise,
+)
 from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.scalars import alike_sites
 from bayeslab.verification.scalars.alike_sites import _groups_of_alike_sites, verdicts_on
 
 NUM_STATES = 8
@@ -136,3 +144,21 @@ def test_without_probes_there_is_a_middle_and_no_verdict() -> None:
     assert proven.residual <= RESIDUAL_TOLERANCE
     assert np.isnan(asked.residual)
     assert asked.middle == proven.middle
+
+
+def test_a_test_of_alike_sites_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing takes longer than running it; the shapes of the verdict used to be traced for themselves."""
+    calls = []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return check_identity(*arguments)
+
+    monkeypatch.setattr(alike_sites, "check_identity", counted)
+    with precision_scope():
+        bound = bind(normals, {"bend": 0.25})
+        rules = [Rule(name, families_of(prior)[0], (), ()) for name, prior in terms(bound).priors.items()]
+        alike_sites._check_of_alike_sites.cache_clear()
+        verdicts = verdicts_on(terms(bound).terms, rules, (*generic_points(bound)[1], probe_noise(bound), ALL_PROBES))
+    assert len(verdicts) == 4
+    assert len(calls) == 1

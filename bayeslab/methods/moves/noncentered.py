@@ -6,7 +6,7 @@ for every element: 0 is the standard, non-centered coordinate, 1 that of the pro
 Skoeld 2003; Gorinova, Moore and Hoffman 2020).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -22,7 +22,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.methods.moves.coordinates import SCALED_PRIORS, SUFFIX, PartlyStandard, coordinate
 from bayeslab.methods.moves.initial_positions import ascend
 from bayeslab.programs.program import Bound, Values, evaluate, innermost_distribution
-from bayeslab.programs.unconstrained import constrain, log_posterior, unconstrained_shapes
+from bayeslab.programs.unconstrained import constrain_sites, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
 NATS_OF_LOWER_END = 2.0
@@ -66,6 +66,22 @@ class NoncenteredState(NamedTuple):
     centering: dict[str, Array]
 
 
+class AscentEnd(NamedTuple):
+    """Where an ascent ends. standard: in standard coordinates. centered: in those of the program. curvatures: of the
+    log joint there, in the elements of every site, moved together."""
+
+    standard: Values
+    centered: Values
+    curvatures: dict[str, Array]
+
+
+class Suggested(NamedTuple):
+    """What the data alone suggest of the elements of a site, in units of the scale of its prior."""
+
+    values: Array
+    variances: Array
+
+
 class KernelBuilder(Protocol):
     """What builds a kernel for a model, and reads its states."""
 
@@ -102,8 +118,8 @@ class NoncenteredSampler(Sampler):
         def start_and_shares(key: Array) -> tuple[Values, dict[str, Array]]:
             likely, top = ascend(key, moved_shapes, log_density, MIN_GAIN_NATS, MAX_STEPS)
             centered = self._centered_position(bound, top, standard)
-            shares = {n: self._share_of_data(bound, centered, top, n, log_density) for n in self.sites}
-            return self._centered_position(bound, likely, standard), shares
+            end = AscentEnd(top, centered, self._curvatures(bound, centered))
+            return self._centered_position(bound, likely, standard), self._shares_of_data(bound, end, log_density)
 
         # all chains have one coordinate, the most standard that some ascents ask for; a chain starts on its own way up
         keys = jnp.stack([position_key, *jax.random.split(jax.random.PRNGKey(0), NUM_ASCENTS)])
@@ -144,44 +160,74 @@ class NoncenteredSampler(Sampler):
             moved[name + SUFFIX] = own.from_value(centered[name])
         return moved
 
-    def _share_of_data(
-        self, bound: Bound, centered: Values, standard: Values, name: str, log_density: Callable[[Values], Array]
-    ) -> Array:
-        """For every element, the share of all but its prior in its precision, at the lower end of its scale.
+    def _curvatures(self, bound: Bound, centered: Values) -> dict[str, Array]:
+        """For every site the curvature of the log joint in its elements, moved together."""
+        own = {name: centered[name] for name in self.sites}
+        slopes = jax.linearize(jax.grad(lambda values: log_posterior(bound, centered | values)), own)[1]
+
+        def of_site(place: Array) -> dict[str, Array]:
+            moves = {n: jnp.where(place == i, jnp.ones(own[n].shape), 0.0) for i, n in enumerate(self.sites)}
+            return slopes(moves)
+
+        rows = jax.lax.map(of_site, jnp.arange(len(self.sites)))  # one after the other: the program is traced once
+        return {name: rows[name][place] for place, name in enumerate(self.sites)}
+
+    def _shares_of_data(self, bound: Bound, end: AscentEnd, log_density: Callable[[Values], Array]) -> dict[str, Array]:
+        """For every element of every site, the share of all but its prior in its precision, at the lower end of its
+        scale.
 
         Of independent elements the scale has a likelihood in closed form: what the data alone suggest is Normal with
         the variances of prior and data. Where the mean depends on other sites, it is that of the top, or a shift of
         all is integrated out, as at the top a precise element may have drawn the mean to itself; the larger scale
         counts. Of others the share is taken at the position, and none of it where a scale of
         zero is as likely, by Laplace's approximation.
-        standard: the position in standard coordinates. log_density: of such positions.
+        log_density: of positions in standard coordinates.
         """
-        own = centered[name]
-        slope = jax.grad(lambda value: log_posterior(bound, centered | {name: value}))
-        curvature = jax.jvp(slope, (own,), (jnp.ones(own.shape),))[1]
-        prior = coordinate(self._prior(bound, centered, name), jnp.zeros(own.shape))
-        ratio = jnp.maximum(prior.information_ratio(-curvature), MIN_RATIO)
-        ratio = jnp.where(jnp.isfinite(ratio), ratio, MIN_RATIO)
-        if prior.independent:
-            site = terms(bound.plain).priors[name]
-            suggested = standard[name + SUFFIX] * (1 + 1 / ratio), 1 / ratio
-            scale = _lowest_likely_scale(*suggested, has_free_mean=False)
-            if not site.depends <= site.scale_depends:
-                scale = jnp.maximum(scale, _lowest_likely_scale(*suggested, has_free_mean=True))
-            ratio *= scale**2
-            return ratio / (1 + ratio)
-        at_zero = standard | {name + SUFFIX: jnp.zeros(own.shape)}
-        support = log_density(standard) - log_density(at_zero) - 0.5 * jnp.log1p(ratio).sum()
-        weight = jnp.clip((support - WEAK_SUPPORT) / (STRONG_SUPPORT - WEAK_SUPPORT), 0.0, 1.0)
-        share = weight * ratio / (1 + ratio)
-        return jnp.where(jnp.isfinite(share), share, 0.0)
+        standard, ratios, suggested = end.standard, {}, {}
+        for name in self.sites:
+            prior = coordinate(self._prior(bound, end.centered, name), jnp.zeros(end.centered[name].shape))
+            ratio = jnp.maximum(prior.information_ratio(-end.curvatures[name]), MIN_RATIO)
+            ratios[name] = ratio = jnp.where(jnp.isfinite(ratio), ratio, MIN_RATIO)
+            if prior.independent:
+                suggested[name] = Suggested(standard[name + SUFFIX] * (1 + 1 / ratio), 1 / ratio)
+        priors = terms(bound.plain).priors
+        scales = _lowest_scales(suggested, {n for n in suggested if not priors[n].depends <= priors[n].scale_depends})
+        shares = {}
+        for name, ratio in ratios.items():
+            if name in suggested:
+                ratio = ratio * scales[name] ** 2
+                shares[name] = ratio / (1 + ratio)
+                continue
+            at_zero = standard | {name + SUFFIX: jnp.zeros(ratio.shape)}
+            support = log_density(standard) - log_density(at_zero) - 0.5 * jnp.log1p(ratio).sum()
+            weight = jnp.clip((support - WEAK_SUPPORT) / (STRONG_SUPPORT - WEAK_SUPPORT), 0.0, 1.0)
+            share = weight * ratio / (1 + ratio)
+            shares[name] = jnp.where(jnp.isfinite(share), share, 0.0)
+        return shares
 
     def _prior(self, bound: Bound, position: Values, name: str) -> Any:
         """The prior of a site at an unconstrained position, not yet repeated in plates."""
-        plain = bound.plain
-        values = constrain(bound, position)
-        known = {other: values[other] for other in plain.latent if other in values}
-        return innermost_distribution(terms(plain).priors[name].distribution(plain, known))
+        prior = terms(bound.plain).priors[name]
+        known = constrain_sites(bound, {other: position[other] for other in prior.depends})
+        return innermost_distribution(prior.distribution(bound.plain, known))
+
+
+def _lowest_scales(suggested: Mapping[str, Suggested], free: Collection[str]) -> dict[str, Array]:
+    """For every site the smallest likely scale; the larger one of a known and a free mean where that is `free`.
+
+    Sites of one shape are computed together: a loop in a program may have dozens of them.
+    """
+    alike: dict[tuple[tuple[int, ...], bool], list[str]] = {}
+    for name, (values, _) in suggested.items():
+        alike.setdefault((values.shape, name in free), []).append(name)
+    scales: dict[str, Array] = {}
+    for (_, is_free), names in alike.items():
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(suggested[name] for name in names))
+        lowest = jax.vmap(partial(_lowest_likely_scale, has_free_mean=False))(*stacked)
+        if is_free:
+            lowest = jnp.maximum(lowest, jax.vmap(partial(_lowest_likely_scale, has_free_mean=True))(*stacked))
+        scales |= dict(zip(names, lowest, strict=True))
+    return scales
 
 
 def _lowest_likely_scale(values: Array, variances: Array, has_free_mean: bool) -> Array:

@@ -113,6 +113,7 @@ def _check_of_alike_sites(
     def check(argument: tuple[TestArguments, Array]) -> IdentityVerdict:
         (bound, values, noise, num_probes), asked = argument
 
+        @jax.jit  # traced once, for the shapes of its verdict as well
         def of_site(place: Array) -> IdentityVerdict:
             rule = Rule(group.names[0], group.family, (), ())
             own_terms = _terms_of_site(log_joint_terms, group.names, place, values)
@@ -121,12 +122,13 @@ def _check_of_alike_sites(
             prior = None if group.family.joint or group.family.enumerates else _prior(bound, group, place, values)
             return check_identity(own_terms, rule, (bound, own_values, noise, num_probes), prior)
 
-        blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(of_site, jnp.array(0)))
+        places = jnp.arange(len(group.names))
+        blank = jax.tree.map(lambda kind: jnp.zeros(kind.shape, kind.dtype), jax.eval_shape(of_site, places[0]))
 
         def step(row: tuple[Array, Array]) -> IdentityVerdict:
             return jax.lax.cond(row[1], of_site, lambda _: blank, row[0])
 
-        return jax.lax.map(step, (jnp.arange(len(group.names)), asked))
+        return jax.lax.map(step, (places, asked))
 
     return check
 
