@@ -8,13 +8,10 @@ import pytest
 import bayeslab as bl
 import zoo_matrices as zoo
 from evidences import matrix_normal_rows
-from quick_cases import quick_ones
 
 
-@pytest.mark.parametrize(
-    "program",
-    quick_ones([zoo.matrix_normal_wishart, zoo.matrix_normal_inverse_wishart], zoo.matrix_normal_wishart),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [zoo.matrix_normal_wishart, zoo.matrix_normal_inverse_wishart])
 def test_evidence_and_posterior_mean(program: Callable[[], None]) -> None:
     """The evidence of both parametrisations, one row after the other; the mean of theta and its covariance."""
     tree = bl.fit(0, program, {"y": zoo.AFTER}, bl.Exact(4000), progress=False)

@@ -13,6 +13,7 @@ import bayeslab as bl
 from bayeslab.graphical_models import most_probable_explanation, query
 from bayeslab.models import bayes_net, crf, markov_random_field
 from bayeslab.programs.program import precision_scope
+from quick_cases import quick_ones
 
 COLLIDER = {
     "a": np.array([0.7, 0.3]),
@@ -178,7 +179,9 @@ def rate_of_counts() -> None:
     numpyro.sample("y", dist.Poisson(jnp.exp(x)))
 
 
-@pytest.mark.parametrize(("data", "variance"), [({"y": 0.3}, 2.0), ({"x": 0.3}, 1.0), ({}, np.inf)])
+@pytest.mark.parametrize(
+    ("data", "variance"), quick_ones([({"y": 0.3}, 2.0), ({"x": 0.3}, 1.0), ({}, np.inf)], ({"y": 0.3}, 2.0))
+)
 def test_continuous_sites_are_integrated_out(data: dict[str, float], variance: float) -> None:
     """Between a question and the evidence, below both, and where nothing is known."""
     weights = np.array([0.7, 0.3]) * np.exp(-0.5 * (0.3 - np.array([0.0, 2.0])) ** 2 / variance)
