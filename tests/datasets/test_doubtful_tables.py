@@ -44,6 +44,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "bags and words": ([[(0, 1)], ["a"]], "some documents hold pairs"),
     "counts and words": ([Counter("aab"), ["a"]], "document 1 has no counts"),
     "a word twice": ([[("a", 1), ("a", 2)]], "document 0 has a word twice"),
+    "lists as counts": ([{"a": [1, 2], "b": 1}], "document 0 has .* as the count of word 'a'"),
     "weights": ([{"a": 0.3}], "the count of word 'a' in document 0 is 0.3"),
     "a column of numbers": (
         pd.DataFrame({"doc_id": [11, 12], "apple": [1, 0]}),

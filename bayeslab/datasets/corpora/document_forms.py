@@ -110,6 +110,9 @@ def word_counts(documents: Sequence[Any]) -> list[dict[Hashable, Any]] | None:
             raise ValueError(f"document {place} has no counts, while others map words to them; give all in one form")
         if len(bag := dict(one)) < len(one):
             raise ValueError(f"document {place} has a word twice; expected it once, with its count")
+        for word, count in bag.items():
+            if not isinstance(count, int | float | np.number):
+                raise ValueError(f"document {place} has {short_repr(count)} as the count of word {short_repr(word)}")
         counted.append(bag)
     return counted
 
@@ -119,8 +122,8 @@ def are_bags(documents: Sequence[Any]) -> bool:
 
     Raises ValueError where only some of their parts are pairs of numbers: these would be words.
     """
-    parts = [part for document in documents if isinstance(document, list | tuple | np.ndarray) for part in document]
-    listed = all(isinstance(document, list | tuple | np.ndarray) for document in documents)
+    parts = [part for document in documents if _has_parts(document) for part in document]
+    listed = all(map(_has_parts, documents))
     are_pairs = [_is_pair_of_numbers(part) for part in parts]
     if any(are_pairs) and not (listed and all(are_pairs)):
         raise ValueError("some documents hold pairs (number of a word, count), and others hold words; give one form")
@@ -146,6 +149,11 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def _has_parts(value: Any) -> bool:
+    """Whether it is a list, a tuple, or an array with axes."""
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
 def _is_counted_word(part: Any) -> bool:
     """Whether it is a word and its count; a word may not be a number here, as the number of a word is one."""
     is_pair = isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str)
@@ -154,7 +162,7 @@ def _is_counted_word(part: Any) -> bool:
 
 def _is_pair_of_numbers(part: Any) -> bool:
     return (
-        isinstance(part, tuple | list | np.ndarray)
+        _has_parts(part)
         and len(part) == 2
         and all(isinstance(n, int | float | np.number) and not isinstance(n, bool) for n in part)
     )
