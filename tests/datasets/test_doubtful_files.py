@@ -40,6 +40,12 @@ def test_a_file_that_ends_within_an_allele_is_refused(tmp_path: Path, name: str)
         read_genotypes(path)
 
 
+def test_the_only_individual_of_genepop_may_be_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.gen").write_text("t\nl1\nl2\npop\na, 0202 01")
+    with pytest.raises(ValueError, match=r"line 5 .* the genotype '01' stands beside '0202'"):
+        read_genotypes(tmp_path / "a.gen")
+
+
 @pytest.mark.parametrize("last", ["202", "-9", "198"])
 def test_a_file_without_a_last_line_break_is_read(tmp_path: Path, last: str) -> None:
     (tmp_path / "a.str").write_text(f"m1 m2\na 142 200\na 144 202\nb 142 200\nb 144 {last}")

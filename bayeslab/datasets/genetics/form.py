@@ -98,7 +98,7 @@ def check_form(dataset: xr.Dataset, source: str) -> None:
 def refuse_cut_end(path: Path, number: int, texts: Sequence[str], what: str) -> None:
     """Raise ValueError where a file ends within a line, and its last cell may have lost its end.
 
-    number: of the last line. texts: what stands at the same place of all individuals and was read, the last cell last.
+    number: of the last line. texts: what stands at the same locus, or beside the last cell, which is the last of them.
     It is doubtful where another text begins with it, or where it is shorter than all others.
     """
     *others, last = texts

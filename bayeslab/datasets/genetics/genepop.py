@@ -64,7 +64,8 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
         where.append(number)
     if not names:
         raise ValueError(f"{path} has no individual.")
-    refuse_cut_end(path, where[-1], [row[-1] for row in genotypes], "the genotype")
+    beside_last = [*genotypes[-1][:-1], *(row[-1] for row in genotypes)]
+    refuse_cut_end(path, where[-1], beside_last, "the genotype")
     y, alleles = _alleles(path, genotypes, where)
     repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     individuals = [f"{name}:{one + 1}" if name in repeated else name for one, name in enumerate(names)]
