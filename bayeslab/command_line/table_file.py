@@ -60,6 +60,8 @@ def read_table(path: Path, separator: str | None = None, encoding: str | None = 
     rows, numbers = _rows(path, lines[first:], first, separator)
     header, cells = [name.strip() for name in rows[0]], rows[1:]
     _check_header(path, header, numbers[0], cells)
+    if not text.endswith("\n"):
+        notes += _note_of_cut_cell([row[-1].strip() for row in cells], numbers[-1])
     columns = {name: [row[place] for row in cells] for place, name in enumerate(header)}
     labels = columns.pop("", None)
     if not columns:
@@ -106,6 +108,21 @@ def _refuse_blanks(path: Path, lines: Sequence[str], first: int) -> None:
             'tabs or bars between columns: pass --separator " " if blanks stand between columns, --separator , if it '
             "is one column"
         )
+
+
+def _note_of_cut_cell(cells: list[str], line: int) -> tuple[str, ...]:
+    """A sentence where the last cell of a file, which ends within a line, may have lost its end.
+
+    cells: of the last column. Another one begins with the last, or all others are longer.
+    """
+    *others, last = cells
+    longer = next((cell for cell in others if len(cell) > len(last) and cell.startswith(last)), None)
+    if longer is None and not (others and all(len(cell) > len(last) for cell in others)):
+        return ()
+    return (
+        f"line {line}, the last, does not end in a line break, and {last!r} in it stands below "
+        f"{longer or others[0]!r}: the file may be cut off",
+    )
 
 
 def _rows(path: Path, lines: list[str], before: int, separator: str) -> tuple[list[list[str]], list[int]]:

@@ -59,6 +59,17 @@ def test_other_encodings_are_told(tmp_path: Path) -> None:
     assert list(table(tmp_path, "größe\n1\n".encode("mac_roman"), encoding="mac_roman").columns) == ["größe"]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"), [("y\n12.5\n13.5\n1", True), ("y\n10\n105\n10", True), ("y\n1\n2\n3", False)]
+)
+def test_a_last_cell_that_may_be_cut_is_told(tmp_path: Path, text: str, told: bool) -> None:
+    """Not where a line break ends the file."""
+    assert [note.startswith("line 4, the last, does not end") for note in table(tmp_path, text.encode()).notes] == [
+        True
+    ] * told
+    assert table(tmp_path, f"{text}\n".encode()).notes == ()
+
+
 def test_a_first_column_without_a_name_labels_the_rows(tmp_path: Path) -> None:
     read = table(tmp_path, ",size\nann,1\nbob,2\n")
     assert column(read, "size", Reading()).index.tolist() == ["ann", "bob"]

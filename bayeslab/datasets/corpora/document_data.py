@@ -15,9 +15,16 @@ from bayeslab.datasets.arguments import (
     as_positive,
     axis_lengths,
     is_listed,
-    short_repr,
 )
-from bayeslab.datasets.corpora.document_forms import are_bags, as_frame, as_vocabulary, long_form, refuse_text_columns
+from bayeslab.datasets.corpora.document_forms import (
+    are_bags,
+    as_frame,
+    as_vocabulary,
+    long_form,
+    refuse_other_axes,
+    refuse_text_columns,
+    word_counts,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +40,8 @@ def documents(
 
     source: a matrix of counts (document, word), of SciPy, NumPy, pandas or xarray, or what scikit-learn's
         CountVectorizer makes; lists of words, one a document, or a mapping from names to them; bags of words as gensim
-        has them, lists of (number of a word, count); a table of pandas, polars or Arrow with a row for a word in a
+        has them, lists of (number of a word, count), or mappings from words to counts, as Counter, or lists of
+        (text, count); a table of pandas, polars or Arrow with a row for a word in a
         document, whose columns are called as in LONG_FORM_COLUMNS; or a Series of texts or of lists of words, with the
         names of documents as its index. Texts are taken apart as by CountVectorizer: words of two letters and more, in
         small letters.
@@ -106,6 +114,11 @@ DocumentWordCounts = tuple["pd.Categorical", "pd.Categorical", np.ndarray]
 
 
 def _is_matrix(source: Any) -> bool:
+    """Whether it is a matrix; raises TypeError for a Dataset and for an array of SciPy with another number of axes."""
+    if isinstance(source, xr.Dataset):
+        raise TypeError(f"documents are a Dataset; name its variable of counts, one of {list(map(str, source))}")
+    if hasattr(source, "tocoo") and len(source.shape) != 2:
+        raise ValueError(f"the matrix of counts has shape {source.shape}; expected (document, word)")
     return hasattr(source, "tocoo") or (hasattr(source, "shape") and len(source.shape) == 2)
 
 
@@ -113,10 +126,7 @@ def _from_matrix(source: Any, words: Sequence[Hashable] | None, names: Sequence[
     import pandas as pd
     from scipy.sparse import coo_array
 
-    if isinstance(source, xr.DataArray) and (source.dims[0] == "word" or source.dims[1] == "document"):
-        raise ValueError(
-            f"the matrix has dimensions {short_repr(source.dims)}; expected (document, word), so transpose it"
-        )
+    refuse_other_axes(source)
     refuse_text_columns(source)
     rows, columns = _axis_names(source)
     values = source.tocoo() if hasattr(source, "tocoo") else np.asarray(source)
@@ -183,6 +193,8 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
     by_name = (
         dict(source) if isinstance(source, Mapping) else dict(zip(_document_names(source, names), source, strict=True))
     )
+    if (counted := word_counts(list(by_name.values()))) is not None:
+        return _from_counted(dict(zip(by_name, counted, strict=True)), words)
     if are_bags(list(by_name.values())):
         return _from_bags(by_name, words)
     word_lists = {name: _words_of_document(name, document) for name, document in by_name.items()}
@@ -196,6 +208,23 @@ def _from_lists(source: Any, words: Sequence[Hashable] | None, names: Sequence[H
     if (missing := tokens.isna().to_numpy()).any():
         raise ValueError(f"document {_quoted(document[missing][0])} has a missing word; leave it out")
     return document, _categorical(tokens, words, "word", document), np.ones(len(tokens), int)
+
+
+def _from_counted(bags: Mapping[Hashable, Mapping[Hashable, Any]], words: Any) -> DocumentWordCounts:
+    """Documents that map words to their counts."""
+    import pandas as pd
+
+    labels = _unique_names(list(bags), "documents")
+    places = np.repeat(np.arange(len(bags)), [len(bag) for bag in bags.values()])
+    document = pd.Categorical.from_codes(places, labels)
+    word = _categorical(
+        pd.Series([word for bag in bags.values() for word in bag], dtype=object), words, "word", document
+    )
+    return (
+        document,
+        word,
+        _checked_counts(np.asarray([count for bag in bags.values() for count in bag.values()]), document, word),
+    )
 
 
 def _from_bags(bags: Mapping[Hashable, Any], words: Sequence[Hashable] | None) -> DocumentWordCounts:

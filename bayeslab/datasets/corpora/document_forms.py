@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayeslab.datasets.arguments import short_repr
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -16,6 +18,13 @@ LONG_FORM_COLUMNS = {
     "count": ("count", "counts", "n", "freq", "frequency", "cnt", "num", "occurrences", "tf", "term_frequency"),
 }
 """The columns of a table in long form, a row for a word in a document, and what they may be called."""
+AXIS_NAMES = {
+    "document": (*LONG_FORM_COLUMNS["document"], "documents", "docs"),
+    "word": (*LONG_FORM_COLUMNS["word"], "words", "tokens", "terms", "vocabulary", "feature"),
+}
+"""What the axes of a matrix of counts may be called."""
+NUMBER_COLUMNS = (*LONG_FORM_COLUMNS["document"], "id", "index", "level_0", "unnamed: 0")
+"""What a column that numbers documents may be called."""
 
 
 def as_frame(source: Any) -> Any:
@@ -65,11 +74,60 @@ def refuse_text_columns(source: Any) -> None:
             )
 
 
+def refuse_other_axes(source: Any) -> None:
+    """Raise ValueError for a matrix whose axes are named as words and documents, or whose first column numbers rows."""
+    names: Any = getattr(source, "dims", None)
+    if hasattr(source, "columns") and hasattr(source, "index"):
+        names = (source.index.name, source.columns.name)
+    names = tuple(names or ("", ""))
+    rows, columns = (str(name).lower() for name in names)
+    if rows in AXIS_NAMES["word"] or columns in AXIS_NAMES["document"]:
+        raise ValueError(f"the matrix has dimensions {short_repr(names)}; expected (document, word), so transpose it")
+    if not hasattr(source, "columns") or not len(source.columns):
+        return
+    first, values = source.columns[0], source.iloc[:, 0]
+    unnamed = list(source.index) == list(range(len(source)))
+    if str(first).lower() in NUMBER_COLUMNS and unnamed and len(source) > 1 and values.is_unique:
+        raise ValueError(
+            f"column {first!r} of the table has another number in every row, as names of documents have, and would be "
+            f"read as the counts of a word; make it the index, by set_index({first!r}), or leave it out"
+        )
+
+
+def word_counts(documents: Sequence[Any]) -> list[dict[Hashable, Any]] | None:
+    """Documents that are mappings from words to counts, as Counter, or lists of pairs (text, count), as mappings.
+
+    None for other documents. Raises ValueError for a document that has a word in two pairs, and where only some are so.
+    """
+    pairs = [list(one.items()) if isinstance(one, Mapping) else one for one in documents]
+    parts = [part for one in pairs if isinstance(one, list | tuple) for part in one]
+    if not any(isinstance(one, Mapping) for one in documents) and not (parts and all(map(_is_counted_word, parts))):
+        return None
+    counted: list[dict[Hashable, Any]] = []
+    for place, one in enumerate(pairs):
+        listed = isinstance(one, list | tuple) and all(isinstance(part, tuple) and len(part) == 2 for part in one)
+        if not listed:
+            raise ValueError(f"document {place} has no counts, while others map words to them; give all in one form")
+        if len(bag := dict(one)) < len(one):
+            raise ValueError(f"document {place} has a word twice; expected it once, with its count")
+        for word, count in bag.items():
+            if not isinstance(count, int | float | np.number):
+                raise ValueError(f"document {place} has {short_repr(count)} as the count of word {short_repr(word)}")
+        counted.append(bag)
+    return counted
+
+
 def are_bags(documents: Sequence[Any]) -> bool:
-    """Whether documents are lists of pairs of numbers, as gensim's are."""
-    parts = [part for document in documents if isinstance(document, list | tuple) for part in document]
-    listed = all(isinstance(document, list | tuple) for document in documents)
-    return listed and bool(parts) and all(map(_is_pair_of_numbers, parts))
+    """Whether documents are lists of pairs of numbers, as gensim's are.
+
+    Raises ValueError where only some of their parts are pairs of numbers: these would be words.
+    """
+    parts = [part for document in documents if _has_parts(document) for part in document]
+    listed = all(map(_has_parts, documents))
+    are_pairs = [_is_pair_of_numbers(part) for part in parts]
+    if any(are_pairs) and not (listed and all(are_pairs)):
+        raise ValueError("some documents hold pairs (number of a word, count), and others hold words; give one form")
+    return any(are_pairs)
 
 
 def as_vocabulary(words: Any) -> Any:
@@ -91,9 +149,20 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+def _has_parts(value: Any) -> bool:
+    """Whether it is a list, a tuple, or an array with axes."""
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
+def _is_counted_word(part: Any) -> bool:
+    """Whether it is a word and its count; a word may not be a number here, as the number of a word is one."""
+    is_pair = isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], str)
+    return is_pair and isinstance(part[1], int | float | np.number) and not isinstance(part[1], bool)
+
+
 def _is_pair_of_numbers(part: Any) -> bool:
     return (
-        isinstance(part, tuple)
+        _has_parts(part)
         and len(part) == 2
         and all(isinstance(n, int | float | np.number) and not isinstance(n, bool) for n in part)
     )

@@ -24,7 +24,7 @@ def read_uci(path: str | PathLike[str], words: str | PathLike[str] | Sequence[st
     from scipy.sparse import coo_array
 
     path = as_path(path)
-    lines = _numbered_lines(path)
+    lines = _numbered_lines(path)[0]
     if len(lines) < 3 or any(len(row) != 1 for _, row in lines[:3]):
         raise ValueError(f"{path} is no bag of words of UCI: expected three lines with one number each first.")
     num_documents, num_words, num_counts = (_integer(path, number, row[0], 0) for number, row in lines[:3])
@@ -57,7 +57,10 @@ def read_ldac(path: str | PathLike[str], words: str | PathLike[str] | Sequence[s
     """
     path = as_path(path)
     corpus: list[list[tuple[int, int]]] = []
-    for number, row in _numbered_lines(path):
+    lines, blank = _numbered_lines(path)
+    if blank:
+        raise ValueError(f"line {blank[0]} of {path} is blank; expected 0 for a document without words.")
+    for number, row in lines:
         if len(row) - 1 != _integer(path, number, row[0], 0):
             raise ValueError(f"line {number} of {path} has {len(row) - 1} words; expected {row[0]}, as it begins with.")
         pairs = [text.partition(":") for text in row[1:]]
@@ -80,8 +83,9 @@ def read_market(path: str | PathLike[str], words: str | PathLike[str] | Sequence
     from scipy.sparse import issparse
 
     path = as_path(path)
+    text = _whole_text(path)
     try:
-        counts = mmread(BytesIO(read_text(path)[0].encode()), spmatrix=False)
+        counts = mmread(BytesIO(text.encode()), spmatrix=False)
     except (ValueError, OverflowError, MemoryError) as error:
         raise ValueError(f"{path} is no whole matrix in the format of Matrix Market ({error}).") from error
     if counts.dtype.kind not in "iuf":
@@ -91,10 +95,23 @@ def read_market(path: str | PathLike[str], words: str | PathLike[str] | Sequence
     return documents(counts, _vocabulary(words, counts.shape[1]), list(range(1, counts.shape[0] + 1)))
 
 
-def _numbered_lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The number and the columns of every line that is not blank."""
+def _whole_text(path: Path) -> str:
+    """The text of a file of counts; raises ValueError for one that ends within a line: a count may lack digits."""
     text, _ = read_text(path)
-    return [(number, line.split()) for number, line in enumerate(lines_of(text), 1) if line.strip()]
+    if text and not text.endswith(("\n", "\r")):
+        raise ValueError(
+            f"line {len(lines_of(text))} of {path}, the last, does not end in a line break: the file may be cut off "
+            "in the middle of a count. If it is whole, end it with a line break."
+        )
+    return text
+
+
+def _numbered_lines(path: Path) -> tuple[list[tuple[int, list[str]]], list[int]]:
+    """The number and the columns of every line that is not blank, and the numbers of blank ones between them."""
+    lines = [(number, line.split()) for number, line in enumerate(lines_of(_whole_text(path)), 1)]
+    while lines and not lines[-1][1]:
+        lines.pop()
+    return [line for line in lines if line[1]], [number for number, columns in lines if not columns]
 
 
 def _integer(path: Path, number: int, text: str, least: int, most: int = 2**53) -> int:
@@ -115,6 +132,8 @@ def _vocabulary(words: Any, number: int, *, at_least: bool = False) -> list[str]
     vocabulary = [line.strip() for line in lines_of(read_text(as_path(words))[0])] if named else list(words)
     while named and vocabulary and not vocabulary[-1]:
         vocabulary.pop()
+    if named and "" in vocabulary:
+        raise ValueError(f"line {vocabulary.index('') + 1} of {words} is blank; expected a word on every line.")
     if len(vocabulary) != number and not (at_least and len(vocabulary) > number):
         where = f"{words} has" if named else "words are"
         raise ValueError(f"{where} {len(vocabulary)} words; expected {'at least ' if at_least else ''}{number}.")

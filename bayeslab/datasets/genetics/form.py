@@ -17,6 +17,8 @@ from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY
 
 QUOTED_COLUMN = re.compile(r'"([^"]+)"')
 """A column in quotes."""
+BYTES_PER_BLOCK = 2**20
+"""The number of bytes that are read together to find the last one."""
 MAX_ALLELES_IN_ONE_BYTE = 127
 """The most alleles of a locus whose codes fit into one byte; more need integers of two."""
 
@@ -91,6 +93,32 @@ def check_form(dataset: xr.Dataset, source: str) -> None:
             f"{source} has a number at locus {dataset['locus'].values[locus]!s} that stands for no allele; expected "
             f"{MISSING_COPY} to {named[locus] - 1}, as {named[locus]} alleles are named."
         )
+
+
+def refuse_cut_end(path: Path, number: int, texts: Sequence[str], what: str) -> None:
+    """Raise ValueError where a file ends within a line, and its last cell may have lost its end.
+
+    number: of the last line. texts: what stands at the same locus, or beside the last cell, which is the last of them.
+    It is doubtful where another text begins with it, or where it is shorter than all others.
+    """
+    *others, last = texts
+    longer = next((text for text in others if len(text) > len(last) and text.startswith(last)), None)
+    shorter_than_all = bool(others) and all(len(text) > len(last) for text in others)
+    if (longer is None and not shorter_than_all) or ends_line(path):
+        return
+    raise ValueError(
+        f"line {number} of {path}, the last, does not end in a line break, and {what} {last!r} stands beside "
+        f"{longer or others[0]!r}: the file may be cut off. If it is whole, end it with a line break."
+    )
+
+
+def ends_line(path: Path) -> bool:
+    """Whether the last byte of what a file holds is a line break."""
+    last = b""
+    with open_bytes(path) as file:
+        while block := file.read(BYTES_PER_BLOCK):
+            last = block
+    return last.endswith((b"\n", b"\r"))
 
 
 def existing_file(path: Path, why: str = "") -> Path:

@@ -14,6 +14,7 @@ from bayeslab.datasets.genetics.form import (
     counted,
     existing_file,
     genotype_dataset,
+    refuse_cut_end,
     refuse_repeated,
 )
 from bayeslab.programs.data import MISSING_COPY
@@ -33,7 +34,8 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
     """
     path = existing_file(as_path(path))
     text, _ = read_text(path)
-    lines = [(number, line) for number, line in enumerate(lines_of(text), 1) if line.strip()]
+    numbered = list(enumerate(lines_of(text), 1))
+    lines = numbered[:1] + [(number, line) for number, line in numbered[1:] if line.strip()]  # a title may be blank
     starts = [place for place, (_, line) in enumerate(lines) if POPULATION_LINE.fullmatch(line)]
     if not starts or starts[0] < 2:
         raise ValueError(f"{path} is no file of GENEPOP: expected a title, names of loci, and a line 'pop'.")
@@ -62,6 +64,8 @@ def read_genepop(path: str | PathLike[str]) -> xr.Dataset:
         where.append(number)
     if not names:
         raise ValueError(f"{path} has no individual.")
+    beside_last = [*genotypes[-1][:-1], *(row[-1] for row in genotypes)]
+    refuse_cut_end(path, where[-1], beside_last, "the genotype")
     y, alleles = _alleles(path, genotypes, where)
     repeated = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     individuals = [f"{name}:{one + 1}" if name in repeated else name for one, name in enumerate(names)]

@@ -10,12 +10,14 @@ import numpy as np
 import xarray as xr
 
 from bayeslab.datasets.arguments import as_path, short_repr
+from bayeslab.datasets.files.text import COMPRESSED_SUFFIXES
 from bayeslab.datasets.genetics.form import (
     MAX_ALLELES_IN_ONE_BYTE,
     columns_of_lines,
     counted,
     existing_file,
     genotype_dataset,
+    refuse_cut_end,
     refuse_repeated,
 )
 from bayeslab.programs.data import MISSING_COPY
@@ -24,7 +26,7 @@ NUM_LEADING = 6
 """The number of columns before genotypes: family, individual, father, mother, sex, phenotype."""
 RAW_HEADER = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
 """What the first line of a .raw begins with."""
-MISSING_ELSEWHERE = ("0", "N", "n", "?", ".", "-9", "NA")
+MISSING_ELSEWHERE = re.compile(r"0+|-[0-9]+|[?.]+|n|na|n/a|nan|null|none|missing|unknown", re.IGNORECASE)
 """What stands for a copy that was not read in files of other programs, and for no allele in any."""
 COMPOUND_GENOTYPE = re.compile(r"[ACGTNacgtn0-]{2}|[^/]+/[^/]+")
 """Both copies of a genotype in one column."""
@@ -61,6 +63,10 @@ def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
     alleles = [sorted(set(texts[:, locus].ravel()) - {missing}) for locus in range(num_loci)]
     _refuse_compound_genotypes(path, first, {text for known in alleles for text in known})
     _refuse_other_missing(path, lines, alleles, missing)
+    _refuse_two_cases(path, lines, alleles)
+    read = [text for text in texts[:, -1].ravel() if text != missing]
+    if texts[-1, -1, -1] != missing:
+        refuse_cut_end(path, lines[-1][0], read, f"at locus {num_loci} the allele")
     largest = max(map(len, alleles), default=0)
     y = np.full(texts.shape, MISSING_COPY, np.int16 if largest > MAX_ALLELES_IN_ONE_BYTE else np.int8)
     for locus, known in enumerate(alleles):
@@ -68,10 +74,10 @@ def read_ped(path: str | PathLike[str], *, missing: str = "0") -> xr.Dataset:
             y[:, locus][texts[:, locus] == text] = code
     y = _missing_last(y)
     coords = individual_coords(path, [row for _, row in lines], [number for number, _ in lines])
-    coords |= _loci_of_map(path.with_suffix(".map"), path, num_loci)
+    coords |= _loci_of_map(_map_beside(path), path, num_loci)
     kept = np.asarray(coords["position"][1]) >= 0 if "position" in coords else np.ones(num_loci, bool)
     if not kept.any():
-        raise ValueError(f"{path.with_suffix('.map')} leaves out all loci, by negative positions.")
+        raise ValueError(f"{_map_beside(path)} leaves out all loci, by negative positions.")
     coords |= {name: ("locus", list(compress(coords[name][1], kept))) for name in coords if coords[name][0] == "locus"}
     counts = {"loci_read": num_loci, "removed_loci_of_negative_position": num_loci - int(kept.sum())}
     return genotype_dataset(path, y[:, kept], list(compress(alleles, kept)), coords, counts)
@@ -183,7 +189,7 @@ def _refuse_other_missing(
     "-" is that of a deletion too: it is one where the locus has another allele alone.
     """
     for locus, known in enumerate(alleles):
-        others = [text for text in known if text in MISSING_ELSEWHERE or (text == "-" and len(known) > 2)]
+        others = [text for text in known if MISSING_ELSEWHERE.fullmatch(text) or (text == "-" and len(known) > 2)]
         if others:
             column = NUM_LEADING + 2 * locus
             number, row = next(line for line in lines if others[0] in line[1][column : column + 2])
@@ -196,10 +202,31 @@ def _refuse_other_missing(
             )
 
 
+def _refuse_two_cases(path: Path, lines: Sequence[tuple[int, list[str]]], alleles: Sequence[Sequence[str]]) -> None:
+    """Raise ValueError where a locus has a nucleotide in small and in large letters, which is one allele."""
+    for locus, known in enumerate(alleles):
+        small = [text for text in known if re.fullmatch("[ACGTacgt]+", text) and {text.upper()} & ({*known} - {text})]
+        if small:
+            column = NUM_LEADING + 2 * locus
+            number = next(number for number, row in lines if small[0] in row[column : column + 2])
+            raise ValueError(
+                f"line {number} of {path} has {small[0]!r} at locus {locus + 1}, beside {small[0].upper()!r}; expected "
+                "one spelling of an allele."
+            )
+
+
 def _missing_last(y: np.ndarray) -> np.ndarray:
     """The copies of every genotype in ascending order of their codes, those that were not read last."""
     ordered = np.sort(np.where(y == MISSING_COPY, np.iinfo(y.dtype).max, y), -1)
     return np.where(ordered == np.iinfo(y.dtype).max, MISSING_COPY, ordered).astype(y.dtype)
+
+
+def _map_beside(path: Path) -> Path:
+    """The .map of a .ped, which may be compressed, and either may be in large letters."""
+    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED_SUFFIXES else path
+    names = [plain.with_suffix(suffix) for suffix in (".map", ".MAP")]
+    names += [Path(f"{name}{suffix}") for name in names for suffix in COMPRESSED_SUFFIXES]
+    return next((name for name in names if name.is_file()), names[0])
 
 
 def _loci_of_map(path: Path, ped: Path, num_loci: int) -> dict[str, tuple[str, list]]:

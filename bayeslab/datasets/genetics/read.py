@@ -63,7 +63,7 @@ def _reader_of(path: Path) -> Callable[..., xr.Dataset]:
         return read_vcf
     if start.split(maxsplit=6)[:6] == [name.encode() for name in RAW_HEADER]:
         return read_raw
-    if re.search(rb"(?im)^\s*pop\s*$", start):
+    if re.search(rb"(?i)(?:^|[\r\n])[ \t]*pop[ \t]*(?:$|[\r\n])", start):
         return read_genepop
     return read_structure
 

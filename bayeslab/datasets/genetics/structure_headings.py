@@ -57,6 +57,11 @@ def names_markers(path: Path, head: list[Line], above: int, layout: Layout, phas
         return False
     number, first = head[0]
     row = head[above + 1][1]
+    if above == 0 and row[0] == "-1" and len(row) == len(first):
+        raise ValueError(
+            f"line {head[1][0]} of {path} seems to hold distances of loci, as plink --recode structure writes them: "
+            "pass map_distances=True, one_row=True, populations=True and missing=0."
+        )
     alike = len(head[above][1]) == len(row)
     if alike and layout.width(1) > 1:
         start = len(layout.leading)

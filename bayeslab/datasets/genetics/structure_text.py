@@ -1,5 +1,6 @@
 """Genotypes from the text files of the program STRUCTURE."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import batched, chain, islice
 from os import PathLike
@@ -16,6 +17,7 @@ from bayeslab.datasets.genetics.form import (
     counted,
     existing_file,
     genotype_dataset,
+    refuse_cut_end,
     refuse_repeated,
 )
 from bayeslab.datasets.genetics.structure_headings import (
@@ -32,6 +34,8 @@ from bayeslab.programs.data import MISSING_COPY
 
 MIN_ALLELE_LENGTH = 10
 """The smallest allele that is a length in base pairs: where all others are at least this, 0 is no allele."""
+MIN_INDIVIDUALS_OF_BLOCKS = 6
+"""The fewest individuals of whom it says something that those with the same number stand together."""
 DEFAULT_MISSING = -9
 """The integer for a copy that was not read, where nothing else is said."""
 MAX_COPIES_OR_COLUMNS = 2**20
@@ -136,7 +140,14 @@ def read_structure(
     individuals = _individual_coords(path, layout.leading, leaders, firsts)
     if missing is None:
         _refuse_doubtful_zeros(path, alleles, firsts, loci["locus"])
-    y, names = _recode_alleles(path, np.stack(alleles), code, loci["locus"])
+    raw = np.stack(alleles)
+    if not phase_rows:
+        texts = [str(allele) for allele in raw[:, -1].ravel() if allele != code]
+        if raw[-1, -1, -1] != code:
+            refuse_cut_end(path, firsts[-1] + layout.lines - 1, texts, f"at locus {loci['locus'][-1]!r} the allele")
+    if marker_names:
+        _tell_like_populations(raw, loci["locus"])
+    y, names = _recode_alleles(path, raw, code, loci["locus"])
     coords = {name: ("individual", values) for name, values in individuals.items()}
     coords |= {name: ("locus", values) for name, values in loci.items()}
     return genotype_dataset(path, y, names, coords)
@@ -244,6 +255,24 @@ def _refuse_doubtful_zeros(
             f"the individual of line {firsts[with_zero]} of {path} has 0 at locus {loci[locus]!r}, beside alleles up "
             f"to {largest}, and nothing is {DEFAULT_MISSING}: pass missing=0 if 0 stands for a copy that was not read, "
             f"as in files of PLINK and Stacks, or missing={DEFAULT_MISSING} if it is an allele."
+        )
+
+
+def _tell_like_populations(raw: np.ndarray, loci: Sequence[str]) -> None:
+    """Warn where the first locus looks like a column of populations that the options take for alleles.
+
+    It is so where all copies of every individual are alike there, and individuals with the same number stand together,
+    while other loci have individuals with two alleles.
+    """
+    first, others = raw[:, 0], raw[:, 1:]
+    changes = int((np.diff(first[:, 0]) != 0).sum())
+    is_sorted = 1 <= changes == len(np.unique(first[:, 0])) - 1
+    several = (others != others[:, :, :1]).any()
+    if len(raw) >= MIN_INDIVIDUALS_OF_BLOCKS and is_sorted and (first == first[:, :1]).all() and several:
+        warnings.warn(
+            f"locus {loci[0]!r} has the same number in all copies of every individual, and individuals with the same "
+            "number stand together, as in a column of populations: if it is one, pass populations=True.",
+            stacklevel=3,
         )
 
 

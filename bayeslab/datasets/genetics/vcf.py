@@ -36,6 +36,10 @@ FIXED_COLUMNS = b"#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT".split()
 """The columns of a VCF before those of individuals."""
 DIGITS_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 """A translation of every digit to 0."""
+ALLELE_WITH_ZERO = re.compile(rb"(?:^|\t)(?:[^\t:]*[/|])?0[0-9]")
+"""A genotype with digits after a 0, such as 01."""
+MAX_POSITION = 2**31 - 1
+"""The largest position that cyvcf2 reads."""
 FIVE_DIGIT_ALLELE = re.compile(rb"(?:^|\t)[^\t:]*[0-9]{5}")
 """A genotype with an allele of five digits or more."""
 
@@ -165,12 +169,16 @@ def _check_line(path: Path, number: int, line: bytes, width: int) -> None:
     _decode_utf8(path, number, b"\t".join(columns[:9]))
     if not (columns[1].isdigit() and len(columns[1]) < 19):
         raise ValueError(f"{where} has position {_quoted(columns[1])}; expected an integer.")
+    if int(columns[1]) > MAX_POSITION:
+        raise ValueError(f"{where} has position {_quoted(columns[1])}; expected at most {MAX_POSITION}.")
     if columns[8].split(b":")[0] != b"GT":
         raise ValueError(f"{where} has no genotypes: FORMAT is {_quoted(columns[8])}; expected GT first.")
-    if b"00000" in columns[9].translate(DIGITS_TO_ZERO) and FIVE_DIGIT_ALLELE.search(
-        columns[9]
-    ):  # cyvcf2 keeps 16 bits of an allele
+    digits = columns[9].translate(DIGITS_TO_ZERO)
+    if b"00000" in digits and FIVE_DIGIT_ALLELE.search(columns[9]):  # cyvcf2 keeps 16 bits of an allele
         raise ValueError(f"{where} has an allele of five digits; expected the number of one of its alleles.")
+    doubtful = digits.startswith(b"00") or any(start in digits for start in (b"\t00", b"/00", b"|00"))
+    if doubtful and ALLELE_WITH_ZERO.search(columns[9]):
+        raise ValueError(f"{where} has a genotype with digits after a 0; expected copies set apart, such as 0/1.")
     if not line.endswith(b"\n"):
         raise ValueError(f"{where} does not end in a line break: the file is cut off.")
 
@@ -226,6 +234,8 @@ def _records(path: Path, file: Any, contents: Contents) -> Iterator[tuple[Site, 
             site = Site(variant.CHROM, variant.POS, name, alleles, variant.FILTER is None)
         except Exception as error:
             raise ValueError(f"{where} has genotypes that htslib cannot read ({error}).") from error
+        if len({text.upper() for text in alleles}) < len(alleles):
+            raise ValueError(f"{where} has alleles {', '.join(alleles)[:60]}; expected each allele once.")
         if codes.max() >= len(alleles) or codes.min() < -2:
             raise ValueError(f"{where} has an allele beyond the {len(alleles)} that it names.")
         yield site, np.maximum(codes, MISSING_COPY)

@@ -19,6 +19,10 @@ UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0, "W": 604800.0, "Y": 3
 """Units of time, in seconds; a year is that of the calendar on average."""
 
 
+TIME_NAMES = ("time", "times", "date", "dates", "datetime", "timestamp", "year", "years", "month", "day", "step")
+"""What columns and dimensions with times are called, in small letters."""
+
+
 class TimedColumns(NamedTuple):
     """Columns of a table. times: of the rows, dates or numbers. values: (row, feature), NaN where missing. names: of
     the features. several: whether features are an axis of the result. whole: whether all columns hold integers."""
@@ -67,6 +71,8 @@ def series_data(
     own_name = "series" if parts.several else str(parts.names[0])
     names = [own_name] * len(frame) if by is None else frame[by].tolist()
     labels = list(dict.fromkeys(names))
+    if len(set(map(str, labels))) < len(labels):
+        raise ValueError(f"column {by!r} has names that differ in their type alone, such as 1 and '1'; rename one")
     y, grid = _on_grid(parts, np.array([labels.index(name) for name in names]), labels, freq)
     axes = {"sequence": checked_labels("a sequence", labels), "step": grid}
     dims = ["sequence", "step"]
@@ -152,7 +158,7 @@ def _as_table(source: Any) -> pd.DataFrame:
 
     frame = as_frame(source)
     if isinstance(frame, xr.DataArray):
-        frame = frame.to_pandas()
+        frame = _times_first(frame).to_pandas()
     if isinstance(frame, pd.Series):
         frame = frame.to_frame("y" if frame.name is None else frame.name)
     if not isinstance(frame, pd.DataFrame):
@@ -162,6 +168,31 @@ def _as_table(source: Any) -> pd.DataFrame:
     if frame.columns.has_duplicates:
         raise ValueError(f"the table has column {frame.columns[frame.columns.duplicated()][0]!r} twice; rename one")
     return frame
+
+
+def _times_first(array: xr.DataArray) -> xr.DataArray:
+    """The array with the dimension of times first, where one of two is called so or has dates."""
+    if array.ndim > 2:
+        raise ValueError(f"the array has dimensions {array.dims}; expected those of times, and of features if any")
+    timed = [dim for dim in array.dims if str(dim).lower() in (*TIME_NAMES, "t") or array[dim].dtype.kind == "M"]
+    if array.ndim == 2 and len(timed) != 1:
+        raise ValueError(f"the array has dimensions {array.dims}; expected one of them to be 'time', and so named")
+    return array.transpose(timed[0], ...) if array.ndim == 2 else array
+
+
+def _refuse_numbered_rows(frame: pd.DataFrame, others: tuple[Hashable, ...]) -> None:
+    """Raise ValueError where the index numbers the rows, while a column that is not among others has times."""
+    import pandas as pd
+
+    if not isinstance(frame.index, pd.RangeIndex):
+        return
+    for name in frame.columns:
+        named = isinstance(name, str) and name.lower() in TIME_NAMES
+        if (named or pd.api.types.is_datetime64_any_dtype(frame[name].dtype)) and name not in others:
+            raise ValueError(
+                f"the index numbers the rows, and column {name!r} looks like their times: pass time={name!r}, or leave "
+                "that column out of the table"
+            )
 
 
 def _require_column(frame: pd.DataFrame, what: str, name: Any) -> None:
@@ -178,7 +209,9 @@ def _timed_columns(
     """Times and values of a table. others: columns that are neither."""
     import pandas as pd
 
-    if time is not None:
+    if time is None:
+        _refuse_numbered_rows(frame, (*others, *(columns if isinstance(columns, list | tuple) else [columns])))
+    else:
         _require_column(frame, "time", time)
     times = _as_times(frame.index.to_series() if time is None else frame[time],
                       "the index" if time is None else f"column {time!r}")  # fmt: skip
@@ -201,7 +234,7 @@ def _numbers(column: pd.Series, name: Hashable) -> np.ndarray:
     """The values of a column as floats, NaN where they are missing."""
     import pandas as pd
 
-    if not pd.api.types.is_numeric_dtype(column.dtype):
+    if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_complex_dtype(column.dtype):
         raise TypeError(f"column {name!r} holds {column.dtype}; expected numbers, and times as the index or by `time`")
     values = column.to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(values).any():
@@ -223,7 +256,7 @@ def _as_times(given: pd.Series, what: str) -> pd.Index[Any]:
     if pd.api.types.is_bool_dtype(given.dtype):
         raise TypeError(f"{what} holds truth values; expected dates or numbers")
     if pd.api.types.is_numeric_dtype(given.dtype):
-        return pd.Index(given.to_numpy())
+        return _as_numbers(pd.Index(given.to_numpy()), what)
     if not pd.api.types.is_datetime64_any_dtype(given.dtype):
         try:
             given = pd.to_datetime(given, format="ISO8601")
@@ -236,6 +269,25 @@ def _as_times(given: pd.Series, what: str) -> pd.Index[Any]:
     if index.tz is not None and str(index.tz) != "UTC":
         raise ValueError(f"{what} has times of the zone {index.tz}; expected none, or UTC: tz_convert('UTC')")
     return index.tz_localize(None)
+
+
+def _as_numbers(times: pd.Index[Any], what: str) -> pd.Index[Any]:
+    """Times that are numbers; raises ValueError for infinite ones, and for dates that are written as one number.
+
+    As numbers, the day after 20200131 would be 70 steps later.
+    """
+    if not np.isfinite(times.to_numpy(float)).all():
+        raise ValueError(f"{what} has an infinite time; expected dates or finite numbers")
+    numbers = times.to_numpy(float)
+    days = numbers % 100
+    for form, months in (("%Y%m%d", np.where((days >= 1) & (days <= 31), numbers // 100, 0)), ("%Y%m", numbers)):
+        month = months % 100
+        if len(times) > 1 and ((months >= 180001) & (months <= 220012) & (month >= 1) & (month <= 12)).all():
+            raise ValueError(
+                f"{what} has {times[0]} and the like, which look like dates written as numbers; make them dates by "
+                f"pandas.to_datetime(..., format={form!r})"
+            )
+    return times
 
 
 def _on_grid(

@@ -50,7 +50,8 @@ def regular_grid(times: Times, freq: str | None) -> tuple[Times, Times]:
         return pd.RangeIndex(int(times[0]), int(times[-1]) + 1, step), times
     if freq is not None:
         return _given_grid(times, freq)
-    for candidate in _candidates(times):
+    candidates: list[Any] = [*_candidates(times), *_same_days(times)]
+    for candidate in candidates:
         grid = pd.date_range(times[0], times[-1], freq=candidate)
         if len(grid) and times.isin(grid).all():
             return grid, times
@@ -91,6 +92,15 @@ def _candidates(times: pd.DatetimeIndex) -> list[str]:
     if (times.day_of_week < 5).all() and (times[-1] - times[0]).days >= 7:
         aliases.append("B")
     return aliases
+
+
+def _same_days(times: pd.DatetimeIndex) -> list[pd.DateOffset]:
+    """Years, quarters and months where all times have the same day of the month, which every month has."""
+    import pandas as pd
+
+    if len(times) < 3 or (times != times.normalize()).any() or times[0].day > 28 or (times.day != times[0].day).any():
+        return []
+    return [pd.DateOffset(months=months) for months in (12, 3, 1)]
 
 
 def _refuse_empty_grid(times: Times, num_steps: int) -> None:
