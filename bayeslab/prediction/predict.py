@@ -86,8 +86,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
 
     For the data that were fitted: posterior_predictive, one replication a draw, missing entries included (observed
     sites on which others depend, but without their rows, as a known scale or table, keep their values; a vector
-    is drawn as a whole, whatever is known of it; missing steps of a series whose steps follow from its own, in a scan,
-    are drawn given the known ones), and log_likelihood, NaN at missing entries; latent sites that belong to a row, as
+    is drawn as a whole, whatever is known of it; a censored site is drawn without its censoring; missing steps of a
+    series whose steps follow from its own, in a scan, are drawn given the known ones), and log_likelihood, NaN at
+    missing entries; latent sites that belong to a row, as
     labels of a mixture do, are integrated out of it where they can be, and its attrs name them, or say why not.
     Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of their
     value given all else that is known of the row.

@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
+from numpyro.distributions import IntervalCensoredDistribution, LeftCensoredDistribution, RightCensoredDistribution
 from numpyro.handlers import substitute, trace
 
 from bayeslab.prediction.pointwise_likelihood import masked_rows
 from bayeslab.programs.missing.names import whole_site
-from bayeslab.programs.program import Bound, init_inside_support, is_random
+from bayeslab.programs.program import Bound, init_inside_support, innermost_distribution, is_random
 from bayeslab.programs.tracing.provenance import Fact, trace_data_flow
 
 
@@ -73,11 +74,28 @@ def require_proper_priors(bound: Bound, verb: str) -> None:
 def require_joint_draws(bound: Bound, verb: str) -> None:
     """Raises ValueError for a program whose forward simulation, data included, does not draw from its joint density."""
     require_prior_draws(bound, verb)
+    if censored := [name for name, any_row in jax.device_get(_censored_sites(bound.plain)).items() if any_row]:
+        raise ValueError(
+            f"{verb} draws data, but those of site '{censored[0]}' are drawn without the censoring that its density "
+            "has; give it data of which no row is censored"
+        )
     for name, (weighted, masked) in _density_changes(bound.plain).items():
         if weighted:
             raise ValueError(f"{verb} draws data, but handlers.scale weights site '{name}', as no draw of it is")
         if masked and name in bound.latent:
             raise ValueError(f"{verb} needs draws from the prior, but that of site '{name}' is masked, hence improper")
+
+
+@jax.jit
+def _censored_sites(bound: Bound) -> dict[str, Array]:
+    """For every site of a censored distribution, whether a row is censored: by an interval always, as bounds are no
+    draw."""
+    model = substitute(bound.unconditioned(jax.random.PRNGKey(0)), substitute_fn=init_inside_support)
+    sites = trace(model).get_trace(**bound.inputs)
+    fns = {name: innermost_distribution(site["fn"]) for name, site in sites.items() if is_random(site)}
+    intervals = {name: jnp.array(True) for name, fn in fns.items() if isinstance(fn, IntervalCensoredDistribution)}
+    sided = (LeftCensoredDistribution, RightCensoredDistribution)
+    return intervals | {name: jnp.any(fn.censored != 0) for name, fn in fns.items() if isinstance(fn, sided)}
 
 
 def _density_changes(bound: Bound) -> dict[str, tuple[bool, bool]]:

@@ -12,7 +12,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 from bayeslab.programs.arguments import argument_arrays
 from bayeslab.programs.data import first_true
 from bayeslab.programs.missing.names import OBSERVED, UNOBSERVED, whole_site
-from bayeslab.programs.program import Bound, init_inside_support, is_random
+from bayeslab.programs.program import Bound, Values, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import DataFlow, Fact, written_values
 
 NUM_TRIAL_POINTS = 5
@@ -87,7 +87,9 @@ def _refuse_infinite(bound: Bound) -> None:
     if not infinite:
         return
     tried = [
-        jax.device_get(_trial_log_densities(jax.random.PRNGKey(number), bound)) for number in range(NUM_TRIAL_POINTS)
+        jax.device_get(_trial_log_densities(jax.random.PRNGKey(number), bound, values))
+        for number in range(NUM_TRIAL_POINTS)
+        for values in ({}, bound.observed)  # bounds of an interval are finite only as they are given, in their order
     ]
     guilty = [name for name in tried[0] if not any(np.isfinite(density[name]) for density in tried)]
     if guilty or not any(_has_slopes_at(jax.random.PRNGKey(number), bound) for number in range(NUM_TRIAL_POINTS)):
@@ -140,9 +142,13 @@ def _density_changes_with_key(bound: Bound) -> dict[str, jax.Array]:
 
 
 @jax.jit
-def _trial_log_densities(key: jax.Array, bound: Bound) -> dict[str, jax.Array]:
-    """The log density of every site at a point in its support."""
-    sites = _run_sites(bound, key, substitute_fn=init_inside_support)
+def _trial_log_densities(key: jax.Array, bound: Bound, values: Values) -> dict[str, jax.Array]:
+    """The log density of every site at a point in its support. values: of sites that are at theirs."""
+
+    def value(site: dict[str, Any] | None = None) -> Any:
+        return values[site["name"]] if site is not None and site["name"] in values else init_inside_support(site)
+
+    sites = _run_sites(bound, key, substitute_fn=value)
     return _log_densities({name: site for name, site in sites.items() if is_random(site)})
 
 

@@ -17,7 +17,15 @@ from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.results.imputed_elements import by_whole_site, tell_imputed
-from bayeslab.results.raw_groups import CONSTANT_GROUPS, LEADING_DIMS, arguments_unlike_sites, raw_dataset
+from bayeslab.results.raw_groups import (
+    CONSTANT_GROUPS,
+    LEADING_DIMS,
+    PREDICTIVE_GROUPS,
+    arguments_unlike_sites,
+    draws_dataset,
+    draws_without_event,
+    raw_dataset,
+)
 from bayeslab.results.settings_digest import settings_digest
 
 if TYPE_CHECKING:
@@ -54,6 +62,7 @@ def to_datatree(
     coords: Mapping[str, Any] = coordinates(bound, entries)
     plain = {name: dict(group) for name, group in groups.items() if group and name not in LEADING_DIMS}
     reshaped = {name: arguments_unlike_sites(plain.get(name, {}), bound) for name in CONSTANT_GROUPS}
+    reshaped |= {name: draws_without_event(plain.get(name, {}), bound) for name in PREDICTIVE_GROUPS}
     plain = {name: {n: v for n, v in group.items() if n not in reshaped.get(name, {})} for name, group in plain.items()}
     with warnings.catch_warnings():
         warnings.filterwarnings(
@@ -67,9 +76,11 @@ def to_datatree(
     for name, layout in LEADING_DIMS.items():
         if groups.get(name):
             tree[name] = raw_dataset(groups[name], layout, dims, coords if name.startswith("posterior") else {})
-    for name, arguments in reshaped.items():
-        if arguments:
-            tree[name] = tree[name].to_dataset().merge(raw_dataset(arguments, (), {}, {}))
+    for name, values in reshaped.items():
+        if values and name in PREDICTIVE_GROUPS:
+            tree[name] = tree[name].to_dataset().merge(draws_dataset(values, dims, coords))
+        elif values:
+            tree[name] = tree[name].to_dataset().merge(raw_dataset(values, (), {}, {}))
     if "posterior" in tree.children:
         tell_imputed(tree, bound, dims)
     for group in _GROUPS_WITH_CATEGORIES:

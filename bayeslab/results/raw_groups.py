@@ -19,6 +19,9 @@ LEADING_DIMS: dict[str, tuple[str, ...]] = {
 CONSTANT_GROUPS = ("constant_data", "predictions_constant_data")
 """Groups with the arguments of the program."""
 
+PREDICTIVE_GROUPS = ("prior_predictive", "posterior_predictive", "predictions")
+"""Groups with draws of observed sites."""
+
 
 def arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
     """Arguments with the name of a site that do not have its axes: their shape is another, as where a program reshapes
@@ -29,6 +32,13 @@ def arguments_unlike_sites(arguments: Mapping[str, Array | np.ndarray], bound: B
         return np.shape(value) != site.shape or any(plate.name in arguments for plate in site.plates)
 
     return {name: value for name, value in arguments.items() if name in bound.sites and is_unlike(name, value)}
+
+
+def draws_without_event(draws: Mapping[str, Array | np.ndarray], bound: Bound) -> dict[str, Array | np.ndarray]:
+    """Draws (chain, draw, *batch) of sites whose draws lack an axis that their values have, as the times that NumPyro
+    draws from a site that is censored in intervals, whose values are two bounds each."""
+    events = [name for name in draws if name in bound.sites and bound.sites[name].event_dim]
+    return {name: draws[name] for name in events if np.shape(draws[name])[2:] == bound.sites[name].batch_shape}
 
 
 def raw_dataset(
@@ -48,3 +58,12 @@ def raw_dataset(
 
     dataset = Dataset({name: (dims(name, value), value) for name, value in group.items()})
     return dataset.assign_coords({dim: labels for dim, labels in coords.items() if dim in dataset.dims})
+
+
+def draws_dataset(
+    draws: Mapping[str, Array | np.ndarray], named: Mapping[str, list[str]], coords: Mapping[str, Any]
+) -> Any:
+    """A Dataset of draws (chain, draw, *site), with a coordinate for every dimension, as ArviZ has them."""
+    rows = {name: named[name][: np.ndim(value) - 2] for name, value in draws.items()}
+    dataset = raw_dataset(draws, ("chain", "draw"), rows, coords)
+    return dataset.assign_coords({dim: range(n) for dim, n in dataset.sizes.items() if dim not in dataset.coords})

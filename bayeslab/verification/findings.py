@@ -27,7 +27,7 @@ from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.branches.branch_points import find_branch_change
+from bayeslab.verification.branches.branch_points import find_branch_change, program_may_jump
 from bayeslab.verification.family_values import may_have
 from bayeslab.verification.identity import ALL_PROBES, NUM_NEAR_PROBES, RESIDUAL_TOLERANCE, probe_noise
 from bayeslab.verification.likely_points import in_double_precision, likely_points
@@ -228,11 +228,12 @@ def _refuse_lost_in_rounding(finding: Finding) -> Finding:
 
 def _refuse_branch_change(finding: Finding, bound: Bound, data_points: Sequence[Point]) -> Finding:
     """The finding, refused where the site changes the branch of an operation that is not analytic in it."""
-    site, has_family = bound.sites[finding.site], bool(families_of(terms(bound).priors[finding.site]))
-    if site.is_discrete or not (has_family or (bound.guarded and not site.event_dim)):  # guarded supports end in edges
+    site, prior = bound.sites[finding.site], terms(bound).priors[finding.site]
+    is_examined = bool(families_of(prior)) or (bound.guarded and not site.event_dim)  # guarded supports end in edges
+    if site.is_discrete or not (is_examined or program_may_jump(bound, finding.site)):
         return finding
     kink = find_branch_change(bound, finding.site, finding.rule, [*generic_points(bound), *data_points])
-    if kink is None:
+    if kink is None or (kink.is_continuous and not is_examined):
         return finding
     where = next(term.name for term in terms(bound).terms if kink.path in term.kinks and finding.site in term.depends)
     has_steps = kink.known and where not in bound.moving  # unconstrained coordinates move with the end of a support

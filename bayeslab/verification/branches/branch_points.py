@@ -51,6 +51,14 @@ def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Seque
     return steps[0]._replace(is_continuous=not jumps_at_branch_changes(tuple(steps), site, rule, arguments))
 
 
+def program_may_jump(bound: Bound, site: str) -> bool:
+    """Whether the program itself, and no distribution in it, has an operation that a site reaches whose values may
+    jump, as `where(time < change, before, after)`."""
+    log_joint = terms(bound)
+    kinks = [log_joint.kinks[path] for term in log_joint.terms if site in term.depends for path in term.kinks]
+    return any(site in k.sites and k.known and not (k.of_library or k.is_continuous) for k in kinks)
+
+
 @lru_cache(maxsize=64)
 def _branch_changes(kinks: tuple[Kink, ...], site: str, rule: Rule | None) -> Callable[[BranchArgument], Array]:
     """A function of a point: for every operation, whether any values of the site lead to different branches."""
