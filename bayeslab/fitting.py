@@ -49,6 +49,7 @@ from bayeslab.sampling.progress import ProgressReport, progress_bar, whole_fit_r
 from bayeslab.sampling.protocols import Method, Sampler, State, require_method
 from bayeslab.sampling.runner import ChainStarts, Run, drive
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.augment import Augmented
 from bayeslab.transforms.draw_checks import check_draws, require_identity
 from bayeslab.verification.propriety import refuse_improper, refuse_separated
 
@@ -119,7 +120,7 @@ def fit(
             refuse_improper(bound, entries)
             method, sampler, _ = plan(Analysis(bound), method, mesh)
             if not method.finds_maximum:  # and says itself that there is none
-                refuse_separated(bound)
+                refuse_separated(_without_auxiliaries(bound, data))
     with precision_scope(dtype), on_cpu(is_small and sampler.independent):
         placement = placement_on(mesh, method, sampler, bound)
         processes = placement.processes
@@ -146,6 +147,16 @@ def fit(
                 )
 
             return draw_with_checkpoints(path, method, previous_result, at_once, make_part, processes)
+
+
+def _without_auxiliaries(bound: Bound, data: Data) -> Bound:
+    """The program that was augmented: given auxiliary variables, densities of separated classes fall on both sides.
+
+    Where the data may hold auxiliary variables, of which the program knows nothing, it is the one that was given.
+    """
+    if not isinstance(bound.function, Augmented) or any(name.rpartition("_")[0] in bound.sites for name in data):
+        return bound
+    return bind(bound.function.model, data)
 
 
 def _num_elements(bound: Bound) -> int:

@@ -1,6 +1,6 @@
 """Calibration of lectures by every method that applies: the page of the guide and its figures.
 
-    .venv/bin/python benchmarks/calibration.py [--only MODEL ...]
+    .venv/bin/python benchmarks/calibration.py [--only MODEL ...] [--methods METHOD ...]
 
 Each case draws parameters from the prior, data given them, and ranks the parameters among the draws of the method for
 these data. Results are kept in docs/calibration.json, so that single cases can be run anew.
@@ -10,67 +10,34 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from xarray import DataTree
 
 import bayeslab as bl
-from bayeslab.models import (
-    dirichlet_multinomial,
-    gp_regression,
-    gp_regression_unknown_kernel,
-    hmm,
-    inverse_gamma,
-    lda,
-    linear_regression,
-    linear_regression_known_noise,
-    logistic_regression,
-    normal_gamma,
-    normal_known_mean,
-    normal_known_variance,
-    normal_wishart,
-    poisson_regression,
-    softmax_regression,
-    structure,
-    structure_admixture,
-)
 from bayeslab.plots import plot_calibration
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
+from calibration_cases import APPROXIMATIONS, CASES, LABELLED, METHODS, Case
 
 DOCS = Path(__file__).parents[1] / "docs"
 KEPT = DOCS / "calibration.json"
-METHODS = {
-    "Exact": (1000, bl.Exact(99)),
-    "Gibbs": (1000, bl.Gibbs(100, 39, 1, thinning=10)),
-    "NUTS": (1000, bl.NUTS(200, 39, 1, thinning=10)),
-    "MeanField": (500, bl.MeanField(num_samples=99)),
-    "Laplace": (500, bl.Laplace(num_samples=99)),
-    "SVI": (200, bl.SVI(num_samples=99)),
-}
-LABELLED = {"NUTS": (200, bl.NUTS(200, 39, 1, thinning=5))}
-"""Of programs with labels, where a step is dear. Their approximations keep to one order of components, and fail."""
-
-Quantity = Callable[[dict[str, Any]], Any]
-
-
 OPENING = """# Calibration of the lectures
 
-For models of the first tier, three more regressions and every method: parameters are drawn from the prior, data
+For some models of every part of the course and every method: parameters are drawn from the prior, data
 from the model given these, and the parameters are ranked among the draws that the method makes for the data. If the
 method is right the ranks are uniform ([why](calibration_explained.md)). A method passes if no rank of any site leaves a
 band that a right method leaves once in a hundred times, in any site. `make calibration` writes this page; numbers of
-simulations are below.
+simulations are below. An empty cell was not run.
 
-Models whose components have no order (hidden states, populations, topics) are judged by what does not depend on their
-names: sums of squares, who shares a component, expected frequencies. Their approximations describe one order of
-components only and are not listed. NUTS draws the values of the process with unknown hyperparameters after it has
-integrated them out.
+Models whose components have no order (hidden states, populations, topics, factors) are judged by what does not depend
+on their names: sums of squares, who shares a component, expected frequencies, products of loadings. Their
+approximations describe one order of components only and are not listed, but for mean field of factors. NUTS draws the
+values of the process with unknown hyperparameters, and factors, after it has integrated them out.
 """
 BETWEEN = """
 Exact answers, Gibbs sampling and NUTS have to be right, and are. The approximations are approximations: where they
@@ -93,99 +60,29 @@ CLOSING = """
 """
 
 
-class Case(NamedTuple):
-    """quantities, sites: what does not depend on what components are called; all sites where there are none.
-    methods: in place of those for all lectures."""
-
-    lecture: ModuleType
-    data: dict[str, Any] = {}
-    quantities: dict[str, Quantity] = {}
-    sites: tuple[str, ...] = ()
-    methods: dict[str, tuple[int, Any]] = {}
-
-
-def pairs(weights: Any) -> Any:
-    return (weights @ weights.T)[np.triu_indices(len(weights), 1)]
-
-
-CASES = [
-    Case(dirichlet_multinomial),
-    Case(normal_known_variance),
-    Case(normal_known_mean),
-    Case(inverse_gamma),
-    Case(normal_gamma),
-    Case(normal_wishart, {"n0": 8.0, "kappa0": 1.0}),
-    Case(linear_regression_known_noise),
-    Case(linear_regression),
-    Case(logistic_regression),
-    Case(softmax_regression),
-    Case(poisson_regression),
-    Case(gp_regression),
-    Case(
-        gp_regression_unknown_kernel,
-        methods={
-            "Gibbs": (500, bl.Gibbs(500, 39, 1, thinning=50)),
-            "NUTS": (1000, bl.NUTS(200, 39, 1, thinning=5, collapse=("f",))),
-        },
-    ),
-    Case(
-        hmm,
-        {},
-        {
-            "emissions": lambda values: (values["emission"] ** 2).sum(),
-            "stays": lambda values: values["moves"].trace(),
-            "same state": lambda values: 1.0 * (values["z"][..., 0] == values["z"][..., -1]),
-        },
-    ),
-    Case(
-        structure,
-        {},
-        {
-            "frequencies squared": lambda values: (values["frequencies"] ** 2).sum(),
-            "together": lambda values: 1.0 * (values["z"][0] == values["z"][1:]),
-        },
-    ),
-    Case(
-        structure_admixture,
-        {},
-        {
-            "expected alleles": lambda values: values["ancestry"] @ values["frequencies"][:, 0],
-            "shared ancestry": lambda values: pairs(values["ancestry"]),
-        },
-    ),
-    Case(
-        lda,
-        {"alpha": None, "concentration": None},
-        {
-            "shared topics": lambda values: pairs(values["shares"]),
-            "words of documents": lambda values: values["shares"] @ values["topics"],
-        },
-        ("alpha", "concentration"),
-    ),
-]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", help="models to run; the others keep their results")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), help="methods to run, by default all")
     parser.add_argument("--page", action="store_true", help="write the page from the results that are there")
     arguments = parser.parse_args()
     kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for case in CASES:
         if arguments.page or (arguments.only and name_of(case) not in arguments.only):
             continue
-        for method, row in rows(case):
+        for method, row in rows(case, arguments.methods):
             kept[f"{name_of(case)} {method}"] = row
             KEPT.write_text(json.dumps(kept, indent=1) + "\n")
             print(name_of(case), method, row, file=sys.stderr, flush=True)
     (DOCS / "calibration.md").write_text(page(kept))
 
 
-def rows(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The verdict of every method that applies, the others with their reason."""
+def rows(case: Case, methods: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The verdict of every method that applies, of some, the others with their reason."""
     data = case.lecture.example() | case.data
+    reference = bl.fit(2, case.lecture.model, data, case.near, progress=False) if case.near else None
     for name, (number, method) in (METHODS | (LABELLED if case.quantities else {}) | case.methods).items():
-        if case.quantities and name in ("MeanField", "Laplace", "SVI"):
+        if name not in methods or (case.quantities and name in APPROXIMATIONS and name not in case.methods):
             continue
         try:
             with precision_scope():
@@ -194,7 +91,12 @@ def rows(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
             yield name, {"reason": str(error)}
             continue
         began = time.perf_counter()
-        checks = bl.sbc(1, case.lecture.model, data, method, number, quantities=case.quantities, progress=False)
+        checks = bl.sbc(
+            *(1, case.lecture.model, data, method, number),
+            quantities=case.quantities,
+            given=reference,
+            progress=False,
+        )
         judged = [*case.quantities, *case.sites] or None
         table = bl.calibration_verdict(checks, var_names=judged)
         worst = table.isel(quantity=int(np.argmin(table["p_value"].values)))
@@ -229,7 +131,7 @@ def figure(checks: DataTree, judged: list[str] | None, case: str) -> None:
 
 def page(kept: dict[str, dict[str, Any]]) -> str:
     """The page of the guide."""
-    names = [name_of(case) for case in CASES]
+    names = [name for name in map(name_of, CASES) if any(f"{name} {method}" in kept for method in METHODS)]
     methods = list(METHODS)
     lines = [OPENING, "| model | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     lines += [

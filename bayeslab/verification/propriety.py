@@ -35,6 +35,8 @@ LONG_LINE_STEPS = np.array([0.0, -1e15, -1e9, -1e3, 1e3, 1e9, 1e15])
 """Steps where there is no curvature at all, as in what counts how many are below a threshold."""
 FAR_STEPS = np.array([0.0, 1.0, 1e1, 1e3, 1e6, 1e15])
 """Multiples of the length of an ascent at which the log joint is compared with its end."""
+FLAT_STEPS = FAR_STEPS[:-1]
+"""Such multiples along a line without curvature, of which computation has a dozen digits."""
 MIN_SHARE_OF_DIRECTION = 1e-2
 """Share of the largest step that a coordinate takes, at least, if it moves still."""
 NUM_ASCENT_STEPS = 60
@@ -121,21 +123,35 @@ def _climbs_without_end(names: tuple[str, ...], bound: Bound, values: Values) ->
     """Whether the log joint is no smaller far away than it is where an ascent over some sites ends.
 
     Looked at are the line from the start of the ascent, and that on which its last steps lie, without the coordinates
-    that hardly move any more: what is bounded has arrived by then.
+    that hardly move any more: what is bounded has arrived by then. Where other rows hold a sum of what climbs, as where
+    the counts of one group alone are zero, the line that they leave free is one without curvature far away.
     """
     middle, end = evaluate_all([_ascent(names)], (bound, values))[0]
     last = end - middle
     if not np.isfinite(end).all() or not np.linalg.norm(end) > 0:
         return False
-    directions = [end]
+    lines = [(end, FAR_STEPS)]
     if np.linalg.norm(last) > 0:  # else it has arrived, at a maximum or, as a hinge has one, on a plateau
         kept = np.where(np.abs(last) > MIN_SHARE_OF_DIRECTION * np.abs(last).max(), last, 0.0)
-        directions.append(kept / np.linalg.norm(kept) * np.linalg.norm(end))
-    for direction in directions:
-        along = evaluate_all([_density_along(names)], (bound, values, end + FAR_STEPS[:, None] * direction))[0]
+        ahead = kept / np.linalg.norm(kept) * np.linalg.norm(end)
+        lines.append((ahead, FAR_STEPS))
+        if np.any(flat := _without_curvature(names, bound, values, end + ahead) @ ahead):
+            lines.append((flat, FLAT_STEPS))
+    for direction, multiples in lines:
+        along = evaluate_all([_density_along(names)], (bound, values, end + multiples[:, None] * direction))[0]
         if np.isfinite(along).all() and along.min() >= along[0] - 1e-6 * max(1.0, abs(along[0])):
             return True
     return False
+
+
+def _without_curvature(names: tuple[str, ...], bound: Bound, values: Values, step: np.ndarray) -> np.ndarray:
+    """The projection (coordinate, coordinate) on the directions without curvature where some sites moved by a step."""
+    [curvature] = evaluate_all([_curvature(names)], (bound, _moved(names, values, step)))
+    if not np.isfinite(curvature).all():
+        return np.zeros_like(curvature)
+    lengths, axes = np.linalg.eigh(curvature)
+    free = axes[:, np.abs(lengths) <= SINGULAR_TOLERANCE * np.abs(lengths).max()]
+    return free @ free.T
 
 
 def _labels(bound: Bound, names: Sequence[str], entries: Mapping[str, Entry]) -> dict[str, list[Sequence[Any]]]:
@@ -201,8 +217,14 @@ def _curvature(names: tuple[str, ...]) -> Callable[[Any], Array]:
 
 def _moved_density(names: tuple[str, ...], bound: Bound, values: Values, step: Array) -> Array:
     """The terms that some sites reach, scalar, where these have moved by a step."""
+    reached = [term for term in terms(bound).terms if not term.depends.isdisjoint(names)]
+    return sum_of_terms(reached, bound, _moved(names, values, step))
+
+
+def _moved(names: tuple[str, ...], values: Values, step: Any) -> Values:
+    """Values of all sites, where some have moved by a step."""
     moved = dict(values)
     for name in names:
         size = values[name].size
         moved[name], step = values[name] + step[:size].reshape(values[name].shape), step[size:]
-    return sum_of_terms([term for term in terms(bound).terms if not term.depends.isdisjoint(names)], bound, moved)
+    return moved
