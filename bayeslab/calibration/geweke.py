@@ -16,10 +16,10 @@ import numpy as np
 from jax import Array
 from scipy.special import ndtr
 
+from bayeslab.calibration.plan_for_simulated import plan_for_simulated
 from bayeslab.calibration.sbc import refuse_mixed_data
 from bayeslab.methods.gibbs import Gibbs
 from bayeslab.mixed_membership import methods as mixed_membership
-from bayeslab.planning import plan
 from bayeslab.prediction.known_sites import pairs_of_dependence
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
@@ -29,7 +29,6 @@ from bayeslab.results.datatree import to_datatree
 from bayeslab.results.parameters import SAMPLE_DIMS, stacked_parameters
 from bayeslab.sampling.executables import strongly_typed
 from bayeslab.sampling.protocols import State
-from bayeslab.transforms.analysis import Analysis
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
@@ -99,7 +98,7 @@ def _require_data_after_latent_sites(bound: Bound) -> None:
 
 def _prior_and_chain_draws(key: Array, method: Gibbs | mixed_membership.Gibbs, bound: Bound) -> tuple[Values, Values]:
     """Draws (chain, draw, *site) of the latent sites: from the prior, and of chains of sweeps and new data."""
-    sampler, latent = plan(Analysis(bound), method).sampler, bound.latent
+    sampler, latent = plan_for_simulated(bound, method, bound.observed).sampler, bound.latent
 
     def simulated(key: Array, bound: Bound, values: Values) -> tuple[Bound, Values]:
         num_draws = {name: site["value"] for name, site in bound.prior_draw(key, values=values).items()}

@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 from threadpoolctl import threadpool_limits
 
+from bayeslab.calibration.plan_for_simulated import plan_for_simulated
 from bayeslab.elimination.terms import sum_of_terms, terms
-from bayeslab.planning import plan
 from bayeslab.prediction.prior_draws import require_joint_draws
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
@@ -30,7 +30,6 @@ from bayeslab.results.draw_batches import map_draws
 from bayeslab.sampling.progress import progress_bar
 from bayeslab.sampling.protocols import Method, require_method
 from bayeslab.sampling.runner import whole_chain
-from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import require_identity
 from bayeslab.transforms.replication import name_of_copy, replicate_data
 
@@ -91,7 +90,7 @@ def sbc(
             truths = _evenly_spaced_draws(given, bound, num_simulations)
             simulated = {name: name_of_copy(name) for name in simulated}
             bound = replicate_data(model, data, bound)
-        method, sampler, _ = plan(Analysis(bound), method)
+        method, sampler, _ = plan_for_simulated(bound, method, simulated.values(), truths)
         densities = _ranked_densities(bound, extra_quantities)
 
         def pit(key: Array, truth: Values, bound: Bound) -> Values:
