@@ -25,7 +25,7 @@ from bayeslab.methods.mean_field_factors import (
     terms_averaged_over_others,
     typical_block_values,
 )
-from bayeslab.methods.minibatches.batches import SubsampledPlate, batch_bound, subsampled_plates
+from bayeslab.methods.minibatches.batches import SubsampledPlate, findings_of_batches, subsampled_plates
 from bayeslab.methods.minibatches.stochastic_mean_field import BatchSampler
 from bayeslab.methods.setting_checks import require_blocks, require_positive
 from bayeslab.methods.wrappers.compressed import groups_for_multistart
@@ -39,7 +39,7 @@ from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import expected_prior, moment_key, require_averages, require_linear
 from bayeslab.transforms.stick_labels import spread_start, stick_labels
 from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
-from bayeslab.verification.findings import Finding, find_conditionals, rules_of
+from bayeslab.verification.findings import Finding, rules_of
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.ordering import blocks_in_program_order, require_block_names
 from bayeslab.verification.probe_points import Point, generic_points
@@ -121,8 +121,8 @@ class MeanField(Method):
             raise ValueError("MeanField keeps no joint blocks with subsampled plates; draw the plates whole")
         if bound.transform is not None:
             raise ValueError("MeanField takes batches of a program as it is written, without sites integrated out")
-        batch = batch_bound(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
-        rules = _averageable_rules(find_conditionals(batch), batch)
+        batch, findings = findings_of_batches(bound, plates)
+        rules = _averageable_rules(findings, batch)
         names = {plate.plate for plate in plates}
         local_rules = [rule for rule in rules if names & {plate.name for plate in batch.sites[rule.site].plates}]
         shared_rules = [rule for rule in rules if rule not in local_rules]

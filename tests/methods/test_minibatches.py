@@ -131,3 +131,24 @@ def test_all_rows_are_taken_where_batches_cannot_be(model: Any, guide: Any, reas
 def test_batches_are_taken_where_they_can_be() -> None:
     sampler = bl.SVI().plan(Analysis(bl.bind(effects, {"n": ROWS, "y": Y, "batch": 20})))
     assert [(plate.plate, plate.size, plate.batch) for plate in sampler.plates] == [("row", ROWS, 20)]
+
+
+PRECISION = np.array([[1.0, 0.3], [0.3, 0.5]])
+
+
+def classes(x: Any, label: Any, batch: int) -> None:
+    with numpyro.plate("class", 2):
+        mu = numpyro.sample("mu", dist.MultivariateNormal(jnp.zeros(2), precision_matrix=0.5 * PRECISION))
+    with numpyro.plate("row", len(x), subsample_size=batch) as rows:
+        numpyro.sample("x", dist.MultivariateNormal(mu[label[rows]], precision_matrix=PRECISION), obs=x[rows])
+
+
+def test_classes_that_the_first_rows_have_as_often_are_not_alike() -> None:
+    """The first batch has four rows of each of two classes, all rows have 28 and 4: means with precisions of 28.5 and
+    4.5 times that of a row."""
+    label = np.array([0, 1] * 4 + [0] * 24)
+    x = np.random.default_rng(0).normal(size=(32, 2)) + label[:, None]
+    tree = bl.fit(0, classes, {"x": x, "label": label, "batch": 8}, bl.MeanField(), progress=False)
+    sd = tree["posterior/mu"].std(("chain", "draw")).values
+    exact = np.sqrt(np.diag(np.linalg.inv(PRECISION)) / np.array([[28.5], [4.5]]))
+    np.testing.assert_allclose(sd, exact, rtol=0.15)

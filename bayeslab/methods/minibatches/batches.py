@@ -1,6 +1,6 @@
 """Batches of the plates that a program subsamples."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -12,6 +12,10 @@ from jax import Array
 from numpyro.handlers import substitute, trace
 
 from bayeslab.programs.program import Bound, abstract_bound, compilation_signature, init_inside_support
+from bayeslab.verification.findings import Finding, find_conditionals
+
+NUM_RANDOM_BATCHES = 2
+"""Batches for which rules have to hold, beside that of the first elements, which may be in an order."""
 
 
 class SubsampledPlate(NamedTuple):
@@ -64,6 +68,28 @@ def random_batch(key: Array, bound: Bound, plates: tuple[SubsampledPlate, ...]) 
     keys = jax.random.split(key, len(plates))
     chosen = (jax.random.randint(k, (p.batch,), 0, p.size) for k, p in zip(keys, plates, strict=True))
     return batch_bound(bound, {plate.plate: indices for plate, indices in zip(plates, chosen, strict=True)})
+
+
+def findings_of_batches(bound: Bound, plates: tuple[SubsampledPlate, ...]) -> tuple[Bound, list[Finding]]:
+    """The batch of the first elements, and for every latent site the rule that eliminates it in any batch, or why there
+    is none."""
+    first = batch_bound(bound, {plate.plate: jnp.arange(plate.batch) for plate in plates})
+    others = [random_batch(jax.random.PRNGKey(number), bound, plates) for number in range(NUM_RANDOM_BATCHES)]
+    by_batch = [find_conditionals(batch) for batch in (first, *others)]
+    return first, [_of_all_batches(findings) for findings in zip(*by_batch, strict=True)]
+
+
+def _of_all_batches(findings: Sequence[Finding]) -> Finding:
+    """What is found for a site in some batches as one finding, for others as well.
+
+    Axes are joint that are in one of them. No precisions are taken to be alike: those of classes with as many rows
+    in a batch, or of elements with the same noise in it, are others in the next one.
+    """
+    rules = [finding.rule for finding in findings if finding.rule is not None]
+    if len(rules) < len(findings):
+        return next(finding for finding in findings if finding.rule is None)
+    coupled = tuple(sorted({axis for rule in rules for axis in rule.coupled}))
+    return findings[0]._replace(rule=rules[0]._replace(coupled=coupled, same_precision=False))
 
 
 def multiplicity(plates: tuple[SubsampledPlate, ...], names: Iterable[str]) -> float:
