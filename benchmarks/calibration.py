@@ -28,8 +28,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 KEPT = DOCS / "calibration.json"
 OPENING = """# Calibration of the lectures
 
-For some models of every part of the course and every method: parameters are drawn from the prior, data
-from the model given these, and the parameters are ranked among the draws that the method makes for the data. If the
+For some models of every part of the course and every method, and for hierarchical models (the last rows, programs of
+`tests/catalogue/hierarchies.py`) the one that `fit` takes: parameters are drawn from the prior, data from the model
+given these, and the parameters are ranked among the draws that the method makes for the data. If the
 method is right the ranks are uniform ([why](calibration_explained.md)). A method passes if no rank of any site leaves a
 band that a right method leaves once in a hundred times, in any site. `make calibration` writes this page; numbers of
 simulations are below. An empty cell was not run.
@@ -37,7 +38,7 @@ simulations are below. An empty cell was not run.
 Models whose components have no order (hidden states, populations, topics, factors) are judged by what does not depend
 on their names: sums of squares, who shares a component, expected frequencies, products of loadings. Their
 approximations describe one order of components only and are not listed, but for mean field of factors. NUTS draws the
-values of the process with unknown hyperparameters, and factors, after it has integrated them out.
+values of the process with unknown hyperparameters, factors, and Normal effects after it has integrated them out.
 """
 BETWEEN = """
 Exact answers, Gibbs sampling and NUTS have to be right, and are. The approximations are approximations: where they
@@ -68,31 +69,31 @@ def main() -> None:
     arguments = parser.parse_args()
     kept: dict[str, dict[str, Any]] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     for case in CASES:
-        if arguments.page or (arguments.only and name_of(case) not in arguments.only):
+        if arguments.page or (arguments.only and case.name not in arguments.only):
             continue
         for method, row in rows(case, arguments.methods):
-            kept[f"{name_of(case)} {method}"] = row
+            kept[f"{case.name} {method}"] = row
             KEPT.write_text(json.dumps(kept, indent=1) + "\n")
-            print(name_of(case), method, row, file=sys.stderr, flush=True)
+            print(case.name, method, row, file=sys.stderr, flush=True)
     (DOCS / "calibration.md").write_text(page(kept))
 
 
 def rows(case: Case, methods: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The verdict of every method that applies, of some, the others with their reason."""
-    data = case.lecture.example() | case.data
-    reference = bl.fit(2, case.lecture.model, data, case.near, progress=False) if case.near else None
+    data = case.example
+    reference = bl.fit(2, case.program, data, case.near, progress=False) if case.near else None
     for name, (number, method) in (METHODS | (LABELLED if case.quantities else {}) | case.methods).items():
         if name not in methods or (case.quantities and name in APPROXIMATIONS and name not in case.methods):
             continue
         try:
             with precision_scope():
-                method.plan(Analysis(bl.bind(case.lecture.model, data)))
+                method.plan(Analysis(bl.bind(case.program, data)))
         except ValueError as error:
             yield name, {"reason": str(error)}
             continue
         began = time.perf_counter()
         checks = bl.sbc(
-            *(1, case.lecture.model, data, method, number),
+            *(1, case.program, data, method, number),
             quantities=case.quantities,
             given=reference,
             progress=False,
@@ -100,7 +101,7 @@ def rows(case: Case, methods: list[str]) -> Iterator[tuple[str, dict[str, Any]]]
         judged = [*case.quantities, *case.sites] or None
         table = bl.calibration_verdict(checks, var_names=judged)
         worst = table.isel(quantity=int(np.argmin(table["p_value"].values)))
-        figure(checks, judged, f"{name_of(case)}_{name}")
+        figure(checks, judged, f"{case.name}_{name}")
         yield (
             name,
             {
@@ -131,7 +132,7 @@ def figure(checks: DataTree, judged: list[str] | None, case: str) -> None:
 
 def page(kept: dict[str, dict[str, Any]]) -> str:
     """The page of the guide."""
-    names = [name for name in map(name_of, CASES) if any(f"{name} {method}" in kept for method in METHODS)]
+    names = [case.name for case in CASES if any(f"{case.name} {method}" in kept for method in METHODS)]
     methods = list(METHODS)
     lines = [OPENING, "| model | " + " | ".join(methods) + " |", "|---|" + "---|" * len(methods)]
     lines += [
@@ -168,10 +169,6 @@ def details(row: dict[str, Any]) -> str:
         f"{row['simulations']:,} x {row['draws']} | {smallest} | {row['quantity']} | {row['middle']:.2f} | "
         f"{row['spread']:.2f} | {seen} | {row['seconds']:.0f}"
     )
-
-
-def name_of(case: Case) -> str:
-    return case.lecture.__name__.rpartition(".")[2]
 
 
 if __name__ == "__main__":

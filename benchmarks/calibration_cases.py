@@ -1,6 +1,8 @@
 """The models that `calibration.py` calibrates: their data, what is ranked, and by how many draws."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -57,6 +59,10 @@ from bayeslab.models import (
     structure_admixture,
 )
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "catalogue"))
+
+from hierarchies import HIERARCHIES, Hierarchy
+
 METHODS = {
     "Exact": (1000, bl.Exact(99)),
     "Gibbs": (1000, bl.Gibbs(100, 39, 1, thinning=10)),
@@ -73,17 +79,32 @@ Quantity = Callable[[dict[str, Any]], Any]
 
 
 class Case(NamedTuple):
-    """quantities, sites: what does not depend on what components are called; all sites where there are none.
+    """lecture: the module of one, or an entry of the catalogue of hierarchical models.
+    quantities, sites: what does not depend on what components are called; all sites where there are none.
     methods: in place of those for all lectures. near: for improper priors, the method whose draws given the data are
     the true values (`bl.sbc(given=...)`).
     """
 
-    lecture: ModuleType
+    lecture: ModuleType | Hierarchy
     data: dict[str, Any] = {}
     quantities: dict[str, Quantity] = {}
     sites: tuple[str, ...] = ()
     methods: dict[str, tuple[int, Any]] = {}
     near: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.lecture.name if isinstance(self.lecture, Hierarchy) else self.lecture.__name__.rpartition(".")[2]
+
+    @property
+    def program(self) -> Any:
+        return self.lecture.program if isinstance(self.lecture, Hierarchy) else self.lecture.model
+
+    @property
+    def example(self) -> dict[str, Any]:
+        """The data of the example, with those of the case."""
+        own = self.lecture.data if isinstance(self.lecture, Hierarchy) else self.lecture.example()
+        return own | self.data
 
 
 def pairs(weights: Any) -> Any:
@@ -105,6 +126,10 @@ BY_FACTORS = {
     "MeanField": (1000, bl.MeanField(num_samples=99)),
 }
 IMPROPER = bl.NUTS(1000, 1000, 1, thinning=5)
+HIERARCHICAL = {"NUTS": (1000, bl.NUTS(300, 39, 1, thinning=10))}
+"""The method that `fit` takes for hierarchical models with unknown scales, with a longer warm-up."""
+CALIBRATED_HIERARCHIES = ("components", "schools", "growth_curves_sensible", "nested", "slopes", "tanks", "counts")
+"""Those with priors from which data can be drawn: vague ones have data of any size."""
 
 
 CASES = [
@@ -231,3 +256,4 @@ CASES = [
         ("alpha", "concentration"),
     ),
 ]
+CASES += [Case(HIERARCHIES[name], methods=HIERARCHICAL) for name in CALIBRATED_HIERARCHIES]
