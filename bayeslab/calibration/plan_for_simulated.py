@@ -53,15 +53,16 @@ def _simulated(
     number: int, bound: Bound, simulated: Collection[str], values: Mapping[str, Array]
 ) -> tuple[Bound, Values]:
     """The program with simulated data, and the values of its latent sites that these are drawn from."""
-
-    @jax.jit
-    def draw(key: Array, bound: Bound, known: Values) -> Values:
-        return {name: site["value"] for name, site in bound.prior_draw(key, values=known).items()}
-
     known = {name: draws[number % len(draws)] for name, draws in values.items()}
-    drawn = draw(jax.random.PRNGKey(number), bound, known)
+    drawn = _drawn(jax.random.PRNGKey(number), bound, known)
     observed = {name: jnp.asarray(drawn[name], bound.observed[name].dtype) for name in simulated}
     return replace(bound, observed=dict(bound.observed) | observed), {name: drawn[name] for name in bound.latent}
+
+
+@jax.jit
+def _drawn(key: Array, bound: Bound, known: Values) -> Values:
+    """The values of all sites in one run of the program, with some that are known."""
+    return {name: site["value"] for name, site in bound.prior_draw(key, values=known).items()}
 
 
 def _holds(sampler: Sampler, bound: Bound, latent: Values) -> bool:

@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
-from bayeslab.datasets.files.text import read_text
+from bayeslab.datasets.files.text import beside_cut_cell, read_text
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """What may stand between columns, and its name."""
@@ -113,15 +113,13 @@ def _refuse_blanks(path: Path, lines: Sequence[str], first: int) -> None:
 def _note_of_cut_cell(cells: list[str], line: int) -> tuple[str, ...]:
     """A sentence where the last cell of a file, which ends within a line, may have lost its end.
 
-    cells: of the last column. Another one begins with the last, or all others are longer.
+    cells: of the last column.
     """
-    *others, last = cells
-    longer = next((cell for cell in others if len(cell) > len(last) and cell.startswith(last)), None)
-    if longer is None and not (others and all(len(cell) > len(last) for cell in others)):
+    if (beside := beside_cut_cell(cells)) is None:
         return ()
     return (
-        f"line {line}, the last, does not end in a line break, and {last!r} in it stands below "
-        f"{longer or others[0]!r}: the file may be cut off",
+        f"line {line}, the last, does not end in a line break, and {cells[-1]!r} in it stands below {beside!r}: the "
+        "file may be cut off",
     )
 
 

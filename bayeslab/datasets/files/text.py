@@ -6,7 +6,7 @@ import gzip
 import lzma
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,6 +69,15 @@ def lines_of(text: str) -> list[str]:
     """
     lines = re.split(r"\r\n|\n|\r", text)
     return lines[:-1] if not lines[-1] else lines
+
+
+def beside_cut_cell(cells: Sequence[str]) -> str | None:
+    """What stands beside the last of some cells and says that it may have lost its end: one that begins with it, or any
+    where all others are longer; None where nothing says so."""
+    *others, last = cells
+    longer = [cell for cell in others if len(cell) > len(last)]
+    continued = next((cell for cell in longer if cell.startswith(last)), None)
+    return others[0] if continued is None and others and len(longer) == len(others) else continued
 
 
 def read_text(path: Path, encoding: str | None = None) -> tuple[str, tuple[str, ...]]:

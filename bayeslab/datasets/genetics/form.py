@@ -12,7 +12,7 @@ import xarray as xr
 from pandas.api.types import infer_dtype
 
 from bayeslab.datasets.arguments import checked_labels, short_repr
-from bayeslab.datasets.files.text import DAMAGED, open_bytes
+from bayeslab.datasets.files.text import DAMAGED, beside_cut_cell, open_bytes
 from bayeslab.programs.data import FILL_ATTRIBUTE, MISSING_COPY
 
 QUOTED_COLUMN = re.compile(r'"([^"]+)"')
@@ -99,16 +99,12 @@ def refuse_cut_end(path: Path, number: int, texts: Sequence[str], what: str) -> 
     """Raise ValueError where a file ends within a line, and its last cell may have lost its end.
 
     number: of the last line. texts: what stands at the same locus, or beside the last cell, which is the last of them.
-    It is doubtful where another text begins with it, or where it is shorter than all others.
     """
-    *others, last = texts
-    longer = next((text for text in others if len(text) > len(last) and text.startswith(last)), None)
-    shorter_than_all = bool(others) and all(len(text) > len(last) for text in others)
-    if (longer is None and not shorter_than_all) or ends_line(path):
+    if (beside := beside_cut_cell(texts)) is None or ends_line(path):
         return
     raise ValueError(
-        f"line {number} of {path}, the last, does not end in a line break, and {what} {last!r} stands beside "
-        f"{longer or others[0]!r}: the file may be cut off. If it is whole, end it with a line break."
+        f"line {number} of {path}, the last, does not end in a line break, and {what} {texts[-1]!r} stands beside "
+        f"{beside!r}: the file may be cut off. If it is whole, end it with a line break."
     )
 
 
