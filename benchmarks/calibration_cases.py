@@ -157,7 +157,7 @@ CASES = [
     Case(glm, {"tau0": 0.5}),
     Case(ordered_regression),
     Case(perceptron),
-    Case(mixed_regression),
+    Case(mixed_regression, methods=HIERARCHICAL),
     Case(mixed_glm),
     Case(gaussian_discriminant, {"n0": 8.0, "kappa0": 1.0}),
     Case(quadratic_discriminant, {"n0": 8.0, "kappa0": 1.0}),
