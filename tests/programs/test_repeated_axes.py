@@ -41,6 +41,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "loop": lambda x: jax.lax.scan(lambda total, row: (total + row, total * row), jnp.zeros(4), x),
     "call": lambda x: jax.jit(lambda y: y @ y.T)(x),
     "custom derivative": lambda x: jax.nn.relu(x - 0.1) + jax.nn.softplus(x),
+    "numbers that are known": lambda x: x * -jnp.asarray(np.float64(2.0)) + jax.lax.neg(np.asarray(0.5)),
     "no use of it": lambda x: jnp.asarray(A) + 1,
     "numbers": lambda x: (x.astype(np.float32), x**2, x ** jnp.arange(4), x.shape[0] * 1.0),
 }

@@ -112,7 +112,7 @@ def _run(operation: Operation, inputs: Sequence[Repeated]) -> list[Repeated]:
     fold = FOLDED.get(operation.name)
     if fold is not None and _is_known(inputs[0]):
         results = fold(inputs[0].whole(), operation.params)
-        return [_compressed(_plain(np.ascontiguousarray(result))) for result in results]
+        return [_compressed(_plain(np.asarray(result))) for result in results]
     if any(_is_repeated(each) for each in inputs) or operation.name in REPEATS:
         rule = RULES.get(operation.name, _elementwise if operation.name in ELEMENTWISE else None)
         factors = None if rule is None else rule(operation, inputs)
