@@ -160,10 +160,16 @@ def _product(_: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
     return _times(*sorted(inputs, key=lambda each: len(each.shape)))
 
 
-def _quotient(_: Operation, inputs: Sequence[Repeated]) -> Sequence[Any] | None:
+def _quotient(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
+    """Where the numerator has all positions of the denominator it is divided, since products with inverses round."""
     numerator, denominator = inputs
-    inverse = Repeated((1 / jnp.asarray(denominator.entry),), denominator.shape)
-    return None if numerator.shape == () else _times(inverse, numerator)
+    first, *others = numerator.factors
+    own, other = np.shape(first), np.shape(denominator.entry)
+    if denominator.shape == () or np.broadcast_shapes(own, other) == own:
+        return (first / denominator.entry, *others)
+    if numerator.shape == ():
+        return _elementwise(operation, inputs)
+    return _times(Repeated((1 / jnp.asarray(denominator.entry),), denominator.shape), numerator)
 
 
 def _times(first: Repeated, second: Repeated) -> Sequence[Any]:
