@@ -105,7 +105,7 @@ def test_conditionals_from_tables_are_those_from_all_rows(name: str) -> None:
                 gaps.append(jax.vmap(lambda x, q=raw, r=ours: q.log_prob(x).sum() - r.log_prob(x).sum())(draws))  # type: ignore[misc]
             return gaps
 
-        # relative to sums over hundreds of rows of squares of 1e6 with 16 digits, nothing but rounding around the centre
+        # relative to sums over hundreds of squares of 1e6 with 16 digits, nothing but rounding around the centre
         for gap in differences(jax.random.PRNGKey(0)):
             np.testing.assert_allclose(gap, 0, atol=1e-8)
 
