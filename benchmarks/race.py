@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tables import note, number, spread, table
 
@@ -167,4 +168,5 @@ def arguments(description: str | None, rounds: int = 5) -> argparse.ArgumentPars
 def pin(core: int) -> None:
     """This process, and all that it starts, on one core and in one thread."""
     os.environ |= ONE_CORE
+    threadpool_limits(1)  # of the linear algebra that this process has loaded already
     os.sched_setaffinity(0, {core})

@@ -27,6 +27,7 @@ ROUNDS = {
     "mixture.py": 5,
     "mixture_posterior.py": 3,
     "mean_field.py": 5,
+    "latent_linear.py": 5,
     "hierarchies_jags.py": 3,
     "planning.py": 3,
     "discrete.py": 3,

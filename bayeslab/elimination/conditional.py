@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
@@ -34,6 +35,7 @@ from bayeslab.elimination.rules import Block as Block
 from bayeslab.elimination.rules import Rule as Rule
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.tracing.repeated_axes import Repeated, gradient_and_changes
 
 
 class Conditional(NamedTuple):
@@ -198,9 +200,10 @@ def _normal_by_newton(
     gradient, coupled = jax.grad(density), rule.coupled
     start, steps = (jnp.zeros(shape), 2) if initial is None else (initial, 1)
     if not coupled:
+        all_at_once = Repeated((np.ones((1,) * (1 + len(shape))),), (1, *shape))
 
         def step(mean: Array, _: None) -> tuple[Array, Array]:
-            slope, curvature = jax.jvp(gradient, (mean,), (jnp.ones(shape),))
+            slope, [curvature] = gradient_and_changes(gradient, mean, all_at_once)
             return mean - slope / curvature, curvature
 
         mean, curvature = jax.lax.scan(step, start, None, steps)
@@ -217,13 +220,13 @@ def _normal_by_newton(
         inverse = [axes_order.index(axis) for axis in range(len(shape))]
         return jnp.transpose(x.reshape(*batch, *(shape[axis] for axis in coupled)), inverse)
 
-    slope, change = jax.linearize(gradient, start)
-
-    def column(direction: Array) -> Array:
-        response = flat(change(unflat(jnp.broadcast_to(direction, (*batch, size)))))
-        return response.reshape(-1, size)[0] if rule.same_precision else response
-
-    precision = -jnp.moveaxis(jax.vmap(column)(jnp.eye(size)), 0, -1)
+    one_each = [shape[axis] if axis in coupled else 1 for axis in range(len(shape))]
+    directions = Repeated((np.eye(size).reshape(size, *one_each),), (size, *shape))
+    slope, changes = gradient_and_changes(gradient, start, directions)
+    columns = jax.vmap(flat)(changes)
+    if rule.same_precision:
+        columns = columns.reshape(size, -1, size)[:, 0]
+    precision = -jnp.moveaxis(columns, 0, -1)
     precision = (precision + precision.mT) / 2
     factor = jnp.linalg.cholesky(precision)
     inverse_factor = None

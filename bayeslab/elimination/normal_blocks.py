@@ -18,6 +18,7 @@ from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, fact
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.tracing.repeated_axes import Repeated, gradient_and_changes
 
 MAX_CONSTANTS = 2**16
 """Numbers of all directions, at most, that are constants of compiled code; more are computed."""
@@ -77,8 +78,8 @@ def block_conditional(
     """
     gradient = jax.grad(density)
     start = jnp.zeros(structure.size) if initial is None else initial
-    slope, change = jax.linearize(gradient, start)
-    normal = factorise(structure.factorised, _precision_blocks(structure.factorised, change))
+    slope, blocks = _slope_and_blocks(structure.factorised, gradient, start)
+    normal = factorise(structure.factorised, blocks)
     mean = start + normal.solve(slope)
     if initial is None:  # the rest is rounding, which has no derivative
         mean += jax.lax.stop_gradient(normal.solve(gradient(mean)))
@@ -102,7 +103,7 @@ def tabled_conditional(
     slope = jax.grad(_sum_of(densities, densities.keys() - known_slopes))(centre)
     blocks = {pair: jnp.zeros(()) for pair in _pairs(structure)}
     if rest := densities.keys() - table.terms.keys():
-        blocks |= _precision_blocks(structure, jax.linearize(jax.grad(_sum_of(densities, rest)), centre)[1])
+        blocks |= _slope_and_blocks(structure, jax.grad(_sum_of(densities, rest)), centre)[1]
     for name, known in table.terms.items():
         weight = (
             1.0 if known.curvature is None else curvature(densities[name], centre, table.direction) / known.curvature
@@ -150,8 +151,9 @@ def gradients_and_precisions(
 ) -> tuple[dict[str, Array], dict[str, Blocks]]:
     """Of every term, its gradient (size,) at zero and the blocks of the precision that it adds."""
     whole = structure.factorised
-    gradients, change = jax.linearize(partial(_gradients, densities), jnp.zeros(structure.size))
-    products = jax.vmap(change)(_directions(whole, tuple(_probes(whole).values())))
+    gradients, products = gradient_and_changes(
+        partial(_gradients, densities), jnp.zeros(structure.size), _directions(whole)
+    )
     return gradients, {name: _blocks(whole, -product) for name, product in products.items()}
 
 
@@ -175,9 +177,12 @@ def num_directions(structure: PrecisionStructure) -> int:
     return max(probe.start + _number(structure.factorised, *probe[:2]) for probe in probes)
 
 
-def _precision_blocks(structure: PrecisionStructure, change: Callable[[Array], Array]) -> Blocks:
-    """The blocks of the precision. change: from a direction to how the gradient of the log density changes."""
-    return _blocks(structure, -jax.vmap(change)(_directions(structure, tuple(_probes(structure).values()))))
+def _slope_and_blocks(
+    structure: PrecisionStructure, gradient: Callable[[Array], Array], at: Array
+) -> tuple[Array, Blocks]:
+    """The gradient (size,) of a quadratic log density at some values, and the blocks of its precision."""
+    slope, products = gradient_and_changes(gradient, at, _directions(structure))
+    return slope, _blocks(structure, -products)
 
 
 def _blocks(structure: PrecisionStructure, products: Array) -> Blocks:
@@ -262,8 +267,9 @@ def _number(structure: PrecisionStructure, index: int, axes: tuple[int, ...]) ->
     return prod(structure.shapes[index][axis] for axis in axes)
 
 
-def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Array:
-    """All directions, (direction, size); constants of compiled code where they are few."""
+def _directions(structure: PrecisionStructure) -> Repeated:
+    """All directions, (direction, size); known while tracing where they are few."""
+    probes = tuple(_probes(structure).values())
     total = num_directions(structure)
     make: Any = np if total * structure.size <= MAX_CONSTANTS else jnp
     columns = []
@@ -277,7 +283,7 @@ def _directions(structure: PrecisionStructure, probes: tuple[Probe, ...]) -> Arr
                 before, after = make.zeros((probe.start, *shape)), total - probe.start - number
                 moves = moves + make.concatenate([before, one_each, make.zeros((after, *shape))])
         columns.append(moves.reshape(total, -1))
-    return jnp.asarray(make.concatenate(columns, axis=-1))
+    return Repeated((make.concatenate(columns, axis=-1),), (total, structure.size))
 
 
 def joined_terms(site_terms: Sequence[Term], names: Sequence[str]) -> list[Term]:

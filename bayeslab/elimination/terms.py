@@ -27,11 +27,12 @@ from bayeslab.programs.program import (
     compilation_signature,
     innermost_distribution,
 )
+from bayeslab.programs.site_density import site_log_density
 from bayeslab.programs.tracing.analyticity import EquationPath, Kink
 from bayeslab.programs.tracing.analyticity import trace_dependencies as reached_by
 from bayeslab.programs.tracing.branches import branch_indicators
 from bayeslab.programs.tracing.compilation import prune_trace
-from bayeslab.programs.tracing.loop_distribution import distribute_loops
+from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
 
 TraceSlice = Callable[..., list[Array]]
 """Some outputs of a traced program, as a function of (bound, values)."""
@@ -303,31 +304,6 @@ def _slice_trace(
 
 def _num_elements(variable: Any) -> int:
     return int(np.prod(getattr(variable.aval, "shape", ())))
-
-
-def site_log_density(site: dict[str, Any]) -> Array:
-    """log p(value) of every element, elements of events apart where they are independent, times the scale."""
-    density = elementwise_log_density(site["fn"], site["value"])
-    scale = site["scale"]
-    if scale is None:
-        return density
-    extra = density.ndim - len(site["fn"].batch_shape)
-    return density * jnp.reshape(scale, jnp.shape(scale) + (1,) * extra if jnp.ndim(scale) else ())
-
-
-def elementwise_log_density(fn: Distribution, value: Array) -> Array:
-    """The log density of every element, before `to_event` sums it."""
-    if isinstance(fn, Independent):
-        return elementwise_log_density(fn.base_dist, value)
-    if isinstance(fn, MaskedDistribution) and not isinstance(fn._mask, bool):
-        density = elementwise_log_density(fn.base_dist, value)
-        mask = jnp.reshape(fn._mask, fn._mask.shape + (1,) * (density.ndim - fn._mask.ndim))
-        return jnp.where(mask, density, 0.0)
-    if isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, Independent):
-        inner = fn.base_dist
-        expanded = inner.base_dist.expand(fn.batch_shape + inner.event_shape[: inner.reinterpreted_batch_ndims])
-        return elementwise_log_density(expanded, value)
-    return jnp.asarray(fn.log_prob(value))
 
 
 def _num_labels(fn: Distribution, choices: np.ndarray | None) -> int | None:

@@ -15,10 +15,10 @@ from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.util import compute_log_probs
 from numpyro.primitives import Messenger
 
-from bayeslab.elimination.terms import site_log_density
-from bayeslab.programs.missing_data import ObservationHandler
+from bayeslab.programs.missing.missing_data import ObservationHandler
 from bayeslab.programs.program import Bound, Values, is_random
-from bayeslab.programs.tracing.reversed_scans import is_scan
+from bayeslab.programs.site_density import site_log_density
+from bayeslab.programs.tracing.loops.reversed_scans import is_scan
 
 Guide = Callable[[Any, Any, Values], Any]
 """A NumPyro program (carry, element, values) that draws the latent sites of one step.

@@ -17,8 +17,8 @@ from numpyro.infer.util import log_density
 
 from bayeslab.programs.arguments import Argument, StaticValue, rebuild_argument
 from bayeslab.programs.missing.imputation import ImputationHandler
+from bayeslab.programs.missing.missing_data import ObservationHandler
 from bayeslab.programs.missing.names import given_part, whole_site
-from bayeslab.programs.missing_data import ObservationHandler
 from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.subsampling import SubsamplingHandler, UnscaledJacobians
 from bayeslab.programs.tracing.closed_over_arrays import read_arrays_anew

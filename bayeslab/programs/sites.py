@@ -27,7 +27,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing.names import UNOBSERVED
 from bayeslab.programs.missing.split_distributions import proper_where_masked
-from bayeslab.programs.tracing.reversed_scans import is_scan, run_backwards
+from bayeslab.programs.tracing.loops.reversed_scans import is_scan, run_backwards
 
 Shape = tuple[int, ...]
 

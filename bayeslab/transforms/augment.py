@@ -14,7 +14,7 @@ from numpyro.primitives import Messenger
 from bayeslab.distributions.mixing.hinge import HingeLoss
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
-from bayeslab.programs.missing_data import element_mask
+from bayeslab.programs.missing.missing_data import element_mask
 from bayeslab.programs.program import Program, innermost_distribution
 from bayeslab.transforms.transformed_program import TransformedProgram
 

@@ -25,7 +25,7 @@ from bayeslab.elimination.families import CHAIN_OF_STEPS, JOINTLY_ENUMERATED
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
-from bayeslab.programs.tracing.loop_distribution import distribute_loops
+from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.verification.probe_points import generic_points
 from quick_cases import quick_ones

@@ -11,7 +11,7 @@ from numpyro.handlers import mask
 from scipy.stats import norm
 
 import bayeslab as bl
-from bayeslab.programs.missing_data import marginalise_missing, with_support_check
+from bayeslab.programs.missing.missing_data import marginalise_missing, with_support_check
 from bayeslab.programs.program import precision_scope
 
 PRESENT = np.array([[True, False, False], [True, True, False], [True, True, True]])

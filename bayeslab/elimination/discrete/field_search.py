@@ -10,11 +10,11 @@ from jax import Array
 from bayeslab.elimination.discrete.chains.recognition import chain_layout, step_functions
 from bayeslab.elimination.discrete.chains.repeated_functions import FunctionFinder
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Chains, Field
-from bayeslab.elimination.discrete.flat_program import FlatProgram
 from bayeslab.elimination.discrete.scopes import follow_elements
 from bayeslab.elimination.discrete.sum_of_parts import cut
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms
 from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.tracing.flat_program import FlatProgram
 
 MAX_FIELD_ELEMENTS = 20_000
 """Elements of a field, at most."""

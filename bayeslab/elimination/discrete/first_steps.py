@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax.scipy.special import xlog1py, xlogy
 
-from bayeslab.elimination.discrete.flat_program import Constant, Operation, run_operations
 from bayeslab.elimination.discrete.scopes import ADDED, BENT, SAME_SUM
+from bayeslab.programs.tracing.flat_program import Constant, Operation, run_operations
 
 ROW_BY_ROW = (*SAME_SUM, *ADDED, *BENT, "mul", "div", "integer_pow", "square", "select_n", "convert_element_type")
 WEIGHTED_LOGARITHMS = {"xlogy": (xlogy, jnp.log), "xlog1py": (xlog1py, jnp.log1p)}

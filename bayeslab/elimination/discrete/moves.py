@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bayeslab.elimination.discrete.flat_program import Operation
+from bayeslab.programs.tracing.flat_program import Operation
 
 
 def _moved_by(function: Callable[[Any, dict[str, Any]], np.ndarray]) -> Callable[[Operation, Any], np.ndarray]:

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bayeslab.elimination.discrete.flat_program import Constant, FlatProgram, Operation, concrete, flatten
 from bayeslab.elimination.discrete.moves import MOVED
 from bayeslab.elimination.discrete.sum_table import SumTable
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.analyticity import scan_counts
+from bayeslab.programs.tracing.flat_program import Constant, FlatProgram, Operation, concrete, flatten
 
 MAX_NUMBERS = 2 * 10**7
 """Numbers of one value that are looked at one by one, at most."""

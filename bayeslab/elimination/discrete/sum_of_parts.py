@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bayeslab.elimination.discrete.first_steps import FirstSteps, Pieces
-from bayeslab.elimination.discrete.flat_program import (
+from bayeslab.programs.tracing.flat_program import (
     Constant,
     FlatProgram,
     Operation,

@@ -19,7 +19,7 @@ from numpyro.primitives import Messenger
 from bayeslab.programs.missing.gaps import scattered
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements
-from bayeslab.programs.tracing.reversed_scans import is_scan
+from bayeslab.programs.tracing.loops.reversed_scans import is_scan
 
 
 class ImputationHandler(Messenger):

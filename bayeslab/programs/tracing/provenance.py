@@ -18,7 +18,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
 
-from bayeslab.programs.missing_data import element_mask
+from bayeslab.programs.missing.missing_data import element_mask
 from bayeslab.programs.program import (
     Bound,
     Values,
@@ -31,7 +31,7 @@ from bayeslab.programs.program import (
     is_random,
 )
 from bayeslab.programs.sites import wrap_bodies
-from bayeslab.programs.tracing.loop_distribution import distribute_loops
+from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
 
 
 class Fact(NamedTuple):

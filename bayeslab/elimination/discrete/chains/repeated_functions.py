@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from bayeslab.elimination.discrete.flat_program import Constant, FlatProgram, Operation, flatten
 from bayeslab.elimination.discrete.moves import MOVED
 from bayeslab.elimination.discrete.scopes import ADDED, BENT, REDUCED, SAME_SUM
 from bayeslab.elimination.discrete.sum_table import distinct_rows
+from bayeslab.programs.tracing.flat_program import Constant, FlatProgram, Operation, flatten
 
 ELEMENTWISE = (*SAME_SUM, *ADDED, *BENT, "mul", "div", "integer_pow", "square", "select_n", "convert_element_type")
 NOWHERE = 2**30

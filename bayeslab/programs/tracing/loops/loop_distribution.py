@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal, Var
 
-from bayeslab.programs.tracing.loop_steps import Loop, run_alone
+from bayeslab.programs.tracing.loops.loop_steps import Loop, run_alone
 
 SEQUENTIAL = ("cond", "while")
 """Operations of a body that would do more, or other, work for all steps at once."""

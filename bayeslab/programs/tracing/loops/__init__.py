@@ -1,0 +1,1 @@
+"""Loops of traced programs: distributed over their steps, and run backwards."""
