@@ -98,6 +98,8 @@ def sites_without_sampler(bound: Bound) -> dict[str, str]:
                 except (NotImplementedError, ImportError) as error:
                     said = f" ({error})" if str(error) else ""
                     reasons[name] = f"its distribution {bound.sites[name].family} has no sampler{said}"
+                except (TypeError, ValueError):  # it has one, but the shape of a step where its parameters have steps
+                    continue
 
     jax.eval_shape(run, bound, jax.random.PRNGKey(0))
     return reasons

@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax import Array
+from numpyro.contrib.control_flow import scan
 from scipy.stats import genpareto
 
 import bayeslab as bl
@@ -47,6 +48,17 @@ def latent_excess(y: Any) -> None:
         numpyro.sample("y", dist.Exponential(scale), obs=y)
 
 
+def steps_of_counts(y: Any) -> None:
+    """Observed steps of a scan, of a distribution with a sampler of two stages."""
+    level = numpyro.sample("level", dist.Normal(0.0, 1.0))
+
+    def step(carry: Any, value: Any) -> tuple[Any, None]:
+        numpyro.sample("y", dist.NegativeBinomial2(jnp.exp(level + carry), 2.0), obs=value)
+        return carry + 0.1, None
+
+    scan(step, 0.0, y)
+
+
 DATA = {"num_rows": 5, "y": EXCESSES, "total": 1.0}
 
 
@@ -79,3 +91,12 @@ def test_a_prior_without_a_sampler_is_no_hindrance_to_a_fit() -> None:
     assert bl.predict(1, latent_excess, {"y": EXCESSES}, tree)["posterior_predictive"]["y"].shape == (1, 20, 5)
     with pytest.raises(ValueError, match="SIR draws site 'scale', but its distribution GeneralizedPareto has no"):
         bl.fit(0, latent_excess, {"y": EXCESSES}, monte_carlo.SIR(), progress=False)
+
+
+def test_steps_of_a_scan_have_the_sampler_of_their_distribution() -> None:
+    tree = bl.fit(0, steps_of_counts, {"y": np.array([1, 0, 2])}, METHOD, progress=False)
+    assert bl.predict(1, steps_of_counts, {"y": np.array([1, 0, 2])}, tree)["posterior_predictive"]["y"].shape == (
+        1,
+        20,
+        3,
+    )
