@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bayeslab.diagnostics.impossible_data import forgotten_arguments, is_prior_alone
 from bayeslab.elimination.terms import terms
 from bayeslab.gaussian_processes.distribution import GaussianProcess, solver_of
 from bayeslab.mixed_membership.methods import membership_at_size
@@ -136,6 +137,9 @@ def _notes(analysis: Analysis) -> list[str]:
         else:
             notes.append(f"without a method, fit uses {type(method).__name__}: {why}")
             notes += _statistics_notes(sampler, bound)
+    elif is_prior_alone(bound):
+        forgotten = forgotten_arguments(bound)
+        notes.append(f"no site has a value, so the posterior is the prior{f': {forgotten}' if forgotten else ''}")
     return notes
 
 

@@ -14,7 +14,12 @@ from jax import Array
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike
 
-from bayeslab.diagnostics.impossible_data import refuse_impossible, refuse_nothing_observed
+from bayeslab.diagnostics.impossible_data import (
+    forgotten_arguments,
+    is_prior_alone,
+    refuse_impossible,
+    refuse_nothing_observed,
+)
 from bayeslab.diagnostics.pareto_tail import largest_size, pareto_tail
 from bayeslab.diagnostics.prior_conflict import describe_prior_conflict
 from bayeslab.diagnostics.separation import describe_separation
@@ -235,6 +240,8 @@ class _PortionOfDraws(NamedTuple):
             separation_text := describe_separation(bound, run.draws.samples)
         ):
             tree.attrs["separation"] = separation_text
+        if is_prior_alone(bound) and (forgotten := forgotten_arguments(bound)):
+            tree.attrs["nothing_observed"] = forgotten
         if bound.limits:
             tree.attrs["summed_up_to"] = ", ".join(f"{name}: {limit}" for name, limit in bound.limits)
         if previous is not None:

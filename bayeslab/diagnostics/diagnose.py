@@ -41,7 +41,8 @@ def diagnose(tree: DataTree) -> str:
     Looks for draws that are no numbers, frozen chains, an optimisation that did not converge, separated classes,
     chains that disagree (R-hat), divergences, an approximation that misses part of the posterior
     (k-hat, importance weights), too few effective draws, trajectories cut short, slow exploration of energies (BFMI),
-    and a prior that hardly allows what was found. A check whose statistics the tree lacks is skipped. Of the result of
+    observed values that may have been forgotten, and a prior that hardly allows what was found. A check whose
+    statistics the tree lacks is skipped. Of the result of
     `particles.filter`: values that no particle allows, a guide that is too narrow, and runs that differ. Raises
     ValueError for a tree without numbers in its posterior, TypeError for what is no tree.
     """
@@ -84,6 +85,8 @@ def _problems(tree: DataTree, posterior: Dataset, stats: Any) -> Iterator[str]:
         "Tree depth: {} at the maximum; trajectories are cut short: raise max_tree_depth, or rescale the parameters.",
     )
     yield from _low_bfmi(stats)
+    if forgotten := tree.attrs.get("nothing_observed"):
+        yield f"Nothing observed: {forgotten}, and no site has a value, so the result is of the prior."
     if conflict_text := tree.attrs.get("prior_conflict"):
         yield f"Prior: {conflict_text}."
 

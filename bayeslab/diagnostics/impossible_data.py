@@ -18,12 +18,24 @@ from bayeslab.verification.undefined import describe_undefined
 
 def refuse_nothing_observed(bound: Bound) -> None:
     """Raises ValueError for a program without an observed site and without a factor."""
-    roles = {site.role for site in bound.plain.sites.values()}
-    if not roles & {"observed", "factor"}:
+    if is_prior_alone(bound):
+        forgotten = forgotten_arguments(bound)
         raise ValueError(
             f"data give no value to any sample site, so there is nothing to learn from; the sites are "
-            f"{list(bound.sites)}; simulate() draws from the prior, as do methods that are named"
+            f"{list(bound.sites)}{f', and {forgotten}' if forgotten else ''}; simulate() draws from the prior, as do "
+            "methods that are named"
         )
+
+
+def is_prior_alone(bound: Bound) -> bool:
+    """Whether a program has neither an observed site nor a factor, so that its posterior is its prior."""
+    return not {site.role for site in bound.plain.sites.values()} & {"observed", "factor"}
+
+
+def forgotten_arguments(bound: Bound) -> str:
+    """In words, the arguments that are None, as those are that hand over observed values; empty if there are none."""
+    none = [argument.name for argument in bound.settings if argument.tree == jax.tree.structure(None)]
+    return f"{quoted_names(none, 'argument')} {'are' if len(none) > 1 else 'is'} None" if none else ""
 
 
 def refuse_impossible(run: Run, bound: Bound) -> None:

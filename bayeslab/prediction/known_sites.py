@@ -34,6 +34,7 @@ class Known(NamedTuple):
     own: latent sites of new rows and groups, which have no draws. leaves: observed sites that nothing depends on.
     by_draw: sites of which elements are known from the draws: those of groups of the fit, beside new ones.
     series: sites whose missing steps follow from known ones, about which nothing known says more.
+    undrawn: leaves that no sampler draws.
     """
 
     bound: Bound
@@ -41,6 +42,7 @@ class Known(NamedTuple):
     leaves: tuple[str, ...]
     by_draw: tuple[str, ...]
     series: tuple[str, ...] = ()
+    undrawn: tuple[str, ...] = ()
 
 
 def known_of(bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]) -> Known:
@@ -187,13 +189,14 @@ def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
     keys = jax.random.split(key, (5, len(next(iter(latent.values())))))
     fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
     by_draw = {given_part(name): latent[name] for name in known.by_draw}
-    simulated = _simulated(keys[0], bound, fixed, by_draw, known.leaves)
+    drawn_leaves = tuple(name for name in known.leaves if name not in known.undrawn)
+    simulated = _simulated(keys[0], bound, fixed, by_draw, drawn_leaves)
     if not informed:
         return Predictions(_without_parts(bound, simulated, by_draw))
     try:
         collapsed = marginal(without_uninformed(known), informed)
     except ValueError as reason:
-        gaps = [n for n in known.leaves if not np.all(bound.present[n]) and np.any(bound.present[n])]
+        gaps = [n for n in drawn_leaves if not np.all(bound.present[n]) and np.any(bound.present[n])]
         if gaps or _reach_more_than_leaves(known, informed):
             raise ValueError(f"predict cannot draw what is missing in new rows given what is known: {reason}") from None
         kept = {name: value for name, value in simulated.items() if name not in informed}
@@ -205,9 +208,9 @@ def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
         at = replace(collapsed, present=collapsed.present | hidden)
         drawn = _eliminated(own_keys, at, start, by_draw)
         all_fixed = fixed | {name: drawn[name] for name in informed}
-        passes.append(_simulated(pass_keys, bound, all_fixed, by_draw, known.leaves))
+        passes.append(_simulated(pass_keys, bound, all_fixed, by_draw, drawn_leaves))
     values, of_known_leaves = passes
-    for name in known.leaves:
+    for name in drawn_leaves:
         ndim = values[name].ndim - 1
         values[name] = chosen(bound.present[name], of_known_leaves[name], values[name], ndim)
     return Predictions(_without_parts(bound, values, by_draw))

@@ -87,7 +87,11 @@ def belongs_to_rows(name: str, observed: "dict[str, Array] | list[str]", bound: 
 def _closed_form(bound: Bound, latent: Values) -> tuple[Bound | None, str]:
     """The program with the sites of its rows integrated out in closed form; None where there is none, and why."""
     if not (private := row_sites(bound)):
-        return None, ""
+        steps = [name for name in bound.latent if bound.sites[name].scanned]
+        return (
+            None,
+            f"rows are given the steps of {listed_sites(steps)}, which follow each other in a scan" if steps else "",
+        )
     analysis = Analysis(bound)
     try:
         integrated = marginal(bound, private, analysis)

@@ -31,7 +31,13 @@ from bayeslab.prediction.new_groups import (
     with_grown_sizes,
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
-from bayeslab.prediction.prior_draws import require_observed_draws, require_prior_draws
+from bayeslab.prediction.prior_draws import (
+    require_observed_draws,
+    require_prior_draws,
+    require_samplers,
+    said_of_sites_not_drawn,
+    sites_without_sampler,
+)
 from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
@@ -88,8 +94,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     sites on which others depend, but without their rows, as a known scale or table, keep their values; a vector
     is drawn as a whole, whatever is known of it; a censored site is drawn without its censoring; missing steps of a
     series whose steps follow from its own, in a scan, are drawn given the known ones), and log_likelihood, NaN at
-    missing entries; latent sites that belong to a row, as
-    labels of a mixture do, are integrated out of it where they can be, and its attrs name them, or say why not.
+    missing entries; latent sites that belong to a row, as labels of a mixture do, are integrated out of it where they
+    can be, and its attrs name them, or say why not. An observed site whose distribution has no sampler has a log
+    likelihood, whose attrs say so, and no draws.
     Discrete sites on which others depend, as labels, have `NAME given the rest` there, the log probability of their
     value given all else that is known of the row.
     For other data, with or without values of sites: predictions, predictions_constant_data, predictions_log_likelihood
@@ -107,8 +114,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     default and do nothing but hand over observed values. Categories have the codes of the fit.
     Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
     that the fit does not know and that are no new groups, labels that contradict those of the fit (other columns, or in
-    another order), where sites cannot be drawn given what is known, where `data` leave out what a result cannot keep,
-    as a function that is not the default, and where the program draws nothing, because its data are in a factor.
+    another order), where sites cannot be drawn given what is known, or by no sampler, where `data` leave out what a
+    result cannot keep, as a function that is not the default, and where the program draws nothing, because its data are
+    in a factor.
     """
     posterior = posterior_draws(tree, "predict")
     program, given = unwrap_partial(model, read_entries(_rows_of_formula(data, tree)))
@@ -129,21 +137,24 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         grown = {n: value.shape[1:] for n, value in flat.items() if value.shape[1:] != bound.sites[n].shape}
         hidden = tuple(name for name in flat if name not in grown)
         parameters = given_parameters(bound) if replicate else ()
+        undrawn = sites_without_sampler(bound)
+        require_samplers(undrawn, "predict", [name for name in bound.latent if name not in hidden])
+        undrawn = {name: reason for name, reason in undrawn.items() if name in bound.observed}
         left_out, simulations = "", dict[str, Any]()
         if replicate or grown or not bound.observed:
-            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden, parameters))
+            simulations = jax.device_get(simulate_draws(keys, bound, flat, hidden, (*parameters, *undrawn)))
             flat |= {name: jnp.asarray(simulations[name]) for name in grown}
         if replicate:
             simulations |= _continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
         if bound.observed and not replicate:
-            known = known_of(bound, flat, grown)
+            known = known_of(bound, flat, grown)._replace(undrawn=tuple(undrawn))
             drawn, left_out = draws_given_known(keys[0], known, flat)
             simulations = jax.device_get({name: value for name, value in drawn.items() if name not in hidden})
             classes = class_probabilities(known, flat)
         else:
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
         responses = {} if replicate else response_probabilities(bound, flat)
-        _require_predictions(simulations, bound, replicate)
+        _require_predictions(simulations | undrawn, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = {n: value for n, value in jax.device_get(likelihood.values).items() if n not in parameters}
         scores = {n: c.log_probability for n, c in classes.items() if c.log_probability is not None}
@@ -174,6 +185,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         added["predictions"].attrs["new_groups"] = new_names
     for name in ("log_likelihood", "predictions_log_likelihood"):
         if name in added.children:
+            added[name].attrs |= {"not_drawn": said_of_sites_not_drawn(undrawn)} if undrawn else {}
             added[name].attrs["integrated_out"] = list(likelihood.integrated_out)
             if likelihood.reason:
                 added[name].attrs["not_integrated_out"] = likelihood.reason

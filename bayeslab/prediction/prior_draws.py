@@ -1,5 +1,7 @@
 """Checks that forward simulation, one site after the other, draws from the distribution that a program states."""
 
+from collections.abc import Collection, Mapping
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -17,6 +19,7 @@ def require_prior_draws(bound: Bound, verb: str) -> None:
     a factor."""
     bound = bound.plain
     require_proper_priors(bound, verb)
+    require_samplers(sites_without_sampler(bound), verb, bound.observed)
     for fact in trace_data_flow(bound, bound.latent_shapes).of("density"):
         if bound.sites[fact.site].role == "factor" and fact.reached_by("latent"):
             raise ValueError(
@@ -66,9 +69,46 @@ def require_proper_priors(bound: Bound, verb: str) -> None:
             raise ValueError(
                 f"{verb} needs draws from the prior, but site '{site.name}' has an improper one ({site.family})"
             )
+    require_samplers(sites_without_sampler(bound.plain), verb, bound.latent)
     for name, (weighted, _) in _density_changes(bound.plain).items():
         if weighted and name in bound.latent:
             raise ValueError(f"{verb} needs draws from the prior, but handlers.scale weights that of site '{name}'")
+
+
+def require_samplers(without: Mapping[str, str], verb: str, names: Collection[str]) -> None:
+    """Raises ValueError for the first of these sites that no sampler draws. without: `sites_without_sampler`."""
+    if missing := [name for name in names if name in without]:
+        raise ValueError(
+            f"{verb} draws site '{missing[0]}', but {without[missing[0]]}; give the distribution a method "
+            "sample(self, key, sample_shape=())"
+        )
+
+
+def sites_without_sampler(bound: Bound) -> dict[str, str]:
+    """The random sites whose distribution has a density but no sampler, as many that users write, and for each the
+    reason in words."""
+    reasons: dict[str, str] = {}
+
+    def run(bound: Bound, key: Array) -> None:
+        model = substitute(bound.unconditioned(key), substitute_fn=init_inside_support)
+        for name, site in trace(model).get_trace(**bound.inputs).items():
+            if is_random(site):
+                try:
+                    site["fn"].sample(key)
+                except (NotImplementedError, ImportError) as error:
+                    said = f" ({error})" if str(error) else ""
+                    reasons[name] = f"its distribution {bound.sites[name].family} has no sampler{said}"
+                except (TypeError, ValueError):  # it has one, but the shape of a step where its parameters have steps
+                    continue
+
+    jax.eval_shape(run, bound, jax.random.PRNGKey(0))
+    return reasons
+
+
+def said_of_sites_not_drawn(reasons: Mapping[str, str]) -> str:
+    """A sentence on the observed sites that have no draws, for the reasons given."""
+    told = "; ".join(f"site '{name}' is not drawn, because {reason}" for name, reason in reasons.items())
+    return f"{told}; what depends on it is drawn given its values"
 
 
 def require_joint_draws(bound: Bound, verb: str) -> None:

@@ -2,6 +2,7 @@
 
 import inspect
 import textwrap
+import traceback
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,13 +25,7 @@ from bayeslab.programs.arguments import (
 )
 from bayeslab.programs.data import Entry, as_array, as_entry, can_mark_missing, first_true, with_nan
 from bayeslab.programs.missing.split_distributions import Split, split_of
-from bayeslab.programs.program import (
-    Bound,
-    Program,
-    init_inside_support,
-    innermost_distribution,
-    is_random,
-)
+from bayeslab.programs.program import Bound, Program, init_inside_support, innermost_distribution, is_random
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.programs.sites import Shape
 from bayeslab.programs.tracing.captured_values import captured_values
@@ -301,13 +296,26 @@ def errors_explained(bound: Bound) -> Iterator[None]:
             raise ValueError(f"program {function} makes an array of a list of unequal lengths") from error
         kind = TypeError if isinstance(error, TypeError) else ValueError
         arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
-        reason = textwrap.shorten(f"{type(error).__name__}: {reason}", 200)
+        reason = _error_in_words(error, bound.function)
         if without_elements := _sizes_without_elements(bound):
             raise ValueError(f"program {function} does not run where {without_elements} ({reason})") from error
         kinds = {parameter.kind for parameter in signature(bound.function).parameters.values()}
         by_position = inspect.Parameter.VAR_POSITIONAL in kinds
         starred = "; data go to arguments by name, so *args has none" if by_position else ""
         raise kind(f"program {function} does not run with {arguments} ({reason}){starred}") from error
+
+
+def _error_in_words(error: Exception, function: Any) -> str:
+    """The kind of an error and what it says, or, where that is nothing, the last line of the program's file it met."""
+    said = next(iter(str(error).splitlines()), "")
+    if not said.strip():
+        while inner := getattr(function, "function", getattr(function, "fn", None)):  # in wrappers and in handlers
+            function = inner
+        frames = traceback.extract_tb(error.__traceback__)
+        own_file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        own = [frame for frame in frames if frame.filename == own_file]
+        said = next((f"at `{frame.line}`" for frame in reversed(own or frames) if frame.line), "without a message")
+    return textwrap.shorten(f"{type(error).__name__}: {said}", 200)
 
 
 def _argument_texts(bound: Bound) -> Iterator[str]:

@@ -3,12 +3,13 @@
 Supports are looked up at every point, so that they may depend on data and on other sites.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -179,3 +180,34 @@ def _unconstrained_shapes(key: tuple, latent: tuple[str, ...]) -> tuple[tuple[st
     with block():  # from the handlers of a program that asks while it runs itself
         values = jax.eval_shape(run, abstract_bound(key))
     return tuple((name, tuple(value.shape)) for name, value in values.items())
+
+
+def with_positive_sign(direction: np.ndarray) -> np.ndarray:
+    """A direction or its opposite, so that the first coordinate that is not small is positive."""
+    return direction * np.sign(direction[np.argmax(abs(direction) > 0.1 * abs(direction).max())])
+
+
+def describe_direction(
+    direction: np.ndarray,
+    shapes: Sequence[tuple[str, tuple[int, ...]]],
+    labels: Mapping[str, Sequence[Sequence[Any]]] | None = None,
+) -> str:
+    """A direction in words, by the coordinates that are at least a tenth of the largest, at most four of them.
+
+    labels: of every axis of a site, where they are not numbers.
+    """
+    coordinates = [
+        (name, [(labels or {}).get(name, [range(size) for size in shape])[i][at] for i, at in enumerate(index)])
+        for name, shape in sorted(shapes)
+        for index in np.ndindex(shape)
+    ]
+    written = [f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in coordinates]
+    direction = direction / abs(direction).max()
+    largest = [index for index in np.argsort(-abs(direction).round(6), kind="stable") if abs(direction[index]) >= 0.1]
+    shown = sorted(largest[:4])
+    text = ""
+    for index in shown:
+        sign = (" - " if direction[index] < 0 else " + ") if text else ("-" if direction[index] < 0 else "")
+        factor = "" if abs(direction[index]) > 0.999 else f"{abs(direction[index]):.2g} "
+        text += f"{sign}{factor}{written[index]}"
+    return text + (" + ..." if len(largest) > 4 else "")

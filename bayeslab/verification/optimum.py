@@ -4,7 +4,7 @@ It vanishes too where the density has steps, on a plateau that goes on for ever,
 a maximum is a kink. So the density is looked at around the point, and far away along directions that do not curve.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -32,6 +32,8 @@ JUMP_STEP = 1e-6
 """Length of the steps across which a jump is looked for, in units of the size of the coordinates."""
 SMALLER_JUMP_STEP = 1e-9
 """Length of steps that are a thousand times smaller: a jump changes the density by as much."""
+ROUNDING_ERRORS = 4
+"""Rounding errors of a coordinate that a step has which no ascent could see anything within."""
 MAX_HESSIAN_COORDINATES = 64
 """Coordinates, at most, where the Hessian is looked at."""
 ESCAPE_DISTANCES = np.geomspace(1e-2, 1e6, POINTS_PER_CALL)
@@ -55,6 +57,10 @@ JUMP_REASON = (
 EDGE_REASON = (
     "the ascent ended where data become impossible, and a maximum at such an edge has no gradient; draw with NUTS(), "
     "or solve for the edge"
+)
+NEEDLE_REASON = (
+    "the log joint has a peak that is narrower than rounding errors of {} in {}, as where a scale goes to zero and "
+    "it grows without bound, so it may have no maximum; draw with NUTS(), or give scales a prior that vanishes at zero"
 )
 OUT_OF_STEPS_REASON = (
     "the optimisation stopped at its maximum number of steps; allow more, or continue with previous=tree"
@@ -81,8 +87,9 @@ def gradient_tolerance(value: Array) -> Array:
 def check_maximum(density: FlatDensity, bound: Bound, position: Array) -> MaximumVerdict:
     """Whether a density has a maximum at a point, at which an ascent in the precision of that ended.
 
-    Sees jumps, kinks, saddles, and directions in which the density does not fall however far one goes, if the values
-    of sites do not settle. With more than 64 coordinates of those directions only the one from the origin is looked at.
+    Sees jumps, kinks, saddles, peaks narrower than rounding errors, and directions in which the density does not fall
+    however far one goes, if the values of sites do not settle. With more than 64 coordinates of those directions only
+    the one from the origin is looked at.
     """
     with precision_scope(jnp.float64), np.errstate(all="ignore"):
         neighbourhood = _Neighbourhood(density, in_double_precision(bound), np.asarray(position, float))
@@ -92,14 +99,16 @@ def check_maximum(density: FlatDensity, bound: Bound, position: Array) -> Maximu
         if not np.isfinite(neighbourhood.value):
             return MaximumVerdict("the log joint is not a number where the ascent ended")
         if neighbourhood.jumps() or neighbourhood.jumps_around():
-            return MaximumVerdict(JUMP_REASON, lasting=True)
+            needle = "" if is_stationary else neighbourhood.needle(position.dtype)
+            return MaximumVerdict(needle or JUMP_REASON, lasting=True)
         if why := neighbourhood.escapes():
             return MaximumVerdict(why, lasting=True)
         if is_stationary:
             return MaximumVerdict()
         if (kink := neighbourhood.kink()) is not None:
             return MaximumVerdict(kink=kink)
-        if why := EDGE_REASON if neighbourhood.ends() else neighbourhood.at_its_end():
+        at_end = EDGE_REASON if neighbourhood.ends() else neighbourhood.at_its_end()
+        if why := at_end or neighbourhood.needle(position.dtype):
             return MaximumVerdict(why, lasting=True)
         return MaximumVerdict(OUT_OF_STEPS_REASON)
 
@@ -140,6 +149,19 @@ class _Neighbourhood:
     def directions(self, number: int) -> np.ndarray:
         drawn = self.random.normal(size=(number, self.at.size))
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+
+    def needle(self, dtype: Any) -> str:
+        """In words, the sites at which steps of a few rounding errors, in the precision of the ascent, change the
+        density by a nat, or nothing."""
+        shapes = sorted(unconstrained.unconstrained_shapes(self.bound))
+        ends = np.cumsum([0, *(prod(shape) for _, shape in shapes)])
+        steps = ROUNDING_ERRORS * float(jnp.finfo(dtype).eps) * self.random.choice([-1.0, 1.0], (len(shapes), ends[-1]))
+        for step, start, end in zip(steps, ends, ends[1:], strict=False):
+            step[:start] = step[end:] = 0
+        values, _ = self(np.concatenate([steps, -steps]))
+        sharp = (abs(values - self.value) > 1).reshape(2, -1).any(0)
+        names = ", ".join(f"'{name}'" for (name, _), is_sharp in zip(shapes, sharp, strict=True) if is_sharp)
+        return NEEDLE_REASON.format(names, dtype) if names else ""
 
     def jumps(self) -> bool:
         """Whether a step that is a thousand times smaller changes the density by as much."""
@@ -221,7 +243,7 @@ class _Neighbourhood:
         far = np.where(ended, abs(self.at), 0.0)
         if far.max(initial=0.0) < MIN_BOUNDARY_DISTANCE:
             return ""
-        where = describe_direction(np.eye(far.size)[np.argmax(far)], shapes)
+        where = unconstrained.describe_direction(np.eye(far.size)[np.argmax(far)], shapes)
         return f"the log joint still rises as {where} nears the end of its support, so it may have no maximum"
 
     def escapes(self) -> str:
@@ -234,7 +256,7 @@ class _Neighbourhood:
                 if np.nanmax(values) > self.value + self.rounding:
                     return f"the log joint is higher on both sides along {self._named(axes[:, -1])}: a saddle"
             flat = [
-                with_positive_sign(direction)
+                unconstrained.with_positive_sign(direction)
                 for direction in axes[:, curvature > -MAX_FLAT_CURVATURE].T[-MAX_FLAT_DIRECTIONS:]
             ]
             directions = [*directions, *flat, *(-direction for direction in flat)] if flat else []
@@ -283,38 +305,7 @@ class _Neighbourhood:
         return bool((abs(there - here) > 1e-6 * np.maximum(1, abs(here))).any())
 
     def _named(self, direction: np.ndarray) -> str:
-        return describe_direction(direction * self.scale, unconstrained.unconstrained_shapes(self.bound))
-
-
-def with_positive_sign(direction: np.ndarray) -> np.ndarray:
-    """A direction or its opposite, so that the first coordinate that is not small is positive."""
-    return direction * np.sign(direction[np.argmax(abs(direction) > 0.1 * abs(direction).max())])
-
-
-def describe_direction(
-    direction: np.ndarray,
-    shapes: Sequence[tuple[str, tuple[int, ...]]],
-    labels: Mapping[str, Sequence[Sequence[Any]]] | None = None,
-) -> str:
-    """A direction in words, by the coordinates that are at least a tenth of the largest, at most four of them.
-
-    labels: of every axis of a site, where they are not numbers.
-    """
-    coordinates = [
-        (name, [(labels or {}).get(name, [range(size) for size in shape])[i][at] for i, at in enumerate(index)])
-        for name, shape in sorted(shapes)
-        for index in np.ndindex(shape)
-    ]
-    written = [f"{name}[{', '.join(map(str, index))}]" if index else name for name, index in coordinates]
-    direction = direction / abs(direction).max()
-    largest = [index for index in np.argsort(-abs(direction).round(6), kind="stable") if abs(direction[index]) >= 0.1]
-    shown = sorted(largest[:4])
-    text = ""
-    for index in shown:
-        sign = (" - " if direction[index] < 0 else " + ") if text else ("-" if direction[index] < 0 else "")
-        factor = "" if abs(direction[index]) > 0.999 else f"{abs(direction[index]):.2g} "
-        text += f"{sign}{factor}{written[index]}"
-    return text + (" + ..." if len(largest) > 4 else "")
+        return unconstrained.describe_direction(direction * self.scale, unconstrained.unconstrained_shapes(self.bound))
 
 
 def _shortest_average(slopes: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from numpyro.contrib.control_flow import scan
+from scipy.stats import norm
 
 import bayeslab as bl
 
@@ -102,3 +103,22 @@ def test_values_of_a_part_of_the_steps_name_the_way_to_forecast() -> None:
     drawn = bl.predict(1, ahead, {"y": AHEAD}, tree)["predictions"]["y"].values[0]
     means, deviations = expected(tree.posterior["slope"].values.ravel())
     assert (np.abs(drawn[:, -3:].mean(0) - means) < 5 * deviations / np.sqrt(200)).all()
+
+
+def test_rows_are_given_the_states_of_a_scan_and_the_result_says_so() -> None:
+    def walk(y: Any) -> None:
+        scale = numpyro.sample("scale", dist.HalfNormal(1.0))
+
+        def step(last: Any, value: Any) -> Any:
+            state = numpyro.sample("state", dist.Normal(last, scale))
+            numpyro.sample("y", dist.Normal(state, 0.5), obs=value)
+            return state, None
+
+        scan(step, 0.0, y)
+
+    tree = bl.fit(0, walk, {"y": Y}, bl.NUTS(num_warmup=50, num_samples=20, num_chains=1), progress=False)
+    likelihood = bl.predict(1, walk, {"y": Y}, tree)["log_likelihood"]
+    np.testing.assert_allclose(
+        likelihood["y"].values, norm.logpdf(Y, tree["posterior"]["state"].values, 0.5), rtol=1e-6
+    )
+    assert "given the steps of site 'state'" in likelihood.attrs["not_integrated_out"]

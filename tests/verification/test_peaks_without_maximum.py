@@ -1,0 +1,62 @@
+"""Densities that grow without bound where a scale goes to zero: an ascent ends where numbers do, not at a maximum."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import bayeslab as bl
+from bayeslab.programs.binding import bind
+from bayeslab.programs.program import precision_scope
+from bayeslab.programs.unconstrained import flat_log_joint
+from bayeslab.verification.optimum import check_maximum
+
+SCHOOLS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+
+
+def centred_schools(y: Any, prior: Any) -> None:
+    """Effects of groups around their mean: with a prior that allows a scale of zero the density is unbounded."""
+    mean = numpyro.sample("mu", dist.Normal(0.0, 5.0))
+    scale = numpyro.sample("tau", prior)
+    with numpyro.plate("school", len(y)):
+        effect = numpyro.sample("theta", dist.Normal(mean, scale))
+        numpyro.sample("obs", dist.Normal(effect, 10.0), obs=y)
+
+
+def sharp(y: Any) -> None:
+    """A posterior of a standard deviation of 1e-11 around 1: a maximum, though a narrow one."""
+    mean = numpyro.sample("mean", dist.Normal(0.0, 5.0))
+    numpyro.sample("y", dist.Normal(mean, 1e-11), obs=y)
+
+
+def test_a_density_without_bound_is_not_said_to_want_more_steps() -> None:
+    """The ascent goes on until the effects are as near to their mean as numbers are: here some are the next ones."""
+    mean, rounding = 4.6, np.spacing(4.6)
+    effects = mean + rounding * np.array([0, 1, -1, 0, 0, 2, 0, -1])
+    with precision_scope(np.float64):
+        bound = bind(centred_schools, {"y": SCHOOLS, "prior": dist.HalfCauchy(5.0)})
+        ended = check_maximum(flat_log_joint, bound, jnp.array([mean, np.log(rounding / 3), *effects]))
+    assert "narrower than rounding errors of 'mu', 'theta' in float64, as where a scale goes to zero" in ended.why
+    assert ended.lasting
+
+
+def test_a_scale_kept_from_zero_has_its_maximum() -> None:
+    """Given the scale the mode of the effects is linear, and the profile of the scale has its maximum on a grid."""
+    data = {"y": SCHOOLS, "prior": dist.Gamma(12.0, 1.0)}
+    tree = bl.fit(0, centred_schools, data, bl.MAP(), progress=False)
+    assert bl.diagnose(tree) == ""
+    scales = np.linspace(1.0, 20.0, 20000)
+    weight = 1 / (100 + scales**2)
+    mean = weight * SCHOOLS.sum() / (weight * len(SCHOOLS) + 1 / 25)
+    squares = ((SCHOOLS - mean[:, None]) ** 2).sum(1) * weight / 2
+    profile = 11 * np.log(scales) - scales - len(SCHOOLS) * np.log(scales) - squares - mean**2 / 50
+    assert float(tree["posterior"]["tau"].values.item()) == pytest.approx(scales[np.argmax(profile)], abs=2e-3)
+
+
+def test_a_narrow_maximum_is_one() -> None:
+    tree = bl.fit(0, sharp, {"y": 1.0}, bl.MAP(), progress=False)
+    assert "narrower than rounding errors" not in bl.diagnose(tree)
+    assert tree["posterior"]["mean"].values.item() == pytest.approx(1.0, abs=1e-10)
