@@ -35,7 +35,8 @@ from bayeslab.elimination.rules import Block as Block
 from bayeslab.elimination.rules import Rule as Rule
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.repeated_axes import Repeated, gradient_and_changes
+from bayeslab.programs.tracing.repeated_axes import gradient_and_changes
+from bayeslab.programs.tracing.repeated_operations import Repeated
 
 
 class Conditional(NamedTuple):

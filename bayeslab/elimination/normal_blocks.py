@@ -18,7 +18,8 @@ from bayeslab.distributions.block_normal import OTHER, BlockNormal, Blocks, fact
 from bayeslab.distributions.precision_structure import PrecisionStructure, Sparsity
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.repeated_axes import Repeated, gradient_and_changes
+from bayeslab.programs.tracing.repeated_axes import gradient_and_changes
+from bayeslab.programs.tracing.repeated_operations import Repeated
 
 MAX_CONSTANTS = 2**16
 """Numbers of all directions, at most, that are constants of compiled code; more are computed."""

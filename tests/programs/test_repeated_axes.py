@@ -14,7 +14,8 @@ from bayeslab.elimination.terms import terms
 from bayeslab.models import factor_analysis, ppca
 from bayeslab.programs.program import precision_scope
 from bayeslab.programs.tracing.flat_program import flatten
-from bayeslab.programs.tracing.repeated_axes import Repeated, evaluate_repeated, gradient_and_changes
+from bayeslab.programs.tracing.repeated_axes import evaluate_repeated, gradient_and_changes
+from bayeslab.programs.tracing.repeated_operations import Repeated
 from bayeslab.transforms.analysis import Analysis
 
 A, B = np.random.default_rng(0).normal(size=(2, 3, 4))
