@@ -56,6 +56,7 @@ from bayeslab.sampling.runner import ChainStarts, Run, drive
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.augment import Augmented
 from bayeslab.transforms.draw_checks import check_draws, require_identity
+from bayeslab.transforms.improper_scales import refuse_improper_scale
 from bayeslab.verification.propriety import refuse_improper, refuse_separated
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def fit(
         is_small = mesh is None and _num_elements(bound) <= MAX_NUMBERS_DRAWN_ON_CPU
         with on_cpu(_is_checked_on_cpu(bound, mesh)), missing_derivatives_explained(bound):
             refuse_improper(bound, entries)
-            method, sampler, _ = plan(Analysis(bound), method, mesh)
+            analysis = Analysis(bound)
+            refuse_improper_scale(analysis)
+            method, sampler, _ = plan(analysis, method, mesh)
             if not method.finds_maximum:  # and says itself that there is none
                 refuse_separated(_without_auxiliaries(bound, data))
     with precision_scope(dtype), on_cpu(is_small and sampler.independent):
