@@ -54,8 +54,10 @@ def gradient_and_changes(gradient: Callable[[Any], Any], at: Array, directions: 
         slope, change = jax.linearize(gradient, at)
         return slope, jax.vmap(change)(moves)
 
-    typed = tuple(factor.astype(at.dtype) for factor in directions.factors)
-    return evaluate_repeated(both, Repeated(typed, directions.shape))
+    typed = Repeated(tuple(factor.astype(at.dtype) for factor in directions.factors), directions.shape)
+    if directions.shape[0] == at.size:  # no two elements move together
+        return both(jnp.asarray(typed.whole()))
+    return evaluate_repeated(both, typed)
 
 
 def _plain(value: Any) -> Repeated:
