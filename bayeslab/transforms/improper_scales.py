@@ -38,14 +38,14 @@ def refuse_improper_scale(analysis: Analysis) -> None:
     improper = [site for site in bound.sites.values() if site.improper and site.role == "latent" and not site.learned]
     scales = [site.name for site in improper if site.support == describe_constraint(positive) and not site.shape]
     others = [name for name in bound.latent if name not in scales]
-    normal = {
-        finding.site for finding in analysis.findings if finding.rule is not None and finding.rule.family.is_normal
-    }
-    if len(scales) != 1 or not normal.issuperset(others):
+    if len(scales) != 1:
         return
     try:
+        rules = {finding.site: finding.rule for finding in analysis.findings}
+        if not all((rule := rules.get(name)) is not None and rule.family.is_normal for name in others):
+            return
         collapsed = marginal(bound, others, analysis)
-    except ValueError:
+    except ValueError:  # the program cannot be taken apart, or its sites cannot be integrated out together
         return
     with precision_scope(jnp.float64), np.errstate(all="ignore"):
         wide = in_double_precision(collapsed)

@@ -10,7 +10,7 @@ import pytest
 from numpyro.distributions import constraints
 
 import bayeslab as bl
-from bayeslab.models import least_squares, ridge
+from bayeslab.models import least_squares, linear_regression, ridge
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.improper_scales import refuse_improper_scale
@@ -71,6 +71,13 @@ def test_what_has_one_is_not(name: str) -> None:
     program, data = PROPER[name]
     with precision_scope():
         refuse_improper_scale(Analysis(bl.bind(program, data)))
+
+
+def test_conditionals_are_not_searched_for_where_priors_are_proper() -> None:
+    with precision_scope():
+        analysis = Analysis(bl.bind(linear_regression.model, linear_regression.example()))
+        refuse_improper_scale(analysis)
+    assert "findings" not in vars(analysis)
 
 
 def test_fit_refuses_it() -> None:

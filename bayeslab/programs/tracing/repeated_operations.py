@@ -43,12 +43,12 @@ class Repeated(NamedTuple):
 
 ELEMENTWISE = frozenset((
     "abs", "acos", "add", "add_any", "and", "asin", "atan", "ceil", "convert_element_type", "copy", "cos",
-    "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt",
-    "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne",
-    "neg", "not", "or", "pow", "rem", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub",
+    "cosh", "digamma", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt",
+    "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "ne",
+    "not", "or", "pow", "rem", "rsqrt", "select_n", "sign", "sin", "sinh", "sqrt", "square", "sub",
     "tan", "tanh", "xor",
 ))  # fmt: skip
-"""Operations whose results at a position need their operands there alone."""
+"""Operations whose results at a position need their operands there alone, but for those with rules of their own."""
 
 
 def elementwise(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
@@ -102,13 +102,15 @@ def _broadcast(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any
 def _reshape(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any] | None:
     """Axes that become other ones have to be all repeated, or none of them."""
     [array, *_], [shape] = inputs, operation.shapes
+    if operation.params.get("dimensions") is not None:
+        return None
     factors = []
     for factor in array.factors:
         own = np.shape(factor)
         entry_shape: list[int] = []
         for before, after in _groups(array.shape, shape):
             repeated = [own[axis] == 1 for axis in before if array.shape[axis] > 1]
-            if (any(repeated) and not all(repeated)) or operation.params.get("dimensions") is not None:
+            if any(repeated) and not all(repeated):
                 return None
             entry_shape += [1 if any(repeated) else shape[axis] for axis in after]
         factors.append(jnp.reshape(factor, entry_shape))
@@ -169,11 +171,9 @@ def _dot(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
     Where one of them is, the other is summed first. What is the same at all positions is multiplied afterwards.
     """
     (contracted, of_second), batches = operation.params["dimension_numbers"]
-    outside, (first, second) = [], inputs
-    for place, axes in ((0, contracted), (1, of_second)):
-        taken_out, rest = _split(inputs[place], axes)
-        outside += [_of_result(factor, place, operation) for factor in taken_out]
-        first, second = (rest, second) if place == 0 else (first, rest)
+    splits = [_split(each, axes) for each, axes in zip(inputs, (contracted, of_second), strict=True)]
+    outside = [_of_result(factor, place, operation) for place, (factors, _) in enumerate(splits) for factor in factors]
+    first, second = (rest for _, rest in splits)
     number = 1
     pairs = [*zip(contracted, of_second, strict=True), *zip(*batches, strict=True)]
     for place, (axis, other) in enumerate(pairs):
