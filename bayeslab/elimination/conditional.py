@@ -35,7 +35,7 @@ from bayeslab.elimination.rules import Block as Block
 from bayeslab.elimination.rules import Rule as Rule
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
-from bayeslab.programs.tracing.repeated_axes import gradient_and_changes
+from bayeslab.programs.tracing.repeated_axes import evaluate_at_choices, gradient_and_changes
 from bayeslab.programs.tracing.repeated_operations import Repeated
 
 
@@ -255,12 +255,13 @@ def _enumerate(prior: Prior, site_terms: Sequence[Term], bound: Bound, values: V
     ]
     others = [term for term in site_terms if _enumerated_term(term, prior) is None]
 
-    def log_joint_at(choice: Array) -> Array:
-        all_values = values | {prior.name: jnp.full(prior.shape, choice)}
-        arrays = [sum_to_site(term.density(bound, all_values), term, prior)[0] for term in others]
+    def log_joint_at(x: Array) -> Array:
+        arrays = [sum_to_site(term.density(bound, values | {prior.name: x}), term, prior)[0] for term in others]
         return sum(arrays, jnp.zeros(prior.shape))
 
-    logits = sum(enumerated_logits, jax.vmap(log_joint_at, out_axes=-1)(choices) if others else jnp.zeros(()))
+    logits = sum(enumerated_logits, jnp.zeros(()))
+    if others:
+        logits += jnp.moveaxis(evaluate_at_choices(log_joint_at, prior.choices, prior.shape), 0, -1)
     log_evidence = jax.nn.logsumexp(logits, axis=-1)
     event_axes = tuple(range(log_evidence.ndim - prior.event_dim, log_evidence.ndim))
     return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), log_evidence.sum(event_axes))
@@ -302,8 +303,8 @@ def sum_to_site(part: Array, term: Term, prior: Prior) -> tuple[Array, bool]:
     mismatched = [i for i, (own, size) in enumerate(zip(part.shape, prior.shape, strict=True)) if own not in (1, size)]
     part = part.sum(mismatched, keepdims=True)
     shared = part.shape[:batch] != prior.shape[:batch]
-    corner = tuple(slice(0, own) for own in part.shape)
-    return jnp.zeros(prior.shape).at[corner].add(part), shared
+    behind = [(0, size - own) for own, size in zip(part.shape, prior.shape, strict=True)]
+    return (jnp.pad(part, behind) if part.shape != prior.shape else part), shared
 
 
 def elimination_stages(rules: Sequence[Rule], log_joint_terms: tuple[Term, ...]) -> list[tuple[Term, ...]]:

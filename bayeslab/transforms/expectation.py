@@ -21,10 +21,11 @@ from bayeslab.distributions.markov.scored.table_chain import TableChain
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
 from bayeslab.elimination.discrete.chains.tables import chain_tables
 from bayeslab.elimination.discrete.joint import joint_tables
-from bayeslab.elimination.family import Family
+from bayeslab.elimination.family import Family, SiteFunction
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.tracing.repeated_axes import evaluate_at_choices
 from bayeslab.verification.identity import ALL_PROBES, RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.probe_points import Point, generic_points
@@ -245,7 +246,7 @@ def _term_mean(rule: Rule, prior: Prior, term: Term, moments: Moments, bound: Bo
     if term.choices is not None and term.choices.site == rule.site:
         return term.choices.mean(bound, values, moments)
     if rule.family.enumerates:
-        return _mean_over_choices(density_at, moments, jnp.asarray(prior.choices), term, prior)
+        return _mean_over_choices(density_at, moments, prior.choices, term, prior)
     if rule.family.expected is not None:
         if term.name == rule.site:
             prior_distribution = innermost_distribution(
@@ -253,20 +254,18 @@ def _term_mean(rule: Rule, prior: Prior, term: Term, moments: Moments, bound: Bo
             )
             return rule.family.expected(prior_distribution, moments)
         marginals = moments.marginals()
-        return _mean_over_choices(density_at, marginals, jnp.arange(marginals.shape[-1]), term, prior)
+        return _mean_over_choices(density_at, marginals, np.arange(marginals.shape[-1]), term, prior)
     return jax.vmap(density_at)(moments).mean(0)
 
 
-def _mean_over_choices(density_at: Any, probs: Array, choices: Array, term: Term, prior: Prior) -> Array:
+def _mean_over_choices(density_at: SiteFunction, probs: Array, choices: Any, term: Term, prior: Prior) -> Array:
     """The expectation of a term over a discrete site, from all elements at every choice at once.
 
     Probabilities are taken to the elements of the term that the site reaches.
     """
-    shape = jax.eval_shape(density_at, jnp.full(prior.shape, choices[0]))
-    scatter = jax.linear_transpose(lambda part: sum_to_site(part, term, prior)[0], shape)
-
-    def weighted_density(choice: Array, weight: Array) -> Array:
-        [weights] = scatter(weight)
-        return jnp.where(weights == 0, 0.0, weights * density_at(jnp.full(prior.shape, choice)))
-
-    return jax.vmap(weighted_density, (0, -1))(choices, jnp.broadcast_to(probs, (*prior.shape, len(choices)))).sum(0)
+    densities = evaluate_at_choices(density_at, choices, prior.shape)
+    described = jax.ShapeDtypeStruct(densities.shape[1:], densities.dtype)
+    to_elements = jax.linear_transpose(lambda part: sum_to_site(part, term, prior)[0], described)
+    all_probs = jnp.broadcast_to(probs, (*prior.shape, len(choices)))
+    [weights] = jax.vmap(to_elements, -1)(all_probs)
+    return jnp.where(weights == 0, 0.0, weights * densities).sum(0)

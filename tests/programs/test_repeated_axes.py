@@ -14,7 +14,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.models import factor_analysis, ppca
 from bayeslab.programs.program import precision_scope
 from bayeslab.programs.tracing.flat_program import flatten
-from bayeslab.programs.tracing.repeated_axes import evaluate_repeated, gradient_and_changes
+from bayeslab.programs.tracing.repeated_axes import evaluate_at_choices, evaluate_repeated, gradient_and_changes
 from bayeslab.programs.tracing.repeated_operations import Repeated
 from bayeslab.transforms.analysis import Analysis
 
@@ -46,6 +46,26 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "no use of it": lambda x: jnp.asarray(A) + 1,
     "numbers": lambda x: (x.astype(np.float32), x**2, x ** jnp.arange(4), x.shape[0] * 1.0),
 }
+INDEXED: dict[str, Callable[[Any], Any]] = {
+    "table": lambda i: jnp.asarray(A)[i],
+    "table, negative": lambda i: jnp.asarray(A)[i - 3],
+    "number of a list": lambda i: jnp.asarray(A[0])[i] * A,
+    "own table of each": lambda i: jnp.take_along_axis(jnp.asarray(C), i[..., None], axis=2)[..., 0],
+    "own table of each row": lambda i: jax.vmap(lambda table, at: table[at])(jnp.asarray(C), i),
+    "one table of all": lambda i: jnp.take_along_axis(jnp.broadcast_to(C[:1, :1], C.shape), i[..., None], axis=2),
+    "pair": lambda i: jnp.asarray(A)[i, 2 - i],
+    "diagonal": lambda i: jax.lax.gather(
+        jnp.asarray(A),
+        jnp.broadcast_to(i[..., None], (*i.shape, 2)),
+        jax.lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0, 1), start_index_map=(0, 1)),
+        slice_sizes=(1, 1),
+    ),
+    "row, and own place": lambda i: jnp.asarray(C)[jnp.arange(3)[:, None], i],
+    "out of range": lambda i: jnp.asarray(A[0]).at[i + 2].get(mode="fill", fill_value=-1.0),
+    "gradient": lambda i: jax.grad(lambda table: jnp.sin(table[i] * A).sum())(jnp.asarray(A[0])),
+    "of what is chosen": lambda i: (i * jnp.asarray(A))[jnp.array([2, 0, 0])],
+}
+"""Functions of integers 0, 1 and 2."""
 SHAPES = [(3, 4), (1, 4), (3, 1), (1, 1)]
 
 
@@ -58,9 +78,14 @@ def _double_precision() -> Iterator[None]:
 @pytest.mark.parametrize("entry_shape", SHAPES, ids=str)
 def test_is_the_function(entry_shape: tuple[int, int]) -> None:
     """With each of the axes repeated, or none, of numbers that are known while tracing and of others."""
-    entry = np.random.default_rng(2).normal(size=entry_shape)
+    random = np.random.default_rng(2)
+    _check(FUNCTIONS, random.normal(size=entry_shape))
+    _check(INDEXED, random.integers(3, size=entry_shape))
+
+
+def _check(functions: dict[str, Callable[[Any], Any]], entry: np.ndarray) -> None:
     whole = jnp.asarray(np.broadcast_to(entry, (3, 4)))
-    for name, function in FUNCTIONS.items():
+    for name, function in functions.items():
         of_unknown = jax.jit(lambda e, f=function: evaluate_repeated(f, Repeated((e,), (3, 4))))(entry)
         of_known = evaluate_repeated(function, Repeated((entry,), (3, 4)))
         of_whole = evaluate_repeated(function, Repeated((np.asarray(whole),), (3, 4)))
@@ -72,6 +97,20 @@ def test_is_the_function(entry_shape: tuple[int, int]) -> None:
             )
             types = jax.tree.map(lambda own, right: own.dtype == jnp.asarray(right).dtype, found, function(whole))
             assert all(jax.tree.leaves(types)), name
+
+
+def test_values_at_choices() -> None:
+    """Every position at each choice, and one look into a table for each, however many rows there are."""
+    table, y, choices = jnp.asarray(A[0]), np.random.default_rng(4).normal(size=500), np.array([0, 2, 3])
+
+    def density(x: Any) -> Any:
+        return -0.5 * (y - table[x]) ** 2
+
+    right = jax.vmap(lambda choice: density(jnp.full(500, choice)))(choices)
+    np.testing.assert_allclose(evaluate_at_choices(density, choices, (500,)), right)
+    program = flatten(jax.make_jaxpr(lambda: evaluate_at_choices(density, choices, (500,)))())
+    sizes = [int(np.prod(shape)) for each in program.operations if each.name == "gather" for shape in each.shapes]
+    assert sizes == [3]
 
 
 def test_changes_of_a_gradient() -> None:

@@ -44,6 +44,16 @@ def evaluate_repeated(function: Callable[[Any], Any], argument: Repeated) -> Any
     return jax.tree.unflatten(jax.tree.structure(shape), leaves)
 
 
+def evaluate_at_choices(function: Callable[[Array], Any], choices: Any, shape: tuple[int, ...]) -> Any:
+    """The values (choice, *out) of a function of an array at arrays of this shape that are one choice everywhere.
+
+    choices: (choice,), known while tracing.
+    """
+    column = np.asarray(choices, jax.dtypes.canonicalize_dtype(np.asarray(choices).dtype))
+    all_choices = Repeated((column.reshape(-1, *(1 for _ in shape)),), (len(column), *shape))
+    return evaluate_repeated(jax.vmap(function), all_choices)
+
+
 def gradient_and_changes(gradient: Callable[[Any], Any], at: Array, directions: Repeated) -> tuple[Any, Any]:
     """A gradient that is linear in its argument, and its changes (direction, *shape) along some directions.
 

@@ -1,7 +1,7 @@
 """What operations do to arrays that are the same along some axes."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from math import prod
 from typing import Any, NamedTuple
@@ -223,6 +223,26 @@ def _concatenate(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[A
     return [jnp.concatenate(parts, axis)]
 
 
+def _gather(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
+    """Indices that are alike along an axis choose the same there: one of them is enough.
+
+    Along axes that operand and indices share, as many positions are needed as any of the two has.
+    """
+    operand, indices = inputs
+    numbers = operation.params["dimension_numbers"]
+    shared = [*zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)]
+    once = [(axis, other) for axis, other in shared if operand.repeats[axis] and indices.repeats[other]]
+    whole_axes = {*range(len(operand.shape))} - {axis for axis, _ in once}
+    index_axes = {len(indices.shape) - 1, *(other for _, other in shared)} - {other for _, other in once}
+    return operation.run([_with_all(operand, whole_axes), _with_all(indices, index_axes)])
+
+
+def _with_all(array: Repeated, axes: Collection[int]) -> Array:
+    """The product with all positions of some axes."""
+    own = np.shape(array.entry)
+    return jnp.broadcast_to(array.entry, [array.shape[i] if i in axes else size for i, size in enumerate(own)])
+
+
 RULES: dict[str, Callable[[Operation, Sequence[Repeated]], Sequence[Any] | None]] = {
     "mul": _product,
     "div": _quotient,
@@ -236,6 +256,7 @@ RULES: dict[str, Callable[[Operation, Sequence[Repeated]], Sequence[Any] | None]
     "reduce_min": _extreme,
     "dot_general": _dot,
     "concatenate": _concatenate,
+    "gather": _gather,
 }
 """What operations do to arrays that are the same along some axes: the factors of the result, or None where all
 positions are needed, as for operations that are not here."""
