@@ -28,6 +28,7 @@ ROUNDS = {
     "mixture_posterior.py": 3,
     "mean_field.py": 5,
     "latent_linear.py": 5,
+    "autoencoder.py": 5,
     "hierarchies_jags.py": 3,
     "planning.py": 3,
     "discrete.py": 3,
