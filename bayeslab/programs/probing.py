@@ -283,26 +283,25 @@ def errors_explained(bound: Bound) -> Iterator[None]:
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [""])[0]
+        without_elements = _sizes_without_elements(bound)
         if "size of plate" in reason:
-            raise ValueError(f"data are empty: a plate of {function} has no element") from None
+            reason = f"data are empty: a plate of {function} has no element"
+            raise ValueError(", since ".join(filter(None, (reason, without_elements)))) from None
         if "Incompatible shapes for broadcasting" in reason:
-            arrays = ", ".join(
-                f"{name} {np.shape(value)}" for name, value in argument_arrays(bound.settings, bound.arrays)
-            )
+            arrays = ", ".join(f"{name} {np.shape(x)}" for name, x in argument_arrays(bound.settings, bound.arrays))
             raise ValueError(
                 f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
             ) from error
         if "inhomogeneous shape" in reason:
             raise ValueError(f"program {function} makes an array of a list of unequal lengths") from error
-        kind = TypeError if isinstance(error, TypeError) else ValueError
         arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
         reason = _error_in_words(error, bound.function)
-        if without_elements := _sizes_without_elements(bound):
+        if without_elements:
             raise ValueError(f"program {function} does not run where {without_elements} ({reason})") from error
-        kinds = {parameter.kind for parameter in signature(bound.function).parameters.values()}
-        by_position = inspect.Parameter.VAR_POSITIONAL in kinds
-        starred = "; data go to arguments by name, so *args has none" if by_position else ""
-        raise kind(f"program {function} does not run with {arguments} ({reason}){starred}") from error
+        starred = any(each.kind is each.VAR_POSITIONAL for each in signature(bound.function).parameters.values())
+        by_name = "; data go to arguments by name, so *args has none" if starred else ""
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"program {function} does not run ({reason}); its arguments are {arguments}{by_name}") from error
 
 
 def _error_in_words(error: Exception, function: Any) -> str:
