@@ -82,7 +82,7 @@ def test_lanes_are_steps(name: str) -> None:
     np.testing.assert_array_equal(jax.jit(markov_inference.viterbi_path)(*one), stepwise_paths.viterbi_path(*one))
 
 
-@pytest.mark.parametrize(("number", "ragged"), [(2, True), (20, False)])
+@pytest.mark.parametrize(("number", "ragged"), [(2, True), pytest.param(20, False, marks=pytest.mark.slow)])
 def test_paths_in_lanes_have_the_law_of_the_posterior(number: int, ragged: bool) -> None:
     """States at every step and moves after it, over ten thousand draws; in blocks of time, and whole sequences."""
     one, draws = case(number, 70, 3, ragged=ragged), 10_000

@@ -133,7 +133,7 @@ def test_elements_that_change_all_rows_are_drawn_as_before() -> None:
     assert rule.field.changed_rows is None
 
 
-@pytest.mark.parametrize("name", ["single", "neighbours"])
+@pytest.mark.parametrize("name", [pytest.param("single", marks=pytest.mark.slow), "neighbours"])
 def test_false_rows_are_seen(name: str) -> None:
     """A row too few, or another one: the log joint is then not that of the precision as a whole."""
     with precision_scope():

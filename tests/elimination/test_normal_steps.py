@@ -110,7 +110,7 @@ def bent(y: Any) -> None:
         (level, "Normal, step by step"),
         (rotation, "Normal, step by step"),
         pytest.param(panel, "Normal, step by step", marks=pytest.mark.slow),
-        (independent_panel, "Normal, step by step"),
+        pytest.param(independent_panel, "Normal, step by step", marks=pytest.mark.slow),
         (second_order, "Normal"),
         (ends_meet, "Normal"),
         (bent, None),

@@ -61,9 +61,7 @@ def with_admixture(data: dict[str, Any]) -> Array:
 
 @pytest.mark.parametrize(
     ("oracle", "name"),
-    quick_ones(
-        product([without_admixture, with_admixture], METHODS), (with_admixture, "Gibbs"), (without_admixture, "NUTS")
-    ),
+    quick_ones(product([without_admixture, with_admixture], METHODS), (with_admixture, "Gibbs")),
 )
 def test_origins_are_those_of_all_assignments(oracle: Callable[[dict[str, Any]], Array], name: str) -> None:
     lecture = structure if oracle is without_admixture else structure_admixture

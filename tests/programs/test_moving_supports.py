@@ -59,7 +59,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("program", quick_ones(PROGRAMS, "classifier", "bounded"))
+@pytest.mark.parametrize("program", quick_ones(PROGRAMS, "bounded"))
 @pytest.mark.parametrize("method", ["NUTS", *(pytest.param(n, marks=pytest.mark.slow) for n in ("HMC", "BarkerMH"))])
 def test_a_draw_has_the_density_that_was_recorded_for_it(program: str, method: str) -> None:
     model, data = PROGRAMS[program]

@@ -178,6 +178,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: bl.fit(0, bl.collapse(mixture, "z"), CASES["mixture"][1], bl.MeanField(), progress=False),
         "as it is written",
     ),
+    "a batch without rows": (
+        lambda: bl.bind(regression, {"x": X, "y": Y, "batch": 0}),
+        "plate 'row' has a batch of 0 elements, but one or more are needed",
+    ),
     "rows of a batch": (
         lambda: bl.bind(regression, {"x": X, "y": Y[:20], "batch": 20}),
         r"entry 'y' has shape \(20,\), but site 'y' of the program has shape \(300,\)",

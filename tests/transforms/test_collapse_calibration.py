@@ -49,7 +49,7 @@ CASES_AND_COLLAPSED: dict[str, tuple[Program, dict[str, Any], tuple[str, ...]]] 
     "effects_of_kinds": (effects_of_kinds, {"n": 5, "y": np.zeros(5)}, ("effect",)),
     "change_point": (*CASES["change_point"][:2], ()),
 }
-SLOW_CASES = ("chain", "effects_of_kinds", "change_point", "counts_of_two_kinds")
+SLOW_CASES = ("mixture", "chain", "effects_of_kinds", "change_point", "counts_of_two_kinds")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,9 @@ def found(model: Callable[..., None], data: dict[str, Any]) -> tuple[Bound, Any]
     ("model", "data", "number"),
     [
         (factor_analysis.model, factor_data(), 5),
-        (ppca.model, factor_data(np.column_stack([Y[:, :3], np.full(ROWS, 2.0)])), 5),
+        pytest.param(
+            ppca.model, factor_data(np.column_stack([Y[:, :3], np.full(ROWS, 2.0)])), 5, marks=pytest.mark.slow
+        ),
         (two_tables, TABLES, 5),
     ],
     ids=["factor analysis", "a constant column", "two tables"],
