@@ -85,6 +85,18 @@ class BlockNormal(Distribution):
         diagonals = [jnp.diagonal(factor, axis1=-2, axis2=-1) for factor in self.factors]
         return sum((jnp.log(diagonal).sum() for diagonal in diagonals), jnp.zeros(()))
 
+    @property
+    def smallest_pivot(self) -> Array:
+        """The smallest share of the precision of an element given all others that is left of it, once those that were
+        eliminated before it are integrated out: where it is near the rounding of numbers it is nothing but rounding.
+        """
+        scales = split_values(self.structure, self.conditional_scale)
+        smallest = jnp.ones(())
+        for step, factor in zip(elimination_steps(self.structure), self.factors, strict=True):
+            diagonal = jnp.diagonal(factor, axis1=-2, axis2=-1)
+            smallest = jnp.minimum(smallest, ((diagonal * _rows(step, scales[step.place])) ** 2).min())
+        return smallest
+
     def solve(self, linear: Array) -> Array:
         """The precision matrix, inverted, times a vector (size,)."""
         return self._solve_upper(self.whiten(linear))

@@ -30,7 +30,13 @@ from bayeslab.distributions.markov.log_likelihoods import dense
 from bayeslab.elimination.discrete.chains.tables import chain_conditional
 from bayeslab.elimination.discrete.joint import joint_conditional
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
-from bayeslab.elimination.normal_blocks import Densities, block_conditional, table_name, tabled_conditional
+from bayeslab.elimination.normal_blocks import (
+    Densities,
+    block_conditional,
+    evidence_unless_rounded,
+    table_name,
+    tabled_conditional,
+)
 from bayeslab.elimination.rules import Block as Block
 from bayeslab.elimination.rules import Rule as Rule
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, sum_of_terms, terms
@@ -80,7 +86,8 @@ def conditional(
             return sum_of_terms(site_terms, bound, values | rule.named(x))
 
         normal = block_conditional(rule.block, joint_density, initial)
-        return Conditional(normal, joint_density(normal.mean) - normal.log_prob(normal.mean))
+        log_integral = joint_density(normal.mean) - normal.log_prob(normal.mean)
+        return Conditional(normal, evidence_unless_rounded(normal, log_integral))
     if rule.field is not None and rule.field.chain is not None:
         return Conditional(*chain_conditional(rule.field, site_terms, bound, values))
     if rule.field is not None:

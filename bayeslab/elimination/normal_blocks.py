@@ -25,6 +25,10 @@ MAX_CONSTANTS = 2**16
 """Numbers of all directions, at most, that are constants of compiled code; more are computed."""
 
 
+MAX_ERROR = 0.1
+"""Nats of an evidence, at most, that may be rounding. Where scales are nearly zero it can be anything, and chains would
+stay where it is large; that little of a posterior is there that it is left out."""
+
 MIN_TERMS_JOINED = 8
 """Terms from which on fewer take less time to trace."""
 
@@ -116,7 +120,17 @@ def tabled_conditional(
     normal = factorise(structure, blocks)
     log_density, half_squares = _sum_of(densities, densities)(centre), 0.5 * (normal.whiten(slope) ** 2).sum()
     log_integral = log_density + half_squares - normal.log_determinant + 0.5 * structure.size * jnp.log(2 * jnp.pi)
-    return normal.moved(centre + normal.solve(slope)), log_integral
+    return normal.moved(centre + normal.solve(slope)), evidence_unless_rounded(normal, log_integral, half_squares)
+
+
+def evidence_unless_rounded(normal: BlockNormal, log_integral: Array, largest: Array | float = 0.0) -> Array:
+    """The log of the integral over some sites, -inf where too much of it is rounding.
+
+    largest: the size of two numbers that it is the difference of, each a sum whose parts are rounded too.
+    """
+    rounding = jnp.finfo(log_integral.dtype).eps
+    is_lost = normal.smallest_pivot < normal.structure.size * rounding / MAX_ERROR
+    return jnp.where(is_lost | (4 * largest * rounding > MAX_ERROR), -jnp.inf, log_integral)
 
 
 def _sum_of(densities: Densities, names: Collection[str]) -> Callable[[Array], Array]:

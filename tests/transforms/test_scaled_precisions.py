@@ -14,6 +14,7 @@ from scipy.stats import halfnorm, multivariate_normal
 
 import bayeslab as bl
 from bayeslab.elimination.conditional import conditional
+from bayeslab.elimination.normal_blocks import MAX_ERROR
 from bayeslab.elimination.terms import terms
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
@@ -143,6 +144,28 @@ def test_evidence_and_conditional_are_those_without_tables(program: Callable[[],
             np.testing.assert_allclose(ours, right, rtol=1e-8)
         if program is crossed:
             np.testing.assert_allclose(with_tables[1][0], dense_evidence(**SCALES), rtol=1e-10)
+
+
+@pytest.mark.parametrize("has_tables", [True, False])
+@pytest.mark.parametrize("near_zero", [("sd_a",), ("sd_b",), ("sd_a", "sd_b")], ids=" and ".join)
+def test_evidence_near_zero_scales_is_right_or_none(near_zero: tuple[str, ...], has_tables: bool) -> None:
+    """By rounding alone it would be 1e24 nats too large at scales of 1e-20, where chains of NUTS would stay."""
+    with jax.enable_x64(True):
+        collapsed, scaled = tabled(crossed)
+        [rule], bound = collapsed.transform.rules, collapsed.plain
+        known = with_precision_tables(collapsed, scaled).transform.statistics.tables if has_tables else {}
+
+        @jax.jit
+        def evidence(scales: dict[str, jax.Array]) -> jax.Array:
+            return conditional(rule, terms(bound).terms, bound, scales | known).log_evidence
+
+        for exponent in np.arange(-25.0, 0.5, 0.25):
+            scales = SCALES | dict.fromkeys(near_zero, 10.0**exponent)
+            found = float(evidence({name: jnp.asarray(value) for name, value in scales.items()}))
+            if exponent >= -6 or np.isfinite(found):
+                assert abs(found - dense_evidence(**scales)) < (1e-6 if exponent >= -4 else MAX_ERROR), exponent
+            else:
+                assert np.isnan(found) or found == -np.inf
 
 
 def test_multiples_hold_up_to_rounding() -> None:
