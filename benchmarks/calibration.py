@@ -29,7 +29,7 @@ KEPT = DOCS / "calibration.json"
 OPENING = """# Calibration of the lectures
 
 For some models of every part of the course and every method, and for hierarchical models (the last rows, programs of
-`tests/catalogue/hierarchies.py`) the one that `fit` takes: parameters are drawn from the prior, data from the model
+`tests/catalogue/hierarchies.py`) NUTS and Gibbs sampling: parameters are drawn from the prior, data from the model
 given these, and the parameters are ranked among the draws that the method makes for the data. If the
 method is right the ranks are uniform ([why](calibration_explained.md)). A method passes if no rank of any site leaves a
 band that a right method leaves once in a hundred times, in any site. `make calibration` writes this page; numbers of

@@ -268,6 +268,6 @@ OWN_METHODS = {
     "tanks": {"Gibbs": (300, bl.Gibbs(3000, 39, 1, thinning=300))},
     "slopes": {"NUTS": (1000, bl.NUTS(300, 39, 1, thinning=10, collapse=("mean_a", "mean_b", "a", "b")))},
 }
-"""Of hierarchical models. Ranks of the spread of the tanks depend on the start with as few sweeps as others have. Slopes
+"""Of hierarchical models. Ranks of the spread of tanks depend on the start with as few sweeps as others have. Slopes
 have their Normal sites integrated out, as `fit` does it: in all coordinates NUTS needs longer to get around."""
 CASES += [Case(HIERARCHIES[n], methods=HIERARCHICAL | OWN_METHODS.get(n, {})) for n in CALIBRATED_HIERARCHIES]
