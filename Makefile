@@ -46,7 +46,7 @@ types: .venv/.ready
 tests: .venv/.ready
 	XLA_FLAGS=--xla_backend_optimization_level=0 .venv/bin/pytest -m "not slow" --durations 10 $(PARALLEL)
 
-LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb deep.ipynb \
+LONG_NOTEBOOKS := $(addprefix notebooks/, classification.ipynb clusters.ipynb decisions.ipynb \
     dirichlet_multinomial.ipynb elimination.ipynb gp_regression.ipynb graphs.ipynb mcmc_vs_vi.ipynb monte_carlo.ipynb \
     normal_wishart.ipynb particle_filter.ipynb structure.ipynb your_own_model.ipynb)
 NOTEBOOKS := $(filter-out $(LONG_NOTEBOOKS), $(wildcard notebooks/*.ipynb))

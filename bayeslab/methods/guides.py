@@ -16,6 +16,7 @@ from numpyro import optim
 from numpyro.distributions import Delta
 from numpyro.handlers import seed, substitute
 from numpyro.infer import autoguide
+from numpyro.primitives import Messenger
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.programs.arguments import signature
@@ -39,7 +40,7 @@ class Automatic:
 
 def mean_field_normal() -> Automatic:
     """Independent Normals: spreads are too small where sites are correlated in the posterior."""
-    return Automatic(autoguide.AutoNormal)
+    return Automatic(autoguide.AutoDiagonalNormal)  # compiles in half the time of AutoNormal, which is the same
 
 
 def full_rank_normal() -> Automatic:
@@ -72,6 +73,20 @@ class UserGuide:
         named = {parameter.name: values[parameter.name] for parameter in parameters if parameter.name in values}
         takes_rest = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
         return PlateBatches(self.program, bound.batches)(**((whole.inputs if takes_rest else {}) | named))
+
+
+class DrawnOnce(Messenger):
+    """A handler within that of the seed, with which every draw is computed once and kept.
+
+    The compiler would fuse the inverse of the error function, 240 operations in double precision, into all that reads a
+    draw of a Normal, and compile and run it again in each place.
+    """
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample" and msg["value"] is None and msg["kwargs"]["rng_key"] is None:
+            msg["kwargs"]["rng_key"] = numpyro.prng_key()
+            drawn = msg["fn"](*msg["args"], sample_intermediates=True, **msg["kwargs"])
+            msg["value"], msg["intermediates"] = jax.lax.optimization_barrier(drawn)
 
 
 def guide_record(guide: Any) -> Any:

@@ -20,6 +20,7 @@ from numpyro.infer.util import log_density
 
 from bayeslab.methods.guides import (
     Automatic,
+    DrawnOnce,
     UserGuide,
     adam_optimizer,
     as_optax,
@@ -242,6 +243,7 @@ def _numpyro_svi(sampler: GuideSampler) -> _NumPyroSVI:
         guide, evaluate_sites = UserGuide(sampler.guide), _evaluate_constrained
         model = partial(_without_all_rows, _learning_program, run)
     loss = Trace_ELBO(num_particles=sampler.num_particles)
+    guide = DrawnOnce(guide)
     return _NumPyroSVI(guide, numpyro.infer.SVI(model, guide, sampler.optimizer, loss), evaluate_sites)
 
 
