@@ -50,14 +50,15 @@ def model(
 def guide(y: Array, num_factors: int, hidden: Sequence[int] = (32,), batch: int | None = None) -> None:
     """Draw factors z (row, factor) given rows y (row, feature); the parameters of encoder are learned.
 
-    The encoder has the hidden layers of the decoder, in the other order.
+    The encoder has the hidden layers of the decoder, in the other order. It reads zero where entries are missing, NaN
+    (Mattei and Frellsen 2019, arXiv:1812.02633); their bound is still one, but not that of an encoder for such rows.
     """
     layers = network(tuple(reversed(hidden)), 2 * num_factors)
     from numpyro.contrib.module import flax_module
 
     encoder = flax_module("encoder", layers, input_shape=y.shape[1:])
     with numpyro.plate("row", len(y), subsample_size=batch) as rows:
-        mean, log_scale = jnp.split(encoder(y[rows]), 2, axis=-1)
+        mean, log_scale = jnp.split(encoder(jnp.where(jnp.isnan(y[rows]), 0.0, y[rows])), 2, axis=-1)
         numpyro.sample("z", dist.Normal(mean, jnp.exp(log_scale)).to_event(1))
 
 

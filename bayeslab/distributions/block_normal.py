@@ -79,6 +79,15 @@ class BlockNormal(Distribution):
         squares = jax.vmap(self._sum_of_squares)(distances).reshape(value.shape[:-1])
         return self.log_determinant - 0.5 * squares - 0.5 * self.structure.size * jnp.log(2 * jnp.pi)
 
+    def log_prob_of_elements(self, value: Array) -> Array:
+        """What every element of a value (size,) adds to its log density, given those that are eliminated later."""
+        parts, added = split_values(self.structure, value - self.loc), {}
+        for step, factor, weights in zip(elimination_steps(self.structure), self.factors, self.weights, strict=True):
+            own = self._row_products(step, factor, weights, parts)
+            log_density = jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)) - 0.5 * own**2 - 0.5 * jnp.log(2 * jnp.pi)
+            added[step.place] = _unrows(step, log_density, self.structure.shapes[step.place])
+        return join_values([added[index] for index in range(len(parts))])
+
     @property
     def log_determinant(self) -> Array:
         """The logarithm of the determinant of U, half of that of the precision."""
@@ -115,10 +124,13 @@ class BlockNormal(Distribution):
     def _sum_of_squares(self, distance: Array) -> Array:
         parts, total = split_values(self.structure, distance), jnp.zeros(())
         for step, factor, weights in zip(elimination_steps(self.structure), self.factors, self.weights, strict=True):
-            own = jnp.einsum("...ji,...j->...i", factor, _rows(step, parts[step.place]))
-            own += self._weighted_sum(step, weights, parts)
-            total += (own**2).sum()
+            total += (self._row_products(step, factor, weights, parts) ** 2).sum()
         return total
+
+    def _row_products(self, step: Step, factor: Array, weights: tuple[Array, ...], values: list[Array]) -> Array:
+        """The rows of U x of an array, (*independent, coupled)."""
+        own = jnp.einsum("...ji,...j->...i", factor, _rows(step, values[step.place]))
+        return own + self._weighted_sum(step, weights, values)
 
     def _solve_upper(self, right: Array) -> Array:
         """The solution x (size,) of U x = right: arrays that were eliminated last come first."""

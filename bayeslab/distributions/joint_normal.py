@@ -81,11 +81,15 @@ class JointNormal(Distribution):
         return self._unflatten(self.loc + step / jnp.sqrt(self.multiplier))
 
     def log_prob(self, value: Array) -> Array:
-        distance = self._flatten(value) - self.loc
-        scaled = jnp.einsum("...ji,...j->...i", self.factor, distance)
-        log_determinant = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1)).sum(-1)
-        squares = self.multiplier * (scaled**2).sum(-1)
-        log_densities = (
-            log_determinant - 0.5 * squares + 0.5 * self.loc.shape[-1] * jnp.log(self.multiplier / (2 * jnp.pi))
-        )
-        return log_densities.sum(tuple(range(log_densities.ndim - (self.loc.ndim - 1), log_densities.ndim)))
+        log_densities = self._flat_log_prob(value)
+        return log_densities.sum(tuple(range(log_densities.ndim - self.loc.ndim, log_densities.ndim)))
+
+    def log_prob_of_elements(self, value: Array) -> Array:
+        """What every element of a value (*whole) adds to its log density, given the joint elements after it."""
+        return self._unflatten(self._flat_log_prob(value))
+
+    def _flat_log_prob(self, value: Array) -> Array:
+        """What every element adds to the log density, (*sample, *independent, size)."""
+        scaled = jnp.einsum("...ji,...j->...i", self.factor, self._flatten(value) - self.loc)
+        log_scales = jnp.log(jnp.diagonal(self.factor, axis1=-2, axis2=-1))
+        return log_scales - 0.5 * self.multiplier * scaled**2 + 0.5 * jnp.log(self.multiplier / (2 * jnp.pi))

@@ -82,7 +82,8 @@ def _read_dirichlet(local: Local, point: Array, prior: Distribution) -> Array:
     change = hx - hy
     xx, xy, yy = ((first * second).sum(-1, keepdims=True) for first, second in ((x, x), (x, y), (y, y)))
     right_x, right_y = ((change * vector).sum(-1, keepdims=True) for vector in (x, y))
-    c = (right_x * yy - right_y * xy) / (xx * yy - xy**2) if size > 1 else jnp.zeros_like(point)
+    determinant = xx * yy - xy**2  # zero where there is one entry, which is 1
+    c = jnp.where(determinant > 0, (right_x * yy - right_y * xy) / jnp.where(determinant > 0, determinant, 1.0), 0.0)
     return hx - c * x
 
 

@@ -62,17 +62,38 @@ def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> 
 class UserGuide:
     """A guide of the user's: a program that names some of the inputs and observed sites of the model.
 
-    Arguments that are not named go to `**kwargs`; what the model does not have keeps its default.
+    Arguments that are not named go to `**kwargs`; what the model does not have keeps its default. Observed numbers are
+    NaN where they are missing.
     """
 
     program: Callable[..., Any]
 
     def __call__(self, bound: Bound, whole: Bound) -> Any:
-        values = whole.inputs | whole.observed
+        values = whole.inputs | {name: _with_gaps(whole, name) for name in whole.observed}
         parameters = signature(self.program).parameters.values()
         named = {parameter.name: values[parameter.name] for parameter in parameters if parameter.name in values}
         takes_rest = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
         return PlateBatches(self.program, bound.batches)(**((whole.inputs if takes_rest else {}) | named))
+
+
+def _with_gaps(bound: Bound, name: str) -> Array:
+    """The values of an observed site, NaN where they are missing and can be."""
+    value = bound.observed[name]
+    if name not in bound.present or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        return value
+    present = bound.present[name]
+    return jnp.where(present.reshape(present.shape + (1,) * (jnp.ndim(value) - present.ndim)), value, jnp.nan)
+
+
+def _advice_on_gaps(bound: Bound) -> str:
+    """What a guide of the user's has to do with missing entries; nothing where there are none."""
+    gaps = [name for name in bound.observed if jnp.isnan(_with_gaps(bound, name)).any()]
+    if not gaps:
+        return ""
+    return (
+        f"; it is given NaN where entries of '{gaps[0]}' are missing, and has to replace them, as with "
+        f"jnp.where(jnp.isnan({gaps[0]}), 0.0, {gaps[0]})"
+    )
 
 
 class DrawnOnce(Messenger):
@@ -133,7 +154,7 @@ def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
         reason = shorten(f"{type(error).__name__}: {error}", 200)
         by_position = any(parameter.kind is Parameter.VAR_POSITIONAL for parameter in parameters)
         starred = "; data go to arguments by name, so *args has none" if by_position else ""
-        raise ValueError(f"the guide does not run ({reason}){starred}") from error
+        raise ValueError(f"the guide does not run ({reason}){starred}{_advice_on_gaps(bound)}") from error
     drawn = {n for n, s in sites.items() if s["type"] == "sample" and not s["infer"].get("is_auxiliary")}
     latent = sorted(set(bound.latent) - set(bound.learned))
     if drawn != set(latent):
@@ -204,6 +225,8 @@ def outside_reason(bound: Bound, draws: Values) -> str:
     """What is wrong with a guide that draws values of a site (draw, *site) outside of its support, or nothing."""
     for name, is_outside in _are_outside_of_supports(bound, draws).items():
         if is_outside:
+            if jnp.isnan(draws[name]).any() and (advice := _advice_on_gaps(bound)):
+                return f"the guide draws NaN of site '{name}'{advice}"
             return (
                 f"the guide draws values of site '{name}' outside of its support ({bound.sites[name].support}), where "
                 "its bound is minus infinity; give the site a distribution with that support in the guide"

@@ -92,7 +92,7 @@ def _density_shape(bound: Bound, name: str) -> tuple[int, ...]:
     return jax.eval_shape(term.density, bound, bound.latent_shapes).shape
 
 
-def _masks(num_groups: int) -> np.ndarray:
+def masks_of_groups(num_groups: int) -> np.ndarray:
     """The groups that have a bit, for every bit, then those that have it not (mask, group)."""
     masks = bit_masks((num_groups,))[1]
     return np.concatenate([masks, ~masks])
@@ -111,7 +111,7 @@ def _reached_groups(
     bound: Bound, values: Values, codes: Mapping[str, np.ndarray], num_groups: int, names: tuple[str, ...]
 ) -> dict[str, np.ndarray]:
     """The group of the rows that see each element of some sites, flat: those whose densities have derivatives."""
-    masks = np.concatenate([_masks(num_groups), np.zeros((1, num_groups), bool)])
+    masks = np.concatenate([masks_of_groups(num_groups), np.zeros((1, num_groups), bool)])
     others = np.arange(len(masks)) == len(masks) - 1  # observed sites that have no groups, last
     seen = jax.device_get(_derivatives(bound, values, names, dict(codes), jnp.asarray(masks), jnp.asarray(others)))
     groups = {}
@@ -149,7 +149,7 @@ def _groups_of_outputs(
     bound: Bound, values: Values, codes: Mapping[str, np.ndarray], num_groups: int, elements: Mapping[str, Array]
 ) -> dict[str, np.ndarray]:
     """By term, the group whose elements each part of it changes with; raises ValueError where it is several."""
-    masks = np.concatenate([np.zeros((1, num_groups), bool), _masks(num_groups)])
+    masks = np.concatenate([np.zeros((1, num_groups), bool), masks_of_groups(num_groups)])
     densities = jax.device_get(_densities_of_moved_groups(bound, values, dict(elements), jnp.asarray(masks)))
     groups = {}
     for name, density in densities.items():

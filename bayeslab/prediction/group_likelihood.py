@@ -1,6 +1,7 @@
 """Log likelihoods of whole groups, with what belongs to a group integrated out: for leaving out one group at a time."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,9 +11,14 @@ import numpy as np
 from jax import Array
 from jax.ops import segment_sum
 
+from bayeslab.distributions import JointNormal
+from bayeslab.distributions.block_normal import BlockNormal
 from bayeslab.elimination.terms import terms
 from bayeslab.prediction.fitted_arguments import fitted_arguments
-from bayeslab.prediction.group_elements import elements_of_groups
+from bayeslab.prediction.group_elements import (
+    elements_of_groups,
+    masks_of_groups,
+)
 from bayeslab.prediction.new_groups import with_codes_of_fit
 from bayeslab.prediction.pointwise_likelihood import checked_draws
 from bayeslab.prediction.row_quadrature import RowQuadrature, with_groups_integrated
@@ -21,9 +27,15 @@ from bayeslab.programs.data import Entry, read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope
 from bayeslab.results.datatree import categories_of, coordinates, has_same_data, posterior_draws
 from bayeslab.results.draw_batches import map_draws
+from bayeslab.transforms.collapse import Marginal, at_modes_of_eliminated, marginal
+from bayeslab.transforms.masked import finest_masks
 
 if TYPE_CHECKING:
     from xarray import DataTree
+
+
+HIDDEN_TOLERANCE = 1e-9
+"""The share of a log likelihood that is rounding, when groups are hidden."""
 
 
 class Groups(NamedTuple):
@@ -38,11 +50,12 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
     """The result with the log likelihood of whole groups in place of that of rows, as `az.loo` leaves groups out.
 
     data: those that were fitted. groups: the name of a plate, or of an entry of the data with the group of every row.
-    Latent sites whose elements belong to one group each, up to three numbers a group, are integrated out of it by
-    adaptive quadrature given each draw of the others; attrs of the group log_likelihood name them.
-    Raises ValueError where a group has more numbers of its own or discrete ones, where quadrature does not settle, for
-    other data than those of the fit, and where the name is neither of a plate of all observed sites nor of such an
-    entry.
+    Latent sites whose elements belong to one group each are integrated out of it given each draw of the others, in
+    closed form where that is proven, as factors of rows and labels, else, up to three numbers a group, by adaptive
+    quadrature; attrs of the group log_likelihood name them. Groups without entries are left out.
+    Raises ValueError where a group has more numbers of its own or discrete ones, and no closed form, where quadrature
+    does not settle, for other data than those of the fit, and where the name is neither of a plate of all observed
+    sites nor of such an entry.
     """
     posterior = posterior_draws(tree, "log_likelihood")
     program, given = unwrap_partial(model, read_entries(data))
@@ -59,13 +72,18 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
         lead = next(iter(latent.values())).shape[:2]
         flat = {name: value.reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         integrated = _with_groups_integrated(bound, grouping, flat)
-        own = integrated.transform.sites if isinstance(integrated.transform, RowQuadrature) else ()
+        own = integrated.transform.sites if isinstance(integrated.transform, Marginal) else ()
         if missing := [name for name in bound.latent if name not in flat and name not in own]:
             raise ValueError(f"the result has no draws of {missing}; if they were integrated out, recover() draws them")
         kept = {name: value for name, value in flat.items() if name not in own}
         codes = {name: jnp.asarray(code) for name, code in grouping.codes.items()}
         values = np.asarray(_of_groups(integrated, kept, codes, len(grouping.labels)))
-    return _with_group_likelihood(tree, grouping, values.reshape(*lead, -1), own, ", ".join(bound.observed))
+        seen = _have_entries(bound, grouping)
+    seen_groups = grouping._replace(
+        labels=[label for label, is_seen in zip(grouping.labels, seen, strict=True) if is_seen]
+    )
+    values = values.reshape(*lead, -1)[..., seen]
+    return _with_group_likelihood(tree, seen_groups, values, own, ", ".join(bound.observed))
 
 
 def _groups(bound: Bound, entries: Mapping[str, Entry], tree: "DataTree", name: str) -> Groups:
@@ -108,8 +126,21 @@ def _groups(bound: Bound, entries: Mapping[str, Entry], tree: "DataTree", name: 
     return grouping
 
 
+def _have_entries(bound: Bound, groups: Groups) -> np.ndarray:
+    """Which groups have an entry of an observed site."""
+    seen = np.zeros(len(groups.labels), bool)
+    for name, codes in groups.codes.items():
+        present = np.asarray(bound.present.get(name, True))
+        is_present = np.broadcast_to(present.any(tuple(range(codes.ndim, present.ndim))), codes.shape)
+        seen[np.unique(codes[is_present])] = True
+    return seen
+
+
 def _with_groups_integrated(bound: Bound, groups: Groups, latent: Values) -> Bound:
     """The program with what belongs to groups integrated out; raises ValueError where that cannot be done."""
+    number = len(groups.labels)
+    if (closed_form := _closed_form(bound, groups, latent)) is not None:
+        return closed_form
     discrete = [name for name in bound.latent if bound.sites[name].is_discrete]
     if any(bound.sites[name].shape for name in discrete):
         raise ValueError(f"site '{discrete[0]}' is discrete, and those of groups are not summed over")
@@ -119,20 +150,83 @@ def _with_groups_integrated(bound: Bound, groups: Groups, latent: Values) -> Bou
     own = elements_of_groups(bound, draws, groups.codes)
     if own is None:
         return bound
-    number = len(groups.labels)
     return with_groups_integrated(bound, own, np.arange(number), (number,), draws)
+
+
+def _closed_form(bound: Bound, groups: Groups, latent: Values) -> Bound | None:
+    """The program with the sites in a plate of the groups integrated out in closed form; None where there is none.
+
+    Without some groups, the likelihood has to be less by theirs: of those that have a bit in their position, for every
+    bit. The sites are eliminated with a group hidden: where all have the same entries they may share a precision.
+    """
+    number = len(groups.labels)
+    own = [name for name in bound.latent if _axis_of_groups(bound, name, number) is not None]
+    others = {name: latent[name][0] for name in bound.latent if name not in own and name in latent}
+    if not own or bound.imputed or len(own) + len(others) < len(bound.latent):
+        return None
+    masked = replace(bound, present=finest_masks(bound))
+    codes = {name: jnp.asarray(code) for name, code in groups.codes.items()}
+    reached = {term.name for term in terms(bound).terms if not term.depends.isdisjoint(own)}
+    if not reached <= {*own, *codes}:
+        return None
+    try:
+        transform = marginal(_without_groups(masked, codes, jnp.arange(number) == 0), own).transform
+    except ValueError:
+        return None
+    assert isinstance(transform, Marginal)
+    if any(rule.field is not None for rule in transform.rules):
+        return None
+    integrated = replace(masked, transform=transform)
+    hidden = np.concatenate([np.zeros((1, number), bool), masks_of_groups(number)])
+    try:
+        parts = np.asarray(_of_groups(integrated, {n: v[None] for n, v in others.items()}, codes, number))[0]
+    except ValueError:  # a density has no axis of groups
+        return None
+    whole, *rest = np.asarray(_log_joint_without_groups(integrated, others, codes, jnp.asarray(hidden)))
+    less = [whole - parts[mask].sum() for mask in hidden[1:]]
+    return integrated if np.allclose(rest, less, HIDDEN_TOLERANCE, HIDDEN_TOLERANCE * max(1.0, abs(whole))) else None
+
+
+def _axis_of_groups(bound: Bound, name: str, number: int) -> int | None:
+    """The axis of the batch shape of a site that is a plate of as many elements as there are groups."""
+    axes = [
+        len(bound.sites[name].batch_shape) + plate.dim for plate in bound.sites[name].plates if plate.size == number
+    ]
+    return axes[0] if axes else None
+
+
+def _without_groups(bound: Bound, codes: Values, hidden: Array) -> Bound:
+    """The program with the entries of some groups (group,) missing."""
+    present = dict(bound.present)
+    for name, groups in codes.items():
+        shown = ~hidden[groups]
+        present[name] = present[name] & shown.reshape(shown.shape + (1,) * (present[name].ndim - shown.ndim))
+    return replace(bound, present=present)
+
+
+@jax.jit
+def _log_joint_without_groups(bound: Bound, values: Values, codes: Values, hidden: Array) -> Array:
+    """The log joint (mask,) with the groups of each mask (mask, group) hidden."""
+    return jax.lax.map(lambda mask: _without_groups(bound, codes, mask).log_joint(values), hidden)
 
 
 @partial(jax.jit, static_argnames="number")
 def _of_groups(bound: Bound, latent: Values, codes: Values, number: int) -> Array:
     """The log likelihood (draw, group) of all observed sites."""
-    plain = bound.plain
+    plain, transform = bound.plain, bound.transform
 
     def run(values: Values) -> Array:
         total, parts = jnp.zeros(number), terms(plain).terms
-        if isinstance(bound.transform, RowQuadrature):
-            parts = bound.transform.terms(plain)
-            total += bound.transform.integral(plain).density(plain, values)
+        if isinstance(transform, RowQuadrature):
+            parts = transform.terms(plain)
+            total += transform.integral(plain).density(plain, values)
+        elif isinstance(transform, Marginal):
+            values, log_conditional = _with_modes(bound, values)
+            for name, log_density in log_conditional.items():
+                total -= _sum_by_group(plain, name, log_density, number)
+            for term in parts:
+                if term.name in log_conditional:
+                    total += _sum_by_group(plain, term.name, term.density(plain, values), number)
         for term in parts:
             if term.name in codes:
                 density, groups = term.density(plain, values), codes[term.name]
@@ -141,6 +235,26 @@ def _of_groups(bound: Bound, latent: Values, codes: Values, number: int) -> Arra
         return total
 
     return map_draws(run, latent)
+
+
+def _with_modes(bound: Bound, values: Values) -> tuple[Values, Values]:
+    """Values of all latent sites, those that are integrated out at their modes given the others, and the log density of
+    the latter there, by site: p(y) = p(y, z) / p(z | y) at any z."""
+    log_conditional: Values = {}
+    values, conditionals = at_modes_of_eliminated(bound, values)
+    for rule, q, mode in conditionals:
+        is_joint = isinstance(q, BlockNormal | JointNormal)
+        log_conditional |= rule.named(q.log_prob_of_elements(mode) if is_joint else q.log_prob(mode))
+    return values, log_conditional
+
+
+def _sum_by_group(bound: Bound, name: str, log_density: Array, number: int) -> Array:
+    """The sum (group,) of log densities (*batch, ...) of a site in a plate of the groups."""
+    axis, batch = _axis_of_groups(bound, name, number), bound.sites[name].batch_shape
+    if log_density.shape[: len(batch)] != batch:
+        raise ValueError(f"the density of site '{name}' has the axes {log_density.shape}, not {batch}")
+    assert axis is not None
+    return jnp.moveaxis(log_density, axis, 0).reshape(number, -1).sum(-1)
 
 
 def _with_group_likelihood(

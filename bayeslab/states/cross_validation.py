@@ -13,13 +13,14 @@ from jax import Array
 from bayeslab.diagnostics.score_tables import standard_error, with_differences
 from bayeslab.fitting import fit
 from bayeslab.methods.mean_field import MeanField
+from bayeslab.prediction.group_likelihood import log_likelihood
 from bayeslab.prediction.predict import predict
 from bayeslab.programs.arguments import parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.sampling.protocols import Method
-from bayeslab.states.hidden_parts import hide_elements, independent_parts, parts_to_hide
+from bayeslab.states.hidden_parts import IndependentParts, hide_elements, independent_parts, parts_to_hide
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.masked import Masked
 
@@ -154,6 +155,13 @@ def _evidence_bound(key: Array, model: Program, data: Data, tree: "DataTree") ->
     return {"evidence_bound": mean_field_fit.attrs["elbo"]}
 
 
+def _leaving_out(key: Array, model: Program, data: Data, tree: "DataTree", own: IndependentParts) -> "DataTree":
+    """The result with the log likelihood of whole rows of a plate, or of sequences."""
+    if own.plate is not None:
+        return log_likelihood(model, data, tree, own.plate)
+    return predict(key, model, data, tree)
+
+
 def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | None) -> dict[str, Any]:
     """The leave-one-out score of sequences or rows, whose own sites are integrated out, by importance sampling."""
     from arviz_base import from_dict
@@ -165,13 +173,17 @@ def _loo(key: Array, model: Program, data: Data, tree: "DataTree", site: str | N
     if tree["posterior"].sizes["draw"] < MIN_DRAWS_FOR_LOO:
         reason = f"needs at least {MIN_DRAWS_FOR_LOO} draws of the posterior"
     elif own.number >= MIN_SEQUENCES_FOR_LOO:
-        group = predict(key, Masked(model), data, tree)["log_likelihood"]
-        densities = next(iter(group.data_vars.values())).values
-        if len(group.data_vars) == 1 and {*own.local} <= {*group.attrs["integrated_out"]}:
-            density = densities.reshape(*densities.shape[:2], -1)
-            density = density[..., np.isfinite(density).all((0, 1))]
-        if density.shape[2] > own.number:
-            density = np.empty((1, 1, 0))
+        try:
+            group = _leaving_out(key, Masked(model), data, tree, own)["log_likelihood"]
+        except ValueError as error:
+            reason = str(error)
+        else:
+            densities = next(iter(group.data_vars.values())).values
+            if len(group.data_vars) == 1 and {*own.local} <= {*group.attrs["integrated_out"]}:
+                density = densities.reshape(*densities.shape[:2], -1)
+                density = density[..., np.isfinite(density).all((0, 1))]
+            if density.shape[2] > own.number:
+                density = np.empty((1, 1, 0))
     if not reason and density.shape[2] < MIN_SEQUENCES_FOR_LOO:
         reason = f"needs at least {MIN_SEQUENCES_FOR_LOO} {own.kind} that are independent given the parameters"
     if reason:

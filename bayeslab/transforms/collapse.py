@@ -128,16 +128,24 @@ def modes_of_eliminated(key: Array, bound: Bound, values: Values) -> Values:
 
     key: not used. values: those of the other sites.
     """
-    rules = elimination_rules(bound)
+    values, _ = at_modes_of_eliminated(bound, values)
+    return {name: values[name] for name in bound.plain.latent}
+
+
+def at_modes_of_eliminated(bound: Bound, values: Values) -> tuple[Values, list[tuple[Rule, Any, Array]]]:
+    """Values of all sites, as `modes_of_eliminated`, and by elimination, the last one first, its rule, the conditional
+    given the sites that are eliminated later, and the mode of that."""
+    rules, conditionals = elimination_rules(bound), []
     plain, log_joint_terms, tables = bound_parts(bound)
     values = values | tables
     for rule, stage in zip(rules[::-1], elimination_stages(rules, log_joint_terms)[::-1], strict=True):
         mode = rule.family.mode
         q = conditional(rule, stage, plain, values).distribution
-        for name, value in rule.named(q.mean if mode is None else mode(q)).items():
+        conditionals.append((rule, q, q.mean if mode is None else mode(q)))
+        for name, value in rule.named(conditionals[-1][2]).items():
             site = plain.sites[name]
             values[name] = value.reshape(site.shape).astype(site.dtype)
-    return {name: values[name] for name in plain.latent}
+    return values, conditionals
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=["statistics"], meta_fields=["rules", "rows"])

@@ -31,14 +31,14 @@ class Masked:
         return signature(self.program)
 
     def transformed(self, bound: Bound) -> Bound:
-        masked = replace(bound, present=_finest_masks(bound))
+        masked = replace(bound, present=finest_masks(bound))
         return self.program.transformed(masked) if isinstance(self.program, DerivedProgram) else masked
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.program(*args, **kwargs)
 
 
-def _finest_masks(bound: Bound) -> Values:
+def finest_masks(bound: Bound) -> Values:
     """A mask for every observed site, with all axes on which its elements are independent, or those that it has."""
     latent: dict[str, Any] = {name: np.zeros(bound.sites[name].shape, bound.sites[name].dtype) for name in bound.latent}
     observed_terms = [term for term in terms(bound).terms if term.name in bound.observed]

@@ -173,3 +173,16 @@ def test_missing_copies_are_left_out_of_the_frequencies() -> None:
             expected += np.log(urn[allele] / urn.sum())
             urn[allele] += 1
     np.testing.assert_allclose(seen, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("locus", [0, 1])
+def test_a_locus_with_one_allele_says_nothing(locus: int) -> None:
+    data = allele_frequency.example() | {"concentration": 0.7}
+    alleles, y = np.array([2, 3, 2]), np.array(data["y"])
+    alleles[locus], y[:, locus] = 1, 0
+    tree = fit(allele_frequency, data | {"num_alleles": alleles, "y": y}, bl.Exact(20))
+    frequencies = tree["posterior"]["frequencies"].values[..., locus, :]
+    np.testing.assert_array_equal(frequencies, np.broadcast_to(np.arange(alleles.max()) == 0, frequencies.shape))
+    kept = [other for other in range(3) if other != locus]
+    others = fit(allele_frequency, data | {"num_alleles": alleles[kept], "y": y[:, kept]}, bl.Exact(20))
+    np.testing.assert_allclose(tree.attrs["log_evidence"], others.attrs["log_evidence"], rtol=1e-12)

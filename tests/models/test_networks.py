@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import optax
 import pytest
 from numpy.typing import NDArray
@@ -137,6 +139,30 @@ def test_missing_pixels_are_those_of_the_conditional_normal() -> None:
     filled = bl.predict(0, vae.model, data_of(y) | given, fitted)["posterior_predictive"]
     assert list(filled.data_vars) == ["y"]
     np.testing.assert_allclose(filled["y"].mean(["chain", "draw"]), z @ w.T + mean, atol=0.2)
+
+
+def test_encoders_read_zero_for_missing_pixels() -> None:
+    """A guide is given NaN there; one that does not replace it is told so."""
+    y = np.array(vae.example()["y"], float)
+    y[1, 2], y[3] = np.nan, np.nan
+    data = vae.example() | {"y": y}
+
+    def bound_of(guide: Any) -> float:
+        method = bl.SVI(guide, num_steps=20, num_samples=20)
+        return float(bl.fit(0, vae.model, data, method, progress=False).attrs["elbo"])
+
+    def replacing(y: Any, num_factors: int, hidden: Any) -> None:
+        vae.guide(jnp.where(jnp.isnan(y), 0.0, y), num_factors, hidden)
+
+    def unaware(y: Any, num_factors: int) -> None:
+        loadings = numpyro.param("loadings", jnp.ones((y.shape[1], num_factors)))
+        with numpyro.plate("row", len(y)):
+            numpyro.sample("z", dist.Normal(y @ loadings, 1.0).to_event(1))
+
+    assert np.isfinite(bound_of(vae.guide))
+    assert bound_of(vae.guide) == bound_of(replacing)
+    with pytest.raises(ValueError, match="given NaN where entries of 'y' are missing, and has to replace them"):
+        bound_of(unaware)
 
 
 def test_models_without_flax_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
