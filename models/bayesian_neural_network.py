@@ -33,8 +33,9 @@ def model(
     """Draw for layer k = 1..r weights w_k (unit of k - 1, unit of k) and biases b_k (unit of k,), and y (row,).
 
     x (row, input). hidden: the widths of the hidden layers; none is linear regression. Deterministic: f (row,), what y
-    is without noise. Raises ValueError where x has other axes.
+    is without noise. Raises ValueError where x has other axes, or hidden what is no width.
     """
+    require_widths(hidden)
     if jnp.ndim(x) != 2:
         raise ValueError(f"x has shape {jnp.shape(x)}, but needs axes (row, input), as x[:, None] has them")
     units, names = x, "input"
@@ -50,6 +51,13 @@ def model(
     with numpyro.plate("row", len(x)):
         f = numpyro.deterministic("f", units[:, 0])
         numpyro.sample("y", dist.Normal(f, sigma))
+
+
+def require_widths(hidden: Any) -> None:
+    """Raise ValueError unless the widths of hidden layers are a tuple or list of whole numbers from 1."""
+    is_width = [isinstance(each, int | np.integer) and each >= 1 for each in hidden] if np.iterable(hidden) else [False]
+    if isinstance(hidden, str) or not all(is_width):
+        raise ValueError("hidden must be the widths of layers, whole numbers from 1, such as (16,)")
 
 
 def last_layer(num_hidden: int) -> tuple[str, str]:

@@ -59,7 +59,9 @@ def noiseless_rows(
 
 
 def require_factors(num_features: int, num_factors: int, name: str = "num_factors") -> None:
-    """Raise ValueError unless there is a factor, and no more of them than features. name: of their number."""
+    """Raise ValueError unless there are features, and from one factor to as many. name: of the number of factors."""
+    if num_features < 1:
+        raise ValueError(f"num_features is {num_features}, but at least 1 is needed")
     if not 1 <= num_factors <= num_features:
         raise ValueError(f"{name} is {num_factors}, but 1 to {num_features}, the number of features, are possible")
 

@@ -41,8 +41,14 @@ def hard_em(y: np.ndarray, centres: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     """Centres (component, feature), labels (row,) and sum of squares where Lloyd's algorithm ends.
 
     Every row goes to its nearest centre, every centre to the mean of its rows, until no row moves; the sum of squares
-    never grows. A centre without rows stays where it is. y (row, feature); centres: the first ones.
+    never grows. A centre without rows stays where it is. y (row, feature); centres: the first ones. Raises ValueError
+    for other shapes, for none of either, and for what is not finite.
     """
+    for name, array in (("y", y), ("centres", centres)):
+        if np.ndim(array) != 2 or not np.size(array) or not np.isfinite(array).all():
+            raise ValueError(f"{name} must be a table of finite numbers with rows, but has shape {np.shape(array)}")
+    if np.shape(y)[1] != np.shape(centres)[1]:
+        raise ValueError(f"centres have {np.shape(centres)[1]} features, but rows of y {np.shape(y)[1]}")
     centres, labels = np.array(centres, float), np.full(len(y), -1)
     for _ in range(MAX_ROUNDS):
         squares = ((y[:, None] - centres) ** 2).sum(2)

@@ -51,8 +51,11 @@ def maximum_likelihood(y: Array, num_factors: int) -> tuple[Array, Array, Array]
     """The w (feature, factor), mu (feature,) and tau () under which rows y (row, feature) are most likely.
 
     1 / tau is the mean of the eigenvalues of the covariance of the rows that are left out; column k of w is eigenvector
-    k times the root of its eigenvalue less 1 / tau. Any rotation of w is as likely.
+    k times the root of its eigenvalue less 1 / tau. Any rotation of w is as likely. Raises ValueError unless there are
+    fewer factors than features: else nothing is left over for the noise.
     """
+    if not 1 <= num_factors < y.shape[1]:
+        raise ValueError(f"num_factors is {num_factors}; expected from 1 to less than the {y.shape[1]} features of y")
     mu = jnp.mean(y, axis=0)
     values, vectors = jnp.linalg.eigh((y - mu).T @ (y - mu) / len(y))
     values, vectors = values[::-1], vectors[:, ::-1]

@@ -18,6 +18,7 @@ import numpyro
 import numpyro.distributions as dist
 from jax import Array
 
+from bayeslab.models.bayesian_neural_network import require_widths
 from bayeslab.models.factor_analysis import require_factors
 
 SITE_DIMS = {"z": "factor"}
@@ -34,9 +35,10 @@ def model(
     """Draw factors z (row, factor) and y (row, feature); the parameters of decoder are learned.
 
     hidden: the widths of the hidden layers; none for a linear decoder. batch: the number of rows in a step of SVI.
-    Raises ValueError for more factors than features. Needs flax.
+    Raises ValueError for more factors than features, and where hidden has what is no width. Needs flax.
     """
     require_factors(num_features, num_factors)
+    require_widths(hidden)
     layers = network(hidden, num_features)
     from numpyro.contrib.module import flax_module
 
@@ -82,8 +84,10 @@ def linear_maximum(y: Array, num_factors: int, noise: float) -> tuple[Array, Arr
     """The loadings w (feature, factor), the mean (feature,) and the log likelihood (row,) of the best linear decoder.
 
     Tipping and Bishop (1999), with the noise known: column k of w is eigenvector k of the covariance of the rows times
-    the root of its eigenvalue less noise^2, and zero where that is negative. y (row, feature).
+    the root of its eigenvalue less noise^2, and zero where that is negative. y (row, feature). Raises ValueError for
+    more factors than features.
     """
+    require_factors(y.shape[1], num_factors)
     mean = jnp.mean(y, axis=0)
     values, vectors = jnp.linalg.eigh((y - mean).T @ (y - mean) / len(y))
     excess = jnp.maximum(values[::-1][:num_factors] - noise**2, 0.0)

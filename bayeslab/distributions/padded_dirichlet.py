@@ -37,6 +37,16 @@ class PaddedSimplex(constraints.Constraint):
         return (self.sizes,), (("sizes",), {})
 
 
+class Positive(constraints.Constraint):
+    """Positive numbers, where `real` is true."""
+
+    def __init__(self, real: Array):
+        self.real = real
+
+    def __call__(self, x: Any) -> Any:
+        return (x > 0) | ~self.real
+
+
 class PaddedStickBreaking(Transform):
     """Stick breaking, from real numbers to a `PaddedSimplex`: a stick for each real entry but the last, as in NumPyro.
 
@@ -139,6 +149,11 @@ class PaddedDirichlet(Dirichlet):
     def real(self) -> Array:
         """True for the entries of a distribution, False for padding, ``(*batch, K)``."""
         return _is_entry(self.sizes, self.event_shape[0])
+
+    @property
+    def positive_entries(self) -> constraints.Constraint:
+        """The constraint on the concentration: positive, but for padding."""
+        return Positive(self.real)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
         real, shape = self.real, (*sample_shape, *self.batch_shape, *self.event_shape)

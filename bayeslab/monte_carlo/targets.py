@@ -11,7 +11,7 @@ from numpyro.infer.util import compute_log_probs
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.wrappers.collapsed import without_discrete_sites
 from bayeslab.prediction.prior_draws import require_latent_draws
-from bayeslab.programs.observed_values import known_values
+from bayeslab.programs.missing.observed_values import known_values
 from bayeslab.programs.program import Bound, Values, evaluate
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass, unconstrain
 from bayeslab.transforms.analysis import Analysis

@@ -35,14 +35,14 @@ def importance_weighted_bounds(
     data: Data,
     tree: "DataTree",
     method: SVI,
-    num_samples: Sequence[int] = (1, 10, 100),
+    num_samples: Sequence[int] | int = (1, 10, 100),
 ) -> "Dataset":
     """Lower bounds of log p(y) from 1, 10 and 100 draws of a fitted guide at once, over all rows.
 
     tree, method: a fit by SVI and its settings. data: those of the fit, or others, such as rows that were held out,
     where the guide finds the factors of a row from the row itself, and so has no parameters for each.
-    num_samples: numbers of draws K, ascending. Every bound is an average over 10 times the largest number of draws in
-    groups of K.
+    num_samples: the number of draws K, or several, ascending. Every bound is an average over 10 times the largest
+    number of draws in groups of K.
     Where all sites that are drawn or observed are in one plate, its elements are independent given what is learned,
     and each has a bound of its own: with one for all at once, K would have to grow exponentially with their number.
     Returns a Dataset with bound (num_samples,), its Monte Carlo standard error bound_se, and, for elements of a plate,
@@ -52,8 +52,8 @@ def importance_weighted_bounds(
     """
     from xarray import Dataset
 
-    sizes = list(num_samples)
-    if not sizes or min(sizes) < 1:
+    sizes = np.atleast_1d(np.asarray(num_samples)).tolist()
+    if not sizes or not all(isinstance(size, int) and size >= 1 for size in sizes):
         raise ValueError(f"num_samples is {sizes}; expected numbers of draws from 1")
     if not isinstance(method, SVI) or tree.attrs.get("method") != SVI.__name__:
         raise ValueError(

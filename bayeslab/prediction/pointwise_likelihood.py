@@ -21,7 +21,7 @@ from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.prediction.group_elements import NO_GROUP, elements_of_groups
 from bayeslab.prediction.row_quadrature import with_groups_integrated
-from bayeslab.programs.observed_values import known_values
+from bayeslab.programs.missing.observed_values import known_values
 from bayeslab.programs.program import Bound, Site, Values
 from bayeslab.programs.validation import listed_sites
 from bayeslab.results.draw_batches import map_draws

@@ -20,14 +20,14 @@ from bayeslab.programs.data import (
     refuse_conflicting_codes,
     values_and_presence,
 )
+from bayeslab.programs.errors import errors_explained
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.missing.imputation import with_split_sites
 from bayeslab.programs.missing.names import given_part
+from bayeslab.programs.missing.observed_values import event_mask, observed_value
 from bayeslab.programs.missing.split_distributions import Split
-from bayeslab.programs.observed_values import event_mask, observed_value
 from bayeslab.programs.probing import (
     captured_with_arguments,
-    errors_explained,
     probe_sites,
     probe_splits,
     split_arguments,

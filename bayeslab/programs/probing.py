@@ -1,10 +1,8 @@
 """Runs of a program on the shapes of its arguments: what its sites are, and which arguments it must know by value."""
 
 import inspect
-import textwrap
-import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
@@ -18,26 +16,18 @@ from bayeslab.programs.arguments import (
     Argument,
     Slot,
     StaticValue,
-    argument_arrays,
     as_structure,
     parameters,
     signature,
 )
 from bayeslab.programs.data import Entry, as_array, as_entry, can_mark_missing, first_true, with_nan
+from bayeslab.programs.errors import NEEDS_CONCRETE_VALUES, errors_explained
 from bayeslab.programs.missing.split_distributions import Split, split_of
 from bayeslab.programs.program import Bound, Program, init_inside_support, innermost_distribution, is_random
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.programs.sites import Shape
 from bayeslab.programs.tracing.captured_values import captured_values
 from bayeslab.programs.validation import quoted_names, short_name
-
-_NEEDS_CONCRETE_VALUES = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerArrayConversionError,
-    jax.errors.TracerBoolConversionError,
-    jax.errors.TracerIntegerConversionError,
-    jax.errors.NonConcreteBooleanIndexError,
-)
 
 
 @dataclass(frozen=True)
@@ -239,7 +229,7 @@ def _refuse_program(bound: Bound) -> None:
     """Raise ValueError or TypeError for a program that does not run, though it knows the values of its arguments."""
     try:
         probe_sites(bound)
-    except _NEEDS_CONCRETE_VALUES:
+    except NEEDS_CONCRETE_VALUES:
         raise ValueError(
             f"program '{short_name(bound.function)}' decides in Python on the value of a random variable; "
             "use jnp.where or jax.lax.cond instead"
@@ -271,76 +261,6 @@ def _run_on_shapes(bound: Bound, given: Mapping[str, Shape]) -> tuple[dict[str, 
 
     shapes = jax.eval_shape(run, bound, jax.random.PRNGKey(0))
     return {name: notes[name] | {"value": shape} for name, shape in shapes.items()}, refused
-
-
-@contextmanager
-def errors_explained(bound: Bound) -> Iterator[None]:
-    """The scope that raises one sentence in place of what a program raises on its arguments, which stays the cause."""
-    function = f"'{short_name(bound.function)}'"
-    try:
-        yield
-    except (*_NEEDS_CONCRETE_VALUES, ImportError):  # of a package that is missing the program itself says what to do
-        raise
-    except Exception as error:
-        reason = (str(error).splitlines() or [""])[0]
-        without_elements = _sizes_without_elements(bound)
-        if "size of plate" in reason:
-            reason = f"data are empty: a plate of {function} has no element"
-            raise ValueError(", since ".join(filter(None, (reason, without_elements)))) from None
-        if "Incompatible shapes for broadcasting" in reason:
-            arrays = ", ".join(f"{name} {np.shape(x)}" for name, x in argument_arrays(bound.settings, bound.arrays))
-            raise ValueError(
-                f"shapes of arguments of {function} do not fit together ({reason}); the arrays are {arrays}"
-            ) from error
-        if "inhomogeneous shape" in reason:
-            raise ValueError(f"program {function} makes an array of a list of unequal lengths") from error
-        arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
-        reason = _error_in_words(error, bound.function)
-        if without_elements:
-            raise ValueError(f"program {function} does not run where {without_elements} ({reason})") from error
-        starred = any(each.kind is each.VAR_POSITIONAL for each in signature(bound.function).parameters.values())
-        by_name = "; data go to arguments by name, so *args has none" if starred else ""
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"program {function} does not run ({reason}); its arguments are {arguments}{by_name}") from error
-
-
-def _error_in_words(error: Exception, function: Any) -> str:
-    """The kind of an error and what it says, or, where that is nothing, the last line of the program's file it met."""
-    said = next(iter(str(error).splitlines()), "")
-    if not said.strip():
-        while inner := getattr(function, "function", getattr(function, "fn", None)):  # in wrappers and in handlers
-            function = inner
-        frames = traceback.extract_tb(error.__traceback__)
-        own_file = getattr(getattr(function, "__code__", None), "co_filename", "")
-        own = [frame for frame in frames if frame.filename == own_file]
-        said = next((f"at `{frame.line}`" for frame in reversed(own or frames) if frame.line), "without a message")
-    return textwrap.shorten(f"{type(error).__name__}: {said}", 200)
-
-
-def _argument_texts(bound: Bound) -> Iterator[str]:
-    """For every argument a text with its name, and the types and shapes or the values of its leaves."""
-    for argument in bound.settings:
-        leaves = [bound.arrays[leaf.entry] if isinstance(leaf, Slot) else leaf for leaf in argument.leaves]
-        values = [leaf.value if isinstance(leaf, StaticValue) else leaf for leaf in leaves]
-        kinds = [
-            f"{v.dtype} {v.shape}" if isinstance(v, np.ndarray | jax.Array) else textwrap.shorten(repr(v), 30)
-            for v in values
-        ]
-        yield f"{argument.name}: {', '.join(kinds) or None}"
-
-
-def _sizes_without_elements(bound: Bound) -> str:
-    """Which arguments that are Python's integers are zero or negative, as a number of elements never is; may be empty.
-
-    Only what is called a number or a size is looked at.
-    """
-    return " and ".join(
-        f"'{argument.name}' is {value}"
-        for argument in bound.settings
-        for value in (leaf.value if isinstance(leaf, StaticValue) else leaf for leaf in argument.leaves)
-        if argument.name.startswith(("num", "n_")) or argument.name.endswith(("_size", "_count"))
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1
-    )
 
 
 def _refuse_sites(refused: Mapping[str, str]) -> None:

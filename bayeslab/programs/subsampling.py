@@ -21,7 +21,7 @@ class PlateBatches(Messenger):
 
     indices: plate -> the elements of the batch, for plates that have one.
     batch_sizes: plate -> its size and the size of its batch, for every plate that has one or is drawn whole for it.
-    Raises ValueError, from within the program, for a batch without elements.
+    Raises ValueError, from within the program, for a batch that is no number of elements.
     """
 
     def __init__(self, fn: Callable[..., Any], indices: Mapping[str, Array]):
@@ -32,8 +32,10 @@ class PlateBatches(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "plate":
             size, batch = msg["args"]
-            if batch is not None and batch < 1:
-                raise ValueError(f"plate '{msg['name']}' has a batch of {batch} elements, but one or more are needed")
+            if batch is not None and (batch < 1 or batch != int(batch)):
+                raise ValueError(
+                    f"plate '{msg['name']}' has a batch of {batch} elements, but a whole number from 1 is needed"
+                )
             if self.is_replaced(msg["name"], size, batch):
                 self.batch_sizes[msg["name"]] = (size, size if batch is None else batch)
                 elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]

@@ -1,6 +1,7 @@
 """Checks of what a program makes of its data, which come before compilation: compiled code would not notice."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -289,14 +290,15 @@ def _index_message(name: str, where: tuple[int, ...], given: Any, size: int) -> 
 def _refuse_parameter(fact: Fact, valid: np.ndarray, values: dict[Fact, Any]) -> None:
     """Raise for a parameter of a distribution that is not valid. fact: whether it is, with the values in `valid`."""
     wrong = ~np.asarray(valid)
-    value = next(v for f, v in values.items() if (f.site, f.kind, f.name) == (fact.site, "parameter", fact.name))
-    value = np.asarray(value)
+    value = next(np.asarray(v) for f, v in values.items() if f[:3] == (fact.site, "parameter", fact.name))
     position = first_true(wrong)
     shown = f"{value[position]} at position {position}" if value.ndim == wrong.ndim > 0 else f"{value.tolist()}"
     given = fact.reached_by("argument")
     source = f", which comes from {quoted_names(given, 'argument')}" if given else ""
+    is_matrix = fact.expected == "positive definite" and value.ndim >= 2
+    expected = "symmetric and " * (is_matrix and not np.allclose(value, value.swapaxes(-1, -2))) + fact.expected
     raise ValueError(
-        f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be {fact.expected}, but is {shown}{source}"
+        f"'{fact.name}' of the {fact.family} at site '{fact.site}' must be {expected}, but is {shown}{source}"
     )
 
 
@@ -310,7 +312,7 @@ def _refuse_outside_support(fact: Fact, inside: np.ndarray, values: dict[Fact, A
     if not wrong.any():
         return
     limits = [v for f, v in values.items() if (f.site, f.kind) == (fact.site, "bound")]
-    limits = [str(np.asarray(v).flat[0]) for v in limits if np.unique(v).size == 1]
+    limits = [shown for limit in limits if (shown := _limit_at(limit, first_true(wrong), wrong.shape))]
     named = fact.expected.endswith(("interval", "than", "eq"))
     support = f"{fact.expected} {' to '.join(limits)}" if named else fact.expected
     value = np.asarray(bound.observed[fact.site])[first_true(wrong)]
@@ -318,6 +320,13 @@ def _refuse_outside_support(fact: Fact, inside: np.ndarray, values: dict[Fact, A
         f"entry '{whole_site(fact.site)}' at position {first_true(wrong)} is {value}, "
         f"which is outside the support of its site ({fact.family}: {support})"
     )
+
+
+def _limit_at(limit: Any, position: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """The limit of the support at a position of the values; nothing where it is not known which one that is."""
+    with suppress(ValueError):  # the limits have axes that the positions do not have
+        return str(np.broadcast_to(limit, shape)[position])
+    return str(np.asarray(limit).flat[0]) if np.unique(limit).size == 1 else ""
 
 
 def quoted_names(names: list[str], noun: str) -> str:

@@ -98,7 +98,8 @@ def choose(
     (reliable below 0.7).
     What does not apply is NaN, with the reason in the attrs of the variable; the attrs have `best`, by log_score, and
     `smallest`, of numbers, the smallest one that is behind it by no more than the standard error of their difference.
-    Raises ValueError for no value, an unknown argument, and as `held_out` does.
+    Raises ValueError for no value, an unknown argument, a value with which the program does not run, and as `held_out`
+    does.
     """
     from xarray import concat
 
@@ -108,6 +109,9 @@ def choose(
     if name not in parameters(model):
         raise ValueError(f"'{name}' is no argument of the program; these are {list(parameters(model))}")
     method = MeanField() if method is None else method
+    with precision_scope():
+        for value in values:
+            bind(model, dict(data) | {name: value})  # what cannot be is refused before the first fit
     rows = []
     for value, value_key in zip(values, jax.random.split(raw_key(key), len(values)), strict=True):
         keys, data_of_value = jax.random.split(value_key, 4), dict(data) | {name: value}
@@ -118,7 +122,8 @@ def choose(
                 _evidence_bound(keys[2], model, data_of_value, tree) | _loo(keys[3], model, data_of_value, tree, site)
             )
         )
-    table = concat(rows, dim=name, combine_attrs="drop_conflicts").assign_coords({name: values})
+    labels = values if all(np.ndim(value) == 0 for value in values) else [str(value) for value in values]
+    table = concat(rows, dim=name, combine_attrs="drop_conflicts").assign_coords({name: labels})
     return with_differences(table, name).assign_attrs(method=type(method).__name__)
 
 

@@ -11,13 +11,18 @@ import pytest
 
 import bayeslab as bl
 from bayeslab.models import (
+    allele_frequency,
+    bayesian_neural_network,
     gaussian_discriminant,
     group_lasso,
+    kmeans,
+    linear_gaussian,
     locally_weighted_regression,
     logistic_regression,
     perceptron,
     ppca,
     svm,
+    vae,
 )
 from bayeslab.programs.program import precision_scope
 
@@ -43,6 +48,19 @@ REFUSED: dict[str, tuple[ModuleType, dict[str, Any], str]] = {
     "one row of covariates, and y of eight": (
         locally_weighted_regression, {"x": locally_weighted_regression.example()["x"].T},
         r"'y' has shape \(8,\), but site 'y' .* \(1,\)"),
+    "an allele that its locus does not have": (
+        allele_frequency, {"y": np.full((4, 3, 2), 2)}, r"'y' at .* \(0, 0, 0\) is 2, .*: integer interval 0 to 1\)"),
+    "no prior count": (
+        allele_frequency, {"concentration": np.array([1.5, 0.0, 0.7])},
+        r"must be positive, but is 0.0 at position \(0, 1\), which comes from argument 'concentration'"),
+    "a precision that is not symmetric": (
+        linear_gaussian, {"noise_precision": np.triu(np.full((2, 2), 2.0))}, "must be symmetric and positive definite"),
+    "a map from other numbers": (
+        linear_gaussian, {"a": linear_gaussian.example()["a"].T}, r"do not fit together .*; .* a \(3, 2\)"),
+    "no hidden unit": (bayesian_neural_network, {"hidden": (3, 0)}, r"widths of layers, .*; .* hidden: \(3, 0\)"),
+    "no width": (bayesian_neural_network, {"hidden": 5}, "hidden must be the widths of layers, whole numbers from 1"),
+    "a batch of parts": (vae, {"batch": 1.5}, "a batch of 1.5 elements, but a whole number from 1 is needed"),
+    "no feature": (ppca, {"num_features": 0, "y": np.zeros((8, 0))}, "num_features is 0, but at least 1 is needed"),
     "half a factor": (ppca, {"num_factors": 1.5}, "plate 'factor' has 1.5 elements, which is not a whole number"),
 }  # fmt: skip
 
@@ -52,6 +70,25 @@ def test_bad_inputs_are_refused(case: str) -> None:
     lecture, changed, words = REFUSED[case]
     with precision_scope(), pytest.raises(ValueError, match=words):
         bl.bind(lecture.model, lecture.example() | changed)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (kmeans.hard_em, (np.array([[np.nan, 1.0]]), np.ones((2, 2))), "y must be a table of finite numbers"),
+        (kmeans.hard_em, (np.ones((3, 2)), np.ones((0, 2))), r"centres must be .* shape \(0, 2\)"),
+        (kmeans.hard_em, (np.ones((3, 2)), np.ones((2, 3))), "centres have 3 features, but rows of y 2"),
+        (
+            ppca.maximum_likelihood,
+            (np.ones((9, 4)), 4),
+            "num_factors is 4; expected from 1 to less than the 4 features",
+        ),
+        (vae.linear_maximum, (np.ones((9, 4)), 0, 0.5), "num_factors is 0, but 1 to 4"),
+    ],
+)
+def test_bad_arguments_of_algorithms_are_refused(function: Any, arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        function(*arguments)
 
 
 def bounded(low: float) -> None:

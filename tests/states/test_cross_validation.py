@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import bayeslab as bl
 from bayeslab import MarkovChain
-from bayeslab.models import local_level
+from bayeslab.models import local_level, ppca
 from compilations import counted_compilations
 from hidden_chains import INITIAL, MOVES, MU, paths
 
@@ -126,6 +126,34 @@ def test_scores_that_do_not_apply_say_why() -> None:
         table = bl.choose(0, known, data, "shift", [0.0], bl.Exact(draws), blocks=3)
         assert np.isnan(table["loo"]).all()
         assert words in table["loo"].attrs["reason"]
+
+
+class UnusedMethod(bl.Exact):
+    """A method that must not be asked."""
+
+    def plan(self, analysis: Any) -> Any:
+        raise AssertionError("a fit was begun")
+
+
+def test_values_that_cannot_be_are_refused_before_the_first_fit() -> None:
+    with pytest.raises(ValueError, match="num_factors is 5, but 1 to 4"):
+        bl.choose(0, ppca.model, ppca.example(), "num_factors", (1, 5), UnusedMethod(), blocks=2)
+
+
+def within(n: int, interval: tuple[float, float]) -> None:
+    theta = sample("theta", dist.Normal(interval[0], interval[1]))
+    with plate("row", n):
+        sample("y", dist.Normal(theta, 1.0))
+
+
+def test_values_may_be_tuples() -> None:
+    y = np.array([0.3, -1.0, 2.0, 0.5, 1.1, -0.2])
+    table = bl.choose(0, within, {"n": 6, "y": y}, "interval", [(0.0, 1.0), (5.0, 0.1)], bl.Exact(120), blocks=3)
+    assert list(table["interval"].values) == ["(0.0, 1.0)", "(5.0, 0.1)"]
+    assert table.attrs["best"] == "(0.0, 1.0)"
+    covariance = np.eye(6) + 1.0
+    exact = stats.multivariate_normal(np.zeros(6), covariance).logpdf(y)
+    np.testing.assert_allclose(table["evidence_bound"][0], exact, rtol=1e-10)
 
 
 @pytest.mark.slow

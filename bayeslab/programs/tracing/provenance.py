@@ -18,6 +18,7 @@ from numpyro.handlers import condition, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
 
+from bayeslab.distributions import PaddedDirichlet
 from bayeslab.programs.missing.missing_data import element_mask
 from bayeslab.programs.program import (
     Bound,
@@ -222,10 +223,12 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
 
 
 def _parameter_constraints(part: Distribution) -> dict[str, Any]:
-    """The constraints on the parameters of a distribution, with one that NumPyro leaves open, as it depends on a size.
+    """The constraints on the parameters of a distribution, with those that depend on sizes, which NumPyro leaves open.
 
     A factor may be anything.
     """
+    if isinstance(part, PaddedDirichlet):
+        return {"concentration": part.positive_entries}
     if isinstance(part, WishartCholesky):
         return part.arg_constraints | {"concentration": greater_than(part.event_shape[-1] - 1)}
     return {name: each for name, each in part.arg_constraints.items() if name != "log_factor"}
