@@ -22,6 +22,7 @@ from bayeslab.programs.missing.imputation import chosen, whole_sites, with_split
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound, Site, Values, init_inside_support, is_random
+from bayeslab.programs.tracing.compilation import OPTIMISED_OPTIONS
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import draw_eliminated, marginal
@@ -239,7 +240,7 @@ def _eliminated(keys: Array, collapsed: Bound, values: Values, by_draw: Values) 
     return map_draws(run, (keys, values, by_draw))
 
 
-@partial(jax.jit, static_argnames="leaves")
+@partial(jax.jit, static_argnames="leaves", compiler_options=OPTIMISED_OPTIONS)
 def _simulated(keys: Array, bound: Bound, fixed: Values, by_draw: Values, leaves: tuple[str, ...]) -> Values:
     """Runs of the program (draw, *site) with some latent sites fixed; of the observed ones leaves are drawn."""
 

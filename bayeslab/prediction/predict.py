@@ -43,6 +43,7 @@ from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, are_positions, as_entry, read_entries
 from bayeslab.programs.missing.imputation import chosen, whole_sites
 from bayeslab.programs.program import Bound, Data, Program, Site, Values, is_random, precision_scope, raw_key
+from bayeslab.programs.tracing.compilation import OPTIMISED_OPTIONS
 from bayeslab.results.datatree import (
     categories_of,
     constant_data,
@@ -322,7 +323,7 @@ def _is_of_new_rows(name: str, observed: list[str], tree: "DataTree", bound: Bou
     return belongs_to_rows(name, [n for n in observed if n not in unchanged], bound)
 
 
-@partial(jax.jit, static_argnames=("hidden", "fixed"))
+@partial(jax.jit, static_argnames=("hidden", "fixed"), compiler_options=OPTIMISED_OPTIONS)
 def simulate_draws(
     keys: Array, bound: Bound, latent: Values, hidden: tuple[str, ...], fixed: tuple[str, ...] = ()
 ) -> Values:
