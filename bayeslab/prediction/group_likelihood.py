@@ -15,10 +15,7 @@ from bayeslab.distributions import JointNormal
 from bayeslab.distributions.block_normal import BlockNormal
 from bayeslab.elimination.terms import terms
 from bayeslab.prediction.fitted_arguments import fitted_arguments
-from bayeslab.prediction.group_elements import (
-    elements_of_groups,
-    masks_of_groups,
-)
+from bayeslab.prediction.group_elements import elements_of_groups, masks_of_groups
 from bayeslab.prediction.new_groups import with_codes_of_fit
 from bayeslab.prediction.pointwise_likelihood import checked_draws
 from bayeslab.prediction.row_quadrature import RowQuadrature, with_groups_integrated
@@ -77,7 +74,7 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
             raise ValueError(f"the result has no draws of {missing}; if they were integrated out, recover() draws them")
         kept = {name: value for name, value in flat.items() if name not in own}
         codes = {name: jnp.asarray(code) for name, code in grouping.codes.items()}
-        values = np.asarray(_of_groups(integrated, kept, codes, len(grouping.labels)))
+        values = np.asarray(_of_groups(integrated, kept, codes, len(grouping.labels), _plates_of(bound, grouping)))
         seen = _have_entries(bound, grouping)
     seen_groups = grouping._replace(
         labels=[label for label, is_seen in zip(grouping.labels, seen, strict=True) if is_seen]
@@ -159,8 +156,8 @@ def _closed_form(bound: Bound, groups: Groups, latent: Values) -> Bound | None:
     Without some groups, the likelihood has to be less by theirs: of those that have a bit in their position, for every
     bit. The sites are eliminated with a group hidden: where all have the same entries they may share a precision.
     """
-    number = len(groups.labels)
-    own = [name for name in bound.latent if _axis_of_groups(bound, name, number) is not None]
+    number, plates = len(groups.labels), _plates_of(bound, groups)
+    own = [name for name in bound.latent if _axis_of_groups(bound, name, plates) is not None]
     others = {name: latent[name][0] for name in bound.latent if name not in own and name in latent}
     if not own or bound.imputed or len(own) + len(others) < len(bound.latent):
         return None
@@ -179,7 +176,7 @@ def _closed_form(bound: Bound, groups: Groups, latent: Values) -> Bound | None:
     integrated = replace(masked, transform=transform)
     hidden = np.concatenate([np.zeros((1, number), bool), masks_of_groups(number)])
     try:
-        parts = np.asarray(_of_groups(integrated, {n: v[None] for n, v in others.items()}, codes, number))[0]
+        parts = np.asarray(_of_groups(integrated, {n: v[None] for n, v in others.items()}, codes, number, plates))[0]
     except ValueError:  # a density has no axis of groups
         return None
     whole, *rest = np.asarray(_log_joint_without_groups(integrated, others, codes, jnp.asarray(hidden)))
@@ -187,12 +184,17 @@ def _closed_form(bound: Bound, groups: Groups, latent: Values) -> Bound | None:
     return integrated if np.allclose(rest, less, HIDDEN_TOLERANCE, HIDDEN_TOLERANCE * max(1.0, abs(whole))) else None
 
 
-def _axis_of_groups(bound: Bound, name: str, number: int) -> int | None:
-    """The axis of the batch shape of a site that is a plate of as many elements as there are groups."""
-    axes = [
-        len(bound.sites[name].batch_shape) + plate.dim for plate in bound.sites[name].plates if plate.size == number
-    ]
-    return axes[0] if axes else None
+def _plates_of(bound: Bound, groups: Groups) -> tuple[str, ...]:
+    """The plates of latent sites that may be the groups: the one of their name, or else those of as many elements."""
+    sizes = {plate.name: plate.size for name in bound.latent for plate in bound.sites[name].plates}
+    sizes = {groups.name: sizes[groups.name]} if groups.name in sizes else sizes
+    return tuple(sorted(name for name, size in sizes.items() if size == len(groups.labels)))
+
+
+def _axis_of_groups(bound: Bound, name: str, plates: tuple[str, ...]) -> int | None:
+    """The axis of the batch shape of a site that is one of some plates; None where it is in none of them."""
+    site = bound.sites[name]
+    return next((len(site.batch_shape) + plate.dim for plate in site.plates if plate.name in plates), None)
 
 
 def _without_groups(bound: Bound, codes: Values, hidden: Array) -> Bound:
@@ -210,9 +212,9 @@ def _log_joint_without_groups(bound: Bound, values: Values, codes: Values, hidde
     return jax.lax.map(lambda mask: _without_groups(bound, codes, mask).log_joint(values), hidden)
 
 
-@partial(jax.jit, static_argnames="number")
-def _of_groups(bound: Bound, latent: Values, codes: Values, number: int) -> Array:
-    """The log likelihood (draw, group) of all observed sites."""
+@partial(jax.jit, static_argnames=("number", "plates"))
+def _of_groups(bound: Bound, latent: Values, codes: Values, number: int, plates: tuple[str, ...]) -> Array:
+    """The log likelihood (draw, group) of all observed sites. plates: of sites that are integrated out."""
     plain, transform = bound.plain, bound.transform
 
     def run(values: Values) -> Array:
@@ -223,10 +225,10 @@ def _of_groups(bound: Bound, latent: Values, codes: Values, number: int) -> Arra
         elif isinstance(transform, Marginal):
             values, log_conditional = _with_modes(bound, values)
             for name, log_density in log_conditional.items():
-                total -= _sum_by_group(plain, name, log_density, number)
+                total -= _sum_by_group(plain, name, log_density, plates)
             for term in parts:
                 if term.name in log_conditional:
-                    total += _sum_by_group(plain, term.name, term.density(plain, values), number)
+                    total += _sum_by_group(plain, term.name, term.density(plain, values), plates)
         for term in parts:
             if term.name in codes:
                 density, groups = term.density(plain, values), codes[term.name]
@@ -248,13 +250,13 @@ def _with_modes(bound: Bound, values: Values) -> tuple[Values, Values]:
     return values, log_conditional
 
 
-def _sum_by_group(bound: Bound, name: str, log_density: Array, number: int) -> Array:
+def _sum_by_group(bound: Bound, name: str, log_density: Array, plates: tuple[str, ...]) -> Array:
     """The sum (group,) of log densities (*batch, ...) of a site in a plate of the groups."""
-    axis, batch = _axis_of_groups(bound, name, number), bound.sites[name].batch_shape
+    axis, batch = _axis_of_groups(bound, name, plates), bound.sites[name].batch_shape
     if log_density.shape[: len(batch)] != batch:
         raise ValueError(f"the density of site '{name}' has the axes {log_density.shape}, not {batch}")
     assert axis is not None
-    return jnp.moveaxis(log_density, axis, 0).reshape(number, -1).sum(-1)
+    return jnp.moveaxis(log_density, axis, 0).reshape(batch[axis], -1).sum(-1)
 
 
 def _with_group_likelihood(

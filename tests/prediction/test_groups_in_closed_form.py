@@ -15,7 +15,7 @@ from scipy import stats
 import bayeslab as bl
 from bayeslab.models import gaussian_mixture, ppca
 
-ROWS, FEATURES = 9, 6
+ROWS = 9
 
 
 def looked_up(order: Any, y: Any = None) -> None:
@@ -41,18 +41,18 @@ def left_out(model: Any, data: dict[str, Any]) -> tuple[Any, Any]:
     return tree["posterior"].isel(chain=0), bl.log_likelihood(model, data, tree, "row")["log_likelihood"]
 
 
-@pytest.mark.parametrize("num_factors", [2, 4])
-def test_factors_of_rows_with_gaps(num_factors: int) -> None:
+@pytest.mark.parametrize(("num_factors", "num_features"), [(2, 6), (4, 9)])
+def test_factors_of_rows_with_gaps(num_factors: int, num_features: int) -> None:
     """Nine rows, of which one has no entry and one lacks two: given loadings they are independent Normals."""
-    y = np.random.default_rng(0).normal(1.0, 2.0, (ROWS, FEATURES))
+    y = np.random.default_rng(0).normal(1.0, 2.0, (ROWS, num_features))
     y[3], y[5, :2] = np.nan, np.nan
-    shapes = {"num_rows": ROWS, "num_features": FEATURES, "num_factors": num_factors}
+    shapes = {"num_rows": ROWS, "num_features": num_features, "num_factors": num_factors}
     draws, likelihood = left_out(ppca.model, ppca.example() | shapes | {"y": y})
     assert likelihood.attrs["integrated_out"] == ["z"]
     assert list(likelihood["row"].values) == [str(row) for row in range(ROWS) if row != 3]
     for draw in (0, 11):
         w, mu, tau = (draws[name].values[draw] for name in ("w", "mu", "tau"))
-        covariance = w @ w.T + np.eye(FEATURES) / tau
+        covariance = w @ w.T + np.eye(num_features) / tau
         exact = []
         for row in np.delete(y, 3, 0):
             seen = ~np.isnan(row)
