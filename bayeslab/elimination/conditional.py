@@ -269,9 +269,17 @@ def _enumerate(prior: Prior, site_terms: Sequence[Term], bound: Bound, values: V
     logits = sum(enumerated_logits, jnp.zeros(()))
     if others:
         logits += jnp.moveaxis(evaluate_at_choices(log_joint_at, prior.choices, prior.shape), 0, -1)
-    log_evidence = jax.nn.logsumexp(logits, axis=-1)
+    log_evidence = _log_total(logits)
     event_axes = tuple(range(log_evidence.ndim - prior.event_dim, log_evidence.ndim))
     return Conditional(Enumerated(logits, choices).to_event(prior.event_dim), log_evidence.sum(event_axes))
+
+
+def _log_total(logits: Array) -> Array:
+    """The log of the sum over the last axis; where no choice is possible it is -inf, with a derivative of zero."""
+    is_impossible = (logits == -jnp.inf).all(-1)
+    return jnp.where(
+        is_impossible, -jnp.inf, jax.nn.logsumexp(jnp.where(is_impossible[..., None], 0.0, logits), axis=-1)
+    )
 
 
 def _log_evidence(

@@ -43,11 +43,14 @@ class ClassProbabilities(NamedTuple):
     log_probability: np.ndarray | None
 
 
-def class_probabilities(known: Known, latent: Values, only_known: bool = False) -> dict[str, ClassProbabilities]:
+def class_probabilities(
+    known: Known, latent: Values, num_draws: int, only_known: bool = False
+) -> dict[str, ClassProbabilities]:
     """The probabilities of the values of all discrete sites of rows, by site.
 
-    latent: draws (draw, *site) of the others. Sites whose elements depend on each other given all else have none, nor
-    have those beside which other sites cannot be integrated out. only_known: of sites of which some values are known.
+    latent: draws (draw, *site) of the others, num_draws of them. Sites whose elements depend on each other given all
+    else have none, nor have those beside which other sites cannot be integrated out. only_known: of sites of which some
+    values are known.
     """
     bound, tables = known.bound, {}
     for site in known.own:
@@ -61,7 +64,7 @@ def class_probabilities(known: Known, latent: Values, only_known: bool = False) 
         by_draw = {given_part(name): latent[name] for name in known.by_draw}
         given = bound.observed[given_part(site)] if site in bound.imputed else jnp.zeros(bound.sites[site].shape)
         index = jnp.argmin(jnp.abs(given[..., None] - choices), -1)
-        log_mean, log_probability = _averaged(alone.bound, fixed, by_draw, index, alone.rule)
+        log_mean, log_probability = _averaged(alone.bound, fixed, by_draw, index, alone.rule, num_draws)
         scores = None
         if site in bound.imputed:
             scores = np.where(bound.present[given_part(site)], log_probability, np.nan)
@@ -79,7 +82,8 @@ def class_probabilities_of_fit(bound: Bound, latent: Values) -> dict[str, ClassP
     if not shared or not any(site.role == "observed" and site.is_discrete for site in bound.sites.values()):
         return {}
     known = known_of(bound, shared, {})
-    return class_probabilities(known, shared, only_known=True) if known.bound.imputed else {}
+    num_draws = len(next(iter(shared.values())))
+    return class_probabilities(known, shared, num_draws, only_known=True) if known.bound.imputed else {}
 
 
 def probabilities_dataset(
@@ -127,10 +131,11 @@ def _marginal_beside(known: Known, site: str) -> _Alone | None:
     return None if finding.rule is None or not finding.rule.family.enumerates else _Alone(bound, finding.rule)
 
 
-@partial(jax.jit, static_argnames="rule")
-def _averaged(bound: Bound, fixed: Values, by_draw: Values, index: Array, rule: Rule) -> tuple[Array, Array]:
+@partial(jax.jit, static_argnames=("rule", "num_draws"))
+def _averaged(
+    bound: Bound, fixed: Values, by_draw: Values, index: Array, rule: Rule, num_draws: int
+) -> tuple[Array, Array]:
     """The log of mean probabilities (*site, value), and log probabilities (draw, *site) of the values at `index`."""
-    num_draws = len(next(iter(fixed.values())))
     log_joint_terms = terms(bound).terms
 
     def step(total: Array, at: tuple[Values, Values]) -> tuple[Array, Array]:
@@ -140,5 +145,5 @@ def _averaged(bound: Bound, fixed: Values, by_draw: Values, index: Array, rule: 
         return jnp.logaddexp(total, log_probs), jnp.take_along_axis(log_probs, index[..., None], -1)[..., 0]
 
     size = len(terms(bound).priors[rule.site].choices)  # type: ignore[arg-type]
-    total, scores = jax.lax.scan(step, jnp.full((*index.shape, size), -jnp.inf), (fixed, by_draw))
+    total, scores = jax.lax.scan(step, jnp.full((*index.shape, size), -jnp.inf), (fixed, by_draw), num_draws)
     return total - jnp.log(num_draws), scores

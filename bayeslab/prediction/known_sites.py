@@ -179,15 +179,15 @@ class Predictions(NamedTuple):
     left_out: str = ""
 
 
-def draws_given_known(key: Array, known: Known, latent: Values) -> Predictions:
-    """Draws of the sites of new rows, given draws of those of the result.
+def draws_given_known(key: Array, known: Known, latent: Values, num_draws: int) -> Predictions:
+    """Draws of the sites of new rows, given as many draws of those of the result; it may have none but of its own rows.
 
     Own sites and missing entries are drawn given all that is known; entries of leaves that are known are drawn anew, as
     if no leaf were known.
     Raises ValueError where sites cannot be drawn given what is known.
     """
     bound, informed = known.bound, informed_sites(known)
-    keys = jax.random.split(key, (5, len(next(iter(latent.values())))))
+    keys = jax.random.split(key, (5, num_draws))
     fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
     by_draw = {given_part(name): latent[name] for name in known.by_draw}
     drawn_leaves = tuple(name for name in known.leaves if name not in known.undrawn)

@@ -132,7 +132,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
             _refuse_other_axes(given, tree, bound, posterior[list(latent)])
-        chains, num_draws = next(iter(latent.values())).shape[:2]
+        chains, num_draws = posterior.sizes["chain"], posterior.sizes["draw"]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * num_draws)
         grown = {n: value.shape[1:] for n, value in flat.items() if value.shape[1:] != bound.sites[n].shape}
@@ -149,12 +149,12 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
             simulations |= _continued_series(jax.random.fold_in(raw_key(key), 1), bound, flat, simulations)
         if bound.observed and not replicate:
             known = known_of(bound, flat, grown)._replace(undrawn=tuple(undrawn))
-            drawn, left_out = draws_given_known(keys[0], known, flat)
+            drawn, left_out = draws_given_known(keys[0], known, flat, len(keys))
             simulations = jax.device_get({name: value for name, value in drawn.items() if name not in hidden})
-            classes = class_probabilities(known, flat)
+            classes = class_probabilities(known, flat, len(keys))
         else:
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
-        responses = {} if replicate else response_probabilities(bound, flat)
+        responses = response_probabilities(bound, flat) if flat and not replicate else {}
         _require_predictions(simulations | undrawn, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = {n: value for n, value in jax.device_get(likelihood.values).items() if n not in parameters}
@@ -200,7 +200,8 @@ def _continued_series(key: Array, bound: Bound, latent: Values, simulations: Map
     """Replications of series, with the steps that are missing drawn given those that are known."""
     if not (series := series_to_go_on(bound)):
         return {}
-    drawn, _ = draws_given_known(key, known_of(bound, latent, {}), latent)
+    num_draws = len(next(iter(latent.values())))
+    drawn, _ = draws_given_known(key, known_of(bound, latent, {}), latent, num_draws)
     return {
         name: np.asarray(chosen(bound.present[name], simulations[name], drawn[name], simulations[name].ndim - 1))
         for name in series
@@ -288,7 +289,7 @@ def _latent_draws(
             )
         if kept[name].dtype.kind not in "fiub" or np.isnan(kept[name]).any():
             raise ValueError(f"the result has draws of site '{name}' that are no numbers, so nothing follows from them")
-    if not latent:
+    if not latent and not {*kept} & own:
         raise ValueError(f"the result has none of the latent sites {list(bound.latent)} of this program")
     return {name: kept[name] for name in latent}
 

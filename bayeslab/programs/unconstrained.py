@@ -146,7 +146,9 @@ def learned_starts(key: Array, bound: Bound) -> dict[str, LearnedStart]:
     with block():
         sites = trace(model).get_trace()
     transforms = {name: biject_to(sites[name]["fn"].support) for name in bound.learned}
-    return {n: LearnedStart(t.inv(sites[n]["infer"][LEARNED_FROM]), t) for n, t in transforms.items()}
+    starts = {name: transform.inv(sites[name]["infer"][LEARNED_FROM]) for name, transform in transforms.items()}
+    real = jnp.result_type(float)  # modules of flax start in single precision, as other sites do not
+    return {name: LearnedStart(start.astype(real), transforms[name]) for name, start in starts.items()}
 
 
 def _sample_positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:

@@ -33,7 +33,7 @@ from bayeslab.verification.identity import ALL_PROBES, NUM_NEAR_PROBES, RESIDUAL
 from bayeslab.verification.likely_points import in_double_precision, likely_points
 from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
 from bayeslab.verification.scalars.alike_sites import verdicts_on
-from bayeslab.verification.undefined import describe_impossible, describe_undefined
+from bayeslab.verification.undefined import describe_impossible, describe_undefined, elements_meet
 
 LOOSE_TOLERANCE = 1e-5
 """Tolerance of residuals where values may be extreme. What is no number there says nothing."""
@@ -148,16 +148,15 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         same = bool(axes) and name not in by_steps and not (meetings[name][1] & ~coupled[name]).any()
         rules += [Rule(name, family, axes, children[name], same_precision=same) for family in of_site]
     noise = probe_noise(bound)
-    residuals: dict[Rule, float] = {}
-    shares: dict[Rule, float] = {}
-    possible: set[Rule] = set()  # with the data of the fit
+    residuals, shares = dict[Rule, float](), dict[Rule, float]()
+    possible, forbidden = set[Rule](), set[Rule]()  # somewhere, with the data of the fit
 
     def ask(asked: Sequence[Rule], point: Point, num_probes: int) -> Iterator[tuple[Rule, float]]:
         verdicts = verdicts_on(log_joint_terms, asked, (*point, noise, num_probes))
         for rule, verdict in zip(asked, verdicts, strict=True):
             shares[rule] = max(shares.get(rule, 0.0), float(verdict.share))
-            if verdict.possible and point is not generic_pair[0]:
-                possible.add(rule)
+            if point is not generic_pair[0]:
+                (possible if verdict.possible else forbidden).add(rule)
             yield rule, float(verdict.residual)
 
     def passing(asked: Sequence[Rule]) -> list[Rule]:
@@ -171,12 +170,11 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     whole = [rule._replace(family=family, same_precision=False) for rule in failed for family in families[rule.site]]
     passed += passing(whole)
     rules = [rule for rule in rules if rule not in failed] + whole
-    settled = {rule.site for rule in passed}
     wider = passing(
         [
             Rule(name, family, (), children[name])
             for name in names
-            for family in (() if name in settled else wider_families_of(priors[name]))
+            for family in (() if name in {rule.site for rule in passed} else wider_families_of(priors[name]))
             if may_have(family, bound, log_joint_terms, name)
         ]
     )
@@ -185,6 +183,8 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         for rule, residual in ask(passed, point, NUM_NEAR_PROBES):
             if residual > LOOSE_TOLERANCE:
                 residuals[rule] = max(residuals[rule], residual)
+    enumerated = [rule for rule in passed if rule.family.enumerates and rule in forbidden]  # few values show who meets
+    residuals |= {rule: np.inf for rule in enumerated if elements_meet(log_joint_terms, rule, generic_pair[1])}
     tried = [(rule, float(residuals[rule]), shares[rule]) for rule in rules]
     findings = [
         _first_verified(priors[n], children[n], [trial for trial in tried if trial[0].site == n]) for n in names

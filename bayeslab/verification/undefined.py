@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.elimination.conditional import Rule, conditional
-from bayeslab.elimination.terms import Term
+from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
+from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.probe_points import Point
@@ -52,6 +52,20 @@ def describe_impossible(log_joint_terms: Sequence[Term], rule: Rule, point: Poin
             f"no path of '{rule.site}'{f' {tuple(element)}' if element else ''} up to step {step} allows what {what}"
         )
     raise ValueError(f"the data are impossible, so the log evidence is -inf: {where} (places are counted from 0)")
+
+
+def elements_meet(log_joint_terms: Sequence[Term], rule: Rule, point: Point) -> bool:
+    """Whether a part of a density belongs to several elements of a site, so that others may allow what these do not."""
+    bound, values = point
+    prior = terms(bound).priors[rule.site]
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
+    shared: list[bool] = []
+
+    def run(bound: Bound, values: Values) -> None:
+        shared.extend(sum_to_site(term.density(bound, values), term, prior)[1] for term in site_terms)
+
+    jax.eval_shape(run, bound, values)
+    return any(shared)
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.example_libraries import stax
-from numpyro.contrib.module import random_flax_module
+from numpyro.contrib.module import flax_module, random_flax_module
 from numpyro.distributions import constraints
 
 import bayeslab as bl
@@ -69,6 +70,20 @@ def test_networks_start_where_they_are_initialised() -> None:
     assert tree["posterior"]["net$params"].shape == (1, 1, 7)
     residuals = tree["log_likelihood"]["y"] - float(dist.Normal(0.0, 0.1).log_prob(0.0))
     assert float(residuals.min()) > -0.1
+
+
+def flax_line(x: Any, y: Any) -> None:
+    net = flax_module("net", nn.Dense(1), input_shape=(2,))
+    numpyro.sample("y", dist.Normal(net(x)[:, 0], 0.5), obs=y)
+
+
+def test_a_module_alone_is_fitted_by_least_squares() -> None:
+    """Its parameters start in single precision, as flax has them, and nothing else is unknown."""
+    x = RANDOM.normal(size=(20, 2))
+    y = x[:, 0] + RANDOM.normal(size=20)
+    tree = bl.fit(0, flax_line, {"x": x, "y": y}, progress=False)
+    least_squares = np.linalg.lstsq(np.column_stack([np.ones(20), x]), y, rcond=None)[0]  # the bias comes first
+    np.testing.assert_allclose(tree["posterior"]["net$params"].squeeze(), least_squares, rtol=1e-6)
 
 
 def test_methods_that_draw_refuse() -> None:

@@ -137,6 +137,22 @@ def test_networks_answer_any_query_given_any_evidence() -> None:
     assert drawn["b"].values[..., known].mean() == pytest.approx(b_given[:, 1].mean(), abs=4 * 0.5 / 20)
 
 
+def lawn(n: int) -> None:
+    """A network whose tables are known."""
+    with numpyro.plate("row", n):
+        rain = numpyro.sample("rain", dist.Bernoulli(0.2))
+        numpyro.sample("grass", dist.Bernoulli(jnp.where(rain, 0.8, 0.1)))
+
+
+def test_networks_with_known_tables_have_nothing_but_their_rows() -> None:
+    fitted = bl.fit(0, lawn, {"n": 3, "grass": np.array([1, 0, 1])}, bl.Exact(400), progress=False)
+    tree = bl.predict(1, lawn, {"n": 2, "grass": np.array([1, 0])}, fitted)
+    rain = np.array([0.2 * 0.8 / (0.2 * 0.8 + 0.8 * 0.1), 0.2 * 0.2 / (0.2 * 0.2 + 0.8 * 0.9)])
+    np.testing.assert_allclose(tree["predictions_probabilities"]["rain"][:, 1], rain, rtol=1e-12)
+    drawn = tree["predictions"]["rain"].mean(("chain", "draw"))
+    np.testing.assert_allclose(drawn, rain, atol=4 * 0.5 / 20)
+
+
 def groups(group: Any, num_groups: int) -> None:
     mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
     with numpyro.plate("group", num_groups):

@@ -1,0 +1,83 @@
+"""Factors that forbid most values of discrete sites: the rest is summed over, and data are not called impossible."""
+
+from collections.abc import Iterator
+from itertools import permutations, product
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import bayeslab as bl
+
+
+def permutation(y: Any) -> None:
+    """Every item has another place."""
+    n = len(y)
+    with numpyro.plate("item", n):
+        place = numpyro.sample("place", dist.Categorical(jnp.ones(n) / n))
+        numpyro.sample("y", dist.Normal(1.0 * place, 1.0), obs=y)
+    first, second = np.triu_indices(n, 1)
+    numpyro.factor("different", jnp.where(place[first] == place[second], -jnp.inf, 0.0).sum())
+
+
+def subset(y: Any, size: int) -> None:
+    """Exactly so many of the rows are raised."""
+    with numpyro.plate("row", len(y)):
+        z = numpyro.sample("z", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(1.0 * z, 1.0), obs=y)
+    numpyro.factor("size", jnp.where(z.sum() == size, 0.0, -jnp.inf))
+
+
+def ordered(y: Any) -> None:
+    """Two numbers, the first one smaller: nothing is smaller than the least value of the second."""
+    a = numpyro.sample("a", dist.DiscreteUniform(0, 2))
+    b = numpyro.sample("b", dist.DiscreteUniform(0, 2))
+    numpyro.factor("order", jnp.where(a < b, 0.0, -jnp.inf))
+    r = numpyro.sample("r", dist.Normal(0.0, 1.0))
+    numpyro.sample("y", dist.Normal(r + a - b, 1.0), obs=y)
+
+
+def raised(y: np.ndarray, size: int) -> Iterator[float]:
+    """Log joints of all subsets of a size."""
+    for z in product([0, 1], repeat=len(y)):
+        if sum(z) == size:
+            yield stats.norm.logpdf(y, np.array(z)).sum() + len(y) * np.log(0.5)
+
+
+@pytest.mark.parametrize("method", [bl.Exact(200), None])
+def test_permutations_are_summed_over(method: Any) -> None:
+    y = np.array([-0.3, 0.8, 1.9, 2.2, 3.6])
+    tree = bl.fit(0, permutation, {"y": y}, method, progress=False)
+    each = [stats.norm.logpdf(y, np.array(places)).sum() - 5 * np.log(5) for places in permutations(range(5))]
+    np.testing.assert_allclose(tree.attrs["log_evidence"], logsumexp(each), rtol=1e-12)
+    assert (np.sort(tree["posterior"]["place"].values) == np.arange(5)).all()
+
+
+@pytest.mark.parametrize(("number", "size"), [(6, 1), (12, 5)])
+def test_subsets_of_a_size_are_summed_over(number: int, size: int) -> None:
+    y = np.random.default_rng(16).normal(size=number)
+    tree = bl.fit(0, subset, {"y": y, "size": size}, bl.Exact(200), progress=False)
+    np.testing.assert_allclose(tree.attrs["log_evidence"], logsumexp(list(raised(y, size))), rtol=1e-12)
+    assert (tree["posterior"]["z"].sum("row") == size).all()
+
+
+def test_too_many_subsets_are_refused_for_what_they_are() -> None:
+    y = np.random.default_rng(16).normal(size=16)
+    with pytest.raises(ValueError, match="values of some of its elements exclude values of others"):
+        bl.fit(0, subset, {"y": y, "size": 5}, progress=False)
+
+
+def test_gradients_leave_out_what_is_impossible() -> None:
+    """Chains of NUTS stayed where they started; r is a mixture of three Normals with a variance of a half."""
+    tree = bl.fit(0, ordered, {"y": 0.5}, bl.NUTS(num_warmup=300, num_samples=500, num_chains=2), progress=False)
+    differences = np.array([-1, -1, -2])
+    weights = stats.norm.pdf(0.5, differences, np.sqrt(2.0))
+    mean = (weights * (0.5 - differences) / 2).sum() / weights.sum()
+    r = tree["posterior"]["r"].values
+    assert abs(r.mean() - mean) < 5 * r.std() / np.sqrt(200)
+    assert r.std() > 0.5
