@@ -85,9 +85,12 @@ def plan(analysis: Analysis, method: Method | None = None, mesh: Mesh | None = N
     if mesh is not None:
         method = mixed_membership.spread_method(method, mesh)
     if (learned := analysis.bound.learned) and not method.learns:
+        gives = "numpyro.handlers.lift gives it a prior"
+        if learned[0].endswith("$params"):
+            gives = "random_flax_module and the like of numpyro.contrib.module give it priors"
         raise ValueError(
             f"{type(method).__name__} draws all sites, but numpyro.param '{learned[0]}' has no prior to draw from; "
-            "MAP(), EM() and SVI() learn it, and numpyro.handlers.lift gives it a prior"
+            f"MAP(), EM() and SVI() learn it, and {gives}"
         )
     return Plan(method, _sampler(method, analysis), why)
 

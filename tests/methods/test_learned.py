@@ -100,6 +100,11 @@ def random_network(x: Any) -> None:
         numpyro.sample("y", dist.Normal(net(x)[:, 0], 0.5))
 
 
+def test_modules_are_given_priors_by_those_of_numpyro() -> None:
+    with pytest.raises(ValueError, match=r"random_flax_module and the like of numpyro\.contrib"):
+        bl.fit(0, flax_line, {"x": np.ones((3, 2)), "y": np.ones(3)}, bl.NUTS(), progress=False)
+
+
 def test_a_module_with_priors_on_all_weights_learns_no_parameter() -> None:
     """Its posterior is Normal, in closed form; names have dots in place of slashes, and new rows are predicted."""
     x = np.linspace(-1.0, 2.0, 8)[:, None]
