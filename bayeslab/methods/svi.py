@@ -173,7 +173,7 @@ class GuideSampler(Sampler):
             return (None, why) if (why := outside_reason(bound, drawn)) else None
         number = min(NUM_DRAWS_SEARCHED_FOR_JUMPS, len(samples[bound.latent[0]]))
         draws = [{name: jnp.asarray(samples[name][draw]) for name in bound.latent} for draw in range(number)]
-        flat = [ravel_pytree(unconstrained.unconstrain(bound, values))[0] for values in draws]
+        flat = [_flat_position(bound, values) for values in draws]
         return (None, JUMP_REASON) if has_jumps(unconstrained.flat_log_posterior, bound, np.stack(flat)) else None
 
     def parameters(self, state: GuideState) -> Values:
@@ -204,6 +204,12 @@ class GuideSampler(Sampler):
         finite = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
         kept = jax.tree.map(partial(jnp.where, finite), updated, state._replace(key=key))
         return kept, -value
+
+
+@jax.jit
+def _flat_position(bound: Bound, values: Values) -> Array:
+    """The unconstrained position of values of the sites, as one vector."""
+    return ravel_pytree(unconstrained.unconstrain(bound, values))[0]
 
 
 NUM_DRAWS_SEARCHED_FOR_JUMPS = 3

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import jaxpr_as_fun
 from jax.interpreters.partial_eval import dce_jaxpr
-from numpyro.distributions import Distribution, WishartCholesky
-from numpyro.distributions.constraints import greater_than, is_dependent
+from numpyro.distributions import CategoricalLogits, Distribution, WishartCholesky
+from numpyro.distributions.constraints import Constraint, greater_than, is_dependent
 from numpyro.handlers import condition, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
@@ -222,6 +222,13 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
 
 
+class NumberOrMinusInfinity(Constraint):
+    """Logarithms of weights, of which some may be zero: a mask over categories."""
+
+    def __call__(self, x: Any) -> Any:
+        return x < jnp.inf
+
+
 def _parameter_constraints(part: Distribution) -> dict[str, Any]:
     """The constraints on the parameters of a distribution, with those that depend on sizes, which NumPyro leaves open.
 
@@ -229,6 +236,8 @@ def _parameter_constraints(part: Distribution) -> dict[str, Any]:
     """
     if isinstance(part, PaddedDirichlet):
         return {"concentration": part.positive_entries}
+    if isinstance(part, CategoricalLogits):
+        return {"logits": NumberOrMinusInfinity()}
     if isinstance(part, WishartCholesky):
         return part.arg_constraints | {"concentration": greater_than(part.event_shape[-1] - 1)}
     return {name: each for name, each in part.arg_constraints.items() if name != "log_factor"}
