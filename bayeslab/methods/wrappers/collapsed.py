@@ -36,8 +36,8 @@ def without_discrete_sites(analysis: Analysis, method: Any) -> Bound:
         listed = " and ".join(f"'{site}' ({bound.sites[site].family})" for site in discrete)
         why = str(reasons).split(" cannot be integrated out: ")[-1]
         raise ValueError(
-            f"{name} needs continuous sites, but {listed} cannot be summed over: {why}; Gibbs() draws discrete elements "
-            "one after another"
+            f"{name} needs continuous sites, but {listed} cannot be summed over: {why}; Gibbs() draws discrete "
+            "elements one after another"
         ) from None
     if not collapsed.latent:
         raise ValueError(f"{name} has no site left to draw once {list(bound.latent)} are integrated out; use Exact()")
