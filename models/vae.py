@@ -60,7 +60,8 @@ def guide(y: Array, num_factors: int, hidden: Sequence[int] = (32,), batch: int 
 
     encoder = flax_module("encoder", layers, input_shape=y.shape[1:])
     with numpyro.plate("row", len(y), subsample_size=batch) as rows:
-        mean, log_scale = jnp.split(encoder(jnp.where(jnp.isnan(y[rows]), 0.0, y[rows])), 2, axis=-1)
+        batch_rows = y[rows]
+        mean, log_scale = jnp.split(encoder(jnp.where(jnp.isnan(batch_rows), 0.0, batch_rows)), 2, axis=-1)
         numpyro.sample("z", dist.Normal(mean, jnp.exp(log_scale)).to_event(1))
 
 

@@ -141,7 +141,11 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, str]] = {
         counts, {"size": 1, "output": np.array([2**64 - 1], "u8")}, "is 18446744073709551615, which int64 cannot hold"),
     "dimension of a result": (line, DATA | {"inputs": xr.DataArray(np.ones(3), dims="draw")}, "'inputs' .* 'draw'"),
     "negative width": (line, DATA | {"width": -1.0}, "'scale' of the Normal at site 'slope' must be positive"),
-    "no row": (line, {"inputs": np.zeros(0), "output": np.zeros(0)}, "data are empty: a plate of 'line'"),
+    "no row": (
+        line,
+        {"inputs": np.zeros(0), "output": np.zeros(0)},
+        "data are empty: a plate of 'line' has no element$",
+    ),
     "an axis too many": (line, DATA | {"inputs": np.ones((3, 1, 1))}, "entry 'output' has shape"),
     "no axis": (line, {"inputs": 2.0}, "'line' does not run .* arguments are inputs: float64"),
 }  # fmt: skip

@@ -28,6 +28,7 @@ from numpyro.distributions import Distribution, biject_to
 from bayeslab.distributions import Enumerated, JointNormal
 from bayeslab.distributions.markov.log_likelihoods import dense
 from bayeslab.elimination.discrete.chains.tables import chain_conditional
+from bayeslab.elimination.discrete.element_draws import possible
 from bayeslab.elimination.discrete.joint import joint_conditional
 from bayeslab.elimination.family import Eta, Family, Local, SiteFunction
 from bayeslab.elimination.normal_blocks import (
@@ -276,10 +277,7 @@ def _enumerate(prior: Prior, site_terms: Sequence[Term], bound: Bound, values: V
 
 def _log_total(logits: Array) -> Array:
     """The log of the sum over the last axis; where no choice is possible it is -inf, with a derivative of zero."""
-    is_impossible = (logits == -jnp.inf).all(-1)
-    return jnp.where(
-        is_impossible, -jnp.inf, jax.nn.logsumexp(jnp.where(is_impossible[..., None], 0.0, logits), axis=-1)
-    )
+    return jnp.where(jnp.isneginf(logits).all(-1), -jnp.inf, jax.nn.logsumexp(possible(logits), axis=-1))
 
 
 def _log_evidence(

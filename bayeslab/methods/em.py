@@ -122,7 +122,7 @@ class EMSampler(Sampler):
         values = random_start(key, self.alone, all_terms, plain, tables)
         values = {name: values[name] for name in bound.latent}
         values |= {n: transform(at) for n, (at, transform) in unconstrained.learned_starts(key, bound).items()}
-        return initial_ascent(values, ravel_pytree(unconstrained.unconstrain(bound, values))[0], -jnp.inf)
+        return initial_ascent(values, unconstrained.flat_position(bound, values), -jnp.inf)
 
     def adapt(self, state: Ascent, bound: Bound) -> tuple[Ascent, Draws]:
         new = ascent_step(
@@ -145,7 +145,7 @@ class EMSampler(Sampler):
         unravel = ravel_pytree(unconstrained.unconstrain(bound, best))[1]
         extrapolated = unconstrained.constrain(bound, unravel(at))
         values = self._step({name: jnp.where(leapt, extrapolated[name], value) for name, value in best.items()}, bound)
-        return values, ravel_pytree(unconstrained.unconstrain(bound, values))[0], _log_joint(bound, values)
+        return values, unconstrained.flat_position(bound, values), _log_joint(bound, values)
 
     def _step(self, values: Values, bound: Bound) -> Values:
         """Values after one step of EM: the expectation, and then the maximum over one site after the other."""

@@ -20,6 +20,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.programs.arguments import signature
+from bayeslab.programs.missing.imputation import chosen
 from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
 from bayeslab.programs.subsampling import PlateBatches
 
@@ -81,8 +82,7 @@ def _with_gaps(bound: Bound, name: str) -> Array:
     value = bound.observed[name]
     if name not in bound.present or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
         return value
-    present = bound.present[name]
-    return jnp.where(present.reshape(present.shape + (1,) * (jnp.ndim(value) - present.ndim)), value, jnp.nan)
+    return chosen(bound.present[name], value, jnp.nan, jnp.ndim(value))
 
 
 def _advice_on_gaps(bound: Bound) -> str:

@@ -13,7 +13,6 @@ import numpyro.infer
 import optax
 import optax.contrib
 from jax import Array
-from jax.flatten_util import ravel_pytree
 from numpyro.handlers import seed, substitute
 from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
@@ -206,12 +205,7 @@ class GuideSampler(Sampler):
         return kept, -value
 
 
-@jax.jit
-def _flat_position(bound: Bound, values: Values) -> Array:
-    """The unconstrained position of values of the sites, as one vector."""
-    return ravel_pytree(unconstrained.unconstrain(bound, values))[0]
-
-
+_flat_position = jax.jit(unconstrained.flat_position)
 NUM_DRAWS_SEARCHED_FOR_JUMPS = 3
 """The number of draws between which the log joint is searched for jumps."""
 _PLATEAU_FACTOR = 0.2

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.flatten_util import ravel_pytree
 from numpyro.infer.util import compute_log_probs
 
 from bayeslab.elimination.terms import terms
@@ -13,7 +12,7 @@ from bayeslab.methods.wrappers.collapsed import without_discrete_sites
 from bayeslab.prediction.prior_draws import require_latent_draws
 from bayeslab.programs.missing.observed_values import known_values
 from bayeslab.programs.program import Bound, Values, evaluate
-from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, number_or_zero_mass, unconstrain
+from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, flat_position, number_or_zero_mass
 from bayeslab.transforms.analysis import Analysis
 
 
@@ -46,7 +45,7 @@ def log_likelihoods(bound: Bound, positions: Array) -> Array:
 
 def flat_prior_draw(key: Array, bound: Bound) -> Array:
     """A draw from the prior, in flat unconstrained coordinates."""
-    return ravel_pytree(unconstrain(bound, prior_values(key, bound)))[0]
+    return flat_position(bound, prior_values(key, bound))
 
 
 def prior_values(key: Array, bound: Bound) -> Values:

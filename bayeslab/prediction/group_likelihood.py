@@ -17,7 +17,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.prediction.fitted_arguments import fitted_arguments
 from bayeslab.prediction.group_elements import elements_of_groups, masks_of_groups
 from bayeslab.prediction.new_groups import with_codes_of_fit
-from bayeslab.prediction.pointwise_likelihood import checked_draws
+from bayeslab.prediction.pointwise_likelihood import checked_draws, present_in_rows
 from bayeslab.prediction.row_quadrature import RowQuadrature, with_groups_integrated
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, read_entries
@@ -129,7 +129,7 @@ def _have_entries(bound: Bound, groups: Groups) -> np.ndarray:
     for name, codes in groups.codes.items():
         present = np.asarray(bound.present.get(name, True))
         is_present = np.broadcast_to(present.any(tuple(range(codes.ndim, present.ndim))), codes.shape)
-        seen[np.unique(codes[is_present])] = True
+        seen[codes[is_present]] = True
     return seen
 
 
@@ -199,11 +199,8 @@ def _axis_of_groups(bound: Bound, name: str, plates: tuple[str, ...]) -> int | N
 
 def _without_groups(bound: Bound, codes: Values, hidden: Array) -> Bound:
     """The program with the entries of some groups (group,) missing."""
-    present = dict(bound.present)
-    for name, groups in codes.items():
-        shown = ~hidden[groups]
-        present[name] = present[name] & shown.reshape(shown.shape + (1,) * (present[name].ndim - shown.ndim))
-    return replace(bound, present=present)
+    shown = {name: present_in_rows(bound, name, ~hidden[groups]) for name, groups in codes.items()}
+    return replace(bound, present=bound.present | shown)
 
 
 @jax.jit

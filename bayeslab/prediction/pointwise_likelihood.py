@@ -245,14 +245,14 @@ def _likelihood_of_shown_rows(bound: Bound, names: str, values: Values, shown: A
     """The marginal log likelihood of some sites (mask, *batch) where only the rows of a mask are observed."""
 
     def run(rows: Array) -> Array:
-        present = {name: _present_in_rows(bound, name, rows) for name in names.split(", ")}
+        present = {name: present_in_rows(bound, name, rows) for name in names.split(", ")}
         masked_bound = replace(bound, present=bound.present | present)
         return _marginal_terms(masked_bound)[names].density(masked_bound.plain, values)
 
     return jax.lax.map(run, shown)
 
 
-def _present_in_rows(bound: Bound, name: str, rows: Array) -> Array:
+def present_in_rows(bound: Bound, name: str, rows: Array) -> Array:
     """Which entries of a site are observed, if only some rows are."""
     batch = bound.plain.sites[name].batch_shape
     present = bound.present.get(name, jnp.ones(batch, bool))

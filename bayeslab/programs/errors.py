@@ -21,11 +21,7 @@ NEEDS_CONCRETE_VALUES = (
     jax.errors.NonConcreteBooleanIndexError,
 )
 """What JAX raises where a program has to know the values of its arguments."""
-_WORDS_FOR_SHAPES = (
-    "ncompatible shapes for broadcasting",
-    "Incompatible types for broadcasting",
-    "dot_general requires contracting dimensions",
-)
+_WORDS_FOR_SHAPES = ("ncompatible shapes for broadcasting", "Incompatible types for broadcasting")
 """What JAX says of arrays whose shapes do not fit together."""
 
 
@@ -41,8 +37,8 @@ def errors_explained(bound: Bound) -> Iterator[None]:
         reason = (str(error).splitlines() or [""])[0]
         without_elements = _sizes_without_elements(bound)
         if "size of plate" in reason:
-            cause = f"since {without_elements}" if without_elements else f"its arguments are {_shown_arguments(bound)}"
-            raise ValueError(f"data are empty: a plate of {function} has no element, {cause}") from None
+            reason = f"data are empty: a plate of {function} has no element"
+            raise ValueError(", since ".join(filter(None, (reason, without_elements)))) from None
         if without_elements:
             said = _error_in_words(error, bound.function)
             raise ValueError(f"program {function} does not run where {without_elements} ({said})") from error
@@ -53,13 +49,12 @@ def errors_explained(bound: Bound) -> Iterator[None]:
             ) from error
         if "inhomogeneous shape" in reason:
             raise ValueError(f"program {function} makes an array of a list of unequal lengths") from error
+        arguments = textwrap.shorten(", ".join(_argument_texts(bound)), 150)
         reason = _error_in_words(error, bound.function)
         starred = any(each.kind is each.VAR_POSITIONAL for each in signature(bound.function).parameters.values())
         by_name = "; data go to arguments by name, so *args has none" if starred else ""
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(
-            f"program {function} does not run ({reason}); its arguments are {_shown_arguments(bound)}{by_name}"
-        ) from error
+        raise kind(f"program {function} does not run ({reason}); its arguments are {arguments}{by_name}") from error
 
 
 def _error_in_words(error: Exception, function: Any) -> str:
@@ -73,11 +68,6 @@ def _error_in_words(error: Exception, function: Any) -> str:
         own = [frame for frame in frames if frame.filename == own_file]
         said = next((f"at `{frame.line}`" for frame in reversed(own or frames) if frame.line), "without a message")
     return textwrap.shorten(f"{type(error).__name__}: {said}", 200)
-
-
-def _shown_arguments(bound: Bound) -> str:
-    """The arguments with the types and shapes or the values of their leaves, shortened."""
-    return textwrap.shorten(", ".join(_argument_texts(bound)), 150)
 
 
 def _argument_texts(bound: Bound) -> Iterator[str]:

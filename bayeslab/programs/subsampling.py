@@ -32,10 +32,10 @@ class PlateBatches(Messenger):
     def process_message(self, msg: dict[str, Any]) -> None:
         if msg["type"] == "plate":
             size, batch = msg["args"]
-            if batch is not None and (batch < 1 or batch != int(batch)):
-                raise ValueError(
-                    f"plate '{msg['name']}' has a batch of {batch} elements, but a whole number from 1 is needed"
-                )
+            if batch is not None and batch < 1:
+                raise ValueError(f"plate '{msg['name']}' has a batch of {batch} elements, but one or more are needed")
+            if batch is not None and batch != int(batch):
+                raise ValueError(f"plate '{msg['name']}' has a batch of {batch} elements, which is not a whole number")
             if self.is_replaced(msg["name"], size, batch):
                 self.batch_sizes[msg["name"]] = (size, size if batch is None else batch)
                 elements = jnp.arange(size) if msg["name"] not in self.indices else self.indices[msg["name"]]

@@ -55,6 +55,11 @@ def unconstrain(bound: Bound, values: Values) -> Values:
     return unconstrain_fn(evaluate, (bound,), {}, values)
 
 
+def flat_position(bound: Bound, values: Values) -> Array:
+    """`unconstrain` as one vector of flat coordinates."""
+    return ravel_pytree(unconstrain(bound, values))[0]
+
+
 def unravel(bound: Bound) -> Callable[[Array], Values]:
     """The function from flat coordinates, with sites in the order of their names, to an unconstrained position."""
     return ravel_pytree({name: jnp.zeros(shape) for name, shape in unconstrained_shapes(bound)})[1]

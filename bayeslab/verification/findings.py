@@ -170,11 +170,12 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     whole = [rule._replace(family=family, same_precision=False) for rule in failed for family in families[rule.site]]
     passed += passing(whole)
     rules = [rule for rule in rules if rule not in failed] + whole
+    settled = {rule.site for rule in passed}
     wider = passing(
         [
             Rule(name, family, (), children[name])
             for name in names
-            for family in (() if name in {rule.site for rule in passed} else wider_families_of(priors[name]))
+            for family in (() if name in settled else wider_families_of(priors[name]))
             if may_have(family, bound, log_joint_terms, name)
         ]
     )
@@ -186,9 +187,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     enumerated = [rule for rule in passed if rule.family.enumerates and rule in forbidden]  # few values show who meets
     residuals |= {rule: np.inf for rule in enumerated if elements_meet(log_joint_terms, rule, generic_pair[1])}
     tried = [(rule, float(residuals[rule]), shares[rule]) for rule in rules]
-    findings = [
-        _first_verified(priors[n], children[n], [trial for trial in tried if trial[0].site == n]) for n in names
-    ]
+    findings = [_first_verified(priors[n], children[n], [each for each in tried if each[0].site == n]) for n in names]
     return [
         finding
         if finding.rule is None or finding.rule in possible

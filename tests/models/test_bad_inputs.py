@@ -55,11 +55,11 @@ REFUSED: dict[str, tuple[ModuleType, dict[str, Any], str]] = {
         r"must be positive, but is 0.0 at position \(0, 1\), which comes from argument 'concentration'"),
     "a precision that is not symmetric": (
         linear_gaussian, {"noise_precision": np.triu(np.full((2, 2), 2.0))}, "must be symmetric and positive definite"),
-    "a map from other numbers": (
-        linear_gaussian, {"a": linear_gaussian.example()["a"].T}, r"do not fit together .*; .* a \(3, 2\)"),
+    "a shift of another length": (
+        linear_gaussian, {"b": np.zeros(3)}, r"do not fit together .*; .* a \(2, 3\), .* b \(3,\)"),
     "no hidden unit": (bayesian_neural_network, {"hidden": (3, 0)}, r"widths of layers, .*; .* hidden: \(3, 0\)"),
     "no width": (bayesian_neural_network, {"hidden": 5}, "hidden must be the widths of layers, whole numbers from 1"),
-    "a batch of parts": (vae, {"batch": 1.5}, "a batch of 1.5 elements, but a whole number from 1 is needed"),
+    "a batch of parts": (vae, {"batch": 1.5}, "a batch of 1.5 elements, which is not a whole number"),
     "no feature": (ppca, {"num_features": 0, "y": np.zeros((8, 0))}, "num_features is 0, but at least 1 is needed"),
     "half a factor": (ppca, {"num_factors": 1.5}, "plate 'factor' has 1.5 elements, which is not a whole number"),
 }  # fmt: skip

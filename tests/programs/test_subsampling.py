@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a batch without rows": (
         lambda: bl.bind(regression, {"x": X, "y": Y, "batch": 0}),
-        "plate 'row' has a batch of 0 elements, but a whole number from 1 is needed",
+        "plate 'row' has a batch of 0 elements, but one or more are needed",
     ),
     "rows of a batch": (
         lambda: bl.bind(regression, {"x": X, "y": Y[:20], "batch": 20}),
