@@ -14,8 +14,9 @@ from bayeslab.mixed_membership.recognition import Membership
 from bayeslab.planning import plan
 from bayeslab.program_graphs.drawing import ProgramGraph
 from bayeslab.program_graphs.relations import relations_of
-from bayeslab.programs.arguments import Slot, StaticValue
+from bayeslab.programs.arguments import Slot, StaticValue, qualified_name
 from bayeslab.programs.binding import bind
+from bayeslab.programs.handlers.count_vectors import place_of
 from bayeslab.programs.program import (
     Bound,
     Data,
@@ -23,14 +24,13 @@ from bayeslab.programs.program import (
     Site,
     innermost_distribution,
     precision_scope,
-    qualified_name,
 )
 from bayeslab.sampling.protocols import Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import elimination_rules
 from bayeslab.verification.discrete_fields import FieldFinding
 from bayeslab.verification.findings import Finding
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.probe_points import generic_points
 
 COLUMNS = ("site", "is", "prior", "support", "shape", "children", "conditional", "law")
 """The headings of the table."""
@@ -124,6 +124,11 @@ def _notes(analysis: Analysis) -> list[str]:
     notes += [
         f"site '{name}': summed over up to {limit}, beyond which less than 1e-12 of its conditional was found"
         for name, limit in bound.limits
+    ]
+    notes += [
+        f"site '{name}': '{place_of(name)}' says which of the possible vectors of counts it is"
+        for name in bound.vectors
+        if place_of(name) in bound.sites
     ]
     improper = [s.name for s in bound.sites.values() if s.improper and not s.learned]
     notes += [f"site '{name}': improper prior; no draws from the prior, no evidence" for name in improper]

@@ -9,8 +9,8 @@ from numpyro.distributions import biject_to
 from numpyro.primitives import Messenger
 
 from bayeslab.elimination.terms import Term, terms
+from bayeslab.programs.handlers.sites import wrap_bodies
 from bayeslab.programs.program import Bound, elementwise_constraint, is_random
-from bayeslab.programs.sites import wrap_bodies
 
 
 def run_with_terms(

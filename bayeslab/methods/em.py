@@ -29,8 +29,8 @@ from bayeslab.transforms.collapse import Marginal, modes_of_eliminated
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks
 from bayeslab.transforms.expectation import expected_terms, moment_key, named_moments, require_averages, require_linear
 from bayeslab.transforms.sufficient_statistics.tables import bound_parts
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import generic_points
 
 NUM_LBFGS_STEPS = 5
 """The number of L-BFGS steps, in every step of EM, for sites without a mode in closed form."""

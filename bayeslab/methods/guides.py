@@ -20,9 +20,9 @@ from numpyro.primitives import Messenger
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.programs.arguments import signature
+from bayeslab.programs.handlers.subsampling import PlateBatches
 from bayeslab.programs.missing.imputation import chosen
 from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
-from bayeslab.programs.subsampling import PlateBatches
 
 
 @dataclass(frozen=True)

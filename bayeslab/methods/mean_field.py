@@ -40,9 +40,9 @@ from bayeslab.transforms.expectation import expected_prior, moment_key, require_
 from bayeslab.transforms.stick_labels import spread_start, stick_labels
 from bayeslab.transforms.sufficient_statistics.tables import Groups, program_parts, replace_rows
 from bayeslab.verification.findings import Finding, rules_of
-from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.ordering import blocks_in_program_order, require_block_names
-from bayeslab.verification.probe_points import Point, generic_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import Point, generic_points
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ class ConcreteArray(np.ndarray):
         return jnp.asarray(self)[index] if is_computed else super().__getitem__(index)
 
 
+def qualified_name(program: Callable[..., Any]) -> str:
+    """The name of a program, with the class or function that it is defined in."""
+    return str(getattr(program, "__qualname__", getattr(program, "__name__", type(program).__name__)))
+
+
 def signature(program: Callable[..., Any]) -> inspect.Signature:
     """The signature of a program inside its NumPyro handlers; raises TypeError for what is no function."""
     while isinstance(program, Messenger) and program.fn is not None:

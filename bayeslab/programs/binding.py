@@ -21,6 +21,8 @@ from bayeslab.programs.data import (
     values_and_presence,
 )
 from bayeslab.programs.errors import errors_explained
+from bayeslab.programs.handlers.count_vectors import COUNT_VECTOR_FAMILIES
+from bayeslab.programs.handlers.sites import name_in_results
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.missing.imputation import with_split_sites
 from bayeslab.programs.missing.names import given_part
@@ -34,7 +36,6 @@ from bayeslab.programs.probing import (
     with_keywords,
 )
 from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
-from bayeslab.programs.sites import name_in_results
 from bayeslab.programs.tracing.compilation_cache import keep_compilations
 from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.programs.tracing.provenance import (
@@ -94,7 +95,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry], needs_values: boo
     named = parameters(function)
     bound = split_arguments(function, {name: entries[name] for name in entries if name in named})
     sites = {name_in_results(name): entries[name] for name in entries if name not in named}
-    probe = probe_sites(bound, {name: np.shape(_rectangular(item.value, name)) for name, item in sites.items()})
+    shapes = {name: np.shape(_rectangular(item.value, name)) for name, item in sites.items()}
+    probe = probe_sites(bound, shapes)
     _refuse_unknown(sites, named, probe, function)
     empty = {name: item for name, item in sites.items() if not _has_values(name, item)}
     bound = _observe(bound, probe, {name: item for name, item in sites.items() if name not in empty})
@@ -103,6 +105,10 @@ def _bind_entries(program: Program, entries: dict[str, Entry], needs_values: boo
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     if unused := _unused_parameters(bound, data_flow):
         bound, latent, data_flow = _with_data_flow(replace(bound, unused=unused), probe, scanned)
+    if vectors := _count_vectors(bound, data_flow):
+        bound = replace(bound, vectors=vectors)
+        probe = probe_sites(bound, shapes)
+        bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     if needs_values:
         _refuse_empty(bound, probe, empty, data_flow)
         _refuse_without_value(bound, probe)
@@ -152,6 +158,13 @@ def _unused_parameters(bound: Bound, flow: DataFlow) -> tuple[str, ...]:
     facts = flow.of("density", "parameter", "bound")
     used = {name for fact in facts for name in fact.reached_by("latent") if fact.site != name}
     return tuple(name for name in bound.learned if name not in used)
+
+
+def _count_vectors(bound: Bound, flow: DataFlow) -> tuple[str, ...]:
+    """The latent vectors of counts on which other sites depend."""
+    used = {name for fact in flow.of("density") for name in fact.reached_by("latent") if fact.site != name}
+    sites = [bound.sites[name] for name in bound.latent if name in used]
+    return tuple(site.name for site in sites if site.family in COUNT_VECTOR_FAMILIES and not site.scanned)
 
 
 def _has_values(name: str, item: Entry) -> bool:

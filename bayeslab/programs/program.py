@@ -16,11 +16,12 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
 from bayeslab.programs.arguments import Argument, StaticValue, rebuild_argument
+from bayeslab.programs.handlers.count_vectors import CountVectorHandler
+from bayeslab.programs.handlers.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
+from bayeslab.programs.handlers.subsampling import SubsamplingHandler, UnscaledJacobians
 from bayeslab.programs.missing.imputation import ImputationHandler
 from bayeslab.programs.missing.missing_data import ObservationHandler
 from bayeslab.programs.missing.names import given_part, whole_site
-from bayeslab.programs.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
-from bayeslab.programs.subsampling import SubsamplingHandler, UnscaledJacobians
 from bayeslab.programs.tracing.closed_over_arrays import read_arrays_anew
 
 Program = Callable[..., Any]
@@ -59,7 +60,7 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
-    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused", "captured"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused", "captured", "vectors"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -81,6 +82,7 @@ class Bound:
     gaps: for those of them whose latent part holds the missing elements only, their places in the flat site.
     unused: numpyro.params on which nothing depends, as those of a module whose weights have priors.
     captured: the global variables and the like that the function reads, as they were when it met its data.
+    vectors: latent vectors of counts with a known sum, which are computed from their place in the list of all.
     """
 
     function: Program
@@ -97,6 +99,7 @@ class Bound:
     gaps: Values = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     captured: tuple[tuple[str, StaticValue], ...] = ()
+    vectors: tuple[str, ...] = ()
 
     @property
     def source(self) -> SubsamplingHandler:
@@ -107,7 +110,8 @@ class Bound:
         """The `source` for values of some shapes of observed sites."""
         sites = SiteHandler(self.function, {whole_site(n): s for n, s in shapes.items()} | dict(shapes), self.unused)
         given = {name: self.present[given_part(name)] for name in self.imputed}
-        return SubsamplingHandler(ImputationHandler(sites, given, self.gaps) if given else sites, sites, self.batches)
+        run = CountVectorHandler(sites, self.vectors) if self.vectors else sites
+        return SubsamplingHandler(ImputationHandler(run, given, self.gaps) if given else run, sites, self.batches)
 
     def unconditioned(self, key: Array, source: SubsamplingHandler | None = None) -> Unconditioned:
         """The `source` with observed sites drawn like all others, but for those that are computed."""
@@ -268,11 +272,6 @@ def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
         if is_direction or site["value"] is not None:
             return None
     return init_to_uniform(site, radius=1.0)
-
-
-def qualified_name(program: Program) -> str:
-    """The name of a program, with the class or function that it is defined in."""
-    return str(getattr(program, "__qualname__", getattr(program, "__name__", type(program).__name__)))
 
 
 def innermost_distribution(distribution: Distribution) -> Distribution:

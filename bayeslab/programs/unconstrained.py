@@ -17,6 +17,7 @@ from numpyro.distributions import ImproperUniform, biject_to, constraints
 from numpyro.handlers import block, seed, substitute, trace
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
+from bayeslab.programs.handlers.sites import LEARNED_FROM
 from bayeslab.programs.program import (
     Bound,
     Values,
@@ -25,7 +26,6 @@ from bayeslab.programs.program import (
     evaluate,
     init_inside_support,
 )
-from bayeslab.programs.sites import LEARNED_FROM
 
 
 def log_posterior(bound: Bound, position: Values, run: Callable[[Bound], Any] = evaluate) -> Array:

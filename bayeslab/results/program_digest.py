@@ -8,7 +8,8 @@ from inspect import unwrap
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
-from bayeslab.programs.program import Program, qualified_name
+from bayeslab.programs.arguments import qualified_name
+from bayeslab.programs.program import Program
 
 
 def program_name(model: Program) -> str:

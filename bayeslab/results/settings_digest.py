@@ -11,8 +11,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from bayeslab.programs.arguments import Slot, StaticValue, is_plain_object
-from bayeslab.programs.program import Bound, qualified_name
+from bayeslab.programs.arguments import Slot, StaticValue, is_plain_object, qualified_name
+from bayeslab.programs.program import Bound
 from bayeslab.programs.pytrees import Ordered, wrap_distributions
 
 _CAPTURED_DATA = (np.ndarray, np.generic, Array, Mapping, list, tuple, str, bool, int, float, complex)

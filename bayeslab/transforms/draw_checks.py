@@ -21,7 +21,7 @@ from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.transforms.sufficient_statistics.representative_rows import RepresentativeRows
 from bayeslab.transforms.sufficient_statistics.tables import bound_parts
 from bayeslab.verification.identity import NUM_NEAR_PROBES, excess_over_rounding, identity_check, probe_noise
-from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.points.likely_points import in_double_precision
 
 MAX_CHECKED_DRAWS = 16
 """Draws at which rules are tested, of all chains together."""

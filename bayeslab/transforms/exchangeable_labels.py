@@ -19,8 +19,8 @@ from bayeslab.elimination.discrete.mixture_components import component_sites_of_
 from bayeslab.elimination.terms import Prior, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import choice_points, generic_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import choice_points, generic_points
 
 RELATIVE_ERROR = 1e-9
 """How much a density may change when labels are exchanged, relative to its size, in double precision."""

@@ -27,8 +27,8 @@ from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.tracing.repeated_axes import evaluate_at_choices
 from bayeslab.verification.identity import ALL_PROBES, RESIDUAL_TOLERANCE, identity_check, probe_noise
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import Point, generic_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import Point, generic_points
 
 MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of a value at which it is seen what a log joint is made of."""

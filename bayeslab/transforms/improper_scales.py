@@ -20,7 +20,7 @@ from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.unconstrained import log_posterior
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
-from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.points.likely_points import in_double_precision
 
 LOGARITHMS = np.array([30.0, 50.0, 70.0, 90.0])
 """Logarithms of a scale, or of its inverse, over which a density of it that has an integral falls."""

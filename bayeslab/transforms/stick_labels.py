@@ -21,8 +21,8 @@ from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
 from bayeslab.transforms.exchangeable_labels import RELATIVE_ERROR
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import generic_points
 
 NUM_LAST_PASSES = 10
 """Passes over labels and components, as those of k-means, once each component has the row that it starts from."""

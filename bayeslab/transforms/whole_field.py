@@ -13,7 +13,7 @@ from bayeslab.programs.program import Bound
 from bayeslab.programs.validation import listed_sites
 from bayeslab.transforms.sufficient_statistics.tables import program_parts
 from bayeslab.verification.discrete_fields import field_points, find_field_rule
-from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.points.likely_points import in_double_precision
 
 
 def rule_of_all_elements(bound: Bound) -> Rule:

@@ -14,8 +14,8 @@ from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.likely_points import in_double_precision, likely_points
-from bayeslab.verification.probe_points import Point
+from bayeslab.verification.points.likely_points import in_double_precision, likely_points
+from bayeslab.verification.points.probe_points import Point
 
 MAX_DECOMPOSED_SIZE = 1000
 """Elements of the sites, at most, whose correlations are decomposed: a second."""

@@ -33,8 +33,8 @@ from bayeslab.verification.identity import (
     identity_check,
     probe_noise,
 )
-from bayeslab.verification.likely_points import in_double_precision, likely_points
-from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision, likely_points
+from bayeslab.verification.points.probe_points import Point, choice_points, generic_points, prior_scale_points
 
 MAX_CHOICE_POINTS = 4
 """Points with other choices of discrete sites at which a rule is tested, at most: it is tested at many from each."""

@@ -20,7 +20,7 @@ from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS, evaluate_all
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.probe_points import generic_points
 
 POSITIONS = np.array([-1.3, -0.9, -0.5, -0.2, 0.1, 0.4, 0.8, 1.2])
 """Unconstrained positions on the line: more of them than a family has statistics, and a constant."""

@@ -10,28 +10,26 @@ A Student-t with 200 degrees of freedom in place of a Normal leaves 6e-4, a true
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpyro.distributions import DiscreteUniform
 
-from bayeslab.elimination.around import bit_masks
 from bayeslab.elimination.chain_families import normal_by_steps
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.families import families_of, wider_families_of
-from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
+from bayeslab.elimination.terms import Prior, Term, terms
+from bayeslab.programs.handlers.count_vectors import COUNT_VECTORS
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.branches.branch_points import find_branch_change, program_may_jump
+from bayeslab.verification.coupled_elements import coupled_axes, far_meetings
 from bayeslab.verification.family_values import may_have
 from bayeslab.verification.identity import ALL_PROBES, NUM_NEAR_PROBES, RESIDUAL_TOLERANCE, probe_noise
-from bayeslab.verification.likely_points import in_double_precision, likely_points
-from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision, likely_points
+from bayeslab.verification.points.probe_points import Point, choice_points, generic_points, prior_scale_points
 from bayeslab.verification.scalars.alike_sites import verdicts_on
 from bayeslab.verification.undefined import describe_impossible, describe_undefined, elements_meet
 
@@ -41,8 +39,6 @@ MIN_STEPS_OF_NORMAL = 64
 """Steps of a Normal site from which on a chain is sooner eliminated than a matrix of all steps."""
 MAX_NUMBERS_OF_STEP = 8
 """Numbers of one step that are joint in such a chain, at most."""
-NUM_FAR_MOVES, SHARE_MOVED = 32, 0.15
-"""Moves that look for elements that meet though their steps are no neighbours, and the share of steps in each."""
 MAX_SCALAR_LABELS_TESTED = 6
 """Discrete sites of one number, at most, that are tested each by itself in a program without continuous sites: code for
 each of a network of dozens takes longer to compile than all else."""
@@ -134,7 +130,7 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
     normal = tuple(name for name in names if any(family.joint for family in families[name]))
     generic_pair, chosen = generic_points(bound), choice_points(bound)
     arrays = [name for name in normal if priors[name].shape]  # one number has no elements that meet
-    axis_checks = [_coupled_axes(log_joint_terms, name) for name in arrays]
+    axis_checks = [coupled_axes(log_joint_terms, name) for name in arrays]
     couplings = zip(*(evaluate_all(axis_checks, point) for point in (generic_pair[0], *chosen)), strict=True)
     meetings = dict.fromkeys(normal, np.zeros((2, 0), bool))
     meetings |= {name: np.any(by_point, axis=0) for name, by_point in zip(arrays, couplings, strict=True)}
@@ -258,6 +254,8 @@ def _first_verified(prior: Prior, children: tuple[str, ...], trials: list[tuple[
     if not trials:
         several = "has bounds that differ between elements or are data, so no fixed values to enumerate"
         discrete = several if prior.kind is DiscreteUniform else "has too many values to enumerate"
+        if prior.kind in COUNT_VECTORS:
+            discrete += "; a Categorical in a plate draws its trials one by one"
         why = discrete if prior.discrete else "has no family"
         return Finding(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {why}")
     rule, residual, _ = trials[-1]
@@ -282,68 +280,5 @@ def _sites_by_steps(log_joint_terms: tuple[Term, ...], coupled: dict[str, np.nda
         size = math.prod(shape[axis] for axis in np.flatnonzero(axes) if axis)
         if shape and axes[0] and shape[0] >= MIN_STEPS_OF_NORMAL and size <= MAX_NUMBERS_OF_STEP:
             chosen.append(name)
-    far = evaluate_all([_far_meetings(log_joint_terms, name) for name in chosen], point) if chosen else []
+    far = evaluate_all([far_meetings(log_joint_terms, name) for name in chosen], point) if chosen else []
     return [name for name, meets in zip(chosen, far, strict=True) if not meets]
-
-
-@lru_cache(maxsize=1024)
-def _far_meetings(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
-    """A function of a point: whether elements of a site meet that are not of neighbouring steps.
-
-    The site is moved at some steps, chosen at random, and the gradient is compared at those that are not near any.
-    """
-    site_terms = [term for term in log_joint_terms if name in term.depends]
-
-    def meetings(point: Point) -> Array:
-        bound, values = point
-        value = values[name]
-        masks = np.random.default_rng(3).random((NUM_FAR_MOVES, len(value))) < SHARE_MOVED
-        padded = np.pad(masks, ((0, 0), (1, 1)))
-        near = padded[:, :-2] | padded[:, 1:-1] | padded[:, 2:]
-
-        def density(x: Array) -> Array:
-            return sum_of_terms(site_terms, bound, values | {name: x})
-
-        slope, change = jax.linearize(jax.grad(density), value)
-        step = 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2
-        shape = len(masks), len(value), *(1 for _ in value.shape[1:])
-        changes = jnp.abs(jax.lax.map(change, jnp.where(masks.reshape(shape), step, 0.0)))
-        return (jnp.where(near.reshape(shape), 0.0, changes) > 1e-10 * (changes.max() + jnp.abs(slope).max())).any()
-
-    return meetings
-
-
-@lru_cache(maxsize=1024)
-def _coupled_axes(log_joint_terms: tuple[Term, ...], name: str) -> Callable[[Point], Array]:
-    """A function of a point: for every axis of a site, whether elements along it meet in the log joint, and whether
-    their precisions differ, (2, axis).
-
-    The site is moved at half of the positions, those with a given bit in their number, and the gradient of the log
-    joint, a quadratic function, is compared at the others: any two positions differ in some bit. Moved by the same
-    numbers at all positions of an axis, elements of one precision respond in the same way.
-    """
-    site_terms = [term for term in log_joint_terms if name in term.depends]
-
-    def meetings(point: Point) -> Array:
-        bound, values = point
-
-        def density(x: Array) -> Array:
-            return sum_of_terms(site_terms, bound, values | {name: x})
-
-        value = values[name]
-        axes, masks = bit_masks(value.shape)
-        step = 1.0 + jnp.sin(1.0 + jnp.arange(value.size)).reshape(value.shape) ** 2
-        alike = [jnp.broadcast_to(step.take(jnp.array([0]), axis), value.shape) for axis in range(value.ndim)]
-        moves = jnp.concatenate([jnp.zeros((1, *value.shape)), jnp.where(masks, step, 0.0), *(x[None] for x in alike)])
-        slope = jax.lax.map(jax.grad(density), value + moves)
-        change = slope[1:] - slope[0]
-        own = tuple(range(1, value.ndim + 1))
-        scale = jnp.abs(change).max(own, keepdims=True) + jnp.abs(slope[0]).max()
-        meets = (jnp.where(masks, 0.0, jnp.abs(change[: len(masks)])) > 1e-10 * scale[: len(masks)]).any(own)
-        coupled = [[meets[np.array(axes) == axis].any() for axis in range(value.ndim)], []]
-        for axis, response in enumerate(change[len(masks) :]):
-            unlike = jnp.abs(response - response.take(jnp.array([0]), axis))
-            coupled[1].append((unlike > 1e-10 * scale[len(masks) + axis]).any())
-        return jnp.array(coupled, dtype=bool)
-
-    return meetings

@@ -31,8 +31,8 @@ from bayeslab.verification.identity import (
     identity_check,
     probe_noise,
 )
-from bayeslab.verification.likely_points import in_double_precision, likely_points
-from bayeslab.verification.probe_points import Point, choice_points, generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision, likely_points
+from bayeslab.verification.points.probe_points import Point, choice_points, generic_points, prior_scale_points
 
 CHANGE_TOLERANCE = 1e-9
 """Share of the largest response of a site below which its response to a move is rounding."""

@@ -21,7 +21,7 @@ from scipy.optimize import nnls
 from bayeslab.programs import unconstrained
 from bayeslab.programs.program import Bound, describe_constraint, precision_scope
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.likely_points import in_double_precision
+from bayeslab.verification.points.likely_points import in_double_precision
 
 FlatDensity = Callable[[Bound, Array], Array]
 """The log joint as a function of a Bound and a flat unconstrained position."""

@@ -15,8 +15,8 @@ from bayeslab.programs.validation import listed_sites
 from bayeslab.verification.discrete_fields import field_points, find_field_rule
 from bayeslab.verification.family_values import has_family_by_values
 from bayeslab.verification.findings import Finding, reason_against, rules_of, verify, verify_again
-from bayeslab.verification.likely_points import in_double_precision, likely_points
-from bayeslab.verification.probe_points import Point
+from bayeslab.verification.points.likely_points import in_double_precision, likely_points
+from bayeslab.verification.points.probe_points import Point
 
 MAX_DISCRETE_ONE_BY_ONE = 2
 """Discrete sites that are eliminated one after another, at most: each then asks all values of those before it, and code

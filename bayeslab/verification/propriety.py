@@ -22,8 +22,8 @@ from bayeslab.programs.program import Bound, Values, describe_constraint, precis
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.unconstrained import describe_direction, with_positive_sign
 from bayeslab.results.datatree import coordinates, dimensions
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import generic_points, prior_scale_points
 
 MAX_FLAT_COORDINATES = 256
 """Coordinates with flat priors, at most, where a line is looked for."""

@@ -13,7 +13,7 @@ from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.probe_points import Point
+from bayeslab.verification.points.probe_points import Point
 
 
 def describe_undefined(log_joint_terms: Sequence[Term], sites: Sequence[str], point: Point) -> str | None:

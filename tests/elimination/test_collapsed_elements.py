@@ -24,7 +24,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import Bound, Values, precision_scope
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.probe_points import generic_points
 from quick_cases import quick_ones
 
 NUM_FEATURES = 12

@@ -28,7 +28,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.verification.probe_points import Point, generic_points
+from bayeslab.verification.points.probe_points import Point, generic_points
 from discrete_graphs import grid, six_rows, thousand_nodes, tree
 from quick_cases import quick_ones
 

@@ -16,7 +16,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
 from bayeslab.verification.findings import find_conditional
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.probe_points import generic_points
 
 RNG = np.random.default_rng(0)
 NUM_STEPS = 64

@@ -27,7 +27,7 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.program import precision_scope
 from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
 from bayeslab.transforms.analysis import Analysis
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.probe_points import generic_points
 from quick_cases import quick_ones
 from scan_programs import SCANS
 

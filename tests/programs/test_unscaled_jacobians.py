@@ -14,8 +14,8 @@ from scipy.stats import gamma, norm
 
 import bayeslab as bl
 from bayeslab.programs.binding import bind
+from bayeslab.programs.handlers.subsampling import UnscaledJacobians
 from bayeslab.programs.program import precision_scope
-from bayeslab.programs.subsampling import UnscaledJacobians
 from bayeslab.programs.unconstrained import log_posterior
 
 Y = np.array([0.3, -1.2, 0.8, 2.0, -0.4])

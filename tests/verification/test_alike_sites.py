@@ -24,7 +24,7 @@ from bayeslab.verification.identity import (
     identity_check,
     probe_noise,
 )
-from bayeslab.verification.probe_points import generic_points
+from bayeslab.verification.points.probe_points import generic_points
 from bayeslab.verification.scalars import alike_sites
 from bayeslab.verification.scalars.alike_sites import _groups_of_alike_sites, verdicts_on
 

@@ -14,7 +14,7 @@ import bayeslab as bl
 from bayeslab.models import gaussian_mixture
 from bayeslab.programs.program import precision_scope
 from bayeslab.verification.findings import find_conditional
-from bayeslab.verification.probe_points import choice_points, prior_scale_points
+from bayeslab.verification.points.probe_points import choice_points, prior_scale_points
 
 EFFECTS: tuple[Callable[[Array], Array], ...] = (jnp.zeros_like, lambda b: b, lambda b: 2 * b, lambda b: -b, jnp.exp)
 Y = np.array([2.2, 2.6, 1.9])

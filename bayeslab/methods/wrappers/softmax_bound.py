@@ -26,8 +26,8 @@ from bayeslab.programs.program import Bound, compilation_signature, evaluate
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.unconstrained import constrain_flat, flat_log_posterior, log_posterior, unravel
 from bayeslab.sampling.protocols import Draws, Sampler
-from bayeslab.verification.likely_points import in_double_precision
 from bayeslab.verification.optimum import check_maximum
+from bayeslab.verification.points.likely_points import in_double_precision
 
 NUM_COLUMNS = 32
 """Columns of the precision that are computed together."""

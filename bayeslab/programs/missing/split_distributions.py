@@ -17,6 +17,7 @@ from numpyro.distributions import (
 from numpyro.distributions.constraints import is_dependent
 
 from bayeslab.distributions import MarkovChain
+from bayeslab.programs.handlers.count_vectors import COUNT_VECTORS
 from bayeslab.programs.missing.known_states import missing_states_given_others
 
 
@@ -44,7 +45,8 @@ def split_of(fn: Distribution, present_ndim: int) -> Split:
     shared = tuple(name for name, constraint, _ in parameters or () if _makes_support(constraint))
     in_events = isinstance(leaf, MultivariateNormal) and present_ndim > len(fn.batch_shape)
     ndim = len(fn.shape()) - leaf.event_dim
-    return Split(type(leaf).__name__, parameters is not None, shared, None if in_events else ndim)
+    possible = parameters is not None and not isinstance(leaf, COUNT_VECTORS)
+    return Split(type(leaf).__name__, possible, shared, None if in_events else ndim)
 
 
 def proper_where_masked(fn: Distribution) -> Distribution:

@@ -19,6 +19,7 @@ from numpyro.ops.provenance import track_deps_jaxpr
 from numpyro.primitives import Messenger
 
 from bayeslab.distributions import PaddedDirichlet
+from bayeslab.programs.handlers.sites import wrap_bodies
 from bayeslab.programs.missing.missing_data import element_mask
 from bayeslab.programs.program import (
     Bound,
@@ -31,7 +32,6 @@ from bayeslab.programs.program import (
     innermost_distribution,
     is_random,
 )
-from bayeslab.programs.sites import wrap_bodies
 from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
 
 

@@ -44,8 +44,8 @@ from bayeslab.transforms.sufficient_statistics.tables import (
 )
 from bayeslab.verification.findings import LOOSE_TOLERANCE, Finding, find_conditionals, rules_of
 from bayeslab.verification.identity import probe_noise
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import Point, extra_points, generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import Point, extra_points, generic_points, prior_scale_points
 
 MAX_TABLE_ENTRIES = 4096
 """Entries of a table, at most."""

@@ -24,8 +24,8 @@ from bayeslab.elimination.cubature import simplex
 from bayeslab.elimination.terms import Prior, Term, terms
 from bayeslab.programs.program import Bound, Site, Values, abstract_bound, compilation_signature
 from bayeslab.programs.tracing.compilation import evaluate_all
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import Point, generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import Point, generic_points, prior_scale_points
 
 MIN_ROWS_PER_REPRESENTATIVE = 4
 """Rows for which a representative one stands, at least, for their search to be worth it."""

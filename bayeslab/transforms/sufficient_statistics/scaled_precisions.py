@@ -35,8 +35,8 @@ from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.transforms.collapse import Marginal
 from bayeslab.transforms.sufficient_statistics.tables import Statistics
-from bayeslab.verification.likely_points import in_double_precision
-from bayeslab.verification.probe_points import Point, generic_points, prior_scale_points
+from bayeslab.verification.points.likely_points import in_double_precision
+from bayeslab.verification.points.probe_points import Point, generic_points, prior_scale_points
 
 TOLERANCE = 1e-9
 """Share of the largest element of a precision by which it may differ from a multiple of that at another point."""

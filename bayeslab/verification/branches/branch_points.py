@@ -19,7 +19,7 @@ from bayeslab.programs.tracing.analyticity import Kink
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.branches.branch_jumps import jumps_at_branch_changes
 from bayeslab.verification.branches.branch_values import BranchArgument, moves_and_data, values_on_all_scales
-from bayeslab.verification.probe_points import Point
+from bayeslab.verification.points.probe_points import Point
 
 
 def find_branch_change(bound: Bound, site: str, rule: Rule | None, points: Sequence[Point]) -> Kink | None:

@@ -21,7 +21,7 @@ from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.identity import NO_PROBES, probe_noise
-from bayeslab.verification.probe_points import Point, generic_points
+from bayeslab.verification.points.probe_points import Point, generic_points
 from bayeslab.verification.scalars.alike_sites import verdicts_on
 
 NUM_SWEEPS = 2

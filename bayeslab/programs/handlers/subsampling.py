@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.primitives import Messenger
 
-from bayeslab.programs.sites import SiteHandler
+from bayeslab.programs.handlers.sites import SiteHandler
 
 PREFIX, SUFFIX = "_", "_log_det"
 """Around the name of a site in that of the factor by which NumPyro counts the Jacobian of its transform."""

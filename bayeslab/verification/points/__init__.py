@@ -1,0 +1,1 @@
+"""Values of the latent sites at which what was found is tested."""

@@ -1,0 +1,131 @@
+"""Latent vectors of counts with a known sum: one of finitely many, by every method."""
+
+from itertools import product
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+from scipy.special import gammaln, logsumexp
+from scipy.stats import norm
+
+import bayeslab as bl
+from bayeslab.programs.handlers.count_vectors import num_count_vectors
+
+PRIOR = np.array([1.0, 2.0, 3.0])
+TOTALS = np.array([1, 3, 0, 2])
+Y = np.random.default_rng(0).normal(1.0, 1.0, (4, 3))
+
+
+def counts_of_rows(total: Any, y: Any) -> None:
+    p = numpyro.sample("p", dist.Dirichlet(PRIOR))
+    with numpyro.plate("row", 4):
+        n = numpyro.sample("n", dist.Multinomial(total, p))
+        numpyro.sample("y", dist.Normal(n, 1.0).to_event(1), obs=y)
+
+
+def one_vector(y: Any) -> None:
+    n = numpyro.sample("n", dist.DirichletMultinomial(PRIOR, 4))
+    with numpyro.plate("box", 3):
+        numpyro.sample("y", dist.Normal(n, 1.0), obs=y)
+
+
+def vectors(total: int) -> list[tuple[int, ...]]:
+    return [v for v in product(range(total + 1), repeat=3) if sum(v) == total]
+
+
+def log_weight(counts: np.ndarray, totals: np.ndarray, y: np.ndarray) -> float:
+    """log p(counts, y), the probabilities integrated out. counts (row, category)."""
+    orders = gammaln(totals + 1).sum() - gammaln(counts + 1).sum()
+    of_probs = gammaln(PRIOR.sum()) - gammaln(PRIOR).sum()
+    of_probs += gammaln(PRIOR + counts.sum(0)).sum() - gammaln(PRIOR.sum() + counts.sum())
+    return float(orders + of_probs + norm.logpdf(y, counts).sum())
+
+
+def enumerated(totals: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """log evidence, mean counts (row, category), mean probabilities, by enumeration."""
+    all_counts = np.array(list(product(*(vectors(total) for total in totals))))
+    logs = np.array([log_weight(counts, totals, y) for counts in all_counts])
+    weights = np.exp(logs - logsumexp(logs))
+    updated = PRIOR + all_counts.sum(1)
+    means = updated / updated.sum(1, keepdims=True)
+    return float(logsumexp(logs)), np.tensordot(weights, all_counts, 1), weights @ means
+
+
+def test_one_vector_exactly() -> None:
+    tree = bl.fit(0, one_vector, {"y": Y[0]}, progress=False)
+    log_evidence, counts, _ = enumerated(np.array([4]), Y[:1])
+    assert tree.attrs["method"] == "Exact"
+    assert tree.attrs["log_evidence"] == pytest.approx(log_evidence, rel=1e-12)
+    np.testing.assert_allclose(tree["posterior"]["n"].mean(("chain", "draw")), counts[0], atol=0.1)
+    assert (tree["posterior"]["n"].sum("n_dim_0") == 4).all()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        bl.Gibbs(num_samples=3000, num_chains=2),
+        bl.NUTS(num_warmup=300, num_samples=2000, num_chains=2),
+        pytest.param(bl.SVI(num_steps=2000, num_samples=4000), marks=pytest.mark.slow),
+    ],
+    ids=["Gibbs", "NUTS", "SVI"],
+)
+@pytest.mark.parametrize("totals", [TOTALS, np.full(4, 2)], ids=["of each row", "alike"])
+def test_rows_of_vectors(method: Any, totals: np.ndarray) -> None:
+    """At each row one of as many vectors as its total allows; draws are those of the enumeration."""
+    total = totals if len(set(totals)) > 1 else int(totals[0])
+    tree = bl.fit(0, counts_of_rows, {"total": total, "y": Y}, method, progress=False)
+    posterior = tree["posterior"]
+    _, counts, probs = enumerated(totals, Y)
+    assert (posterior["n"].sum("n_dim_1") == totals).all()
+    tolerance = 0.04 if isinstance(method, bl.SVI) else 0.05  # 4 standard errors of 600 independent draws
+    np.testing.assert_allclose(posterior["n"].mean(("chain", "draw")), counts, atol=2 * tolerance)
+    np.testing.assert_allclose(posterior["p"].mean(("chain", "draw")), probs, atol=tolerance)
+
+
+def test_likelihoods_of_rows_sum_over_them() -> None:
+    data = {"total": TOTALS, "y": Y}
+    tree = bl.fit(0, counts_of_rows, data, bl.NUTS(num_warmup=100, num_samples=20, num_chains=1), progress=False)
+    p = tree["posterior"]["p"].values[0]
+    expected = np.empty((20, 4))
+    for row, total in enumerate(TOTALS):
+        options = np.array(vectors(int(total)))
+        log_prior = gammaln(total + 1) - gammaln(options + 1).sum(1) + np.log(p) @ options.T
+        expected[:, row] = logsumexp(log_prior + norm.logpdf(Y[row], options).sum(1), axis=1)
+    likelihood = bl.log_likelihood(counts_of_rows, data, tree, "row")
+    np.testing.assert_allclose(likelihood["log_likelihood"]["y"].values[0], expected, rtol=1e-9)
+
+
+def test_given_vectors_are_data() -> None:
+    n = np.array([[1, 0, 0], [0, 2, 1], [0, 0, 0], [1, 1, 0]])
+    tree = bl.fit(0, counts_of_rows, {"total": TOTALS, "y": Y, "n": n}, progress=False)
+    assert list(tree["posterior"]) == ["p"]
+    assert tree.attrs["log_evidence"] == pytest.approx(log_weight(n, TOTALS, Y), rel=1e-12)
+
+
+def test_explain_says_what_the_index_is() -> None:
+    assert "'n_index' says which of the possible vectors of counts it is" in str(bl.explain(one_vector, {"y": Y[0]}))
+
+
+def test_too_many_vectors_have_a_way_out() -> None:
+    assert num_count_vectors(100, 3) > 4096
+    with pytest.raises(ValueError, match="too many values to enumerate; a Categorical in a plate draws its trials"):
+        bl.fit(0, counts_of_rows, {"total": 100, "y": Y}, bl.Gibbs(), progress=False)
+
+
+def test_vectors_missing_in_part_are_refused() -> None:
+    n = np.array([[1, 0, 0], [np.nan] * 3, [0, 0, 0], [1, 1, 0]])
+    with pytest.raises(ValueError, match="those of a MultinomialProbs cannot be imputed; leave 'n' out"):
+        bl.fit(0, counts_of_rows, {"total": TOTALS, "y": Y, "n": n}, progress=False)
+
+
+def test_totals_that_are_random_are_refused() -> None:
+    def model(y: Any) -> None:
+        total = numpyro.sample("total", dist.Poisson(3.0))
+        n = numpyro.sample("n", dist.Multinomial(total, jnp.ones(3) / 3, total_count_max=10))
+        numpyro.sample("y", dist.Normal(n, 1.0).to_event(1), obs=y)
+
+    with pytest.raises(ValueError, match="is discrete and cannot be enumerated"):
+        bl.fit(0, model, {"y": Y[0]}, bl.Gibbs(), progress=False)
