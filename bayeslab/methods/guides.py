@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import optax
 from jax import Array
@@ -16,9 +17,11 @@ from numpyro import optim
 from numpyro.distributions import Delta
 from numpyro.handlers import seed, substitute
 from numpyro.infer import autoguide
+from numpyro.infer.autoguide import AutoBatchedMixin
 from numpyro.primitives import Messenger
 
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
+from bayeslab.programs import unconstrained
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.handlers.subsampling import PlateBatches
 from bayeslab.programs.missing.imputation import chosen
@@ -32,11 +35,18 @@ class Automatic:
     build: a subclass of AutoGuide.
     settings: its arguments, as (name, value).
     learning_rate: the step with which Adam begins, unless SVI is given an optimizer.
+    max_norm: of the gradients that Adam is told, which are scaled down where they are larger.
     """
 
     build: type[autoguide.AutoGuide]
     settings: tuple[tuple[str, Any], ...] = ()
     learning_rate: float = 0.05
+    max_norm: float = np.inf
+
+    @property
+    def batch_ndim(self) -> int:
+        """The number of axes along which the guide has independent parts."""
+        return int(dict(self.settings).get("batch_ndim", 1)) if issubclass(self.build, AutoBatchedMixin) else 0
 
 
 def mean_field_normal() -> Automatic:
@@ -110,6 +120,31 @@ class DrawnOnce(Messenger):
             msg["value"], msg["intermediates"] = jax.lax.optimization_barrier(drawn)
 
 
+@dataclass(frozen=True)
+class AnnealedGuide:
+    """A guide whose draws take steps along the gradient of the log joint (differentiable annealed importance sampling).
+
+    guide: set up on the sites alone; it is told the log joint of the data that it meets at every draw.
+    """
+
+    guide: autoguide.AutoDAIS
+
+    def __call__(self, bound: Bound) -> Any:
+        learned = {
+            name: numpyro.param(name, start.position)
+            for name, start in unconstrained.learned_starts(jax.random.PRNGKey(0), bound).items()
+        }
+
+        def potential_energy(position: Values) -> Array:
+            return -unconstrained.log_posterior_of_drawn(bound, position | learned)
+
+        if not isinstance(self.guide, autoguide.AutoSurrogateLikelihoodDAIS):
+            self.guide._potential_fn = potential_energy
+        drawn = self.guide()
+        self.guide._potential_fn = None
+        return drawn
+
+
 def guide_record(guide: Any) -> Any:
     """A guide of NumPyro as a record, which is equal for equal settings; another guide as it is.
 
@@ -122,6 +157,8 @@ def guide_record(guide: Any) -> Any:
             "guide of SVI must be one such as full_rank_normal(), a class of numpyro.infer.autoguide, or a program "
             f"with the latent sites, not {guide!r}"
         )
+    if isinstance(guide, _GUIDES_OF_OTHERS):
+        return guide
     if isinstance(guide, autoguide.AutoGuide):
         name = type(guide).__name__
         raise TypeError(f"pass the class, SVI({name}), not a guide that was built on a model before")
@@ -129,13 +166,16 @@ def guide_record(guide: Any) -> Any:
     for points, method in _METHOD_OF_POINT_GUIDE.items():
         if isinstance(build, type) and issubclass(build, points):
             raise TypeError(f"{build.__name__} is a point, of which there is no bound; use {method}")
-    if isinstance(build, type) and issubclass(build, _GUIDES_OF_MORE_THAN_A_PROGRAM):
+    if isinstance(build, type) and issubclass(build, _GUIDES_OF_OTHERS):
         raise TypeError(
-            f"{build.__name__} is made of more than a program, so SVI cannot build it; use full_rank_normal()"
+            f"{build.__name__} is made of more than a program, so SVI cannot build it; give it one that you have built"
         )
-    if isinstance(build, type) and issubclass(build, autoguide.AutoGuide):
-        return Automatic(build, tuple(sorted(settings.items())))
-    return guide
+    if not isinstance(build, type) or not issubclass(build, autoguide.AutoGuide):
+        return guide
+    if issubclass(build, autoguide.AutoSurrogateLikelihoodDAIS) and "surrogate_model" not in settings:
+        raise TypeError(f"{build.__name__} needs a program; use partial({build.__name__}, surrogate_model=...)")
+    steps = (0.01, MAX_NORM_OF_ANNEALED) if issubclass(build, autoguide.AutoDAIS) else ()
+    return Automatic(build, tuple(sorted(settings.items())), *steps)
 
 
 def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
@@ -187,9 +227,10 @@ def draws_batches(guide: Callable[..., Any], bound: Bound, plates: tuple[Subsamp
 
 
 @lru_cache
-def adam_optimizer(learning_rate: float) -> optax.GradientTransformation:
-    """Adam, the same object for the same rate, since optimisers are equal only to themselves."""
-    return optax.adam(learning_rate)
+def adam_optimizer(learning_rate: float, max_norm: float) -> optax.GradientTransformation:
+    """Adam, the same object for the same settings, since optimisers are equal only to themselves."""
+    adam = optax.adam(learning_rate)
+    return adam if np.isinf(max_norm) else optax.chain(optax.clip_by_global_norm(max_norm), adam)
 
 
 def as_optax(optimizer: Any) -> optax.GradientTransformation:
@@ -246,16 +287,16 @@ def _are_outside_of_supports(bound: Bound, draws: Values) -> Values:
     return {name: flags.any() for name, flags in jax.vmap(outside)(draws).items()}
 
 
+MAX_NORM_OF_ANNEALED = 10.0
+"""The norm of gradients at most where draws take steps of their own: where these have gone too far there is a bound of
+-1e24, after which Adam would hardly move. It is that of NumPyro's ClippedAdam."""
 NUM_DRAWS_AT_THE_START = 50
 """Draws of a guide of the user's that are looked at before its parameters are learned."""
 _REST = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 """Kinds of arguments that take what others do not name."""
-_GUIDES_OF_MORE_THAN_A_PROGRAM = (
-    autoguide.AutoGuideList,
-    autoguide.AutoSemiDAIS,
-    autoguide.AutoSurrogateLikelihoodDAIS,
-)
-"""Guides that take other programs or guides beside a program."""
+_GUIDES_OF_OTHERS = (autoguide.AutoGuideList, autoguide.AutoSemiDAIS)
+"""Guides that are made of other guides; those that were built are programs with the latent sites, as guides of the
+user's are."""
 _METHOD_OF_POINT_GUIDE: dict[type, str] = {
     autoguide.AutoLaplaceApproximation: "Laplace()",
     autoguide.AutoDelta: "MAP()",

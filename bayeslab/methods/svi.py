@@ -18,6 +18,7 @@ from numpyro.infer import Trace_ELBO, autoguide
 from numpyro.infer.util import log_density
 
 from bayeslab.methods.guides import (
+    AnnealedGuide,
     Automatic,
     DrawnOnce,
     UserGuide,
@@ -54,8 +55,9 @@ class SVI(Method):
     """Maximise the evidence lower bound over a guide, and draw from it.
 
     guide: `mean_field_normal()`, `full_rank_normal()`, `low_rank_normal()`, `normalising_flow()`; a class of
-    `numpyro.infer.autoguide` or a partial of one; or a guide of your own, a program with the latent sites of the
-    model, which may name any arguments and observed sites of the model as its arguments.
+    `numpyro.infer.autoguide` or a partial of one; an `AutoGuideList` or `AutoSemiDAIS` that you have built; or a guide
+    of your own, a program with the latent sites of the model, which may name any arguments and observed sites of the
+    model as its arguments.
     What the program or the guide has as `numpyro.param` is learned along with the bound.
     Of plates that the program subsamples, each step takes a batch, counted as often as the plate is larger (Hoffman et
     al. 2013, arXiv:1206.7055), unless sites are integrated out. Sites of rows are independent Normals in guides made
@@ -110,7 +112,7 @@ class SVI(Method):
         else:
             refuse_other_sites(guide, marginal_bound)
             plates = plates if draws_batches(guide, marginal_bound, plates) else ()
-        adam = adam_optimizer(getattr(guide, "learning_rate", 0.02))
+        adam = adam_optimizer(getattr(guide, "learning_rate", 0.02), getattr(guide, "max_norm", np.inf))
         optimizer = adam if self.optimizer is None else as_optax(self.optimizer)
         wanted = False if plates else None
         summary = row_replacement(marginal_bound, analysis, STEPS_PER_SVI_FIT * self.num_particles, wanted)
@@ -237,7 +239,8 @@ def _numpyro_svi(sampler: GuideSampler) -> _NumPyroSVI:
     run = partial(evaluate_scaled, sampler.plates)
     if isinstance(sampler.guide, Automatic):
         guide = _auto_guide(sampler.guide, abstract_bound(sampler.structure), sampler.plates)
-        model = partial(_without_all_rows, unconstrained.unconstrained_program, run)
+        program = partial(unconstrained.unconstrained_program, batch_ndim=sampler.guide.batch_ndim)
+        model = partial(_without_all_rows, program, run)
         evaluate_sites: Callable[[Bound, Values], tuple[Values, Array]] = _evaluate_unconstrained
     else:
         guide, evaluate_sites = UserGuide(sampler.guide), _evaluate_constrained
@@ -251,11 +254,18 @@ def _auto_guide(record: Automatic, bound: Bound, plates: tuple[SubsampledPlate, 
     """The guide that a record describes, over the unconstrained sites of a program; sites inside of the plates of which
     steps take batches have independent Normals."""
     shared, local = split_by_plates(bound, plates)
-    guide = record.build(partial(unconstrained.sites_only_program, shared), **dict(record.settings))
+    sites = partial(unconstrained.sites_only_program, shared, record.batch_ndim)
+    guide = record.build(sites, **dict(record.settings))
     if shared:
         with numpyro.handlers.block():
             seed(guide, jax.random.PRNGKey(0))()
-    return BatchGuide(guide if shared else None, local, plates)
+    of_shared = AnnealedGuide(guide) if isinstance(guide, autoguide.AutoDAIS) else partial(_on_sites_alone, guide)
+    return BatchGuide(of_shared if shared else None, local, plates)
+
+
+def _on_sites_alone(guide: Callable[[], Any], _: Bound) -> Any:
+    """A draw of a guide that does not need to know the program."""
+    return guide()
 
 
 def _without_all_rows(program: Callable[..., Any], run: Callable[[Bound], Any], bound: Bound, _: Bound) -> Any:

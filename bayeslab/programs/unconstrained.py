@@ -86,12 +86,13 @@ def number_or_zero_mass(log_density: Array) -> Array:
     return jnp.where(jnp.isnan(log_density), -jnp.inf, log_density)
 
 
-def unconstrained_program(bound: Bound, run: Callable[[Bound], Any] = evaluate) -> None:
+def unconstrained_program(bound: Bound, run: Callable[[Bound], Any] = evaluate, batch_ndim: int = 0) -> None:
     """A NumPyro program over unconstrained sites of the same names, with `log_posterior_of_drawn` as a factor.
 
-    What the program learns stays a `numpyro.param`, unconstrained too. run: what runs the program.
+    What the program learns stays a `numpyro.param`, unconstrained too. run: what runs the program. batch_ndim: as that
+    of `sites_only_program`.
     """
-    position = _sample_positions(drawn_shapes(bound))
+    position = _sample_positions(drawn_shapes(bound), batch_ndim)
     for name, start in learned_starts(jax.random.PRNGKey(0), bound).items():
         position[name] = numpyro.param(name, start.position)
     with block():
@@ -112,12 +113,12 @@ def drawn_shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
     return tuple((name, shape) for name, shape in unconstrained_shapes(bound) if name not in bound.learned)
 
 
-def sites_only_program(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
+def sites_only_program(of: tuple[tuple[str, tuple[int, ...]], ...], batch_ndim: int = 0) -> Values:
     """A NumPyro program with unconstrained sites of these names and shapes, and nothing else.
 
-    Guides are set up on it, so they never see data.
+    Guides are set up on it, so they never see data. batch_ndim: axes of the sites that are no axes of their events.
     """
-    return _sample_positions(of)
+    return _sample_positions(of, batch_ndim)
 
 
 def unconstrained_shapes(bound: Bound) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -156,8 +157,9 @@ def learned_starts(key: Array, bound: Bound) -> dict[str, LearnedStart]:
     return {name: LearnedStart(start.astype(real), transforms[name]) for name, start in starts.items()}
 
 
-def _sample_positions(of: tuple[tuple[str, tuple[int, ...]], ...]) -> Values:
-    return {n: numpyro.sample(n, ImproperUniform(constraints.real, (), event_shape=s)) for n, s in of}
+def _sample_positions(of: tuple[tuple[str, tuple[int, ...]], ...], batch_ndim: int = 0) -> Values:
+    flat = {n: ImproperUniform(constraints.real, s[:batch_ndim], event_shape=s[batch_ndim:]) for n, s in of}
+    return {name: numpyro.sample(name, fn) for name, fn in flat.items()}
 
 
 @lru_cache(maxsize=64)

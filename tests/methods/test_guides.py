@@ -1,6 +1,7 @@
-"""Draws of guides are computed once, and are those that NumPyro would make."""
+"""Draws of guides are computed once, and are those that NumPyro would make; every guide of NumPyro's is one here."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,9 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pytest
 from jax import Array
-from numpyro.handlers import seed, substitute, trace
+from numpyro.handlers import block, scale, seed, substitute, trace
+from numpyro.infer import autoguide
 
+import bayeslab as bl
 from bayeslab.methods.guides import DrawnOnce
 
 
@@ -64,3 +68,110 @@ def test_gradients_pass_through_draws() -> None:
 def test_no_draw_is_computed_in_what_reads_it() -> None:
     code = str(jax.make_jaxpr(lambda: [site["value"] for site in run(DrawnOnce(guide)).values()])())
     assert code.count("optimization_barrier") == 4  # one for each site that is drawn
+
+
+X = np.random.default_rng(0).normal(1.0, 1.0, 30)
+Y = 1 + 2 * X + np.random.default_rng(1).normal(size=30)
+
+
+def line(x: Any, y: Any = None) -> None:
+    """Two coefficients that are correlated in the posterior, which is Normal."""
+    a = numpyro.sample("a", dist.Normal(0, 3))
+    b = numpyro.sample("b", dist.Normal(0, 3))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(a + b * x, 1.0), obs=y)
+
+
+def some_rows() -> None:
+    """The program for steps of a guide: a fifth of the rows, with weights that are learned."""
+    weight = numpyro.param("weight", 5.0, constraint=dist.constraints.positive)
+    with scale(scale=weight):
+        line(X[::5], Y[::5])
+
+
+def list_of_guides() -> autoguide.AutoGuideList:
+    guide = autoguide.AutoGuideList(line)
+    guide.append(autoguide.AutoNormal(block(line, expose=["a"])))
+    guide.append(autoguide.AutoNormal(block(line, expose=["b"])))
+    return guide
+
+
+def bound_of(guide: Any, model: Any = line, **data: Any) -> float:
+    data = data or {"x": X, "y": Y}
+    tree = bl.fit(0, model, data, bl.SVI(guide, num_steps=2000, num_samples=4000), progress=False)
+    ratio = (tree["sample_stats"]["lp"] - tree["sample_stats"]["log_q"]).values
+    return float(ratio.mean())
+
+
+@pytest.fixture(scope="module")
+def evidence() -> float:
+    tree = bl.fit(0, line, {"x": X, "y": Y}, bl.Exact(num_samples=10), progress=False)
+    return float(tree.attrs["log_evidence"])
+
+
+@pytest.fixture(scope="module")
+def mean_field() -> float:
+    """The best bound of independent Normals."""
+    design = np.stack([np.ones_like(X), X], axis=1)
+    precision = design.T @ design + np.eye(2) / 9
+    return float(-0.5 * np.log(np.diag(precision).prod()) + 0.5 * np.log(np.linalg.det(precision)))
+
+
+@pytest.mark.parametrize(
+    "guide",
+    [partial(autoguide.AutoDAIS, K=8), partial(autoguide.AutoSurrogateLikelihoodDAIS, surrogate_model=some_rows, K=8)],
+    ids=["DAIS", "surrogate"],
+)
+def test_annealed_guides_know_the_program(guide: Any, evidence: float, mean_field: float) -> None:
+    """They start at independent Normals, and come closer than any of these by steps along the gradient."""
+    gap = bound_of(guide) - evidence
+    assert mean_field + 0.1 < gap < 0.05
+
+
+def test_lists_of_guides_are_guides(evidence: float, mean_field: float) -> None:
+    assert bound_of(list_of_guides()) - evidence == pytest.approx(mean_field, abs=0.05)
+
+
+def test_local_guides_are_annealed() -> None:
+    """Of two rows with an effect each, whose distribution is known."""
+
+    def effects(level: Any) -> None:
+        with numpyro.plate("row", 2):
+            z = numpyro.sample("z", dist.Normal(level, 1.0))
+            numpyro.sample("y", dist.Normal(z, 1.0), obs=jnp.array([0.5, 2.0]))
+
+    def level() -> Array:
+        return numpyro.sample("level", dist.Normal(0.0, 1.0))
+
+    def model() -> None:
+        effects(level())
+
+    guide = autoguide.AutoSemiDAIS(model, effects, autoguide.AutoNormal(level), K=4)
+    tree = bl.fit(0, model, {}, bl.SVI(guide, num_steps=2000), progress=False)
+    assert float(tree["posterior"]["level"].mean()) == pytest.approx(2.5 / 4, abs=0.15)
+
+
+@pytest.mark.parametrize(
+    "build", [autoguide.AutoBatchedMultivariateNormal, autoguide.AutoBatchedLowRankMultivariateNormal]
+)
+def test_batched_guides_have_independent_parts(build: Any) -> None:
+    """Three lines, each with its own data: the parts are independent, so the bound is the evidence."""
+
+    def lines(x: Any, y: Any) -> None:
+        with numpyro.plate("line", 3):
+            w = numpyro.sample("w", dist.Normal(0, 3).expand([2]).to_event(1))
+            with numpyro.plate("row", len(x), dim=-2):
+                numpyro.sample("y", dist.Normal(w[:, 0] + w[:, 1] * x[:, None], 1.0), obs=y)
+
+    y = Y[:, None] + np.arange(3.0)
+    exact = bl.fit(0, lines, {"x": X, "y": y}, bl.Exact(num_samples=10), progress=False).attrs["log_evidence"]
+    assert bound_of(build, lines, x=X, y=y) == pytest.approx(exact, abs=0.1)
+
+
+def test_guides_that_need_more_say_what() -> None:
+    for build, match in (
+        (autoguide.AutoGuideList, "give it one that you have built"),
+        (autoguide.AutoSurrogateLikelihoodDAIS, r"use partial\(AutoSurrogateLikelihoodDAIS, surrogate_model=...\)"),
+    ):
+        with pytest.raises(TypeError, match=match):
+            bl.fit(0, line, {"x": X, "y": Y}, bl.SVI(build), progress=False)

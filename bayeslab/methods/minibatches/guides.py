@@ -69,16 +69,16 @@ def split_by_plates(
 class BatchGuide:
     """A guide over unconstrained sites: one for those that all rows share, independent Normals for those of each row.
 
-    shared: the guide of the former; None where there are none.
+    shared: the guide of the former, a function of the Bound; None where there are none.
     """
 
-    shared: Callable[[], Any] | None
+    shared: Callable[[Bound], Any] | None
     local: tuple[LocalSite, ...]
     plates: tuple[SubsampledPlate, ...]
 
     def __call__(self, bound: Bound, whole: Bound) -> None:
         if self.shared is not None:
-            self.shared()
+            self.shared(bound)
         for site in self.local:
             zeros = jnp.zeros(site.shape)
             loc = numpyro.param(f"{site.name}_batch_loc", zeros)
