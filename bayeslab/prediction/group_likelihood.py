@@ -1,6 +1,6 @@
 """Log likelihoods of whole groups, with what belongs to a group integrated out: for leaving out one group at a time."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +18,7 @@ from bayeslab.prediction.fitted_arguments import fitted_arguments
 from bayeslab.prediction.group_elements import elements_of_groups, masks_of_groups
 from bayeslab.prediction.new_groups import with_codes_of_fit
 from bayeslab.prediction.pointwise_likelihood import checked_draws, present_in_rows
+from bayeslab.prediction.prior_draws import require_own_densities
 from bayeslab.prediction.row_quadrature import RowQuadrature, with_groups_integrated
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, read_entries
@@ -62,6 +63,9 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
         bound = bind(program, entries).plain
         if not has_same_data(tree, bound):
             raise ValueError("log_likelihood is of the data that were fitted, and these are others; predict takes them")
+        if not bound.observed:
+            raise ValueError("log_likelihood needs an observed site; write the data as numpyro.sample(..., obs=y)")
+        require_own_densities(bound, "log_likelihood takes the density of")
         grouping = _groups(bound, entries, tree, groups)
         latent = {name: jnp.asarray(posterior[name].values) for name in bound.latent if name in posterior}
         if not latent:
@@ -164,7 +168,7 @@ def _closed_form(bound: Bound, groups: Groups, latent: Values) -> Bound | None:
     masked = replace(bound, present=finest_masks(bound))
     codes = {name: jnp.asarray(code) for name, code in groups.codes.items()}
     reached = {term.name for term in terms(bound).terms if not term.depends.isdisjoint(own)}
-    if not reached <= {*own, *codes}:
+    if not reached <= {*own, *codes, *_factors_of(bound, own)}:
         return None
     try:
         transform = marginal(_without_groups(masked, codes, jnp.arange(number) == 0), own).transform
@@ -211,29 +215,46 @@ def _log_joint_without_groups(bound: Bound, values: Values, codes: Values, hidde
 
 @partial(jax.jit, static_argnames=("number", "plates"))
 def _of_groups(bound: Bound, latent: Values, codes: Values, number: int, plates: tuple[str, ...]) -> Array:
-    """The log likelihood (draw, group) of all observed sites. plates: of sites that are integrated out."""
-    plain, transform = bound.plain, bound.transform
+    """The log likelihood (draw, group) of all observed sites. plates: of sites that are integrated out.
+
+    Factors of these are a part of their prior: what it comes to with all groups hidden is taken off.
+    """
+    hidden = _without_groups(bound, codes, jnp.ones(number, bool))
 
     def run(values: Values) -> Array:
-        total, parts = jnp.zeros(number), terms(plain).terms
-        if isinstance(transform, RowQuadrature):
-            parts = transform.terms(plain)
-            total += transform.integral(plain).density(plain, values)
-        elif isinstance(transform, Marginal):
-            values, log_conditional = _with_modes(bound, values)
-            for name, log_density in log_conditional.items():
-                total -= _sum_by_group(plain, name, log_density, plates)
-            for term in parts:
-                if term.name in log_conditional:
-                    total += _sum_by_group(plain, term.name, term.density(plain, values), plates)
-        for term in parts:
-            if term.name in codes:
-                density, groups = term.density(plain, values), codes[term.name]
-                rows = density.reshape(*groups.shape, -1).sum(-1)
-                total += segment_sum(rows.ravel(), groups.ravel(), number)
-        return total
+        if not (isinstance(bound.transform, Marginal) and _factors_of(bound.plain, bound.transform.sites)):
+            return _log_weights(bound, values, codes, number, plates)
+        return _log_weights(bound, values, codes, number, plates) - _log_weights(hidden, values, codes, number, plates)
 
     return map_draws(run, latent)
+
+
+def _log_weights(bound: Bound, values: Values, codes: Values, number: int, plates: tuple[str, ...]) -> Array:
+    """The log density (group,) of what is observed of groups, and of factors of what is integrated out of them."""
+    plain, transform = bound.plain, bound.transform
+    total, parts = jnp.zeros(number), terms(plain).terms
+    if isinstance(transform, RowQuadrature):
+        parts = transform.terms(plain)
+        total += transform.integral(plain).density(plain, values)
+    elif isinstance(transform, Marginal):
+        values, log_conditional = _with_modes(bound, values)
+        for name, log_density in log_conditional.items():
+            total -= _sum_by_group(plain, name, log_density, plates)
+        for term in parts:
+            if term.name in log_conditional or term.name in _factors_of(plain, transform.sites):
+                total += _sum_by_group(plain, term.name, term.density(plain, values), plates)
+    for term in parts:
+        if term.name in codes:
+            density, groups = term.density(plain, values), codes[term.name]
+            rows = density.reshape(*groups.shape, -1).sum(-1)
+            total += segment_sum(rows.ravel(), groups.ravel(), number)
+    return total
+
+
+def _factors_of(bound: Bound, names: Collection[str]) -> list[str]:
+    """The factors that some sites reach."""
+    reached = [term.name for term in terms(bound).terms if not term.depends.isdisjoint(names)]
+    return [name for name in reached if bound.sites[name].role == "factor"]
 
 
 def _with_modes(bound: Bound, values: Values) -> tuple[Values, Values]:
@@ -250,9 +271,8 @@ def _with_modes(bound: Bound, values: Values) -> tuple[Values, Values]:
 def _sum_by_group(bound: Bound, name: str, log_density: Array, plates: tuple[str, ...]) -> Array:
     """The sum (group,) of log densities (*batch, ...) of a site in a plate of the groups."""
     axis, batch = _axis_of_groups(bound, name, plates), bound.sites[name].batch_shape
-    if log_density.shape[: len(batch)] != batch:
-        raise ValueError(f"the density of site '{name}' has the axes {log_density.shape}, not {batch}")
-    assert axis is not None
+    if axis is None or log_density.shape[: len(batch)] != batch:
+        raise ValueError(f"the density of site '{name}' has the axes {log_density.shape}, not {batch} with the groups")
     return jnp.moveaxis(log_density, axis, 0).reshape(batch[axis], -1).sum(-1)
 
 

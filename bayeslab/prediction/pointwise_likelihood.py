@@ -183,9 +183,10 @@ def _row_numbers(bound: Bound, name: str) -> np.ndarray:
 
 
 def _marginal_terms(bound: Bound) -> dict[str, Term]:
-    """Marginal likelihood terms by the joined names of the observed sites that each is the density of.
+    """Marginal likelihood terms by the joined names of the observed sites that each is the density of, together with
+    factors.
 
-    There are none where one of them is more than a density of observed sites.
+    There are none where one of them is more than a density of observed sites and factors.
     """
     if not isinstance(bound.transform, Marginal):
         return {}
@@ -193,11 +194,27 @@ def _marginal_terms(bound: Bound) -> dict[str, Term]:
     joint_terms = {}
     for term in bound.transform.terms(plain):
         if term.holds:
-            names = [name for name in plain.sites if name in term.holds and name not in bound.transform.sites]
-            if not names or not set(names) <= set(plain.observed):
+            held = [name for name in plain.sites if name in term.holds and name not in bound.transform.sites]
+            names = [name for name in held if name in plain.observed and plain.sites[name].role != "factor"]
+            if not names or any(plain.sites[name].role != "factor" for name in {*held} - {*names}):
                 return {}
             joint_terms[", ".join(names)] = term
     return joint_terms
+
+
+def _density_of_rows(bound: Bound, names: str, values: Values) -> Array:
+    """The marginal log likelihood (*batch) of the rows of some sites, by their joined names.
+
+    Factors of what was integrated out are a part of its prior, which they need not leave normalised: what they come to
+    without an observed row is taken off.
+    """
+    term, plain = _marginal_terms(bound)[names], bound.plain
+    density = term.density(plain, values)
+    if all(plain.sites[name].role != "factor" for name in term.holds if name in plain.sites):
+        return density
+    nothing = {name: present_in_rows(bound, name, jnp.zeros((), bool)) for name in names.split(", ")}
+    hidden = replace(bound, present=bound.present | nothing)
+    return density - _marginal_terms(hidden)[names].density(hidden.plain, values)
 
 
 def _factorises_by_rows(bound: Bound, values: Values) -> bool:
@@ -247,7 +264,7 @@ def _likelihood_of_shown_rows(bound: Bound, names: str, values: Values, shown: A
     def run(rows: Array) -> Array:
         present = {name: present_in_rows(bound, name, rows) for name in names.split(", ")}
         masked_bound = replace(bound, present=bound.present | present)
-        return _marginal_terms(masked_bound)[names].density(masked_bound.plain, values)
+        return _density_of_rows(masked_bound, names, values)
 
     return jax.lax.map(run, shown)
 
@@ -267,8 +284,8 @@ def _row_likelihoods(bound: Bound, latent: Values) -> Values:
 
     def run(values: Values) -> tuple[Values, Values]:
         densities, masked = {}, {}
-        for names, term in joint.items():
-            densities[names] = _nan_at_missing(plain, names.split(", "), term.density(plain, values))
+        for names in joint:
+            densities[names] = _nan_at_missing(plain, names.split(", "), _density_of_rows(bound, names, values))
         sites = trace(substitute(bound.program, data=values)).get_trace()
         for name in bound.observed:
             if not any(name in term.holds for term in joint.values()):

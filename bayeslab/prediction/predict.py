@@ -32,7 +32,7 @@ from bayeslab.prediction.new_groups import (
 )
 from bayeslab.prediction.pointwise_likelihood import PointwiseLikelihood, belongs_to_rows, log_likelihood
 from bayeslab.prediction.prior_draws import (
-    require_observed_draws,
+    require_own_densities,
     require_prior_draws,
     require_samplers,
     said_of_sites_not_drawn,
@@ -126,7 +126,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         fitted = fitted_arguments(program, given, tree)
         entries = with_grown_sizes(fitted, given, tree) | given
         bound = bind_with_new_groups(program, entries, given, tree).plain
-        require_observed_draws(bound, "predict")
+        require_own_densities(bound, "predict draws")
         replicate = has_same_data(tree, bound)
         latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree))
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)

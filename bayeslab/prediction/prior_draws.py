@@ -36,13 +36,16 @@ def require_latent_draws(bound: Bound, verb: str) -> None:
             raise ValueError(f"{verb} needs draws from the prior, but that of site '{name}' is masked, hence improper")
 
 
-def require_observed_draws(bound: Bound, verb: str) -> None:
-    """Raises ValueError for a program whose observed sites are not drawn from their own densities alone, because a
-    factor depends on their values, or has a term for each of their rows, as the log of a truncated site's mass."""
+def require_own_densities(bound: Bound, verb: str) -> None:
+    """Raises ValueError for a program whose observed sites do not have their own densities alone, because a factor
+    depends on their values, or has a term for each of their rows, as the log of a truncated site's mass.
+
+    verb: what is done with a site, as "predict draws".
+    """
     for fact in trace_data_flow(bound, bound.latent_shapes).of("density"):
         if bound.sites[fact.site].family == "Unit" and (names := _observed_with_factor(fact, bound)):
             raise ValueError(
-                f"{verb} draws site '{whole_site(names[0])}' from its own distribution, but factor '{fact.site}' "
+                f"{verb} site '{whole_site(names[0])}' from its own distribution, but factor '{fact.site}' "
                 "changes it, and nothing draws from that; give the site a distribution that has the factor in it"
             )
 
