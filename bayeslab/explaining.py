@@ -16,7 +16,7 @@ from bayeslab.program_graphs.drawing import ProgramGraph
 from bayeslab.program_graphs.relations import relations_of
 from bayeslab.programs.arguments import Slot, StaticValue, qualified_name
 from bayeslab.programs.binding import bind
-from bayeslab.programs.handlers.count_vectors import place_of
+from bayeslab.programs.handlers.listed_values import place_of
 from bayeslab.programs.program import (
     Bound,
     Data,
@@ -126,9 +126,8 @@ def _notes(analysis: Analysis) -> list[str]:
         for name, limit in bound.limits
     ]
     notes += [
-        f"site '{name}': '{place_of(name)}' says which of the possible vectors of counts it is"
-        for name in bound.vectors
-        if place_of(name) in bound.sites
+        f"site '{name}': '{place_of(name)}' says which of its {size:,} possible values it has"
+        for name, size in bound.listed
     ]
     improper = [s.name for s in bound.sites.values() if s.improper and not s.learned]
     notes += [f"site '{name}': improper prior; no draws from the prior, no evidence" for name in improper]

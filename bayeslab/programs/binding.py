@@ -21,7 +21,7 @@ from bayeslab.programs.data import (
     values_and_presence,
 )
 from bayeslab.programs.errors import errors_explained
-from bayeslab.programs.handlers.count_vectors import COUNT_VECTOR_FAMILIES
+from bayeslab.programs.handlers.listed_values import LISTED_FAMILIES, listed_sizes
 from bayeslab.programs.handlers.sites import name_in_results
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.missing.imputation import with_split_sites
@@ -35,7 +35,7 @@ from bayeslab.programs.probing import (
     split_arguments,
     with_keywords,
 )
-from bayeslab.programs.program import Bound, Data, DerivedProgram, Program
+from bayeslab.programs.program import Bound, Data, DerivedProgram, Program, init_inside_support
 from bayeslab.programs.tracing.compilation_cache import keep_compilations
 from bayeslab.programs.tracing.count_limits import with_count_limits
 from bayeslab.programs.tracing.provenance import (
@@ -105,8 +105,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry], needs_values: boo
     bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     if unused := _unused_parameters(bound, data_flow):
         bound, latent, data_flow = _with_data_flow(replace(bound, unused=unused), probe, scanned)
-    if vectors := _count_vectors(bound, data_flow):
-        bound = replace(bound, vectors=vectors)
+    if listed := _listed_sites(bound, data_flow):
+        bound = replace(bound, listed=listed)
         probe = probe_sites(bound, shapes)
         bound, latent, data_flow = _with_data_flow(bound, probe, scanned)
     if needs_values:
@@ -160,11 +160,13 @@ def _unused_parameters(bound: Bound, flow: DataFlow) -> tuple[str, ...]:
     return tuple(name for name in bound.learned if name not in used)
 
 
-def _count_vectors(bound: Bound, flow: DataFlow) -> tuple[str, ...]:
-    """The latent vectors of counts on which other sites depend."""
+def _listed_sites(bound: Bound, flow: DataFlow) -> tuple[tuple[str, int], ...]:
+    """The latent sites on which others depend and whose values are listed, and how many these are."""
     used = {name for fact in flow.of("density") for name in fact.reached_by("latent") if fact.site != name}
-    sites = [bound.sites[name] for name in bound.latent if name in used]
-    return tuple(site.name for site in sites if site.family in COUNT_VECTOR_FAMILIES and not site.scanned)
+    moving = {fact.site for fact in flow.of("bound") if fact.reached_by("latent")}
+    sites = [bound.sites[name] for name in bound.latent if name in used - moving and name not in bound.imputed]
+    names = [site.name for site in sites if site.family in LISTED_FAMILIES and not site.scanned]
+    return tuple(listed_sizes(bound.program, names, init_inside_support).items()) if names else ()
 
 
 def _has_values(name: str, item: Entry) -> bool:

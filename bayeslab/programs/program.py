@@ -16,7 +16,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
 
 from bayeslab.programs.arguments import Argument, StaticValue, rebuild_argument
-from bayeslab.programs.handlers.count_vectors import CountVectorHandler
+from bayeslab.programs.handlers.listed_values import ListedValuesHandler
 from bayeslab.programs.handlers.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.handlers.subsampling import SubsamplingHandler, UnscaledJacobians
 from bayeslab.programs.missing.imputation import ImputationHandler
@@ -60,7 +60,7 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
-    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused", "captured", "vectors"],
+    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused", "captured", "listed"],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -82,7 +82,7 @@ class Bound:
     gaps: for those of them whose latent part holds the missing elements only, their places in the flat site.
     unused: numpyro.params on which nothing depends, as those of a module whose weights have priors.
     captured: the global variables and the like that the function reads, as they were when it met its data.
-    vectors: latent vectors of counts with a known sum, which are computed from their place in the list of all.
+    listed: latent sites that are computed from their place in the list of their values, and how many these are.
     """
 
     function: Program
@@ -99,7 +99,7 @@ class Bound:
     gaps: Values = field(default_factory=dict)
     unused: tuple[str, ...] = ()
     captured: tuple[tuple[str, StaticValue], ...] = ()
-    vectors: tuple[str, ...] = ()
+    listed: tuple[tuple[str, int], ...] = ()
 
     @property
     def source(self) -> SubsamplingHandler:
@@ -110,7 +110,7 @@ class Bound:
         """The `source` for values of some shapes of observed sites."""
         sites = SiteHandler(self.function, {whole_site(n): s for n, s in shapes.items()} | dict(shapes), self.unused)
         given = {name: self.present[given_part(name)] for name in self.imputed}
-        run = CountVectorHandler(sites, self.vectors) if self.vectors else sites
+        run = ListedValuesHandler(sites, dict(self.listed)) if self.listed else sites
         return SubsamplingHandler(ImputationHandler(run, given, self.gaps) if given else run, sites, self.batches)
 
     def unconditioned(self, key: Array, source: SubsamplingHandler | None = None) -> Unconditioned:

@@ -21,7 +21,7 @@ from bayeslab.elimination.chain_families import normal_by_steps
 from bayeslab.elimination.conditional import Rule
 from bayeslab.elimination.families import families_of, wider_families_of
 from bayeslab.elimination.terms import Prior, Term, terms
-from bayeslab.programs.handlers.count_vectors import COUNT_VECTORS
+from bayeslab.programs.handlers.listed_values import COUNT_VECTORS
 from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.branches.branch_points import find_branch_change, program_may_jump

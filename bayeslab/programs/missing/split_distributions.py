@@ -17,7 +17,7 @@ from numpyro.distributions import (
 from numpyro.distributions.constraints import is_dependent
 
 from bayeslab.distributions import MarkovChain
-from bayeslab.programs.handlers.count_vectors import COUNT_VECTORS
+from bayeslab.programs.handlers.listed_values import COUNT_VECTORS
 from bayeslab.programs.missing.known_states import missing_states_given_others
 
 

@@ -39,7 +39,7 @@ class Fact(NamedTuple):
     """Something that a program computes for one site.
 
     kind: "parameter" of a distribution and whether it is "valid", whether an observed value lies in the "support",
-    a "bound" of the support, the value that obs= has "written", or the "density".
+    a "bound" of the support (of discrete and of observed sites), the value that obs= has "written", or the "density".
     expected: the constraint on it, in words.
     sources: ("latent" | "argument" | "observed" | "random", name) of everything that reaches it, random numbers that
     no site holds without a name.
@@ -218,6 +218,7 @@ def _facts(bound: Bound, latent: Values, key: Array) -> Iterator[tuple[Fact, Any
             if (mask := element_mask(fn)) is not True:  # nobody reads what a mask leaves out
                 inside = inside | ~mask.any(tuple(range(inside.ndim, mask.ndim)))
             yield Fact(name, "support", "", describe_constraint(fn.support), family), inside
+        if is_random(site) and (site["is_observed"] or fn.support.is_discrete):
             for limit, value in _support_bounds(fn.support):
                 yield Fact(name, "bound", limit, "", family), jnp.asarray(value)
 

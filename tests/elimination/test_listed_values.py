@@ -1,5 +1,6 @@
-"""Latent vectors of counts with a known sum: one of finitely many, by every method."""
+"""Latent vectors of counts with a known sum, and integers between bounds that are data: one of finitely many values."""
 
+import math
 from itertools import product
 from typing import Any
 
@@ -12,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
 import bayeslab as bl
-from bayeslab.programs.handlers.count_vectors import num_count_vectors
+from bayeslab.programs.handlers.listed_values import MAX_LISTED
 
 PRIOR = np.array([1.0, 2.0, 3.0])
 TOTALS = np.array([1, 3, 0, 2])
@@ -106,11 +107,11 @@ def test_given_vectors_are_data() -> None:
 
 
 def test_explain_says_what_the_index_is() -> None:
-    assert "'n_index' says which of the possible vectors of counts it is" in str(bl.explain(one_vector, {"y": Y[0]}))
+    assert "'n_index' says which of its 15 possible values it has" in str(bl.explain(one_vector, {"y": Y[0]}))
 
 
 def test_too_many_vectors_have_a_way_out() -> None:
-    assert num_count_vectors(100, 3) > 4096
+    assert math.comb(102, 2) > MAX_LISTED
     with pytest.raises(ValueError, match="too many values to enumerate; a Categorical in a plate draws its trials"):
         bl.fit(0, counts_of_rows, {"total": 100, "y": Y}, bl.Gibbs(), progress=False)
 
@@ -129,3 +130,50 @@ def test_totals_that_are_random_are_refused() -> None:
 
     with pytest.raises(ValueError, match="is discrete and cannot be enumerated"):
         bl.fit(0, model, {"y": Y[0]}, bl.Gibbs(), progress=False)
+
+
+LOW, HIGH = np.array([-2, 0, 3]), np.array([0, 5, 4])
+SHIFTED = np.array([-1.0, 2.0, 4.5])
+
+
+def between(low: Any, high: Any, y: Any) -> None:
+    """Integers between bounds of each row, of which one has negative ones."""
+    mu = numpyro.sample("mu", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", len(y)):
+        n = numpyro.sample("n", dist.DiscreteUniform(low, high))
+        numpyro.sample("y", dist.Normal(mu + n, 1.0), obs=y)
+
+
+def likelihoods_between(mu: np.ndarray) -> np.ndarray:
+    """p(y | mu) of every row (row, *mu)."""
+    ranges = [np.arange(low, high + 1) for low, high in zip(LOW, HIGH, strict=True)]
+    return np.array([norm.pdf(SHIFTED[i], np.asarray(mu)[..., None] + r).mean(-1) for i, r in enumerate(ranges)])
+
+
+def test_bounds_of_each_row_are_exact_given_the_rest() -> None:
+    data = {"low": LOW, "high": HIGH, "y": SHIFTED}
+    tree = bl.fit(0, between, data, bl.NUTS(num_warmup=300, num_samples=1500, num_chains=2), progress=False)
+    n = tree["posterior"]["n"]
+    assert ((n >= LOW) & (n <= HIGH)).all()
+    grid = np.linspace(-8, 8, 4001)
+    density = norm.pdf(grid) * likelihoods_between(grid).prod(0)
+    mean = np.trapezoid(density * grid, grid) / np.trapezoid(density, grid)
+    assert float(tree["posterior"]["mu"].mean()) == pytest.approx(mean, abs=0.1)  # 4 standard errors
+    likelihood = bl.predict(1, between, data, tree)["log_likelihood"]
+    assert likelihood.attrs["integrated_out"] == ["n_index"]
+    expected = np.log(likelihoods_between(tree["posterior"]["mu"].values[0]))
+    np.testing.assert_allclose(likelihood["y"].values[0], expected.T, rtol=1e-9)
+
+
+def test_bounds_that_are_random_are_not_taken_for_data() -> None:
+    """A bound that may be the same in two runs and is not in a third; the evidence sums over both."""
+
+    def model(y: Any) -> None:
+        more = numpyro.sample("more", dist.Bernoulli(1e-3))
+        n = numpyro.sample("n", dist.DiscreteUniform(0, 1 + more))
+        numpyro.sample("y", dist.Normal(n, 1.0), obs=y)
+
+    tree = bl.fit(0, model, {"y": 1.2}, bl.Exact(10), progress=False)
+    by_hand = 0.999 * norm.pdf(1.2, [0, 1]).mean() + 0.001 * norm.pdf(1.2, [0, 1, 2]).mean()
+    assert tree.attrs["log_evidence"] == pytest.approx(np.log(by_hand), rel=1e-12)
+    assert "n_index" not in tree["posterior"]
