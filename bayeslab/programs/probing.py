@@ -157,7 +157,7 @@ def refuse_missing(name: str, item: Entry) -> None:
     if item.present is not None:
         raise ValueError(
             f"argument '{name}' has a missing entry at position {first_true(~item.present)}; "
-            "only observed sites may have missing entries"
+            f"only observed sites may have missing entries; numpyro.sample('{name}', ..., obs={name}) imputes them"
         )
 
 

@@ -57,7 +57,7 @@ def _refuse_nan(bound: Bound, flow: DataFlow) -> None:
         if not _has_defined_slopes(bound) if unknown else not _is_written(name, bound, flow):
             raise ValueError(
                 f"argument '{name}' has a missing entry (NaN) at position {first_true(np.isnan(value))}; "
-                "only observed sites may have missing entries"
+                f"only observed sites may have missing entries; numpyro.sample('{name}', ..., obs={name}) imputes them"
             )
 
 

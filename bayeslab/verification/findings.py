@@ -252,14 +252,20 @@ def _first_verified(prior: Prior, children: tuple[str, ...], trials: list[tuple[
         if residual <= RESIDUAL_TOLERANCE:
             return Finding(prior.name, children, rule, residual, "", share)
     if not trials:
-        several = "has bounds that differ between elements or are data, so no fixed values to enumerate"
-        discrete = several if prior.kind is DiscreteUniform else "has too many values to enumerate"
-        if prior.kind in COUNT_VECTORS:
-            discrete += "; a Categorical in a plate draws its trials one by one"
-        why = discrete if prior.discrete else "has no family"
+        why = _NOT_ENUMERATED.get(prior.kind, _TOO_MANY_VALUES) if prior.discrete else "has no family"
         return Finding(prior.name, children, None, np.nan, f"a {prior.kind.__name__} {why}")
     rule, residual, _ = trials[-1]
     return Finding(prior.name, children, None, residual, reason_against(rule))
+
+
+_TOO_MANY_VALUES = "has too many values to enumerate; give it a closer prior, or put a Normal in its place"
+_NOT_ENUMERATED = {
+    DiscreteUniform: "has bounds that differ between elements or are data, so no fixed values to enumerate",
+    **dict.fromkeys(
+        COUNT_VECTORS, "has too many values to enumerate; a Categorical in a plate draws its trials one by one"
+    ),
+}
+"""Why the values of discrete sites are not enumerated, and what to do, by distribution."""
 
 
 def reason_against(rule: Rule) -> str:
