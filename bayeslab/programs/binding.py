@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from numpyro.handlers import substitute, trace
 
 from bayeslab.programs.arguments import parameters, signature
 from bayeslab.programs.data import (
@@ -278,16 +279,25 @@ def _observe(bound: Bound, probe: dict[str, dict[str, Any]], site_entries: dict[
         site = probe[name]
         _refuse_axis_order(name, item, site["plates"])
         if name in written and not _has_values(name, item) and np.shape(item.value) == site["value"].shape:
-            with suppress(NotImplementedError):  # improper priors draw nothing to stand in the gaps
-                observed[name] = bound.prior_draw(jax.random.PRNGKey(0))[name]["value"]
-                present[name] = jnp.asarray(event_mask(name, np.zeros(np.shape(item.value), bool), site))
-                continue
+            observed[name] = _value_in_the_gaps(bound, name)
+            present[name] = jnp.asarray(event_mask(name, np.zeros(np.shape(item.value), bool), site))
+            continue
         value, mask = observed_value(name, item, site["value"])
         if mask is not None:
             present[name] = jnp.asarray(event_mask(name, mask, site))
             value = np.where(mask, value, value[mask][0])
         observed[name] = jnp.asarray(value, dtype=site["value"].dtype)
     return replace(bound, observed=observed, present=present, computed=tuple(n for n in probe if n in computed))
+
+
+def _value_in_the_gaps(bound: Bound, name: str) -> Array:
+    """A value of a site that stands where all of its entries are missing: of its prior, or one that it may have."""
+    key = jax.random.PRNGKey(0)
+    try:
+        return jnp.asarray(bound.prior_draw(key)[name]["value"])
+    except NotImplementedError:  # improper priors draw nothing
+        model = substitute(bound.unconditioned(key), substitute_fn=init_inside_support)
+        return jnp.asarray(trace(model).get_trace(**bound.inputs)[name]["value"])
 
 
 def _refuse_axis_order(name: str, item: Entry, plates: dict[str, int]) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import flax.linen as nn
+import flax.nnx as nnx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from jax.example_libraries import stax
-from numpyro.contrib.module import flax_module, random_flax_module
+from numpyro.contrib.module import flax_module, nnx_module, random_flax_module
 from numpyro.distributions import constraints
 
 import bayeslab as bl
@@ -84,6 +85,30 @@ def test_a_module_alone_is_fitted_by_least_squares() -> None:
     tree = bl.fit(0, flax_line, {"x": x, "y": y}, progress=False)
     least_squares = np.linalg.lstsq(np.column_stack([np.ones(20), x]), y, rcond=None)[0]  # the bias comes first
     np.testing.assert_allclose(tree["posterior"]["net$params"].squeeze(), least_squares, rtol=1e-6)
+
+
+class Line(nnx.Module):
+    def __init__(self) -> None:
+        self.linear = nnx.Linear(2, 1, rngs=nnx.Rngs(0))
+
+    def __call__(self, x: Any) -> Any:
+        return self.linear(x)[:, 0]
+
+
+def nnx_line(x: Any, y: Any) -> None:
+    net = nnx_module("net", Line())
+    numpyro.sample("y", dist.Normal(net(x), 0.5), obs=y)
+
+
+def test_a_module_of_nnx_is_fitted_too_and_predicts_rows_without_values() -> None:
+    x = RANDOM.normal(size=(20, 2))
+    y = x[:, 0] + RANDOM.normal(size=20)
+    tree = bl.fit(0, nnx_line, {"x": x, "y": y}, progress=False)
+    design = np.column_stack([np.ones(20), x])
+    least_squares = np.linalg.lstsq(design, y, rcond=None)[0]
+    np.testing.assert_allclose(tree["posterior"]["net$params"].squeeze(), least_squares, rtol=1e-6)
+    new = bl.predict(1, nnx_line, {"x": x[:3], "y": np.full(3, np.nan)}, tree)["predictions"]["y"]
+    np.testing.assert_allclose(new.squeeze(), design[:3] @ least_squares, atol=4 * 0.5)  # one draw of each
 
 
 def test_methods_that_draw_refuse() -> None:
