@@ -23,21 +23,25 @@ from discrete_graphs import COUPLING, grid, six_rows, thousand_nodes, tree
 
 Numbers = dict[str, float]
 ROUNDS = 5
+SWEEPS_PER_DRAW = 20
+"""Sweeps of the chessboard for a draw that is kept, so that sweeps take most of the time of a fit."""
 
 
 def chessboard() -> Numbers:
     """A sweep of 64 x 64 pixels, and one in NumPy, in milliseconds."""
     pixels = np.random.default_rng(1).normal(size=(64, 64))
     ours, by_hand = [], []
-    bl.fit(0, grid, {"pixels": pixels}, bl.Gibbs(0, 100, 1), progress=False)
-    bl.fit(0, grid, {"pixels": pixels}, bl.Gibbs(0, 600, 1), progress=False)
+
+    def draw(seed: int, number: int) -> None:
+        bl.fit(seed, grid, {"pixels": pixels}, bl.Gibbs(0, number, 1, thinning=SWEEPS_PER_DRAW), progress=False)
+
+    few, many = 10, 510
+    draw(0, few)
+    draw(0, many)
     for seed in range(ROUNDS):
-        times = [
-            seconds(lambda n=n, s=seed: bl.fit(s, grid, {"pixels": pixels}, bl.Gibbs(0, n, 1), progress=False))
-            for n in (100, 600)
-        ]
-        ours.append((times[1] - times[0]) / 500)
-        by_hand.append(seconds(lambda s=seed: sweeps_by_hand(pixels, 500, s)) / 500)
+        times = [seconds(lambda n=number, s=seed: draw(s, n)) for number in (few, many)]
+        ours.append((times[1] - times[0]) / (SWEEPS_PER_DRAW * (many - few)))
+        by_hand.append(seconds(lambda s=seed: sweeps_by_hand(pixels, 2000, s)) / 2000)
     return {"bayeslab": 1e3 * np.median(ours), "NumPy": 1e3 * np.median(by_hand)}
 
 

@@ -121,14 +121,15 @@ def _findings_of_sets(
         others = [finding for finding in findings if not bound.sites[finding.site].is_discrete]
         points = field_points(widened_bound, likely_points(widened_bound, rules_of(others)))
 
-        def found(names: tuple[str, ...], family: Family) -> Finding:
-            return find_field_rule(widened_bound, log_joint_terms, names, family, points)
-
         def both(names: tuple[str, ...]) -> FieldFinding:
-            jointly = found(names, JOINTLY_ENUMERATED)
+            field = _field_or_refusal(widened_bound, log_joint_terms, names, points)
+            if isinstance(field, Finding):
+                return FieldFinding(names, field, field)
+            jointly = _field_rule(widened_bound, log_joint_terms, field, JOINTLY_ENUMERATED, points)
             if jointly.rule is not None and jointly.rule.family is CHAIN_OF_STEPS:
                 return FieldFinding(names, jointly, jointly)  # nobody draws the steps of a chain one after another
-            return FieldFinding(names, jointly, found(names, ELEMENT_BY_ELEMENT))
+            by_element = _field_rule(widened_bound, log_joint_terms, field, ELEMENT_BY_ELEMENT, points)
+            return FieldFinding(names, jointly, by_element)
 
         return [both(names) for names in sets]
 
@@ -156,17 +157,32 @@ def find_field_rule(
 
     points: see `field_points`.
     """
-    site = ", ".join(names)
-    reached = [term for term in log_joint_terms if not term.depends.isdisjoint(names)]
-    children = tuple(term.name for term in reached if term.name not in names)
+    field = _field_or_refusal(bound, log_joint_terms, names, points)
+    return field if isinstance(field, Finding) else _field_rule(bound, log_joint_terms, field, family, points)
+
+
+def _field_or_refusal(
+    bound: Bound, log_joint_terms: tuple[Term, ...], names: tuple[str, ...], points: Sequence[Point]
+) -> Field | Finding:
+    """The field of some discrete sites, or the finding that says why it is none."""
     try:
-        field = find_field(log_joint_terms, terms(bound).priors, names, *points[1])
-        if family is JOINTLY_ENUMERATED and field.chain is not None:
-            family = CHAIN_OF_STEPS
-        elif family is JOINTLY_ENUMERATED:
-            reading_of(field)
+        return find_field(log_joint_terms, terms(bound).priors, names, *points[1])
     except ValueError as reason:
-        return Finding(site, children, None, np.nan, str(reason))
+        return Finding(", ".join(names), _children(log_joint_terms, names), None, np.nan, str(reason))
+
+
+def _field_rule(
+    bound: Bound, log_joint_terms: tuple[Term, ...], field: Field, family: Family, points: Sequence[Point]
+) -> Finding:
+    """The verified rule of a field, or the reason why there is none."""
+    site, children = ", ".join(field.names), _children(log_joint_terms, field.names)
+    if family is JOINTLY_ENUMERATED and field.chain is not None:
+        family = CHAIN_OF_STEPS
+    elif family is JOINTLY_ENUMERATED:
+        try:
+            reading_of(field)
+        except ValueError as reason:
+            return Finding(site, children, None, np.nan, str(reason))
     rule = Rule(site, family, (), children, None, field)
     noise, law, worst = probe_noise(bound), identity_check(log_joint_terms, rule), 0.0
     for index, point in enumerate(points):
@@ -182,6 +198,12 @@ def find_field_rule(
         why = "values of some of its elements exclude values of others, so one after another they may not reach all"
         return Finding(site, children, None, worst, why)
     return Finding(site, children, None, worst, f"its elements meet in {', '.join(map(repr, children))}")
+
+
+def _children(log_joint_terms: Sequence[Term], names: Sequence[str]) -> tuple[str, ...]:
+    """The terms that some sites reach, apart from their own."""
+    reached = [term.name for term in log_joint_terms if not term.depends.isdisjoint(names)]
+    return tuple(name for name in reached if name not in names)
 
 
 def joint_size(field: Field) -> int:

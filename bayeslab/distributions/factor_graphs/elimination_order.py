@@ -21,7 +21,8 @@ MAX_TABLE = 2**18
 class _TooWide(ValueError):
     """An order of elimination has led to a table that is too large."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: float) -> None:
+        self.size = size
         super().__init__(f"summing over them would take a table of {size:.2g} numbers, more than {MAX_TABLE}")
 
 
@@ -38,7 +39,6 @@ def elimination_size(cards: Sequence[int], order: Sequence[Elimination]) -> tupl
     return max(sizes, default=1), sum(sizes)
 
 
-@lru_cache(maxsize=64)
 def elimination_rounds(
     cards: tuple[int, ...], scopes: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[Elimination, ...], ...]:
@@ -46,6 +46,27 @@ def elimination_rounds(
 
     Raises ValueError where every order that was found leads to a table of more than MAX_TABLE numbers.
     """
+    found = _rounds_or_width(cards, scopes)
+    if isinstance(found, tuple):
+        return found
+    raise _TooWide(found)
+
+
+@lru_cache(maxsize=64)
+def _rounds_or_width(
+    cards: tuple[int, ...], scopes: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[Elimination, ...], ...] | float:
+    """The order in rounds, or the numbers of a table that is too large: either takes its time to find."""
+    try:
+        return _cheapest_rounds(cards, scopes)
+    except _TooWide as refusal:
+        return refusal.size
+
+
+def _cheapest_rounds(
+    cards: tuple[int, ...], scopes: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[Elimination, ...], ...]:
+    """The order in rounds; raises _TooWide where there is none."""
     widest = max((prod(cards[variable] for variable in scope) for scope in scopes), default=1)
     if widest > MAX_TABLE:
         raise _TooWide(widest)

@@ -18,7 +18,7 @@ class SumTable:
     def __init__(self) -> None:
         self.sums: list[Sum] = [frozenset()]
         self.numbers: dict[Sum, int] = {frozenset(): 0}
-        self.remembered: dict[tuple[str, bytes], int] = {}
+        self.remembered: dict[tuple[str, tuple[int, ...] | frozenset[int]], int] = {}
 
     def number(self, scopes: Sum) -> int:
         """The number of a sum."""
@@ -47,11 +47,10 @@ class SumTable:
         rows = np.sort(rows, axis=1)
         first, inverse = distinct_rows(rows)
         numbers = np.empty(len(first), np.int32)
-        for place, row in enumerate(rows[first]):
-            members = row if ordered else np.unique(row[row > 0])
-            key = name, members.tobytes()
+        for place, row in enumerate(rows[first].tolist()):
+            key = name, tuple(row) if ordered else frozenset(row)
             if key not in self.remembered:
-                self.remembered[key] = self.number(combine([self.sums[each] for each in members]))
+                self.remembered[key] = self.number(combine([self.sums[each] for each in key[1]]))
             numbers[place] = self.remembered[key]
         return numbers[inverse]
 
