@@ -177,3 +177,32 @@ def test_bounds_that_are_random_are_not_taken_for_data() -> None:
     by_hand = 0.999 * norm.pdf(1.2, [0, 1]).mean() + 0.001 * norm.pdf(1.2, [0, 1, 2]).mean()
     assert tree.attrs["log_evidence"] == pytest.approx(np.log(by_hand), rel=1e-12)
     assert "n_index" not in tree["posterior"]
+
+
+@pytest.mark.parametrize("written", ["as an event", "under a mask"])
+def test_values_stay_between_their_bounds(written: str) -> None:
+    """Of rows that a mask hides as well, of which the data say nothing."""
+
+    def model(low: Any, high: Any, y: Any) -> None:
+        if written == "as an event":
+            n = numpyro.sample("n", dist.DiscreteUniform(low, high).to_event(1))
+            numpyro.sample("y", dist.Normal(n, 1.0).to_event(1), obs=y)
+            return
+        with numpyro.plate("row", 3), numpyro.handlers.mask(mask=np.array([True, True, False])):
+            n = numpyro.sample("n", dist.DiscreteUniform(low, high))
+            numpyro.sample("y", dist.Normal(n, 1.0), obs=y)
+
+    tree = bl.fit(0, model, {"low": LOW, "high": HIGH, "y": SHIFTED}, bl.Gibbs(num_samples=1000), progress=False)
+    n = tree["posterior"]["n"]
+    assert ((n >= LOW) & (n <= HIGH)).all()
+    values = np.arange(LOW[1], HIGH[1] + 1)
+    weights = norm.pdf(SHIFTED[1], values)
+    assert float(n[..., 1].mean()) == pytest.approx(weights @ values / weights.sum(), abs=0.07)  # 4 standard errors
+
+
+def test_a_range_without_values_is_refused() -> None:
+    data = {"low": LOW, "high": HIGH - np.array([0, 10, 0]), "y": SHIFTED}
+    with pytest.raises(
+        ValueError, match=r"DiscreteUniform from 0 to -5 at position \(1,\); its high must not be below"
+    ):
+        bl.fit(0, between, data, progress=False)

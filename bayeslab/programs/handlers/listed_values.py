@@ -20,6 +20,7 @@ from numpyro.distributions import (
     DiscreteUniform,
     Distribution,
     ExpandedDistribution,
+    Independent,
     MaskedDistribution,
     MultinomialLogits,
     MultinomialProbs,
@@ -57,7 +58,8 @@ class ListedValuesHandler(Messenger):
             low, high = _bounds(fn)
             last = (high - low)[..., None]
             logits = jnp.where(jnp.arange(self.sizes[msg["name"]]) <= last, -jnp.log1p(last), -jnp.inf)
-            value = low + _draw_place(msg["name"], logits, mask)
+            place = _draw_place(msg["name"], logits, mask, fn.event_dim)
+            value = jnp.minimum(low + place, high)  # elements that a mask hides may have any place
         msg |= {"type": "deterministic", "value": value}
 
 
@@ -73,14 +75,17 @@ def listed_sizes(program: Any, names: Collection[str], start: Any) -> dict[str, 
     MAX_LISTED. start: a function that gives sites their values.
     """
     sites = trace(substitute(seed(program, jax.random.PRNGKey(0)), substitute_fn=start)).get_trace()
-    sizes = {name: _size(_without_mask(sites[name]["fn"])[0]) for name in names}
+    fns = {name: _without_mask(sites[name]["fn"])[0] for name in names}
+    for name, fn in fns.items():
+        _refuse_empty_range(name, fn)
+    sizes = {name: _size(fn) for name, fn in fns.items()}
     return {name: size for name, size in sizes.items() if 0 < size <= MAX_LISTED}
 
 
 def _size(fn: Distribution) -> int:
     """How many values a distribution has; 0 where they are fixed numbers, or not known."""
     inner = _inner(fn)
-    if isinstance(inner, COUNT_VECTORS) and not isinstance(inner.total_count, jax.core.Tracer):
+    if isinstance(inner, COUNT_VECTORS) and fn.event_dim == 1 and not isinstance(inner.total_count, jax.core.Tracer):
         return _num_count_vectors(int(np.max(inner.total_count, initial=0)), fn.event_shape[0])
     if isinstance(inner, DiscreteUniform) and not all(isinstance(b, int | np.integer) for b in _support_bounds(inner)):
         low, high = _bounds(fn)
@@ -88,13 +93,25 @@ def _size(fn: Distribution) -> int:
     return 0
 
 
+def _refuse_empty_range(name: str, fn: Distribution) -> None:
+    """Raises ValueError where the largest value of an element is below its least."""
+    if isinstance(_inner(fn), DiscreteUniform):
+        low, high = (np.asarray(bound) for bound in _bounds(fn))
+        if len(places := np.argwhere(high < low)):
+            at = tuple(places[0].tolist())
+            raise ValueError(
+                f"site '{name}' is a DiscreteUniform from {low[at]} to {high[at]}{f' at position {at}' if at else ''}; "
+                "its high must not be below its low"
+            )
+
+
 def _support_bounds(inner: DiscreteUniform) -> tuple[Any, Any]:
     return inner.support.lower_bound, inner.support.upper_bound
 
 
 def _bounds(fn: Distribution) -> tuple[Array, Array]:
-    """The least and the largest value of every element (*batch)."""
-    low, high = (jnp.broadcast_to(bound, fn.batch_shape).astype(int) for bound in (_inner(fn).low, _inner(fn).high))
+    """The least and the largest value of every element, of the shape of the site."""
+    low, high = (jnp.broadcast_to(bound, fn.shape()).astype(int) for bound in (_inner(fn).low, _inner(fn).high))
     return low, high
 
 
@@ -104,11 +121,13 @@ def _without_mask(fn: Distribution) -> tuple[Distribution, Any]:
 
 
 def _inner(fn: Distribution) -> Any:
-    return fn.base_dist if isinstance(fn, ExpandedDistribution) else fn
+    while isinstance(fn, ExpandedDistribution | Independent):
+        fn = fn.base_dist
+    return fn
 
 
-def _draw_place(name: str, logits: Array, mask: Any) -> Array:
-    places = CategoricalLogits(logits)
+def _draw_place(name: str, logits: Array, mask: Any, event_dim: int = 0) -> Array:
+    places = CategoricalLogits(logits).to_event(event_dim)
     return numpyro.sample(place_of(name), places if mask is None else places.mask(mask))
 
 
