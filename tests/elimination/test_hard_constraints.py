@@ -81,3 +81,15 @@ def test_gradients_leave_out_what_is_impossible() -> None:
     r = tree["posterior"]["r"].values
     assert abs(r.mean() - mean) < 5 * r.std() / np.sqrt(200)
     assert r.std() > 0.5
+
+
+def test_subsets_of_sixteen_are_summed_over() -> None:
+    """Exactly five of them: the evidence is that of a running total, which counts those before each row."""
+    y = np.random.default_rng(0).normal(size=16)
+    tree = bl.fit(0, subset, {"y": y, "size": 5}, bl.Exact(200), progress=False)
+    totals = np.eye(1, 6)[0]
+    for value in y:
+        raised, not_raised = 0.5 * stats.norm.pdf(value, 1.0), 0.5 * stats.norm.pdf(value)
+        totals = totals * not_raised + np.append(0.0, totals[:-1] * raised)
+    assert tree.attrs["log_evidence"] == pytest.approx(np.log(totals[5]), rel=1e-12)
+    assert (tree["posterior"]["z"].sum("row") == 5).all()

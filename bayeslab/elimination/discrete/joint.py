@@ -25,6 +25,9 @@ from bayeslab.programs.program import Bound, Values
 NUMBERS_PER_BATCH = 10**7
 """Numbers of all parts, at all configurations that are looked at together, at most."""
 
+MAX_CONFIGURATIONS_FOLDED = 2**12
+"""Configurations at most that the compiler may compute with itself, for which it takes seconds where they are many."""
+
 
 class Tables(NamedTuple):
     """What the log joint says of the elements of a field: the sum of all tables and a constant."""
@@ -79,6 +82,8 @@ def joint_conditional(
 def _mapped(function, arguments, size: int) -> Array:  # type: ignore[no-untyped-def]
     """A function of many arguments, as many at once as there is room for. size: numbers that one takes."""
     count = len(jax.tree.leaves(arguments)[0])
+    if count > MAX_CONFIGURATIONS_FOLDED:
+        arguments = jax.lax.optimization_barrier(arguments)
     if count * size <= NUMBERS_PER_BATCH:
         return jax.vmap(function)(arguments)
     return jax.lax.map(function, arguments, batch_size=max(NUMBERS_PER_BATCH // size, 1))

@@ -11,7 +11,7 @@ import numpy as np
 from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan, elimination_plan
 from bayeslab.elimination.discrete.fields import Field
 
-MAX_CONFIGURATIONS = 2**14
+MAX_CONFIGURATIONS = 2**16
 """Configurations at which the log joint is looked at for one conditional, at most."""
 
 
