@@ -67,7 +67,7 @@ def test_subsets_of_a_size_are_summed_over(number: int, size: int) -> None:
 
 
 def test_too_many_subsets_are_refused_for_what_they_are() -> None:
-    y = np.random.default_rng(16).normal(size=16)
+    y = np.random.default_rng(16).normal(size=20)
     with pytest.raises(ValueError, match="values of some of its elements exclude values of others"):
         bl.fit(0, subset, {"y": y, "size": 5}, progress=False)
 
