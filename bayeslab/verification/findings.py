@@ -31,7 +31,7 @@ from bayeslab.verification.identity import ALL_PROBES, NUM_NEAR_PROBES, RESIDUAL
 from bayeslab.verification.points.likely_points import in_double_precision, likely_points
 from bayeslab.verification.points.probe_points import Point, choice_points, generic_points, prior_scale_points
 from bayeslab.verification.scalars.alike_sites import verdicts_on
-from bayeslab.verification.undefined import describe_impossible, describe_undefined, elements_meet
+from bayeslab.verification.undefined import describe_impossible, describe_undefined, excludes_configurations
 
 LOOSE_TOLERANCE = 1e-5
 """Tolerance of residuals where values may be extreme. What is no number there says nothing."""
@@ -145,14 +145,14 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         rules += [Rule(name, family, axes, children[name], same_precision=same) for family in of_site]
     noise = probe_noise(bound)
     residuals, shares = dict[Rule, float](), dict[Rule, float]()
-    possible, forbidden = set[Rule](), set[Rule]()  # somewhere, with the data of the fit
+    possible = set[Rule]()  # somewhere, with the data of the fit
 
     def ask(asked: Sequence[Rule], point: Point, num_probes: int) -> Iterator[tuple[Rule, float]]:
         verdicts = verdicts_on(log_joint_terms, asked, (*point, noise, num_probes))
         for rule, verdict in zip(asked, verdicts, strict=True):
             shares[rule] = max(shares.get(rule, 0.0), float(verdict.share))
-            if point is not generic_pair[0]:
-                (possible if verdict.possible else forbidden).add(rule)
+            if point is not generic_pair[0] and verdict.possible:
+                possible.add(rule)
             yield rule, float(verdict.residual)
 
     def passing(asked: Sequence[Rule]) -> list[Rule]:
@@ -180,8 +180,9 @@ def verify(bound: Bound, log_joint_terms: tuple[Term, ...], names: Sequence[str]
         for rule, residual in ask(passed, point, NUM_NEAR_PROBES):
             if residual > LOOSE_TOLERANCE:
                 residuals[rule] = max(residuals[rule], residual)
-    enumerated = [rule for rule in passed if rule.family.enumerates and rule in forbidden]  # few values show who meets
-    residuals |= {rule: np.inf for rule in enumerated if elements_meet(log_joint_terms, rule, generic_pair[1])}
+    enumerated = [rule for rule in passed if rule.family.enumerates and rule.field is None]
+    seen = [generic_pair[1], *chosen]
+    residuals |= {rule: np.inf for rule in enumerated if excludes_configurations(log_joint_terms, rule, seen)}
     tried = [(rule, float(residuals[rule]), shares[rule]) for rule in rules]
     findings = [_first_verified(priors[n], children[n], [each for each in tried if each[0].site == n]) for n in names]
     return [

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
-from bayeslab.elimination.terms import Term, terms
+from bayeslab.elimination.terms import Term, sum_of_terms, terms
 from bayeslab.programs.program import Bound, Values, innermost_distribution
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.verification.points.probe_points import Point
@@ -66,6 +66,38 @@ def elements_meet(log_joint_terms: Sequence[Term], rule: Rule, point: Point) -> 
 
     jax.eval_shape(run, bound, values)
     return any(shared)
+
+
+def excludes_configurations(log_joint_terms: tuple[Term, ...], rule: Rule, points: Sequence[Point]) -> bool:
+    """Whether elements of a discrete site meet in a density that is zero for some of their configurations.
+
+    Then the conditional of one element given the others need not show who meets: where it alone fulfils a condition on
+    all of them, it may have no other value, and what it may have beside others is never compared.
+    """
+    if not elements_meet(log_joint_terms, rule, points[0]):
+        return False
+    check = _has_excluded_values(log_joint_terms, rule)
+    return any(bool(evaluate_all([check], point)[0]) for point in points)
+
+
+@lru_cache(maxsize=64)
+def _has_excluded_values(log_joint_terms: tuple[Term, ...], rule: Rule) -> Callable[[Point], Array]:
+    """A function of a point: whether an element has an impossible value given the others, or all elements together one
+    that is impossible for them."""
+    site_terms = [term for term in log_joint_terms if rule.site in term.depends]
+
+    def excluded(point: Point) -> Array:
+        bound, values = point
+        site = values[rule.site]
+        choices = jnp.asarray(terms(bound).priors[rule.site].choices, site.dtype)
+
+        def density(choice: Array) -> Array:
+            return sum_of_terms(site_terms, bound, values | {rule.site: jnp.full(site.shape, choice)})
+
+        logits = innermost_distribution(conditional(rule, log_joint_terms, bound, values).distribution).logits
+        return jnp.isneginf(logits).any() | jnp.isneginf(jax.lax.map(density, choices)).any()
+
+    return excluded
 
 
 @lru_cache(maxsize=64)

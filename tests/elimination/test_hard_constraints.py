@@ -93,3 +93,28 @@ def test_subsets_of_sixteen_are_summed_over() -> None:
         totals = totals * not_raised + np.append(0.0, totals[:-1] * raised)
     assert tree.attrs["log_evidence"] == pytest.approx(np.log(totals[5]), rel=1e-12)
     assert (tree["posterior"]["z"].sum("row") == 5).all()
+
+
+ALLOWED = np.array([[1, 1, 1], [1, 0, 0], [1, 0, 1], [1, 1, 1]], bool)
+
+
+def some_are_zero(y: Any, allowed: Any) -> None:
+    """At least one label is 0. From where one alone is, it has no other value, given those that the others have."""
+    with numpyro.plate("row", len(y)):
+        z = numpyro.sample("z", dist.Categorical(logits=jnp.where(allowed, 0.0, -jnp.inf)))
+        numpyro.sample("y", dist.Normal(1.0 * z, 1.0), obs=y)
+    numpyro.factor("some", jnp.where((z == 0).any(), 0.0, -jnp.inf))
+
+
+@pytest.mark.parametrize("allowed", [np.ones((4, 5), bool), ALLOWED], ids=["all categories", "some categories"])
+@pytest.mark.parametrize("method", [bl.Exact(4000), bl.Gibbs(num_samples=2000, num_chains=2)], ids=["Exact", "Gibbs"])
+def test_a_condition_on_all_elements_is_not_one_on_a_single_one(method: Any, allowed: np.ndarray) -> None:
+    y = np.array([1.0, 0.5, 2.0, 3.0])
+    labels = np.array([z for z in product(*map(np.flatnonzero, allowed)) if 0 in z])
+    logs = stats.norm.logpdf(y, labels).sum(1) - np.log(allowed.sum(1)).sum()
+    tree = bl.fit(0, some_are_zero, {"y": y, "allowed": allowed}, method, progress=False)
+    if isinstance(method, bl.Exact):
+        assert tree.attrs["log_evidence"] == pytest.approx(logsumexp(logs), rel=1e-12)
+    weights = np.exp(logs - logsumexp(logs))
+    shares = (tree["posterior"]["z"] == 0).mean(("chain", "draw"))
+    np.testing.assert_allclose(shares, weights @ (labels == 0), atol=0.05)  # 4 standard errors of 1,600 draws
