@@ -17,14 +17,8 @@ from bayeslab.program_graphs.relations import relations_of
 from bayeslab.programs.arguments import Slot, StaticValue, qualified_name
 from bayeslab.programs.binding import bind
 from bayeslab.programs.handlers.listed_values import place_of
-from bayeslab.programs.program import (
-    Bound,
-    Data,
-    Program,
-    Site,
-    innermost_distribution,
-    precision_scope,
-)
+from bayeslab.programs.program import Bound, Data, Program, Site, precision_scope
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.sampling.protocols import Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import elimination_rules

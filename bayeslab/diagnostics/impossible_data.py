@@ -9,9 +9,10 @@ from jax import Array
 from numpyro.handlers import seed, substitute, trace
 
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.program import Bound, init_inside_support, innermost_distribution
+from bayeslab.programs.program import Bound, init_inside_support
 from bayeslab.programs.tracing.provenance import trace_data_flow
 from bayeslab.programs.validation import quoted_names
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.sampling.runner import Run
 from bayeslab.verification.undefined import describe_undefined
 

@@ -12,8 +12,9 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from bayeslab.elimination.terms import Prior, terms
-from bayeslab.programs.program import Bound, innermost_distribution
+from bayeslab.programs.program import Bound
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 MAX_CONFLICT_PROBABILITY = 1e-8
 """The prior probability of a value, or one farther out, below which prior and data are in conflict: that of 5.7

@@ -15,7 +15,7 @@ from jax import Array
 from numpyro.distributions import Normal, biject_to
 
 from bayeslab.distributions import MarkovChain
-from bayeslab.programs.program import innermost_distribution
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 MAX_COMPARED_VALUES = 1024
 """Values of a discrete site that are compared, at most."""

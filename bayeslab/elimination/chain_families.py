@@ -16,7 +16,7 @@ from bayeslab.elimination import cubature
 from bayeslab.elimination.around import around_mean
 from bayeslab.elimination.family import Family, Local
 from bayeslab.elimination.matrix_families import symmetric_part
-from bayeslab.programs.program import innermost_distribution
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
 def read_chain(local: Local, point: Array, prior: Distribution) -> LogLikelihood:

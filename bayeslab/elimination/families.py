@@ -64,7 +64,7 @@ from bayeslab.elimination.mixing.generalised_inverse_gaussian import GENERALISED
 from bayeslab.elimination.mixing.polya_gamma import POLYA_GAMMA
 from bayeslab.elimination.terms import Prior
 from bayeslab.gaussian_processes import GaussianProcess
-from bayeslab.programs.program import elementwise_constraint, innermost_distribution
+from bayeslab.programs.wrapped_distributions import elementwise_constraint, innermost_distribution
 
 
 def _read_dirichlet(local: Local, point: Array, prior: Distribution) -> Array:

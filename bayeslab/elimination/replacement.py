@@ -10,7 +10,8 @@ from numpyro.primitives import Messenger
 
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.programs.handlers.sites import wrap_bodies
-from bayeslab.programs.program import Bound, elementwise_constraint, is_random
+from bayeslab.programs.program import Bound, is_random
+from bayeslab.programs.wrapped_distributions import elementwise_constraint
 
 
 def run_with_terms(

@@ -18,7 +18,8 @@ from bayeslab.elimination.discrete.element_draws import draw_elements
 from bayeslab.elimination.families import ELEMENT_BY_ELEMENT
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, terms
-from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
+from bayeslab.programs.program import Bound, Values, init_inside_support
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 NUM_START_SWEEPS = 5
 """Sweeps over the middles of conditionals that lead to likely values."""

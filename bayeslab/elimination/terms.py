@@ -19,20 +19,14 @@ from numpyro.handlers import block, seed, substitute, trace
 from numpyro.ops.provenance import track_deps_jaxpr
 
 from bayeslab.distributions.markov.log_likelihoods import FactoredLogLikelihood, LogLikelihood, Rows
-from bayeslab.programs.program import (
-    Bound,
-    Plate,
-    Values,
-    abstract_bound,
-    compilation_signature,
-    innermost_distribution,
-)
+from bayeslab.programs.program import Bound, Plate, Values, abstract_bound, compilation_signature
 from bayeslab.programs.site_density import site_log_density
 from bayeslab.programs.tracing.analyticity import EquationPath, Kink
 from bayeslab.programs.tracing.analyticity import trace_dependencies as reached_by
 from bayeslab.programs.tracing.branches import branch_indicators
 from bayeslab.programs.tracing.compilation import prune_trace
 from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 TraceSlice = Callable[..., list[Array]]
 """Some outputs of a traced program, as a function of (bound, values)."""

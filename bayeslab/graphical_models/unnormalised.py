@@ -12,8 +12,9 @@ from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
 from bayeslab.distributions import MarkovRandomField, RestrictedBoltzmann
-from bayeslab.programs.program import Program, innermost_distribution
+from bayeslab.programs.program import Program
 from bayeslab.programs.validation import short_name
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
 class UnnormalisedField(Distribution):

@@ -25,7 +25,8 @@ from bayeslab.programs import unconstrained
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.handlers.subsampling import PlateBatches
 from bayeslab.programs.missing.imputation import chosen
-from bayeslab.programs.program import Bound, Values, init_inside_support, innermost_distribution
+from bayeslab.programs.program import Bound, Values, init_inside_support
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,9 @@ from bayeslab.methods.setting_checks import require_blocks, require_positive
 from bayeslab.methods.wrappers.compressed import groups_for_multistart
 from bayeslab.methods.wrappers.multistart import best_of_starts
 from bayeslab.methods.wrappers.softmax_bound import softmax_bound_sampler
-from bayeslab.programs.program import Bound, Values, compilation_signature, innermost_distribution
+from bayeslab.programs.program import Bound, Values, compilation_signature
 from bayeslab.programs.pytrees import unwrap_distributions, wrap_distributions
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.sampling.protocols import Draws, Method, Sampler
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.draw_checks import Conditionals, conditionals_of_blocks

@@ -11,7 +11,8 @@ from numpyro.distributions import Distribution, biject_to
 from bayeslab.distributions import Enumerated
 from bayeslab.elimination.conditional import Block, Rule, conditional, elimination_stages
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
-from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.transforms.expectation import (
     entropy,
     expected_terms,

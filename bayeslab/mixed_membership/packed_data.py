@@ -13,7 +13,8 @@ from bayeslab.mixed_membership.genotypes.allele_counts import pack
 from bayeslab.mixed_membership.recognition import Membership, individuals_of_tokens
 from bayeslab.mixed_membership.tokens.block_gibbs import WordBlocks, blocks_are_worthwhile, lay_out_blocks
 from bayeslab.mixed_membership.tokens.topic_counts import TokenShape, pack_tokens
-from bayeslab.programs.program import Bound, Values, abstract_bound, innermost_distribution
+from bayeslab.programs.program import Bound, Values, abstract_bound
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 MIN_CONCENTRATION = 1e-30
 """The smallest concentration of weights: what other sites draw below it would be 0 in single precision."""

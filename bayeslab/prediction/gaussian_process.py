@@ -22,7 +22,8 @@ from bayeslab.prediction.known_sites import given_parameters
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.missing.observed_values import known_values
-from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope, raw_key
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope, raw_key
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.datatree import has_same_data, posterior_draws
 from bayeslab.verification.findings import find_conditional
 

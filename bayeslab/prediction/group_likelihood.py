@@ -18,7 +18,7 @@ from bayeslab.prediction.fitted_arguments import fitted_arguments
 from bayeslab.prediction.group_elements import elements_of_groups, masks_of_groups
 from bayeslab.prediction.new_groups import with_codes_of_fit
 from bayeslab.prediction.pointwise_likelihood import checked_draws, present_in_rows
-from bayeslab.prediction.prior_draws import require_own_densities
+from bayeslab.prediction.prior_draws import require_own_densities, without_weights
 from bayeslab.prediction.row_quadrature import RowQuadrature, with_groups_integrated
 from bayeslab.programs.binding import bind, unwrap_partial
 from bayeslab.programs.data import Entry, read_entries
@@ -66,6 +66,7 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
         if not bound.observed:
             raise ValueError("log_likelihood needs an observed site; write the data as numpyro.sample(..., obs=y)")
         require_own_densities(bound, "log_likelihood takes the density of")
+        bound = without_weights(bound)
         grouping = _groups(bound, entries, tree, groups)
         latent = {name: jnp.asarray(posterior[name].values) for name in bound.latent if name in posterior}
         if not latent:

@@ -37,6 +37,7 @@ from bayeslab.prediction.prior_draws import (
     require_samplers,
     said_of_sites_not_drawn,
     sites_without_sampler,
+    without_weights,
 )
 from bayeslab.prediction.response_probabilities import response_probabilities
 from bayeslab.programs.binding import bind, unwrap_partial
@@ -127,6 +128,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         entries = with_grown_sizes(fitted, given, tree) | given
         bound = bind_with_new_groups(program, entries, given, tree).plain
         require_own_densities(bound, "predict draws")
+        bound = without_weights(bound)
         replicate = has_same_data(tree, bound)
         latent = _latent_draws(tree, posterior, bound, replicate, numbers_of_groups(entries, tree))
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)

@@ -1,6 +1,7 @@
 """Checks that forward simulation, one site after the other, draws from the distribution that a program states."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +11,15 @@ from numpyro.handlers import substitute, trace
 
 from bayeslab.prediction.pointwise_likelihood import masked_rows
 from bayeslab.programs.missing.names import whole_site
-from bayeslab.programs.program import Bound, init_inside_support, innermost_distribution, is_random
+from bayeslab.programs.program import Bound, init_inside_support, is_random
 from bayeslab.programs.tracing.provenance import Fact, trace_data_flow
+from bayeslab.programs.wrapped_distributions import innermost_distribution
+
+
+def without_weights(bound: Bound) -> Bound:
+    """The program in which every site counts once: weights of rows say how much the parameters learn from them, not how
+    the rows are spread."""
+    return replace(bound, unweighted=True) if any(site.weighted for site in bound.sites.values()) else bound
 
 
 def require_prior_draws(bound: Bound, verb: str) -> None:

@@ -22,8 +22,9 @@ from numpyro.distributions import biject_to
 
 from bayeslab.elimination.terms import Term, terms
 from bayeslab.prediction.group_elements import GroupElements, reached_terms
-from bayeslab.programs.program import Bound, Values, elementwise_constraint
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.unconstrained import number_or_zero_mass
+from bayeslab.programs.wrapped_distributions import elementwise_constraint
 from bayeslab.transforms.collapse import Marginal
 from bayeslab.transforms.sufficient_statistics.tables import Statistics
 

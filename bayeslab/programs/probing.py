@@ -24,10 +24,11 @@ from bayeslab.programs.data import Entry, as_array, as_entry, can_mark_missing, 
 from bayeslab.programs.errors import NEEDS_CONCRETE_VALUES, errors_explained
 from bayeslab.programs.handlers.sites import Shape
 from bayeslab.programs.missing.split_distributions import Split, split_of
-from bayeslab.programs.program import Bound, Program, init_inside_support, innermost_distribution, is_random
+from bayeslab.programs.program import Bound, Program, init_inside_support, is_random
 from bayeslab.programs.pytrees import wrap_distributions
 from bayeslab.programs.tracing.captured_values import captured_values
 from bayeslab.programs.validation import quoted_names, short_name
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
 @dataclass(frozen=True)

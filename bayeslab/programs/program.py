@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import Distribution, Unit, constraints
+from numpyro.distributions import Unit, constraints
 from numpyro.handlers import block, condition, seed, substitute, trace
 from numpyro.infer.initialization import init_to_uniform
 from numpyro.infer.util import log_density
@@ -18,11 +18,12 @@ from numpyro.infer.util import log_density
 from bayeslab.programs.arguments import Argument, StaticValue, rebuild_argument
 from bayeslab.programs.handlers.listed_values import ListedValuesHandler
 from bayeslab.programs.handlers.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
-from bayeslab.programs.handlers.subsampling import SubsamplingHandler, UnscaledJacobians
+from bayeslab.programs.handlers.subsampling import SubsamplingHandler, UnscaledJacobians, Unweighted
 from bayeslab.programs.missing.imputation import ImputationHandler
 from bayeslab.programs.missing.missing_data import ObservationHandler
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.tracing.closed_over_arrays import read_arrays_anew
+from bayeslab.programs.wrapped_distributions import describe_constraint, innermost_distribution
 
 Program = Callable[..., Any]
 Data = Mapping[str, Any]
@@ -60,7 +61,18 @@ class DerivedProgram(Protocol):
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["arrays", "observed", "present", "transform", "batches", "gaps"],
-    meta_fields=["function", "settings", "guarded", "computed", "limits", "imputed", "unused", "captured", "listed"],
+    meta_fields=[
+        "function",
+        "settings",
+        "guarded",
+        "computed",
+        "limits",
+        "imputed",
+        "unused",
+        "captured",
+        "listed",
+        "unweighted",
+    ],
 )
 @dataclass(frozen=True)
 class Bound:
@@ -83,6 +95,7 @@ class Bound:
     unused: numpyro.params on which nothing depends, as those of a module whose weights have priors.
     captured: the global variables and the like that the function reads, as they were when it met its data.
     listed: latent sites that are computed from their place in the list of their values, and how many these are.
+    unweighted: whether every site counts once, whatever `handlers.scale` says, as it does where data are predicted.
     """
 
     function: Program
@@ -100,6 +113,7 @@ class Bound:
     unused: tuple[str, ...] = ()
     captured: tuple[tuple[str, StaticValue], ...] = ()
     listed: tuple[tuple[str, int], ...] = ()
+    unweighted: bool = False
 
     @property
     def source(self) -> SubsamplingHandler:
@@ -126,7 +140,8 @@ class Bound:
         """Run the program with its observed sites conditioned and its missing entries masked."""
         if self.transform is not None:
             return self.transform.run(self.plain)
-        with UnscaledJacobians(), ObservationHandler(self.present, self.guarded), condition(data=self.observed):
+        weights = Unweighted() if self.unweighted else UnscaledJacobians()
+        with weights, ObservationHandler(self.present, self.guarded), condition(data=self.observed):
             return self.source(**self.inputs)
 
     @property
@@ -144,8 +159,7 @@ class Bound:
 
         Raises NotImplementedError where a site has no sampler, as improper priors have none.
         """
-        model = substitute(self.unconditioned(key), data=values or {})
-        run = trace(model).get_trace(**self.inputs)
+        run = trace(substitute(self.unconditioned(key), data=values or {})).get_trace(**self.inputs)
         return {name: site for name, site in run.items() if is_random(site)}
 
     def log_joint(self, latent: Values) -> Array:
@@ -188,7 +202,8 @@ class Site(NamedTuple):
     plates: from the outermost dimension inwards.
     event_dims: names of the event dimensions, where the program gives them.
     moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
-    learned: whether it is a `numpyro.param`. scanned: whether it is drawn in the body of a scan.
+    learned: whether it is a `numpyro.param`. scanned: whether it is drawn in the body of a scan. weighted: whether
+    `handlers.scale` weights it.
     """
 
     name: str
@@ -205,6 +220,7 @@ class Site(NamedTuple):
     moves: bool
     learned: bool = False
     scanned: bool = False
+    weighted: bool = False
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -274,29 +290,6 @@ def init_inside_support(site: Mapping[str, Any] | None = None) -> Any:
     return init_to_uniform(site, radius=1.0)
 
 
-def innermost_distribution(distribution: Distribution) -> Distribution:
-    """The distribution inside Independent, Expanded and Masked ones."""
-    while hasattr(distribution, "base_dist") and type(distribution).__name__ in _WRAPPER_CLASSES:
-        distribution = distribution.base_dist
-    return distribution
-
-
-def describe_constraint(support: Any) -> str:
-    """The name of a constraint in words: _PositiveDefinite is "positive definite"."""
-    name = type(elementwise_constraint(support)).__name__.strip("_")
-    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip().replace("_", " ")
-
-
-def elementwise_constraint(support: Any) -> Any:
-    """The constraint on every element of an event, inside the constraint on the event."""
-    while hasattr(support, "base_constraint"):
-        support = support.base_constraint
-    return support
-
-
-_WRAPPER_CLASSES = ("Independent", "ExpandedDistribution", "MaskedDistribution")
-
-
 @lru_cache(maxsize=256)
 def _trace_sites(shapes: tuple) -> dict[str, Site]:
     all_sites: dict[str, Site] = {}
@@ -345,4 +338,5 @@ def _describe_site(site: dict[str, Any], computed: bool) -> Site:
         moves,
         LEARNED_FROM in (site.get("infer") or {}),
         bool(site.get("_control_flow_done")),
+        site.get("scale") is not None,
     )

@@ -19,7 +19,8 @@ from bayeslab.elimination.conditional import Rule, conditional, likelihood_messa
 from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.datatree import coordinates, dimensions, has_same_data, posterior_draws
 from bayeslab.results.draw_batches import DRAWS_PER_BATCH
 from bayeslab.transforms.collapse import elimination_rules, marginal

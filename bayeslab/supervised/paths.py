@@ -16,8 +16,9 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs import unconstrained
 from bayeslab.programs.binding import bind, suggestion
 from bayeslab.programs.data import read_entries
-from bayeslab.programs.program import Bound, Data, Program, Values, innermost_distribution, precision_scope
+from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope
 from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.supervised.proximal_newton import Minimum, minimise
 

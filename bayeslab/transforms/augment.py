@@ -15,7 +15,8 @@ from bayeslab.distributions.mixing.hinge import HingeLoss
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
 from bayeslab.programs.missing.missing_data import element_mask
-from bayeslab.programs.program import Program, innermost_distribution
+from bayeslab.programs.program import Program
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.transforms.transformed_program import TransformedProgram
 
 

@@ -23,9 +23,10 @@ from bayeslab.elimination.discrete.chains.tables import chain_tables
 from bayeslab.elimination.discrete.joint import joint_tables
 from bayeslab.elimination.family import Family, SiteFunction
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms, terms
-from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.tracing.repeated_axes import evaluate_at_choices
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.verification.identity import ALL_PROBES, RESIDUAL_TOLERANCE, identity_check, probe_noise
 from bayeslab.verification.points.likely_points import in_double_precision
 from bayeslab.verification.points.probe_points import Point, generic_points

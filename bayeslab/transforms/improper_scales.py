@@ -15,9 +15,10 @@ import numpy as np
 from jax import Array
 from numpyro.distributions.constraints import positive
 
-from bayeslab.programs.program import describe_constraint, precision_scope
+from bayeslab.programs.program import precision_scope
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.unconstrained import log_posterior
+from bayeslab.programs.wrapped_distributions import describe_constraint
 from bayeslab.transforms.analysis import Analysis
 from bayeslab.transforms.collapse import marginal
 from bayeslab.verification.points.likely_points import in_double_precision

@@ -18,8 +18,9 @@ from jax import Array
 
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import Term, terms
-from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.transforms.exchangeable_labels import RELATIVE_ERROR
 from bayeslab.verification.points.likely_points import in_double_precision
 from bayeslab.verification.points.probe_points import generic_points

@@ -19,8 +19,9 @@ from scipy.linalg import eigh
 from scipy.optimize import nnls
 
 from bayeslab.programs import unconstrained
-from bayeslab.programs.program import Bound, describe_constraint, precision_scope
+from bayeslab.programs.program import Bound, precision_scope
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.wrapped_distributions import describe_constraint
 from bayeslab.verification.points.likely_points import in_double_precision
 
 FlatDensity = Callable[[Bound, Array], Array]

@@ -18,9 +18,10 @@ from scipy.linalg import qr
 
 from bayeslab.elimination.terms import sum_of_terms, terms
 from bayeslab.programs.data import Entry
-from bayeslab.programs.program import Bound, Values, describe_constraint, precision_scope
+from bayeslab.programs.program import Bound, Values, precision_scope
 from bayeslab.programs.tracing.compilation import evaluate_all
 from bayeslab.programs.unconstrained import describe_direction, with_positive_sign
+from bayeslab.programs.wrapped_distributions import describe_constraint
 from bayeslab.results.datatree import coordinates, dimensions
 from bayeslab.verification.points.likely_points import in_double_precision
 from bayeslab.verification.points.probe_points import generic_points, prior_scale_points

@@ -11,8 +11,9 @@ from jax import Array
 
 from bayeslab.elimination.conditional import Rule, conditional, sum_to_site
 from bayeslab.elimination.terms import Term, sum_of_terms, terms
-from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.compilation import evaluate_all
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.verification.points.probe_points import Point
 
 

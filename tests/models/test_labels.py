@@ -17,7 +17,7 @@ from xarray import DataTree
 import bayeslab as bl
 from bayeslab.datasets import rib_and_rob
 from bayeslab.models import crf, memm
-from bayeslab.programs.program import innermost_distribution
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 Array = NDArray[Any]
 

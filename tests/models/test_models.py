@@ -34,7 +34,7 @@ from bayeslab.models import (
     svm,
 )
 from bayeslab.programs.data import read_entries, with_nested_entries
-from bayeslab.programs.program import innermost_distribution
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from evidences import ORACLES
 
 Values = dict[str, Any]

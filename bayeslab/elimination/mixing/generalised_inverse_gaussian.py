@@ -12,7 +12,7 @@ from bayeslab.distributions.mixing.generalised_inverse_gaussian import Generalis
 from bayeslab.elimination.around import around_middle
 from bayeslab.elimination.cubature import of_generalised_inverse_gaussian
 from bayeslab.elimination.family import Eta, Family, Local
-from bayeslab.programs.program import innermost_distribution
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 LOW, HIGH = -30.0, 0.5
 """Where gradients are read beside a value or the number one, on the log scale.

@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.elimination.around import around_middle
 from bayeslab.elimination.family import Family, Local
-from bayeslab.programs.program import innermost_distribution
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
 def _read_slope(local: Local, at: Array, prior: Distribution) -> Array:

@@ -21,8 +21,9 @@ from numpyro.infer.util import potential_energy
 from bayeslab.elimination.terms import terms
 from bayeslab.methods.moves.coordinates import SCALED_PRIORS, SUFFIX, PartlyStandard, coordinate
 from bayeslab.methods.moves.initial_positions import ascend
-from bayeslab.programs.program import Bound, Values, evaluate, innermost_distribution
+from bayeslab.programs.program import Bound, Values, evaluate
 from bayeslab.programs.unconstrained import constrain_sites, log_posterior, unconstrained_shapes
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.sampling.protocols import Draws, Sampler, State
 
 NATS_OF_LOWER_END = 2.0

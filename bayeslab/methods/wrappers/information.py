@@ -11,8 +11,9 @@ from numpyro.distributions import Distribution
 from numpyro.handlers import block, seed, substitute, trace
 
 from bayeslab.distributions.fisher_information import information_coordinates
-from bayeslab.programs.program import Bound, evaluate, innermost_distribution
+from bayeslab.programs.program import Bound, evaluate
 from bayeslab.programs.unconstrained import constrain_flat, log_posterior, random_position, unravel
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 
 
 def gauss_newton_precision(bound: Bound, flat: Array) -> Array:

@@ -90,3 +90,11 @@ class UnscaledJacobians(Messenger):
             weight = msg.get("plate_to_scale", {}).get(None)  # by handlers.scale alone: plates have names
             if weight is not None:
                 msg["scale"] = msg["scale"] / weight
+
+
+class Unweighted(Messenger):
+    """A handler around a program that counts every site once, whatever `handlers.scale` says."""
+
+    def process_message(self, msg: dict[str, Any]) -> None:
+        if msg["type"] == "sample":
+            msg["scale"] = None

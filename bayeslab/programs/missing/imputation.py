@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpyro
 from jax import Array
+from numpyro.distributions import Distribution
 from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing.gaps import scattered
@@ -39,9 +40,13 @@ class ImputationHandler(Messenger):
         name = str(msg.get("name"))
         if msg["type"] == "control_flow":
             _split_in_steps(msg, self.present)
-        if msg["type"] != "sample" or name not in self.present or msg.get("_control_flow_done"):
+        if msg["type"] != "sample" or name not in self.present:
             return
         fn, present = msg["fn"], self.present[name]
+        if msg["scale"] is not None:
+            msg["scale"] = _weights_of_missing(msg["scale"], fn, present, self.gaps.get(name))
+        if msg.get("_control_flow_done"):
+            return
         given = numpyro.sample(given_part(name), fn, obs=msg["value"] if msg["is_observed"] else None)
         self._given[name] = given
         msg |= {"value": None, "is_observed": False}
@@ -58,6 +63,18 @@ class ImputationHandler(Messenger):
                 msg["value"] = scattered(given, self.gaps[name], msg["value"])
             else:
                 msg["value"] = chosen(self.present[name], given, msg["value"], given.ndim)
+
+
+def _weights_of_missing(weights: Any, fn: Distribution, present: Array, gaps: Array | None) -> Array:
+    """The weights of the latent part of a site: elements that are given count once, so that they integrate to one.
+
+    weights: of all elements. gaps: the places of those that the latent part holds, where it holds no others.
+    """
+    batch = fn.batch_shape
+    of_all = jnp.broadcast_to(weights, batch)
+    if gaps is not None:
+        return jnp.broadcast_to(of_all.reshape(batch + (1,) * fn.event_dim), fn.shape()).ravel()[gaps]
+    return jnp.where(present.all(tuple(range(len(batch), present.ndim))), 1.0, of_all)
 
 
 def _split_in_steps(msg: dict[str, Any], present: Mapping[str, Array]) -> None:

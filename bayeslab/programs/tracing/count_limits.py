@@ -15,14 +15,9 @@ import numpy as np
 from jax import Array
 from numpyro.handlers import seed, substitute, trace
 
-from bayeslab.programs.program import (
-    Bound,
-    Values,
-    elementwise_constraint,
-    init_inside_support,
-    innermost_distribution,
-)
+from bayeslab.programs.program import Bound, Values, init_inside_support
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
+from bayeslab.programs.wrapped_distributions import elementwise_constraint, innermost_distribution
 
 CANDIDATES = tuple(2**power for power in range(4, 13))
 """Limits that are tried."""

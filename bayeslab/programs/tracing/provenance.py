@@ -26,13 +26,11 @@ from bayeslab.programs.program import (
     Values,
     abstract_bound,
     compilation_signature,
-    describe_constraint,
-    elementwise_constraint,
     init_inside_support,
-    innermost_distribution,
     is_random,
 )
 from bayeslab.programs.tracing.loops.loop_distribution import distribute_loops
+from bayeslab.programs.wrapped_distributions import describe_constraint, elementwise_constraint, innermost_distribution
 
 
 class Fact(NamedTuple):

@@ -24,7 +24,8 @@ from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.markov.log_likelihoods import Rows
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import EnumeratedTerm, Prior, Term, terms
-from bayeslab.programs.program import Bound, Values, innermost_distribution
+from bayeslab.programs.program import Bound, Values
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.transforms.sufficient_statistics.site_statistics import (
     Frame,
     conditional_deviations,

@@ -17,8 +17,9 @@ from numpyro.distributions.constraints import Constraint, boolean, nonnegative, 
 from numpyro.handlers import substitute, trace
 
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.program import Bound, Values, describe_constraint, elementwise_constraint, init_inside_support
+from bayeslab.programs.program import Bound, Values, init_inside_support
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
+from bayeslab.programs.wrapped_distributions import describe_constraint, elementwise_constraint
 
 Point = tuple[Bound, Values]
 """A program with data, and values of its latent sites."""
