@@ -157,11 +157,20 @@ def _numbers(table: TextTable, name: str, cells: Any, is_missing: Any, reading: 
                 f"{ways if both else '--thousands ,'}"
             )
     foreign = np.array([reading.decimal == "," and thousands != "." and "." in cell for cell in cells], bool)
+    if thousands:
+        grouped_by_sign = _grouped_by(thousands, decimal)
+        foreign |= np.array([thousands in cell and not grouped_by_sign.fullmatch(cell) for cell in cells], bool)
     for sign, other in ((thousands, ""), (decimal, ".")):
         if sign and sign != other:
             cells = np.array([cell.replace(sign, other) for cell in cells], object)
     numbers = pandas.to_numeric(pandas.Series(cells, dtype=object), errors="coerce").to_numpy(float)
     return np.where(is_missing | foreign, np.nan, numbers)
+
+
+def _grouped_by(sign: str, decimal: str) -> re.Pattern[str]:
+    """Numbers with a sign before every three digits, and perhaps decimals behind another."""
+    decimals = decimal or ("," if sign == "." else ".")
+    return re.compile(rf"[+-]?\d{{1,3}}(?:{re.escape(sign)}\d{{3}})+(?:{re.escape(decimals)}\d*)?")
 
 
 def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present: Any, reading: Reading) -> None:
@@ -179,6 +188,13 @@ def _refuse_points_of_thousands(table: TextTable, name: str, cells: Any, present
                 f"column '{other}' has decimal commas, as in {commas[0]!r}: pass --thousands . --decimal , if points "
                 f"set thousands apart, or --drop {name}"
             )
+    whole = [abs(int(cell)) for cell in present if WHOLE_PATTERN.fullmatch(cell)]
+    if whole and min(whole) >= 100 and max(abs(float(cell)) for cell in points if cell.count(".") == 1) < min(whole):
+        raise ValueError(
+            f"column '{name}' of '{table.path}' holds {points[0]!r} in line {_line(table, cells, points[0])} beside "
+            f"whole numbers of {min(whole)} and more: pass --thousands . if points set thousands apart, or --decimal . "
+            "if they are decimal"
+        )
 
 
 def _refuse_dates(table: TextTable, name: str, texts: Any, total: int) -> None:

@@ -192,6 +192,8 @@ def _regression(
     is_classes = support in ("boolean", "integer interval")
     if is_classes:
         _require_classes(lecture, response, support, coding.reading)
+        if any(site.support == "ordered vector" for site in sites.values()) and is_levels(response):
+            raise ValueError(_text_in_an_order(lecture, response))
         rows = classification_data(frame.assign(**{target: response}), target, **options)
     else:
         if is_levels(response):
@@ -246,6 +248,15 @@ def _require_classes(lecture: ModuleType, response: "Series", support: str, read
             f"{what}, too many for classes: linear_regression takes numbers; --categorical {response.name} takes each "
             "for a class"
         )
+
+
+def _text_in_an_order(lecture: ModuleType, response: "Series") -> str:
+    """The sentence on a target of text whose classes have an order."""
+    named = ", ".join(map(repr, sorted(response.dropna().unique())[:MAX_CLASSES_NAMED]))
+    return (
+        f"target '{response.name}' holds text ({named}), and {model_label(lecture)} is of classes in an order, which "
+        "letters do not tell; write them as numbers, from 0 for the lowest"
+    )
 
 
 def _text_target(lecture: ModuleType, response: "Series") -> str:

@@ -62,7 +62,12 @@ def run(arguments: Namespace, lecture: ModuleType) -> int:
 
 
 def reading_of(arguments: Namespace) -> Reading:
-    """What the options say of columns."""
+    """What the options say of columns.
+
+    Raises ValueError where one sign is to stand for two things.
+    """
+    if arguments.thousands and arguments.thousands == arguments.decimal:
+        raise ValueError(f"--thousands and --decimal are both '{arguments.decimal}'; expected two signs")
     names = {option: _listed(getattr(arguments, option)) for option in ("categorical", "drop")}
     dates = dict.fromkeys(_listed(arguments.date))
     return Reading(

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from xarray import DataTree
 
+NUM_DRAWS_AT_A_POINT = 4000
+"""Draws of a new row from its distribution at a point, of which the mean and an interval are told."""
 MAX_ROWS_PRINTED = 20
 """The most predictions that are printed; a file gets all."""
 
@@ -102,20 +104,30 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
     table = read_table(arguments.table, arguments.separator, arguments.encoding)
     lecture = _lecture_of(tree, lectures)
     data = _new_data(lecture, table, coding)
-    predicted = predict_rows(arguments.seed, lecture.model, data, tree)
+    is_point = tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"] == 1
+    predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if is_point else tree)
     frame = _prediction_frame(predicted, table, coding)
     if arguments.out is not None:
         save_text(frame.to_csv(index_label="row"), arguments.out)
     if arguments.json:
         print(json.dumps(json.loads(frame.to_json(orient="index", double_precision=15)), indent=1))
     elif not arguments.quiet:
-        print(f"{coding.target or 'predictions'}: means, and intervals of probability {PROBABILITY}")
+        at_point = f", at the point of {tree.attrs['method']}: not of its own error" if is_point else ""
+        print(f"{coding.target or 'predictions'}: means, and intervals of probability {PROBABILITY}{at_point}")
         print(frame.head(MAX_ROWS_PRINTED).to_string(na_rep="-", float_format="{:.4g}".format))
         if len(frame) > MAX_ROWS_PRINTED:
             print(f"and {len(frame) - MAX_ROWS_PRINTED} more rows: -o FILE.csv writes all")
         if arguments.out is not None:
             print(f"\nWritten: {arguments.out}")
     return 0
+
+
+def _repeated(tree: "DataTree") -> "DataTree":
+    """The result with its one draw, a point, as many times as there are predictions to draw at it."""
+    repeated = tree.copy()
+    posterior = tree["posterior"].to_dataset().isel(draw=np.zeros(NUM_DRAWS_AT_A_POINT, int))
+    repeated["posterior"] = posterior.assign_coords(draw=np.arange(NUM_DRAWS_AT_A_POINT))
+    return repeated
 
 
 def load_result(path: Path) -> "DataTree":

@@ -83,6 +83,26 @@ def test_coefficients_are_in_the_units_of_the_file(folder: Path, capsys: pytest.
     assert "nan" not in text
 
 
+def test_predictions_at_a_point_have_the_noise_of_rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The point has no draws; the mean of a row is that of many draws at it, and equal rows are predicted alike."""
+    arguments = ["--target", "price", "--drop", "dear", "--date", "sold", "--method", "map", "--quiet"]
+    assert main(["fit", "linear_regression", f"{folder}/houses.csv", *arguments, "-o", f"{folder}/map.nc"]) == 0
+    found = printed_json(["predict", f"{folder}/map.nc", f"{folder}/new.csv"], capsys)
+    exact = printed_json(["predict", f"{folder}/fit.nc", f"{folder}/new.csv"], capsys)
+    for row, of_row in exact.items():
+        assert found[row]["price"] == pytest.approx(of_row["price"], abs=3)
+        assert found[row]["price sd"] == pytest.approx(of_row["price sd"], rel=0.2)
+    assert main(["predict", f"{folder}/map.nc", f"{folder}/new.csv"]) == 0
+    assert "at the point of MAP" in capsys.readouterr().out
+
+
+def test_classes_in_an_order_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "grades.csv"
+    table.write_text("x,grade\n" + "\n".join(f"{i / 7},{('low', 'medium', 'high')[i % 3]}" for i in range(20)))
+    assert main(["fit", "ordered_regression", str(table), "--target", "grade", "-o", str(tmp_path / "o.nc")]) == 2
+    assert "classes in an order, which letters do not tell" in capsys.readouterr().err
+
+
 def test_predictions_are_in_the_units_of_the_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And new days count from the first day of the fit."""
     out = folder / "predicted.csv"
