@@ -20,7 +20,7 @@ from numpyro.infer import autoguide
 from numpyro.infer.autoguide import AutoBatchedMixin
 from numpyro.primitives import Messenger
 
-from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
+from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch, subsampled_plates
 from bayeslab.programs import unconstrained
 from bayeslab.programs.arguments import signature
 from bayeslab.programs.handlers.subsampling import PlateBatches
@@ -186,6 +186,11 @@ def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
     needed = [p.name for p in parameters if p.default is Parameter.empty and p.kind not in _REST]
     if unknown := [name for name in needed if name not in values]:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
+    if isinstance(guide, autoguide.AutoSemiDAIS) and (plates := subsampled_plates(bound)):
+        raise ValueError(
+            f"AutoSemiDAIS draws batches of plate '{plates[0].plate}' and never all of it, as the draws at the end are; "
+            "leave subsample_size out, or write a guide of your own"
+        )
     try:
         sites, others = (
             numpyro.handlers.trace(seed(UserGuide(guide), jax.random.PRNGKey(number))).get_trace(bound, bound)

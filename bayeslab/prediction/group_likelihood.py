@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -84,7 +85,7 @@ def log_likelihood(model: Program, data: Data, tree: "DataTree", groups: str) ->
     seen_groups = grouping._replace(
         labels=[label for label, is_seen in zip(grouping.labels, seen, strict=True) if is_seen]
     )
-    values = values.reshape(*lead, -1)[..., seen]
+    values = np.broadcast_to(values, (prod(lead), len(seen))).reshape(*lead, -1)[..., seen]
     return _with_group_likelihood(tree, seen_groups, values, own, ", ".join(bound.observed))
 
 
@@ -227,7 +228,7 @@ def _of_groups(bound: Bound, latent: Values, codes: Values, number: int, plates:
             return _log_weights(bound, values, codes, number, plates)
         return _log_weights(bound, values, codes, number, plates) - _log_weights(hidden, values, codes, number, plates)
 
-    return map_draws(run, latent)
+    return map_draws(run, latent) if latent else run({})[None]  # all sites belong to groups
 
 
 def _log_weights(bound: Bound, values: Values, codes: Values, number: int, plates: tuple[str, ...]) -> Array:

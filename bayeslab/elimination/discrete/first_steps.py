@@ -154,8 +154,11 @@ def _rows_needed(operation: Operation, count: int) -> list[int | None] | None:
 
 
 def _weighted_logarithm(operation: Operation) -> tuple[Callable, Callable] | None:
-    """The function of JAX that an operation is, and its logarithm, where it is one of these."""
-    if operation.name != "custom_jvp_call":
+    """The function of JAX that an operation is, and its logarithm, where it is one of these.
+
+    Traced where values are computed at once, it may have its constants as inputs of their own.
+    """
+    if operation.name != "custom_jvp_call" or len(operation.inputs) != 2:
         return None
     return WEIGHTED_LOGARITHMS.get(operation.params["call_jaxpr"].jaxpr.debug_info.func_name)
 
