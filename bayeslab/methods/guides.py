@@ -188,8 +188,8 @@ def refuse_other_sites(guide: Callable[..., Any], bound: Bound) -> None:
         raise ValueError(f"the guide asks for {unknown}, which the model does not have; it has {list(values)}")
     if isinstance(guide, autoguide.AutoSemiDAIS) and (plates := subsampled_plates(bound)):
         raise ValueError(
-            f"AutoSemiDAIS draws batches of plate '{plates[0].plate}' and never all of it, as the draws at the end are; "
-            "leave subsample_size out, or write a guide of your own"
+            f"AutoSemiDAIS draws batches of plate '{plates[0].plate}' and never all of it, as the draws at the end "
+            "are; leave subsample_size out, or write a guide of your own"
         )
     try:
         sites, others = (

@@ -18,7 +18,7 @@ from jax import Array
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import terms
 from bayeslab.prediction.known_sites import Known, informed_sites, known_of, without_uninformed
-from bayeslab.prediction.pointwise_likelihood import row_sites
+from bayeslab.prediction.pointwise_likelihood import labels_one_by_one, row_sites
 from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.program import Bound, Values
 from bayeslab.transforms.analysis import Analysis
@@ -57,10 +57,10 @@ def class_probabilities(
         choices = terms(bound).priors[site].choices
         if choices is None or bound.sites[site].event_dim or (only_known and site not in bound.imputed):
             continue
-        alone = _marginal_beside(known, site)
+        fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
+        alone = _marginal_beside(known, site, {name: value[0] for name, value in fixed.items()})
         if alone is None:
             continue
-        fixed = {name: value for name, value in latent.items() if name not in known.by_draw}
         by_draw = {given_part(name): latent[name] for name in known.by_draw}
         given = bound.observed[given_part(site)] if site in bound.imputed else jnp.zeros(bound.sites[site].shape)
         index = jnp.argmin(jnp.abs(given[..., None] - choices), -1)
@@ -116,19 +116,27 @@ class _Alone(NamedTuple):
     rule: Rule
 
 
-def _marginal_beside(known: Known, site: str) -> _Alone | None:
-    """The program without the known values of a site, all other sites that are informed integrated out."""
+def _marginal_beside(known: Known, site: str, values: Values) -> _Alone | None:
+    """The program without the known values of a site, all other sites that are informed integrated out: together, or,
+    where that leaves no rows apart, as in a network with loops, one after another. values: of one draw."""
     bound = without_uninformed(known, [site])
     if site in bound.imputed:
         none = jnp.zeros_like(bound.present[given_part(site)])
         bound = replace(bound, present=bound.present | {given_part(site): none})
     others = tuple(name for name in informed_sites(known) if name != site)
     try:
-        bound = marginal(bound, others)
-        [finding] = Analysis(bound).findings_of([site])
+        together = marginal(bound, others)
+        [finding] = Analysis(together).findings_of([site])
+        if finding.rule is None and others:
+            choice = jnp.asarray(terms(bound).priors[site].choices)[0]
+            at = values | {site: jnp.full(bound.sites[site].shape, choice, bound.sites[site].dtype)}
+            one_by_one = labels_one_by_one(together, Analysis(bound), at)
+            if one_by_one is not None:
+                together = one_by_one
+                [finding] = Analysis(together).findings_of([site])
     except ValueError:
         return None
-    return None if finding.rule is None or not finding.rule.family.enumerates else _Alone(bound, finding.rule)
+    return None if finding.rule is None or not finding.rule.family.enumerates else _Alone(together, finding.rule)
 
 
 @partial(jax.jit, static_argnames=("rule", "num_draws"))

@@ -100,13 +100,13 @@ def _closed_form(bound: Bound, latent: Values) -> tuple[Bound | None, str]:
     first = {name: value[0] for name, value in latent.items() if name not in private}
     if _factorises_by_rows(integrated, first):
         return integrated, ""
-    one_by_one = _labels_one_by_one(integrated, analysis, first)
+    one_by_one = labels_one_by_one(integrated, analysis, first)
     if one_by_one is not None and _factorises_by_rows(one_by_one, first):
         return one_by_one, ""
     return None, f"what is left without {listed_sites(private)} is not a sum over rows"
 
 
-def _labels_one_by_one(joint: Bound, analysis: Analysis, values: Values) -> Bound | None:
+def labels_one_by_one(joint: Bound, analysis: Analysis, values: Values) -> Bound | None:
     """The program with its labels of rows summed over one after the other, each row by itself; None where that is not
     the sum over all of them.
 

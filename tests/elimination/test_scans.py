@@ -12,6 +12,7 @@ import pytest
 from jax.extend.core import jaxpr_as_fun
 from numpyro.contrib.control_flow import scan
 from numpyro.infer.util import log_density
+from scipy import stats
 from scipy.special import logsumexp
 
 import bayeslab as bl
@@ -233,3 +234,24 @@ def test_places_in_pieces() -> None:
     np.testing.assert_array_equal(pieces.between(3, 6), [0, 1, 2])
     np.testing.assert_array_equal(pieces.between(2, 5), [7, 0, 1])
     np.testing.assert_array_equal(pieces.whole(), [7, 7, 7, 0, 1, 2, 3])
+
+
+def test_a_collapsed_chain_is_a_program_of_numpyro() -> None:
+    """Called by itself, with values that are computed at once, as its docstring says."""
+
+    def chain(y: Any) -> None:
+        stay = numpyro.sample("stay", dist.Beta(5.0, 2.0))
+
+        def step(last: Any, value: Any) -> Any:
+            z = numpyro.sample("z", dist.Bernoulli(jnp.where(last == 1, stay, 1 - stay)))
+            numpyro.sample("y", dist.Normal(1.0 * z, 0.5), obs=value)
+            return z, None
+
+        scan(step, 0, y)
+
+    y = np.linspace(0, 1, 9)
+    found = log_density(bl.collapse(chain, "z"), (), {"y": y}, {"stay": 0.7})[0]
+    moves, forward = np.array([[0.7, 0.3], [0.3, 0.7]]), np.array([1.0, 0.0])
+    for value in y:
+        forward = forward @ moves * stats.norm.pdf(value, [0, 1], 0.5)
+    assert float(found) == pytest.approx(np.log(forward.sum()) + stats.beta.logpdf(0.7, 5, 2), rel=1e-5)

@@ -85,3 +85,18 @@ def test_rows_that_share_effects_are_given_them() -> None:
     effect = draws["effect"].values[5]
     exact = stats.norm.logpdf(y, effect + np.roll(effect, 1), 0.5)
     np.testing.assert_allclose(likelihood["y"].values[0, 5], exact, rtol=1e-9)
+
+
+def test_groups_of_which_nothing_is_shared() -> None:
+    """Counts with probabilities of their own, some of them zero: Dirichlet-multinomial, the same for every draw."""
+    counts = np.array([[3, 1, 0], [2, 0, 1], [0, 5, 1]])
+
+    def model(y: Any) -> None:
+        with numpyro.plate("group", 3):
+            p = numpyro.sample("p", dist.Dirichlet(np.ones(3)))
+            numpyro.sample("y", dist.Multinomial(y.sum(-1), p), obs=y)
+
+    tree = bl.fit(0, model, {"y": counts}, bl.Exact(10), progress=False)
+    likelihood = bl.log_likelihood(model, {"y": counts}, tree, "group")["log_likelihood"]["y"]
+    expected = [stats.dirichlet_multinomial.logpmf(row, np.ones(3), row.sum()) for row in counts]
+    np.testing.assert_allclose(likelihood[0], np.tile(expected, (10, 1)), rtol=1e-9)
