@@ -22,7 +22,7 @@ from bayeslab.programs.data import (
     values_and_presence,
 )
 from bayeslab.programs.errors import errors_explained
-from bayeslab.programs.handlers.listed_values import LISTED_FAMILIES, listed_sizes
+from bayeslab.programs.handlers.listed_values import LISTED_SUPPORTS, listed_sizes
 from bayeslab.programs.handlers.sites import name_in_results
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.missing.imputation import with_split_sites
@@ -166,7 +166,7 @@ def _listed_sites(bound: Bound, flow: DataFlow) -> tuple[tuple[str, int], ...]:
     used = {name for fact in flow.of("density") for name in fact.reached_by("latent") if fact.site != name}
     moving = {fact.site for fact in flow.of("bound") if fact.reached_by("latent")}
     sites = [bound.sites[name] for name in bound.latent if name in used - moving and name not in bound.imputed]
-    names = [site.name for site in sites if site.family in LISTED_FAMILIES and not site.scanned]
+    names = [site.name for site in sites if site.support in LISTED_SUPPORTS and not site.scanned]
     return tuple(listed_sizes(bound.program, names, init_inside_support).items()) if names else ()
 
 

@@ -10,7 +10,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 from scipy.special import gammaln, logsumexp
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 import bayeslab as bl
 from bayeslab.programs.handlers.listed_values import MAX_LISTED
@@ -202,7 +202,43 @@ def test_values_stay_between_their_bounds(written: str) -> None:
 
 def test_a_range_without_values_is_refused() -> None:
     data = {"low": LOW, "high": HIGH - np.array([0, 10, 0]), "y": SHIFTED}
-    with pytest.raises(
-        ValueError, match=r"DiscreteUniform from 0 to -5 at position \(1,\); its high must not be below"
-    ):
+    with pytest.raises(ValueError, match=r"DiscreteUniform from 0 to -5 at position \(1,\); its largest value must"):
         bl.fit(0, between, data, progress=False)
+
+
+TRIALS = np.array([3, 5])
+
+
+def binomials(trials: Any, y: Any) -> None:
+    """Numbers of successes of which one is observed with noise, each of its own number of trials."""
+    with numpyro.plate("row", 2):
+        n = numpyro.sample("n", dist.Binomial(trials, 0.4))
+        numpyro.sample("y", dist.Normal(n, 0.7), obs=y)
+
+
+def thinned_twice(y: Any) -> None:
+    """Successes of successes: the second number is bounded by the first."""
+    with numpyro.plate("row", 2):
+        n = numpyro.sample("n", dist.Binomial(5, 0.4))
+        k = numpyro.sample("k", dist.Binomial(n, 0.7))
+        numpyro.sample("y", dist.Normal(k, 0.7), obs=y)
+
+
+def test_numbers_of_trials_of_each_row() -> None:
+    y = np.array([1.2, 2.5])
+    tree = bl.fit(0, binomials, {"trials": TRIALS, "y": y}, progress=False)
+    rows = [
+        logsumexp(binom.logpmf(np.arange(m + 1), m, 0.4) + norm.logpdf(v, np.arange(m + 1), 0.7))
+        for m, v in zip(TRIALS, y, strict=True)
+    ]
+    assert tree.attrs["log_evidence"] == pytest.approx(sum(rows), rel=1e-12)
+    assert (tree["posterior"]["n"] <= TRIALS).all()
+
+
+def test_numbers_of_trials_that_are_random_in_a_plate() -> None:
+    y = np.array([1.2, 2.5])
+    tree = bl.fit(0, thinned_twice, {"y": y}, bl.Exact(200), progress=False)
+    n, k = np.mgrid[:6, :6]
+    logs = binom.logpmf(n, 5, 0.4) + binom.logpmf(k, n, 0.7)
+    by_hand = sum(logsumexp(logs + norm.logpdf(v, k, 0.7)) for v in y)
+    assert tree.attrs["log_evidence"] == pytest.approx(by_hand, rel=1e-12)

@@ -1,8 +1,9 @@
 """Latent sites whose values are listed, since they are finitely many but not the same fixed numbers for all elements.
 
 Vectors of counts with a known sum: a Multinomial or Dirichlet-multinomial vector of K counts that sum to n is one of
-(n + K - 1 choose K - 1). Integers between bounds that are data, as those of a DiscreteUniform up to the length of each
-row. The place in the list is a Categorical site, which is summed over, drawn and decoded as any other.
+(n + K - 1 choose K - 1). Integers between bounds that are data: a DiscreteUniform up to the length of each row, a
+Binomial with a number of trials for each. The place in the list is a Categorical site, which is summed over, drawn and
+decoded as any other.
 """
 
 import math
@@ -17,21 +18,25 @@ from jax import Array
 from numpyro.distributions import (
     CategoricalLogits,
     DirichletMultinomial,
-    DiscreteUniform,
     Distribution,
     ExpandedDistribution,
     Independent,
     MaskedDistribution,
     MultinomialLogits,
     MultinomialProbs,
+    constraints,
 )
 from numpyro.handlers import seed, substitute, trace
 from numpyro.primitives import Messenger
 
+from bayeslab.programs.site_density import elementwise_log_density
+
 COUNT_VECTORS = (MultinomialProbs, MultinomialLogits, DirichletMultinomial)
 """The distributions of vectors of counts."""
-LISTED_FAMILIES = ("Multinomial", "DirichletMultinomial", "DiscreteUniform")
-"""The families, as sites name them, whose values may be listed."""
+LISTED_SUPPORTS = ("multinomial", "integer interval")
+"""The supports, in words, whose values may be listed."""
+INTERVAL = type(constraints.integer_interval(0, 1))
+"""The class of the constraint on integers between two bounds."""
 MAX_LISTED = 4096
 """Values that are listed for an element, at most."""
 
@@ -56,8 +61,9 @@ class ListedValuesHandler(Messenger):
             value = vectors[place] if vectors.ndim == 2 else _at(vectors, place)
         else:
             low, high = _bounds(fn)
-            last = (high - low)[..., None]
-            logits = jnp.where(jnp.arange(self.sizes[msg["name"]]) <= last, -jnp.log1p(last), -jnp.inf)
+            steps = jnp.arange(self.sizes[msg["name"]]).reshape(-1, *(1 for _ in fn.shape()))
+            log_probs = elementwise_log_density(fn, jnp.minimum(low + steps, high))
+            logits = jnp.moveaxis(jnp.where(low + steps <= high, log_probs, -jnp.inf), 0, -1)
             place = _draw_place(msg["name"], logits, mask, fn.event_dim)
             value = jnp.minimum(low + place, high)  # elements that a mask hides may have any place
         msg |= {"type": "deterministic", "value": value}
@@ -87,7 +93,7 @@ def _size(fn: Distribution) -> int:
     inner = _inner(fn)
     if isinstance(inner, COUNT_VECTORS) and fn.event_dim == 1 and not isinstance(inner.total_count, jax.core.Tracer):
         return _num_count_vectors(int(np.max(inner.total_count, initial=0)), fn.event_shape[0])
-    if isinstance(inner, DiscreteUniform) and not all(isinstance(b, int | np.integer) for b in _support_bounds(inner)):
+    if isinstance(inner.support, INTERVAL) and not all(isinstance(b, int | np.integer) for b in _support_bounds(inner)):
         low, high = _bounds(fn)
         return int(jnp.max(high - low, initial=-1)) + 1
     return 0
@@ -95,23 +101,23 @@ def _size(fn: Distribution) -> int:
 
 def _refuse_empty_range(name: str, fn: Distribution) -> None:
     """Raises ValueError where the largest value of an element is below its least."""
-    if isinstance(_inner(fn), DiscreteUniform):
+    if isinstance(_inner(fn).support, INTERVAL):
         low, high = (np.asarray(bound) for bound in _bounds(fn))
         if len(places := np.argwhere(high < low)):
             at = tuple(places[0].tolist())
             raise ValueError(
-                f"site '{name}' is a DiscreteUniform from {low[at]} to {high[at]}{f' at position {at}' if at else ''}; "
-                "its high must not be below its low"
+                f"site '{name}' is a {type(_inner(fn)).__name__} from {low[at]} to {high[at]}"
+                f"{f' at position {at}' if at else ''}; its largest value must not be below its least"
             )
 
 
-def _support_bounds(inner: DiscreteUniform) -> tuple[Any, Any]:
+def _support_bounds(inner: Distribution) -> tuple[Any, Any]:
     return inner.support.lower_bound, inner.support.upper_bound
 
 
 def _bounds(fn: Distribution) -> tuple[Array, Array]:
     """The least and the largest value of every element, of the shape of the site."""
-    low, high = (jnp.broadcast_to(bound, fn.shape()).astype(int) for bound in (_inner(fn).low, _inner(fn).high))
+    low, high = (jnp.broadcast_to(bound, fn.shape()).astype(int) for bound in _support_bounds(_inner(fn)))
     return low, high
 
 

@@ -79,9 +79,15 @@ def _profiles(bound: Bound, names: tuple[str, ...]) -> dict[str, Array]:
     observed = [jnp.max(jnp.abs(each)) for each in bound.observed.values() if jnp.issubdtype(each.dtype, jnp.integer)]
     start = jnp.maximum(8, jnp.max(jnp.stack(observed))) if observed else jnp.asarray(8)
 
+    def count(site: Mapping[str, Any]) -> Array | None:
+        """As much as the data need, or as the bound allows: what one has is not beyond what another can have."""
+        if site["name"] not in names:
+            return None
+        high = getattr(elementwise_constraint(site["fn"].support), "upper_bound", start)
+        return jnp.minimum(jnp.full(bound.sites[site["name"]].shape, start), high).astype(int)
+
     def point(key: Array, drawn: bool) -> Values:
-        counts = {name: jnp.full(bound.sites[name].shape, start).astype(int) for name in names}
-        model = substitute(seed(bound.program, key), data=counts)
+        model = substitute(seed(bound.program, key), substitute_fn=count)
         if not drawn:
             model = substitute(model, substitute_fn=init_inside_support)
         sites = trace(model).get_trace()
