@@ -17,7 +17,7 @@ from jax import Array
 
 from bayeslab.elimination.conditional import Rule, conditional
 from bayeslab.elimination.terms import terms
-from bayeslab.prediction.known_sites import Known, informed_sites, known_of, without_uninformed
+from bayeslab.prediction.known_sites import Known, informed_sites, known_of, own_ancestors, without_uninformed
 from bayeslab.prediction.pointwise_likelihood import labels_one_by_one, row_sites
 from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.program import Bound, Values
@@ -44,16 +44,16 @@ class ClassProbabilities(NamedTuple):
 
 
 def class_probabilities(
-    known: Known, latent: Values, num_draws: int, only_known: bool = False
+    known: Known, latent: Values, num_draws: int, only_known: bool = False, sites: Sequence[str] | None = None
 ) -> dict[str, ClassProbabilities]:
     """The probabilities of the values of all discrete sites of rows, by site.
 
     latent: draws (draw, *site) of the others, num_draws of them. Sites whose elements depend on each other given all
     else have none, nor have those beside which other sites cannot be integrated out. only_known: of sites of which some
-    values are known.
+    values are known. sites: those that are asked for, if not all.
     """
     bound, tables = known.bound, {}
-    for site in known.own:
+    for site in known.own if sites is None else sites:
         choices = terms(bound).priors[site].choices
         if choices is None or bound.sites[site].event_dim or (only_known and site not in bound.imputed):
             continue
@@ -119,11 +119,12 @@ class _Alone(NamedTuple):
 def _marginal_beside(known: Known, site: str, values: Values) -> _Alone | None:
     """The program without the known values of a site, all other sites that are informed integrated out: together, or,
     where that leaves no rows apart, as in a network with loops, one after another. values: of one draw."""
-    bound = without_uninformed(known, [site])
+    kept = {site, *informed_sites(known), *own_ancestors(known, site)}
+    bound = without_uninformed(known, kept)
     if site in bound.imputed:
         none = jnp.zeros_like(bound.present[given_part(site)])
         bound = replace(bound, present=bound.present | {given_part(site): none})
-    others = tuple(name for name in informed_sites(known) if name != site)
+    others = tuple(name for name in known.own if name in kept - {site})
     try:
         together = marginal(bound, others)
         [finding] = Analysis(together).findings_of([site])

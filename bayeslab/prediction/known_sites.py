@@ -156,6 +156,15 @@ def informed_sites(known: Known) -> tuple[str, ...]:
     return tuple(name for name in known.own if name in informed)
 
 
+def own_ancestors(known: Known, site: str) -> tuple[str, ...]:
+    """The own sites on which the density of a site depends, through others or not."""
+    densities, own = {term.name: term for term in terms(known.bound).terms}, set(known.own) - set(known.series)
+    found = {site}
+    while more := {n for name in found for n in densities[name].depends if n in own} - found:
+        found |= more
+    return tuple(name for name in known.own if name in found - {site})
+
+
 def without_uninformed(known: Known, kept: Collection[str] = ()) -> Bound:
     """The program without the densities of own sites about which nothing is known, which integrate to one.
 

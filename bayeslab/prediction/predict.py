@@ -156,7 +156,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
             classes = class_probabilities(known, flat, len(keys))
         else:
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
-        responses = response_probabilities(bound, flat) if flat and not replicate else {}
+        responses = response_probabilities(bound, flat, grown) if flat and not replicate else {}
         _require_predictions(simulations | undrawn, bound, replicate)
         likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = {n: value for n, value in jax.device_get(likelihood.values).items() if n not in parameters}

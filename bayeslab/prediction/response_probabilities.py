@@ -4,6 +4,7 @@ Nothing depends on such a response, so its distribution given the parameters of 
 over draws, and nothing is counted. What others depend on is for `class_probabilities`.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -15,8 +16,8 @@ from numpyro.distributions import MaskedDistribution
 from numpyro.handlers import condition, substitute, trace
 
 from bayeslab.elimination.terms import terms
-from bayeslab.prediction.class_probabilities import ClassProbabilities
-from bayeslab.prediction.known_sites import sites_that_others_depend_on
+from bayeslab.prediction.class_probabilities import ClassProbabilities, class_probabilities
+from bayeslab.prediction.known_sites import known_of, sites_that_others_depend_on
 from bayeslab.programs.missing.names import whole_site
 from bayeslab.programs.program import Bound, Values
 
@@ -24,10 +25,13 @@ MAX_CLASSES = 64
 """Values of a site, at most, of which probabilities are tabulated."""
 
 
-def response_probabilities(bound: Bound, latent: Values) -> dict[str, ClassProbabilities]:
-    """The probabilities of values, by site: of discrete sites that depend on what has draws, and on which none depends.
+def response_probabilities(
+    bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]]
+) -> dict[str, ClassProbabilities]:
+    """The probabilities of values, by site, of discrete sites on which none depends.
 
     bound: of new rows, values of such sites known or not: they are not used, but scored. latent: draws (draw, *site).
+    What such a site depends on beside what has draws, as a label of its row, is summed over. groups: see `known_of`.
     """
     discrete = [name for name, site in bound.sites.items() if site.is_discrete and not site.event_dim and site.shape]
     candidates = [name for name in discrete if name in bound.observed or (name in bound.latent and name not in latent)]
@@ -38,14 +42,34 @@ def response_probabilities(bound: Bound, latent: Values) -> dict[str, ClassProba
         return {}
     kept = {name: value for name, value in bound.observed.items() if name not in candidates}
     unknown = replace(bound, observed=kept, present={n: mask for n, mask in bound.present.items() if n in kept})
-    program, tables = terms(unknown), {}
+    program, tables = terms(unknown), dict[str, ClassProbabilities]()
     for name in candidates:
         choices = program.priors[name].choices if name in program.priors else None
-        if choices is None or len(choices) > MAX_CLASSES or not _is_response(name, unknown, latent):
+        if choices is None or len(choices) > MAX_CLASSES:
+            continue
+        if not _is_response(name, unknown, latent):
+            tables |= _given_own_sites(bound, latent, groups, name)
             continue
         log_mean = np.asarray(_averaged(unknown, latent, jnp.asarray(choices), name))
         tables[name] = ClassProbabilities(np.asarray(choices), log_mean, _scores(bound, name, choices, log_mean))
     return tables
+
+
+def _given_own_sites(
+    bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]], name: str
+) -> dict[str, ClassProbabilities]:
+    """The probabilities of a site, with known values, that depends on others of its row; of one without any
+    `class_probabilities` has them."""
+    if name not in bound.observed:
+        return {}
+    kept = {each: value for each, value in bound.observed.items() if each != name}
+    unknown = replace(bound, observed=kept, present={n: mask for n, mask in bound.present.items() if n in kept})
+    known = known_of(unknown, latent, groups)
+    found = class_probabilities(known, latent, len(next(iter(latent.values()))), sites=(name,))
+    return {
+        site: table._replace(log_probability=_scores(bound, site, table.values, table.log_mean))
+        for site, table in found.items()
+    }
 
 
 def _is_response(name: str, bound: Bound, latent: Values) -> bool:

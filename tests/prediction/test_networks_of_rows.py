@@ -73,3 +73,27 @@ def test_every_node_of_a_loop_is_told_given_the_others(fitted: Any) -> None:
     draws = {str(name): values.values[0] for name, values in fitted["posterior"].data_vars.items()}
     for site, row in product(SIZES, range(5)):
         np.testing.assert_allclose(tables[site][row], probabilities(draws, site, row), rtol=1e-9)
+
+
+def two_labels(x: Any) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    logits = numpyro.sample("logits", dist.Normal(0.0, 1.0).expand([2, 3]).to_event(2))
+    with numpyro.plate("row", len(x)):
+        z = numpyro.sample("z", dist.Bernoulli(logits=slope * x))
+        numpyro.sample("w", dist.Categorical(logits=logits[z]))
+
+
+@pytest.mark.parametrize("w", [[2.0, NAN, NAN], [NAN] * 3], ids=["one known", "none known"])
+def test_what_depends_on_an_unknown_label_is_summed_over_it(w: list[float]) -> None:
+    rng = np.random.default_rng(0)
+    data = {"x": rng.normal(size=30), "z": rng.integers(0, 2, 30), "w": rng.integers(0, 3, 30)}
+    tree = bl.fit(0, two_labels, data, bl.NUTS(200, 50, 1), progress=False)
+    new = {"x": np.array([0.5, -1.0, 2.0]), "z": np.array([NAN, NAN, 1.0]), "w": np.array(w)}
+    table = bl.predict(1, two_labels, new, tree)["predictions_probabilities"]
+    slope, logits = (tree["posterior"][name].values[0] for name in ("slope", "logits"))
+    of_w = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    one = np.where(np.isnan(new["z"]), 1 / (1 + np.exp(-slope[:, None] * new["x"])), new["z"])[..., None]
+    expected = (one * of_w[:, None, 1] + (1 - one) * of_w[:, None, 0]).mean(0)
+    np.testing.assert_allclose(table["w"], expected, rtol=1e-9)
+    if w[0] == 2.0:
+        assert float(table["w_log_score"][0]) == pytest.approx(np.log(expected[0, 2]), rel=1e-9)
