@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -284,7 +285,12 @@ def _without_gaps_as_integers(series: "Series") -> "Series":
 
 def _parse_value(name: str, text: str) -> Any:
     """The number or list of numbers that a text stands for. Raises ValueError where it stands for none."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        raise ValueError(f"'{name}' takes a number or a list of numbers such as [1, 2], not '{text}'") from None
+    with suppress(json.JSONDecodeError):
+        if _is_numeric(value := json.loads(text)):
+            return value
+    raise ValueError(f"'{name}' takes a number or a list of numbers such as [1, 2], not '{text}'")
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether a value is a number, true or false, or a list of such values."""
+    return all(map(_is_numeric, value)) if isinstance(value, list) else isinstance(value, int | float)

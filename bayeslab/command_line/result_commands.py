@@ -213,8 +213,12 @@ def _prediction_frame(predicted: "DataTree", table: TextTable, coding: FileCodin
 
 
 def _same_observations(first: "DataTree", other: "DataTree") -> bool:
-    """Whether two results have the same observed values."""
+    """Whether two results have the same observed values, in the units of their files."""
     if not all("observed_data" in tree.children for tree in (first, other)):
+        return False
+    codings = [file_coding_of(tree) for tree in (first, other)]
+    units = [np.array([coding.y_centre, coding.y_scale]) for coding in codings if coding is not None]
+    if len(units) == 2 and not np.allclose(units[0], units[1]):
         return False
     values = [tree["observed_data"].to_dataset() for tree in (first, other)]
     return set(values[0]) == set(values[1]) and all(
@@ -233,6 +237,11 @@ def _predictive_table(trees: dict[str, "DataTree"], lectures: dict[str, ModuleTy
 
     with_density = {}
     for name, tree in trees.items():
+        if tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"] == 1:
+            raise ValueError(
+                f"'{name}' is a point, of {tree.attrs['method']}, and rows are left out by draws; compare results of "
+                "methods that draw"
+            )
         observed = {str(site): values for site, values in tree["observed_data"].data_vars.items()}
         predicted = predict_rows(seed, _lecture_of(tree, lectures).model, observed, tree)
         if "log_likelihood" not in predicted.children:

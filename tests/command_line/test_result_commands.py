@@ -96,6 +96,21 @@ def test_predictions_at_a_point_have_the_noise_of_rows(folder: Path, capsys: pyt
     assert "at the point of MAP" in capsys.readouterr().out
 
 
+def test_results_of_other_units_and_points_are_not_compared(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Prices in another unit are other data though they are the same when standardised; a point leaves no row out."""
+    other = frame().assign(price=lambda table: 100 * table["price"] + 7)
+    other.to_csv(tmp_path / "units.csv", index=False)
+    common = ["--target", "price", "--drop", "dear", "--date", "sold", "--quiet"]
+    assert main(["fit", "linear_regression", f"{tmp_path}/units.csv", *common, "-o", f"{tmp_path}/units.nc"]) == 0
+    assert main(["fit", "ridge", f"{folder}/houses.csv", *common, "--method", "map", "-o", f"{tmp_path}/p.nc"]) == 0
+    for result, match in (("units", "of different data"), ("p", "is a point, of MAP, and rows are left out by draws")):
+        capsys.readouterr()
+        assert main(["compare", f"{folder}/fit.nc", f"{tmp_path}/{result}.nc"]) == 2
+        assert match in capsys.readouterr().err
+
+
 def test_classes_in_an_order_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "grades.csv"
     table.write_text("x,grade\n" + "\n".join(f"{i / 7},{('low', 'medium', 'high')[i % 3]}" for i in range(20)))

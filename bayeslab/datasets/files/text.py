@@ -108,7 +108,7 @@ def read_text(path: Path, encoding: str | None = None) -> tuple[str, tuple[str, 
 def _decoded(contents: bytes, encoding: str) -> str | None:
     """The text, None where the bytes are none in this encoding."""
     try:
-        return contents.decode(encoding)
+        return contents.decode(encoding).removeprefix("\ufeff")  # a mark of the byte order is no text
     except (UnicodeDecodeError, UnicodeError):
         return None
     except LookupError:
