@@ -57,7 +57,9 @@ def result_text(tree: DataTree) -> str:
     parts = []
     original = None if coding is None else in_original_units(posterior, coding)
     if original is not None and coding is not None:
-        parts += [f"In the units of '{coding.table}':\n{_table(original)}", _standardised_heading(coding)]
+        parts.append(f"In the units of '{coding.table}':\n{_table(original)}")
+    if coding is not None and coding.is_standardised:
+        parts.append(_standardised_heading(coding))
     parts.append(_table(shown) if shown.data_vars else "")
     parts += notes
     if "log_evidence" in tree.attrs:

@@ -111,6 +111,30 @@ def test_results_of_other_units_and_points_are_not_compared(
         assert match in capsys.readouterr().err
 
 
+def test_numbers_as_fitted_say_so(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a model whose coefficients have no units of the file, too."""
+    arguments = ["--target", "dear", "--drop", "price,town", "--date", "sold", "--method", "map"]
+    table, out = f"{folder}/houses.csv", f"{tmp_path}/bayes.nc"
+    assert main(["fit", "naive_bayes_gaussian", table, *arguments, "-o", out]) in (0, 3)
+    assert "As fitted, with every column of numbers less its mean" in capsys.readouterr().out
+
+
+def test_settings_are_numbers(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for value in ("null", '"wide"', '{"a": 1}', "[1, null]"):
+        arguments = [
+            "--target",
+            "price",
+            "--drop",
+            "dear,sold",
+            "--set",
+            f"shrinkage={value}",
+            "-o",
+            f"{tmp_path}/s.nc",
+        ]
+        assert main(["fit", "linear_regression", f"{folder}/houses.csv", *arguments]) == 2
+        assert "takes a number or a list of numbers" in capsys.readouterr().err
+
+
 def test_classes_in_an_order_are_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "grades.csv"
     table.write_text("x,grade\n" + "\n".join(f"{i / 7},{('low', 'medium', 'high')[i % 3]}" for i in range(20)))
