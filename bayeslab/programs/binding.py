@@ -167,7 +167,7 @@ def _listed_sites(bound: Bound, flow: DataFlow) -> tuple[tuple[str, int], ...]:
     moving = {fact.site for fact in flow.of("bound") if fact.reached_by("latent")}
     sites = [bound.sites[name] for name in bound.latent if name in used - moving and name not in bound.imputed]
     names = [site.name for site in sites if site.support in LISTED_SUPPORTS and not site.scanned]
-    return tuple(listed_sizes(bound.program, names, init_inside_support).items()) if names else ()
+    return tuple(listed_sizes(bound, names, init_inside_support).items()) if names else ()
 
 
 def _has_values(name: str, item: Entry) -> bool:

@@ -202,7 +202,7 @@ def test_values_stay_between_their_bounds(written: str) -> None:
 
 def test_a_range_without_values_is_refused() -> None:
     data = {"low": LOW, "high": HIGH - np.array([0, 10, 0]), "y": SHIFTED}
-    with pytest.raises(ValueError, match=r"DiscreteUniform from 0 to -5 at position \(1,\); its largest value must"):
+    with pytest.raises(ValueError, match=r"has values from 0 to -5 at position \(1,\); its largest value must"):
         bl.fit(0, between, data, progress=False)
 
 
@@ -242,3 +242,24 @@ def test_numbers_of_trials_that_are_random_in_a_plate() -> None:
     logs = binom.logpmf(n, 5, 0.4) + binom.logpmf(k, n, 0.7)
     by_hand = sum(logsumexp(logs + norm.logpdf(v, k, 0.7)) for v in y)
     assert tree.attrs["log_evidence"] == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_numbers_of_successes_of_which_some_are_given() -> None:
+    """Of four trials each; the others are summed over given the share, which is drawn."""
+
+    def model(y: Any) -> None:
+        p = numpyro.sample("p", dist.Beta(2.0, 2.0))
+        with numpyro.plate("row", len(y)):
+            k = numpyro.sample("k", dist.Binomial(4, p))
+            numpyro.sample("y", dist.Normal(1.0 * k, 1.0), obs=y)
+
+    y, k = np.array([1.0, 2.0, 2.2, 0.3]), np.array([1.0, np.nan, 2.0, np.nan])
+    tree = bl.fit(0, model, {"y": y, "k": k}, bl.NUTS(300, 1500, 2), progress=False)
+    p = np.linspace(1e-4, 1 - 1e-4, 2001)
+    weights = p * (1 - p) * binom.pmf(1, 4, p) * binom.pmf(2, 4, p)
+    counts = np.arange(5)[:, None]
+    missing = [binom.pmf(counts, 4, p) * norm.pdf(value, counts, 1.0) for value in y[[1, 3]]]
+    for each in missing:
+        weights = weights * each.sum(0)
+    means = [((counts * each).sum(0) / each.sum(0)) @ weights / weights.sum() for each in missing]
+    np.testing.assert_allclose(tree["posterior"]["k"].mean(("chain", "draw"))[[1, 3]], means, atol=0.09)  # 4 errors

@@ -38,6 +38,7 @@ OWN_LOG_DENSITIES: dict[str, Any] = {
     "Binomial": stats.binom(4, 0.5).logpmf,
     "Categorical": lambda value: np.full(np.shape(value), -np.log(3)),
     "Gamma": stats.gamma(2, scale=0.5).logpdf,
+    "Guarded": stats.binom(4, 0.5).logpmf,  # a Binomial that is asked for its support
     "MultivariateNormal": stats.norm.logpdf,
     "Normal": stats.norm(0.0, 2.0).logpdf,
     "StudentT": stats.t(2.0, 0.0, 2.0).logpdf,

@@ -74,41 +74,54 @@ def place_of(name: str) -> str:
     return f"{name}_index"
 
 
-def listed_sizes(program: Any, names: Collection[str], start: Any) -> dict[str, int]:
-    """How many values some sites of a program have, whose bounds do not depend on other sites.
+def listed_sizes(bound: Any, names: Collection[str], start: Any) -> dict[str, int]:
+    """How many values some sites of a Bound have, whose bounds do not depend on other sites.
 
     Not among them are sites whose values are the same fixed numbers for all elements, and those with more than
     MAX_LISTED. start: a function that gives sites their values.
+    Raises ValueError where the largest value of an element is below its least.
     """
-    sites = trace(substitute(seed(program, jax.random.PRNGKey(0)), substitute_fn=start)).get_trace()
-    fns = {name: _without_mask(sites[name]["fn"])[0] for name in names}
-    for name, fn in fns.items():
-        _refuse_empty_range(name, fn)
-    sizes = {name: _size(fn) for name, fn in fns.items()}
+    sizes: dict[str, int] = {}
+
+    def ranges(bound: Any) -> dict[str, tuple[Array, Array]]:
+        sites = trace(substitute(seed(bound.program, jax.random.PRNGKey(0)), substitute_fn=start)).get_trace()
+        found = {}
+        for name in names:
+            fn = _without_mask(sites[name]["fn"])[0]
+            inner = _inner(fn)
+            if isinstance(inner, COUNT_VECTORS):
+                sizes[name] = _num_vectors(fn, inner)
+            elif isinstance(inner.support, INTERVAL) and not _is_fixed(inner):
+                found[name] = _bounds(fn)
+        return found
+
+    if jax.eval_shape(ranges, bound):
+        for name, (low, high) in jax.device_get(jax.jit(ranges)(bound)).items():
+            _refuse_empty_range(name, low, high)
+            sizes[name] = int(np.max(high - low, initial=-1)) + 1
     return {name: size for name, size in sizes.items() if 0 < size <= MAX_LISTED}
 
 
-def _size(fn: Distribution) -> int:
-    """How many values a distribution has; 0 where they are fixed numbers, or not known."""
-    inner = _inner(fn)
-    if isinstance(inner, COUNT_VECTORS) and fn.event_dim == 1 and not isinstance(inner.total_count, jax.core.Tracer):
-        return _num_count_vectors(int(np.max(inner.total_count, initial=0)), fn.event_shape[0])
-    if isinstance(inner.support, INTERVAL) and not all(isinstance(b, int | np.integer) for b in _support_bounds(inner)):
-        low, high = _bounds(fn)
-        return int(jnp.max(high - low, initial=-1)) + 1
-    return 0
+def _num_vectors(fn: Distribution, inner: Any) -> int:
+    """How many vectors of counts an element has at most; 0 where the total is not known."""
+    if fn.event_dim != 1 or isinstance(inner.total_count, jax.core.Tracer):
+        return 0
+    return _num_count_vectors(int(np.max(inner.total_count, initial=0)), fn.event_shape[0])
 
 
-def _refuse_empty_range(name: str, fn: Distribution) -> None:
+def _is_fixed(inner: Distribution) -> bool:
+    """Whether the bounds of values are numbers in the program."""
+    return all(isinstance(bound, int | np.integer) for bound in _support_bounds(inner))
+
+
+def _refuse_empty_range(name: str, low: np.ndarray, high: np.ndarray) -> None:
     """Raises ValueError where the largest value of an element is below its least."""
-    if isinstance(_inner(fn).support, INTERVAL):
-        low, high = (np.asarray(bound) for bound in _bounds(fn))
-        if len(places := np.argwhere(high < low)):
-            at = tuple(places[0].tolist())
-            raise ValueError(
-                f"site '{name}' is a {type(_inner(fn)).__name__} from {low[at]} to {high[at]}"
-                f"{f' at position {at}' if at else ''}; its largest value must not be below its least"
-            )
+    if len(places := np.argwhere(high < low)):
+        at = tuple(places[0].tolist())
+        raise ValueError(
+            f"site '{name}' has values from {low[at]} to {high[at]}{f' at position {at}' if at else ''}; its largest "
+            "value must not be below its least"
+        )
 
 
 def _support_bounds(inner: Distribution) -> tuple[Any, Any]:
