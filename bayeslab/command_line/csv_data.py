@@ -251,22 +251,25 @@ def _require_classes(lecture: ModuleType, response: "Series", support: str, read
         )
 
 
+def _named(response: "Series") -> str:
+    """The first classes of a target of text."""
+    classes = sorted(response.dropna().unique())
+    return ", ".join(map(repr, classes[:MAX_CLASSES_NAMED])) + (", ..." if len(classes) > MAX_CLASSES_NAMED else "")
+
+
 def _text_in_an_order(lecture: ModuleType, response: "Series") -> str:
     """The sentence on a target of text whose classes have an order."""
-    named = ", ".join(map(repr, sorted(response.dropna().unique())[:MAX_CLASSES_NAMED]))
     return (
-        f"target '{response.name}' holds text ({named}), and {model_label(lecture)} is of classes in an order, which "
-        "letters do not tell; write them as numbers, from 0 for the lowest"
+        f"target '{response.name}' holds text ({_named(response)}), and {model_label(lecture)} is of classes in an order, "
+        "which letters do not tell; write them as numbers, from 0 for the lowest"
     )
 
 
 def _text_target(lecture: ModuleType, response: "Series") -> str:
     """The sentence on a target of text where numbers are needed."""
-    classes = sorted(response.dropna().unique())
-    named = ", ".join(map(repr, classes[:MAX_CLASSES_NAMED])) + (", ..." if len(classes) > MAX_CLASSES_NAMED else "")
     return (
-        f"target '{response.name}' holds text, {len(classes)} classes: {named}; {model_label(lecture)} takes numbers, "
-        f"and classes are for {MODELS_OF_CLASSES}"
+        f"target '{response.name}' holds text, {response.nunique()} classes: {_named(response)}; {model_label(lecture)} "
+        f"takes numbers, and classes are for {MODELS_OF_CLASSES}"
     )
 
 

@@ -104,15 +104,14 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
     table = read_table(arguments.table, arguments.separator, arguments.encoding)
     lecture = _lecture_of(tree, lectures)
     data = _new_data(lecture, table, coding)
-    is_point = tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"] == 1
-    predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if is_point else tree)
+    predicted = predict_rows(arguments.seed, lecture.model, data, _repeated(tree) if _is_point(tree) else tree)
     frame = _prediction_frame(predicted, table, coding)
     if arguments.out is not None:
         save_text(frame.to_csv(index_label="row"), arguments.out)
     if arguments.json:
         print(json.dumps(json.loads(frame.to_json(orient="index", double_precision=15)), indent=1))
     elif not arguments.quiet:
-        at_point = f", at the point of {tree.attrs['method']}: not of its own error" if is_point else ""
+        at_point = f", at the point of {tree.attrs['method']}: not of its own error" if _is_point(tree) else ""
         print(f"{coding.target or 'predictions'}: means, and intervals of probability {PROBABILITY}{at_point}")
         print(frame.head(MAX_ROWS_PRINTED).to_string(na_rep="-", float_format="{:.4g}".format))
         if len(frame) > MAX_ROWS_PRINTED:
@@ -120,6 +119,11 @@ def predict(arguments: Namespace, lectures: dict[str, ModuleType]) -> int:
         if arguments.out is not None:
             print(f"\nWritten: {arguments.out}")
     return 0
+
+
+def _is_point(tree: "DataTree") -> bool:
+    """Whether a result is one value of its sites."""
+    return tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"] == 1
 
 
 def _repeated(tree: "DataTree") -> "DataTree":
@@ -237,7 +241,7 @@ def _predictive_table(trees: dict[str, "DataTree"], lectures: dict[str, ModuleTy
 
     with_density = {}
     for name, tree in trees.items():
-        if tree["posterior"].sizes["chain"] * tree["posterior"].sizes["draw"] == 1:
+        if _is_point(tree):
             raise ValueError(
                 f"'{name}' is a point, of {tree.attrs['method']}, and rows are left out by draws; compare results of "
                 "methods that draw"

@@ -131,10 +131,7 @@ class AnnealedGuide:
     guide: autoguide.AutoDAIS
 
     def __call__(self, bound: Bound) -> Any:
-        learned = {
-            name: numpyro.param(name, start.position)
-            for name, start in unconstrained.learned_starts(jax.random.PRNGKey(0), bound).items()
-        }
+        learned = unconstrained.learned_parameters(bound)
 
         def potential_energy(position: Values) -> Array:
             return -unconstrained.log_posterior_of_drawn(bound, position | learned)

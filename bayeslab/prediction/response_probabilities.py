@@ -4,7 +4,7 @@ Nothing depends on such a response, so its distribution given the parameters of 
 over draws, and nothing is counted. What others depend on is for `class_probabilities`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -40,8 +40,7 @@ def response_probabilities(
         candidates = [name for name in candidates if name not in others_use and whole_site(name) == name]
     if not candidates:
         return {}
-    kept = {name: value for name, value in bound.observed.items() if name not in candidates}
-    unknown = replace(bound, observed=kept, present={n: mask for n, mask in bound.present.items() if n in kept})
+    unknown = _without_values(bound, candidates)
     program, tables = terms(unknown), dict[str, ClassProbabilities]()
     for name in candidates:
         choices = program.priors[name].choices if name in program.priors else None
@@ -55,6 +54,12 @@ def response_probabilities(
     return tables
 
 
+def _without_values(bound: Bound, names: Sequence[str]) -> Bound:
+    """The program in which nothing is known of some sites."""
+    kept = {name: value for name, value in bound.observed.items() if name not in names}
+    return replace(bound, observed=kept, present={n: mask for n, mask in bound.present.items() if n in kept})
+
+
 def _given_own_sites(
     bound: Bound, latent: Values, groups: Mapping[str, tuple[int, ...]], name: str
 ) -> dict[str, ClassProbabilities]:
@@ -62,9 +67,7 @@ def _given_own_sites(
     `class_probabilities` has them."""
     if name not in bound.observed:
         return {}
-    kept = {each: value for each, value in bound.observed.items() if each != name}
-    unknown = replace(bound, observed=kept, present={n: mask for n, mask in bound.present.items() if n in kept})
-    known = known_of(unknown, latent, groups)
+    known = known_of(_without_values(bound, [name]), latent, groups)
     found = class_probabilities(known, latent, len(next(iter(latent.values()))), sites=(name,))
     return {
         site: table._replace(log_probability=_scores(bound, site, table.values, table.log_mean))

@@ -93,11 +93,16 @@ def unconstrained_program(bound: Bound, run: Callable[[Bound], Any] = evaluate, 
     of `sites_only_program`.
     """
     position = _sample_positions(drawn_shapes(bound), batch_ndim)
-    for name, start in learned_starts(jax.random.PRNGKey(0), bound).items():
-        position[name] = numpyro.param(name, start.position)
+    position |= learned_parameters(bound)
     with block():
         density = log_posterior_of_drawn(bound, position, run)
     numpyro.factor("log_posterior", density)
+
+
+def learned_parameters(bound: Bound) -> Values:
+    """What the program learns, unconstrained, each as a `numpyro.param`."""
+    starts = learned_starts(jax.random.PRNGKey(0), bound)
+    return {name: numpyro.param(name, start.position) for name, start in starts.items()}
 
 
 def log_posterior_of_drawn(bound: Bound, position: Values, run: Callable[[Bound], Any] = evaluate) -> Array:
