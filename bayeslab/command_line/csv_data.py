@@ -260,16 +260,16 @@ def _named(response: "Series") -> str:
 def _text_in_an_order(lecture: ModuleType, response: "Series") -> str:
     """The sentence on a target of text whose classes have an order."""
     return (
-        f"target '{response.name}' holds text ({_named(response)}), and {model_label(lecture)} is of classes in an order, "
-        "which letters do not tell; write them as numbers, from 0 for the lowest"
+        f"target '{response.name}' holds text ({_named(response)}), and {model_label(lecture)} is of classes in an "
+        "order, which letters do not tell; write them as numbers, from 0 for the lowest"
     )
 
 
 def _text_target(lecture: ModuleType, response: "Series") -> str:
     """The sentence on a target of text where numbers are needed."""
     return (
-        f"target '{response.name}' holds text, {response.nunique()} classes: {_named(response)}; {model_label(lecture)} "
-        f"takes numbers, and classes are for {MODELS_OF_CLASSES}"
+        f"target '{response.name}' holds text, {response.nunique()} classes: {_named(response)}; "
+        f"{model_label(lecture)} takes numbers, and classes are for {MODELS_OF_CLASSES}"
     )
 
 
