@@ -19,6 +19,7 @@ from numpyro.infer.util import constrain_fn
 from bayeslab.elimination.discrete.mixture_components import component_sites
 from bayeslab.methods.moves.concavity import has_fixed_priors, is_concave, num_coordinates
 from bayeslab.methods.moves.initial_positions import likely_position
+from bayeslab.methods.moves.label_exchange import LabelExchangeSampler
 from bayeslab.methods.moves.noncentered import NoncenteredSampler, noncentered_sites
 from bayeslab.methods.setting_checks import require_count, require_names, require_positive
 from bayeslab.methods.wrappers.collapsed import collapsed_sampler, without_discrete_sites
@@ -27,6 +28,7 @@ from bayeslab.programs.program import Bound, Values, compilation_signature, eval
 from bayeslab.programs.unconstrained import constrain, flat_log_posterior, log_posterior, unconstrained_shapes
 from bayeslab.sampling.protocols import Draws, Method, Sampler, State
 from bayeslab.transforms.analysis import Analysis
+from bayeslab.transforms.exchangeable_labels import nearly_exchangeable_labels
 
 GRADIENTS_PER_NUTS_DRAW = 15
 """Gradients that NUTS takes for a draw, roughly."""
@@ -141,9 +143,23 @@ class NUTS(Method):
         sampler: Sampler = (
             NoncenteredSampler(kernel, sites, structure, self.num_warmup)
             if sites
-            else KernelSampler(kernel, structure, self.num_warmup)
+            else _exchanging_labels(KernelSampler(kernel, structure, self.num_warmup), marginal_bound, analysis.bound)
         )
         return collapsed_sampler(summary.around(sampler), marginal_bound, analysis.bound)
+
+
+def _exchanging_labels(sampler: "KernelSampler", marginal_bound: Bound, bound: Bound) -> Sampler:
+    """The sampler, with exchanges of labels between draws where modes differ by the order of components and a prior
+    prefers one.
+
+    marginal_bound: the program that is sampled, without the discrete sites of `bound`.
+    """
+    if marginal_bound is bound or bound.moving:
+        return sampler
+    without = set(bound.latent) - set(marginal_bound.latent)
+    exchanges = tuple(exchange.without(without) for exchange in nearly_exchangeable_labels(bound.plain))
+    exchanges = tuple(exchange for exchange in exchanges if exchange.moves or exchange.swaps)
+    return LabelExchangeSampler(sampler, exchanges) if exchanges else sampler
 
 
 def is_preconditioning_worthwhile(bound: Bound) -> bool:

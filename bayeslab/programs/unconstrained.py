@@ -50,6 +50,27 @@ def constrain_sites(bound: Bound, position: Values) -> Values:
     return {name: transforms[name](value) for name, value in position.items()}
 
 
+def unconstrain_sites(bound: Bound, values: Values) -> Values:
+    """The unconstrained positions of some latent sites that have these values, without a run of the program.
+
+    Supports must depend on no site and no data, as those of `constrain_sites`.
+    """
+    transforms = _fixed_transforms(compilation_signature(bound), bound.latent)
+    return {name: transforms[name].inv(value) for name, value in values.items()}
+
+
+def log_jacobian(bound: Bound, position: Values) -> Array:
+    """The logarithm of the volume that values of sites cover per volume of their unconstrained positions.
+
+    Supports must depend on no site and no data, as those of `constrain_sites`.
+    """
+    transforms = _fixed_transforms(compilation_signature(bound), bound.latent)
+    jacobians = [
+        transforms[name].log_abs_det_jacobian(value, transforms[name](value)).sum() for name, value in position.items()
+    ]
+    return jnp.stack(jacobians).sum()
+
+
 def unconstrain(bound: Bound, values: Values) -> Values:
     """The unconstrained position of latent sites that have these values."""
     return unconstrain_fn(evaluate, (bound,), {}, values)
