@@ -1,7 +1,7 @@
 """Guides of stochastic variational inference: those that NumPyro makes, and programs of the user's; its optimisers."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from inspect import Parameter
 from textwrap import shorten
@@ -27,6 +27,13 @@ from bayeslab.programs.handlers.subsampling import PlateBatches
 from bayeslab.programs.missing.imputation import chosen
 from bayeslab.programs.program import Bound, Values, init_inside_support
 from bayeslab.programs.wrapped_distributions import innermost_distribution
+
+LEAST_HIDDEN_UNITS = 32
+"""Units in a hidden layer of a flow, unless the posterior has more dimensions."""
+LEARNING_RATE_OF_FLOWS = 0.005
+"""The step of Adam for flows, whose bound can explode with that of other guides."""
+FLOW_GUIDES = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
+"""Guides that transform a Normal by neural networks; they need a posterior of two dimensions or more."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,37 @@ def low_rank_normal(rank: int | None = None) -> Automatic:
     return Automatic(autoguide.AutoLowRankMultivariateNormal, (("rank", rank),))
 
 
-def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] = (32, 32)) -> Automatic:
-    """Inverse autoregressive flows of a Normal (Kingma et al. 2016, arXiv:1606.04934); needs two dimensions or more."""
-    return Automatic(autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)), 0.005)
+def normalising_flow(num_flows: int = 3, hidden: tuple[int, ...] | None = None) -> Automatic:
+    """Inverse autoregressive flows of a Normal (Kingma et al. 2016, arXiv:1606.04934); needs two dimensions or more.
+
+    hidden: units in every hidden layer of the networks, at least as many as the posterior has dimensions; by default
+    two layers of 32 units, or of as many as there are dimensions.
+    """
+    return Automatic(
+        autoguide.AutoIAFNormal, (("num_flows", num_flows), ("hidden_dims", hidden)), LEARNING_RATE_OF_FLOWS
+    )
+
+
+def suited_to_size(guide: Automatic, size: int) -> Automatic:
+    """The guide for a posterior of so many dimensions, its networks wide enough.
+
+    Raises ValueError where it cannot be built for so few dimensions, or so many.
+    """
+    settings = dict(guide.settings)
+    if guide.build in FLOW_GUIDES and size < 2:
+        raise ValueError(
+            f"{guide.build.__name__} needs a posterior of two dimensions or more, but this one has {size}; "
+            "use full_rank_normal()"
+        )
+    if guide.build is not autoguide.AutoIAFNormal:
+        return guide
+    hidden = settings.get("hidden_dims") or (max(size, LEAST_HIDDEN_UNITS),) * 2
+    if min(hidden) < size:
+        raise ValueError(
+            f"{guide.build.__name__} needs as many units in every hidden layer as the posterior has dimensions, "
+            f"{size}, but hidden layers of {min(hidden)} were asked for"
+        )
+    return replace(guide, settings=tuple(sorted((settings | {"hidden_dims": tuple(hidden)}).items())))
 
 
 @dataclass(frozen=True)
@@ -172,7 +207,9 @@ def guide_record(guide: Any) -> Any:
         return guide
     if issubclass(build, autoguide.AutoSurrogateLikelihoodDAIS) and "surrogate_model" not in settings:
         raise TypeError(f"{build.__name__} needs a program; use partial({build.__name__}, surrogate_model=...)")
-    steps = (0.01, MAX_NORM_OF_ANNEALED) if issubclass(build, autoguide.AutoDAIS) else ()
+    steps: tuple[float, ...] = (0.01, MAX_NORM_OF_ANNEALED) if issubclass(build, autoguide.AutoDAIS) else ()
+    if issubclass(build, FLOW_GUIDES):
+        steps = (LEARNING_RATE_OF_FLOWS,)
     return Automatic(build, tuple(sorted(settings.items())), *steps)
 
 

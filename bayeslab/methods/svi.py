@@ -29,6 +29,7 @@ from bayeslab.methods.guides import (
     mean_field_normal,
     outside_reason,
     refuse_other_sites,
+    suited_to_size,
 )
 from bayeslab.methods.minibatches.batches import SubsampledPlate, random_batch
 from bayeslab.methods.minibatches.guides import (
@@ -104,11 +105,7 @@ class SVI(Method):
         plates = batched_plates(marginal_bound)
         if isinstance(guide, Automatic):
             size = sum(prod(shape) for _, shape in split_by_plates(marginal_bound, plates)[0])
-            if guide.build in _MULTIVARIATE_GUIDES and size < 2:
-                raise ValueError(
-                    f"{guide.build.__name__} needs a posterior of two dimensions or more, but the sites "
-                    f"{list(marginal_bound.latent)} have {size}; use full_rank_normal()"
-                )
+            guide = suited_to_size(guide, size)
         else:
             refuse_other_sites(guide, marginal_bound)
             plates = plates if draws_batches(guide, marginal_bound, plates) else ()
@@ -216,8 +213,6 @@ _PLATEAU_PATIENCE = 4
 """The number of windows without growth of the bound that make a plateau."""
 _MIN_STEP_SCALE = 1.01 * _PLATEAU_FACTOR**4
 """The scale of steps at which the fit has converged: that after the fourth plateau, rounding apart."""
-_MULTIVARIATE_GUIDES = (autoguide.AutoIAFNormal, autoguide.AutoBNAFNormal)
-"""Guides that need a posterior of two dimensions or more."""
 
 
 class _NumPyroSVI(NamedTuple):

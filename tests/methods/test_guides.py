@@ -175,3 +175,22 @@ def test_guides_that_need_more_say_what() -> None:
     ):
         with pytest.raises(TypeError, match=match):
             bl.fit(0, line, {"x": X, "y": Y}, bl.SVI(build), progress=False)
+
+
+def many_effects(y: Any) -> None:
+    with numpyro.plate("row", len(y)):
+        effect = numpyro.sample("effect", dist.StudentT(4.0))
+        numpyro.sample("y", dist.StudentT(4.0, effect), obs=y)
+
+
+@pytest.mark.parametrize("guide", [bl.normalising_flow(num_flows=1), partial(autoguide.AutoIAFNormal, num_flows=1)])
+def test_flows_have_as_many_units_as_dimensions(guide: Any) -> None:
+    tree = bl.fit(0, many_effects, {"y": np.zeros(40)}, bl.SVI(guide, num_steps=20, num_samples=50), progress=False)
+    assert np.isfinite(tree.attrs["elbo"])
+    assert tree.posterior["effect"].shape == (1, 50, 40)
+
+
+def test_a_flow_with_too_few_units_is_refused() -> None:
+    method = bl.SVI(bl.normalising_flow(hidden=(64, 32)))
+    with pytest.raises(ValueError, match=r"as the posterior has dimensions, 40, but hidden layers of 32 were asked"):
+        bl.fit(0, many_effects, {"y": np.zeros(40)}, method, progress=False)
