@@ -9,7 +9,7 @@ from jax import Array
 
 from bayeslab.distributions.factor_graphs.factor_graph import elimination_plan
 from bayeslab.elimination.discrete.fields import Field
-from bayeslab.elimination.discrete.table_reading import reading_of
+from bayeslab.elimination.discrete.table_reading import plan_of
 from bayeslab.graphical_models.missing_elements import (
     SiteLayout,
     layouts_of,
@@ -48,8 +48,9 @@ class DiscreteProgram(NamedTuple):
 
     @property
     def cards(self) -> tuple[int, ...]:
-        """How many values every element has."""
-        return tuple(map(int, self.field.cards))
+        """How many values every element has, and every total of elements after them."""
+        totals = () if self.field.totals is None else self.field.totals.cards
+        return (*map(int, self.field.cards), *totals)
 
     @property
     def values(self) -> list[tuple[int, ...]]:
@@ -135,7 +136,7 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
     with precision_scope():
         bound, field = _elements(model, data)
         entries = unwrap_partial(getattr(model, "model", model), read_entries(data))[1]
-        plan = reading_of(field).plan
+        plan = plan_of(field)
         [(numbers, constant)] = evaluate_all([partial_once(_numbers_and_constant, field)], bound)
         parts = np.split(numbers, np.cumsum(plan.table_sizes)[:-1]) if plan.scopes else []
         shapes = [tuple(plan.cards[each] for each in scope) for scope in plan.scopes]
@@ -154,7 +155,7 @@ def discrete_program(model: Program, data: Data, given: Mapping[str, Any] | None
 def _numbers_and_constant(field: Field, bound: Bound) -> tuple[Array, Array]:
     """All numbers of all tables of a program, one after another, and what does not depend on its elements."""
     tables = tables_of_all_elements(field, bound)
-    return tables.numbers, tables.constant
+    return tables.planned_numbers, tables.constant
 
 
 def element_names(layouts: Mapping[str, SiteLayout], shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:

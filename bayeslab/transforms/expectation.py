@@ -17,6 +17,7 @@ from numpyro.distributions import Distribution
 
 from bayeslab.distributions import MarkovChain
 from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution
+from bayeslab.distributions.factor_graphs.totals_distribution import TotalsDistribution
 from bayeslab.distributions.markov.scored.table_chain import TableChain
 from bayeslab.elimination.conditional import Rule, conditional, elimination_stages, sum_to_site
 from bayeslab.elimination.discrete.chains.tables import chain_tables
@@ -45,7 +46,7 @@ def moments_of_conditional(family: Family, q: Distribution) -> Moments:
     """What expectations need of a conditional: probabilities, cubature points or the distribution."""
     if family.enumerates:
         return innermost_distribution(q).probs
-    if isinstance(q, FactorDistribution | TableChain):
+    if isinstance(q, FactorDistribution | TableChain | TotalsDistribution):
         return q.table_probs()
     if family.structured:
         inner = innermost_distribution(q)
@@ -206,7 +207,8 @@ def _expected_tables(rule: Rule, reached: Sequence[Term]) -> Term:
         read = joint_tables if rule.field.chain is None else chain_tables
         tables = read(rule.field, reached, bound, values)
         pairs = zip(jax.tree.leaves(values[moment_key(rule.site)]), jax.tree.leaves(tables.numbers), strict=True)
-        return sum((jnp.where(p == 0, 0.0, p * numbers).sum() for p, numbers in pairs), tables.constant)
+        pairs_of_read = ((p[: len(numbers)], numbers) for p, numbers in pairs)  # tables of totals say nothing
+        return sum((jnp.where(p == 0, 0.0, p * numbers).sum() for p, numbers in pairs_of_read), tables.constant)
 
     holds = frozenset().union(*(term.holds or {term.name} for term in reached))
     kinks = frozenset().union(*(term.kinks for term in reached))

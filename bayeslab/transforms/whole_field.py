@@ -59,5 +59,5 @@ def most_probable_elements(field: Field, bound: Bound) -> tuple[FactorDistributi
     """The joint distribution of all elements, their most probable values as indices of choices (size,), and the log
     evidence."""
     tables = tables_of_all_elements(field, bound)
-    joint = FactorDistribution(tables.numbers, tables.plan)
+    joint = tables.joint
     return joint, joint.mode(), joint.log_partition + tables.constant

@@ -19,7 +19,7 @@ from bayeslab.elimination.discrete.collapsed.collapsed_draws import collapsed_el
 from bayeslab.elimination.discrete.collapsed.precision_rows import changed_rows
 from bayeslab.elimination.discrete.field_search import find_field
 from bayeslab.elimination.discrete.fields import Field
-from bayeslab.elimination.discrete.table_reading import reading_of
+from bayeslab.elimination.discrete.table_reading import plan_of, reading_of
 from bayeslab.elimination.families import CHAIN_OF_STEPS, ELEMENT_BY_ELEMENT, JOINTLY_ENUMERATED
 from bayeslab.elimination.family import Family
 from bayeslab.elimination.terms import Term, terms
@@ -176,6 +176,8 @@ def _field_rule(
 ) -> Finding:
     """The verified rule of a field, or the reason why there is none."""
     site, children = ", ".join(field.names), _children(log_joint_terms, field.names)
+    if family is JOINTLY_ENUMERATED and field.with_totals is not None:
+        field = field.with_totals
     if family is JOINTLY_ENUMERATED and field.chain is not None:
         family = CHAIN_OF_STEPS
     elif family is JOINTLY_ENUMERATED:
@@ -211,6 +213,8 @@ def joint_size(field: Field) -> int:
     if field.chain is not None:
         num_chains, num_steps, _ = field.chain.layout.elements.shape
         return num_chains * num_steps * field.chain.layout.num_states
-    cards = tuple(map(int, field.cards))
-    rounds = elimination_rounds(cards, reading_of(field).plan.scopes)
-    return elimination_size(cards, [step for steps in rounds for step in steps])[1]
+    if field.totals_graph is not None:
+        return sum(move.size for total in field.totals_graph.totals.totals for move in total.moves)
+    plan = plan_of(field)
+    rounds = elimination_rounds(plan.cards, plan.scopes)
+    return elimination_size(plan.cards, [step for steps in rounds for step in steps])[1]

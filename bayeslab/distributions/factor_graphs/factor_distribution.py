@@ -15,6 +15,7 @@ from jax import Array
 from numpyro.distributions import Distribution, constraints
 
 from bayeslab.distributions.factor_graphs.factor_graph import ZERO, Batch, EliminationPlan
+from bayeslab.distributions.factor_graphs.running_totals import RunningTotals
 
 Reduce = Callable[[Array, int], Array]
 """What is left of log weights along an axis: their sum or their maximum."""
@@ -25,23 +26,30 @@ MAX_PLACES_WRITTEN = 2**16
 class FactorDistribution(Distribution):
     """Values 0, 1, ... of several variables, (variable,), with log probability the sum of tables, but for a constant.
 
-    tables: all numbers of all tables, one after the other. vector: these and all messages.
+    tables: all numbers of all tables, one after the other. vector: these and all messages. totals: the last variables
+    of the plan, where these are totals of the others, of which values have no place.
     """
 
     pytree_data_fields = ("tables", "vector")
-    pytree_aux_fields = ("plan",)
+    pytree_aux_fields = ("plan", "totals")
     arg_constraints: dict[str, constraints.Constraint] = {}
     support = constraints.independent(constraints.nonnegative_integer, 1)
 
-    def __init__(self, tables: Array, plan: EliminationPlan, vector: Array | None = None):
-        self.tables, self.plan = tables, plan
+    def __init__(
+        self,
+        tables: Array,
+        plan: EliminationPlan,
+        vector: Array | None = None,
+        totals: RunningTotals | None = None,
+    ):
+        self.tables, self.plan, self.totals = tables, plan, totals
         self.vector = messages(plan, tables, log_sum) if vector is None else vector
-        super().__init__((), (len(plan.cards),))
+        super().__init__((), (len(self.cards),))
 
     @property
     def cards(self) -> tuple[int, ...]:
         """How many values every variable has (variable,)."""
-        return self.plan.cards
+        return self.plan.cards if self.totals is None else self.plan.cards[: self.totals.num_variables]
 
     @property
     def log_partition(self) -> Array:
@@ -49,9 +57,9 @@ class FactorDistribution(Distribution):
         return log_partition(self.plan, self.tables)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
-        uniform = jax.random.uniform(key, (*sample_shape, *self.event_shape))
+        uniform = jax.random.uniform(key, (*sample_shape, len(self.plan.cards)))
         flat = uniform.reshape(-1, uniform.shape[-1])
-        return jax.vmap(self._from_uniform)(flat).reshape(uniform.shape)
+        return jax.vmap(self._from_uniform)(flat).reshape(*sample_shape, *self.event_shape)
 
     def _from_uniform(self, uniform: Array) -> Array:
         """Values at standard uniform numbers (variable,)."""
@@ -63,19 +71,21 @@ class FactorDistribution(Distribution):
             passed = padded[variables][:, None] * cumulative[:, -1:] >= cumulative
             return jnp.minimum(passed.sum(-1), weights.shape[-1] - 1)
 
-        return _backwards(self.plan, self.vector, choose)
+        return _backwards(self.plan, self.vector, choose)[: len(self.cards)]
 
     def mode(self) -> Array:
         """The most probable values of all variables together."""
         vector = messages(self.plan, self.tables, jnp.max)
-        return _backwards(self.plan, vector, lambda log_weights, _: jnp.argmax(log_weights, axis=-1))
+        values = _backwards(self.plan, vector, lambda log_weights, _: jnp.argmax(log_weights, axis=-1))
+        return values[: len(self.cards)]
 
     def log_prob(self, value: Array) -> Array:
         flat = value.reshape(-1, value.shape[-1])
         return jax.vmap(self._log_weight)(flat).reshape(value.shape[:-1]) - self.vector[self.plan.roots].sum()
 
     def _log_weight(self, value: Array) -> Array:
-        return self.tables[table_places(self.plan, value)].sum()
+        values = value if self.totals is None else self.totals.extended(value)
+        return self.tables[table_places(self.plan, values)].sum()
 
     def table_probs(self) -> Array:
         """The probability of every number of every table: that the variables of the table have these values."""

@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions.factor_graphs.running_totals import PartTotal
 from bayeslab.elimination.discrete.chains.recognition import chain_layout, step_functions
 from bayeslab.elimination.discrete.chains.repeated_functions import FunctionFinder
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Chains, Field
-from bayeslab.elimination.discrete.scopes import follow_elements
+from bayeslab.elimination.discrete.scopes import ScopeFinder, follow_elements
 from bayeslab.elimination.discrete.sum_of_parts import cut
+from bayeslab.elimination.discrete.totals import TotalFinder
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.flat_program import FlatProgram
@@ -45,11 +47,32 @@ def find_field(
     def density(indices: Array, bound: Bound, others: Values) -> Array:
         return sum_of_terms(reached, bound, others | blank.named(indices))
 
-    program, number, finder, sums = follow_elements(density, blank.size, bound, others)
-    table = finder.table
-    scopes: dict[tuple[int, ...], int] = {}
+    program, number, finder, _ = follow_elements(density, blank.size, bound, others)
+    part_numbers = cut(program, number).parts
+    field = _with_parts(blank, finder, part_numbers)
+    layout = chain_layout(field)
+    if layout is None:
+        by_totals = _with_parts(blank, finder, part_numbers, TotalFinder(finder, number, blank.cards))
+        field.with_totals = by_totals if by_totals.totals is not None else None
+        return field
+    functions = FunctionFinder(program, finder.value).run({number: step_functions(field, layout)})
+    numbers = [functions[part].numbers if part in functions else np.zeros(0, int) for part in part_numbers]
+    return field.as_chains(Chains(layout, tuple(np.unique(each, return_inverse=True)[1] for each in numbers)))
+
+
+def _with_parts(
+    blank: Field, finder: ScopeFinder, part_numbers: Sequence[int], total_finder: TotalFinder | None = None
+) -> Field:
+    """A field with the scopes of all parts.
+
+    part_numbers: of these among the values of the program. total_finder: for functions of many elements that depend on
+    their totals.
+    """
+    program, sums, table = finder.program, finder.sums, finder.table
+    scopes: dict[tuple[tuple[int, ...], bytes], int] = {}
+    totals: dict[int, PartTotal] = {}
     mixed: set[tuple[int, ...]] = set()
-    parts, part_numbers = [], cut(program, number).parts
+    parts = []
     for part in part_numbers:
         part_sums = sums.get(part)
         if part_sums is None:
@@ -59,20 +82,20 @@ def find_field(
         index = np.empty(len(distinct), np.int32)
         for place, one in enumerate(distinct):
             members = _largest(table.sums[one])
-            if len(members) == 1:
-                index[place] = scopes.setdefault(tuple(sorted(members[0])), len(scopes))
+            union = tuple(sorted(frozenset().union(*members)))
+            if total_finder is not None and (total := total_finder.total_of(part, union)) is not None:
+                index[place] = number = scopes.setdefault((union, total.key), len(scopes))
+                totals[number] = total
+            elif len(members) == 1:
+                index[place] = scopes.setdefault((union, b""), len(scopes))
             else:
                 index[place] = MIXED if members else CONSTANT
                 mixed |= {tuple(sorted(scope)) for scope in members}
         parts.append(index[inverse].reshape(part_sums.shape))
-    field = Field(names, tuple(shapes), tuple(choices), tuple(scopes), tuple(parts), tuple(sorted(mixed)))
+    found = tuple(scope for scope, _ in scopes)
+    field = Field(blank.names, blank.shapes, blank.choices, found, tuple(parts), tuple(sorted(mixed)))
     field.eps = max((float(jnp.finfo(each).eps) for each in _real_types(program, sums)), default=field.eps)
-    layout = chain_layout(field)
-    if layout is None:
-        return field
-    functions = FunctionFinder(program, finder.value).run({number: step_functions(field, layout)})
-    numbers = [functions[part].numbers if part in functions else np.zeros(0, int) for part in part_numbers]
-    return field.as_chains(Chains(layout, tuple(np.unique(each, return_inverse=True)[1] for each in numbers)))
+    return field.by_totals(totals) if totals else field
 
 
 def _real_types(program: FlatProgram, reached: Collection[int]) -> set[Any]:

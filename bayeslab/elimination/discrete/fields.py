@@ -5,17 +5,20 @@ data and those arguments that say who meets whom. Numbers are read off the terms
 log joint at a few configurations, one for every choice of elements that do not meet (`parts_at`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from hashlib import sha256
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.distributions.factor_graphs.running_totals import PartTotal, RunningTotals
+from bayeslab.distributions.factor_graphs.totals_distribution import TotalsGraph
 from bayeslab.distributions.markov.scored.chain_layout import ChainLayout
 from bayeslab.programs.program import Values
 
@@ -43,12 +46,18 @@ class Field:
     parts: for every part of the log joint, for each of its elements, the index of its scope, CONSTANT or MIXED.
     mixed: the scopes of parts of which an element is a sum of several functions.
     chain: how its elements are chains, where they are. eps: of the lowest precision in which any part is computed.
+    totals: how elements are added up where functions of many depend on that alone. last_totals: by the index of such a
+    scope its place among these, and a choice of each of its elements for every value of the last total.
+    with_totals: the field whose tables are read by totals, where those of this one are too large.
     changed_rows: where Normal sites are integrated out, the rows of their precision that change with every element
     (element, row), where these are few.
     """
 
     chain: Chains | None = None
     changed_rows: np.ndarray | None = None
+    totals: RunningTotals | None = None
+    last_totals: Mapping[int, tuple[int, np.ndarray]] = MappingProxyType({})
+    with_totals: "Field | None" = None
     eps: float = float(np.finfo(float).eps)
 
     def __init__(
@@ -71,6 +80,15 @@ class Field:
         field.chain = chain
         return field
 
+    def by_totals(self, part_totals: Mapping[int, PartTotal]) -> "Field":
+        """The field, with the totals that functions depend on, by the indices of their scopes."""
+        totals = RunningTotals([each.total for each in part_totals.values()], self.size)
+        field = self._with_numbers([np.frombuffer(totals.digest.encode(), np.uint8), np.array(list(part_totals))])
+        field.totals = totals
+        places = enumerate(part_totals.items())
+        field.last_totals = {index: (place, each.representatives) for place, (index, each) in places}
+        return field
+
     def with_changed_rows(self, rows: np.ndarray) -> "Field":
         """The field, with the rows of a precision that change with every element (element, row)."""
         field = self._with_numbers([rows])
@@ -89,6 +107,19 @@ class Field:
 
     def __hash__(self) -> int:
         return hash(self._digest)
+
+    @cached_property
+    def totals_graph(self) -> TotalsGraph | None:
+        """The elements as independent ones that are weighed by their totals; None where they meet in other ways too."""
+        if self.totals is None or self.mixed:
+            return None
+        added = [variable for total in self.totals.totals for variable in total.variables]
+        singles = all(len(scope) == 1 for number, scope in enumerate(self.scopes) if number not in self.last_totals)
+        if not singles or len(set(added)) < len(added):
+            return None
+        last = {number: self.size + place for number, (place, _) in self.last_totals.items()}
+        tables = [last.get(number, scope[0]) for number, scope in enumerate(self.scopes)]
+        return TotalsGraph(tuple(map(int, self.cards)), tuple(tables), self.totals)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -14,11 +14,11 @@ import numpy as np
 from jax import Array
 
 from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution
-from bayeslab.distributions.factor_graphs.factor_graph import EliminationPlan
+from bayeslab.distributions.factor_graphs.totals_distribution import TotalsDistribution
 from bayeslab.elimination.discrete.field_parts import field_parts
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Field
 from bayeslab.elimination.discrete.sum_of_parts import weighted
-from bayeslab.elimination.discrete.table_reading import reading_of
+from bayeslab.elimination.discrete.table_reading import plan_of, reading_of
 from bayeslab.elimination.terms import Term
 from bayeslab.programs.program import Bound, Values
 
@@ -32,9 +32,23 @@ MAX_CONFIGURATIONS_FOLDED = 2**12
 class Tables(NamedTuple):
     """What the log joint says of the elements of a field: the sum of all tables and a constant."""
 
-    plan: EliminationPlan
+    field: Field
     numbers: Array
     constant: Array
+
+    @property
+    def joint(self) -> FactorDistribution | TotalsDistribution:
+        """The distribution of the elements, over indices of choices (size,)."""
+        if (graph := self.field.totals_graph) is not None:
+            return TotalsDistribution(self.numbers, graph)
+        return FactorDistribution(self.planned_numbers, plan_of(self.field), totals=self.field.totals)
+
+    @property
+    def planned_numbers(self) -> Array:
+        """The numbers of all tables that the plan of an elimination has: those by which totals grow, too."""
+        if self.field.totals is None:
+            return self.numbers
+        return jnp.concatenate([self.numbers, jnp.asarray(self.field.totals.numbers, self.numbers.dtype)])
 
 
 def joint_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, values: Values) -> Tables:
@@ -67,15 +81,15 @@ def joint_tables(field: Field, log_joint_terms: Sequence[Term], bound: Bound, va
         totals = _mapped(at_change, (jnp.asarray(shifts.elements), jnp.asarray(shifts.digits)), size)
         tables = jnp.concatenate([tables, (totals[shifts.places] * shifts.signs).sum(-1)])
         constant += totals[0]
-    return Tables(reading.plan, tables, constant)
+    return Tables(field, tables, constant)
 
 
 def joint_conditional(
     field: Field, log_joint_terms: Sequence[Term], bound: Bound, values: Values
-) -> tuple[FactorDistribution, Array]:
+) -> tuple[FactorDistribution | TotalsDistribution, Array]:
     """The joint conditional of a field, over indices of choices (size,), and its log evidence."""
     tables = joint_tables(field, log_joint_terms, bound, values)
-    joint = FactorDistribution(tables.numbers, tables.plan)
+    joint = tables.joint
     return joint, joint.log_partition + tables.constant
 
 

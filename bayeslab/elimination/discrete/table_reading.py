@@ -13,6 +13,8 @@ from bayeslab.elimination.discrete.fields import Field
 
 MAX_CONFIGURATIONS = 2**16
 """Configurations at which the log joint is looked at for one conditional, at most."""
+MAX_NUMBERS_OF_TOTALS = 4 * 10**6
+"""Numbers of all tables by which totals grow, at most."""
 
 
 class Differences(NamedTuple):
@@ -31,13 +33,11 @@ class Differences(NamedTuple):
 class Reading(NamedTuple):
     """How the tables of a field are read off its parts.
 
-    plan: of the elimination; its scopes are those of the field, and those of mixed parts after them.
     assignments: for every configuration a choice of every colour (configuration, colour).
     rows, columns: for every number of the first tables its configuration, and its scope.
     differences: for mixed parts; None where there are none.
     """
 
-    plan: EliminationPlan
     assignments: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
@@ -50,14 +50,33 @@ def reading_of(field: Field) -> Reading:
 
     Raises ValueError where summing over its elements, or reading their tables, takes too many numbers.
     """
-    closure = sorted(
-        {part for scope in field.mixed for n in range(1, len(scope) + 1) for part in combinations(scope, n)}
-    )
-    cards = tuple(map(int, field.cards))
-    plan = elimination_plan(cards, (*field.scopes, *closure))
+    if field.totals_graph is None:
+        plan_of(field)
     assignments, rows, columns = assignments_of(field)
-    differences = _differences(field, closure) if closure else None
-    return Reading(plan, assignments, rows, columns, differences)
+    closure = _closure(field)
+    return Reading(assignments, rows, columns, _differences(field, closure) if closure else None)
+
+
+@lru_cache(maxsize=64)
+def plan_of(field: Field) -> EliminationPlan:
+    """How the elements of a field are summed over, and totals of them behind them.
+
+    Its tables are those of the scopes of the field, of mixed parts, and those by which totals grow.
+    Raises ValueError where it takes too many numbers.
+    """
+    cards, scopes, totals = tuple(map(int, field.cards)), list(field.scopes), field.totals
+    if totals is None:
+        return elimination_plan(cards, (*scopes, *_closure(field)))
+    if totals.num_numbers > MAX_NUMBERS_OF_TOTALS:
+        raise ValueError(f"tables of totals would have {totals.num_numbers} numbers, more than {MAX_NUMBERS_OF_TOTALS}")
+    for number, (place, _) in field.last_totals.items():
+        scopes[number] = (totals.last[place],)
+    return elimination_plan((*cards, *totals.cards), (*scopes, *_closure(field), *totals.scopes))
+
+
+def _closure(field: Field) -> list[tuple[int, ...]]:
+    """All sets of elements that a mixed part joins."""
+    return sorted({part for scope in field.mixed for n in range(1, len(scope) + 1) for part in combinations(scope, n)})
 
 
 @lru_cache(maxsize=64)
@@ -69,12 +88,14 @@ def assignments_of(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     colours, cards = field.colours, field.cards
     num_colours = int(colours.max(initial=-1)) + 1
     most = [int(cards[colours == colour].max()) for colour in range(num_colours)]
-    needed = {tuple(sorted(int(colours[element]) for element in scope)) for scope in field.scopes}
+    by_values = [scope for number, scope in enumerate(field.scopes) if number not in field.last_totals]
+    needed = {tuple(sorted(int(colours[element]) for element in scope)) for scope in by_values}
     largest: list[tuple[int, ...]] = []
     for colour_set in sorted(needed, key=len, reverse=True):
         if not any(set(colour_set) <= set(other) for other in largest):
             largest.append(colour_set)
     total = sum(prod(most[colour] for colour in colour_set) for colour_set in largest)
+    total += sum(len(representatives) for _, representatives in field.last_totals.values())
     if total > MAX_CONFIGURATIONS:
         raise ValueError(f"the log joint would be looked at in {total} configurations, more than {MAX_CONFIGURATIONS}")
     blocks, starts, end = [np.zeros((0, num_colours), np.int32)], {}, 0
@@ -85,13 +106,22 @@ def assignments_of(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         starts[colour_set] = end
         end += len(block)
         blocks.append(block)
-    if end == 0:
+    if end == 0 and not field.last_totals:
         blocks.append(np.zeros((1, num_colours), np.int32))
     home = {one: next(other for other in largest if set(one) <= set(other)) for one in needed}
     rows: list[np.ndarray] = [np.zeros(0, int)]
     columns: list[np.ndarray] = [np.zeros(0, int)]
     for number, scope in enumerate(field.scopes):
         own_colours = [int(colours[element]) for element in scope]
+        if number in field.last_totals:
+            representatives = field.last_totals[number][1]
+            block = np.zeros((len(representatives), num_colours), np.int32)
+            block[:, own_colours] = representatives
+            rows.append(end + np.arange(len(block)))
+            columns.append(np.full(len(block), number))
+            blocks.append(block)
+            end += len(block)
+            continue
         colour_set = home[tuple(sorted(own_colours))]
         strides = {c: prod(most[d] for d in colour_set[place + 1 :]) for place, c in enumerate(colour_set)}
         digits = np.indices([cards[element] for element in scope]).reshape(len(scope), -1)
