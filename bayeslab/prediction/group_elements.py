@@ -30,28 +30,35 @@ class GroupElements(NamedTuple):
 
     elements: by latent site, the flat positions (group, number) of its elements. outputs: by term that these reach, the
     group (flat output,) that each of its elements belongs to; the number of groups for those that belong to none.
+    kept: by site, the elements (*site) that keep their values. Of a group that has no element of such a site a position
+    is the size of the site.
     """
 
     elements: dict[str, Array]
     outputs: dict[str, Array]
+    kept: dict[str, Array]
 
 
-def elements_of_groups(bound: Bound, values: list[Values], codes: Mapping[str, np.ndarray]) -> GroupElements | None:
+def elements_of_groups(
+    bound: Bound, values: list[Values], codes: Mapping[str, np.ndarray], kept: Mapping[str, np.ndarray] | None = None
+) -> GroupElements | None:
     """The latent sites all of whose elements belong to one group each; None where there are none.
 
     values: draws of all sites, at which this is proven. codes: by observed site, the group (*batch) of every row, minus
     one for those that are missing; what other observed sites see of an element makes it shared.
+    kept: by site, which elements (*site) keep their values, as those of groups of the fit, whoever sees them.
     Raises ValueError where a site has more elements in a group than are integrated out, or not the same number in all,
     and where priors or densities connect groups.
     """
     num_groups = 1 + max(int(groups.max()) for groups in codes.values())
-    sites = bound.sites
+    sites, kept = bound.sites, kept or {}
     candidates = [
         name
         for name in bound.latent
         if not sites[name].is_discrete
         and not sites[name].scanned
-        and np.prod(_density_shape(bound, name), dtype=int) >= num_groups > 1
+        and (np.prod(_density_shape(bound, name), dtype=int) >= num_groups > 1 or name in kept)
+        and not (name in kept and kept[name].all())
     ]
     if not candidates:
         return None
@@ -62,16 +69,23 @@ def elements_of_groups(bound: Bound, values: list[Values], codes: Mapping[str, n
     for name in candidates:
         first, last = (reached[name] for reached in reached_groups)
         group = np.where(first == last, first, np.where(first == NO_GROUP, last, first))
+        group = _with_unseen_of_events(group, _event_size(bound, name))
+        if name in kept:
+            group = np.where(kept[name].ravel(), NO_GROUP, group)
         if (group == SEVERAL).any() or (group == NO_GROUP).all():
             continue
         counts = np.bincount(group[group >= 0], minlength=num_groups)
-        if counts.min() != counts.max() or counts.max() > MAX_NUMBERS:
+        has_some = counts > 0 if name in kept else np.ones(num_groups, bool)
+        fewest = counts[has_some].min()
+        if fewest != counts.max() or counts.max() > MAX_NUMBERS:
             raise ValueError(
-                f"site '{name}' has {counts.min()} to {counts.max()} elements in a group; at most {MAX_NUMBERS}, as "
+                f"site '{name}' has {fewest} to {counts.max()} elements in a group; at most {MAX_NUMBERS}, as "
                 "many in all of them, are integrated out"
             )
         order = np.argsort(np.where(group < 0, num_groups, group), kind="stable")
-        elements[name] = jnp.asarray(order[: num_groups * counts.max()].reshape(num_groups, -1))
+        positions = np.full((num_groups, counts.max()), group.size)
+        positions[has_some] = order[: has_some.sum() * counts.max()].reshape(-1, counts.max())
+        elements[name] = jnp.asarray(positions)
     if sum(positions.shape[1] for positions in elements.values()) > MAX_NUMBERS:
         raise ValueError(f"a group has more than {MAX_NUMBERS} numbers of its own, in sites {', '.join(elements)}")
     if not elements:
@@ -79,7 +93,24 @@ def elements_of_groups(bound: Bound, values: list[Values], codes: Mapping[str, n
     outputs = [_groups_of_outputs(bound, draw, codes, num_groups, elements) for draw in (values[0], values[-1])]
     if any((outputs[0][name] != outputs[1][name]).any() for name in outputs[0]):
         raise ValueError("which rows see which elements depends on the draw")
-    return GroupElements(elements, {name: jnp.asarray(group) for name, group in outputs[0].items()})
+    fixed = {name: jnp.asarray(kept[name]) for name in elements if name in kept}
+    return GroupElements(elements, {name: jnp.asarray(group) for name, group in outputs[0].items()}, fixed)
+
+
+def _with_unseen_of_events(group: np.ndarray, event_size: int) -> np.ndarray:
+    """The groups of elements, where those of an event that no row sees belong to the only group that sees others of
+    it, as the slope of a person at whom only the intercept was looked at."""
+    events = group.reshape(-1, event_size)
+    owner = events.max(1, keepdims=True)
+    is_alone = ((events == owner) | (events == NO_GROUP)).all(1, keepdims=True)
+    return np.where(is_alone, owner, events).ravel()
+
+
+def _event_size(bound: Bound, name: str) -> int:
+    """Elements of a site that one number of its density belongs to."""
+    outputs = np.prod(_density_shape(bound, name), dtype=int)
+    size = np.prod(bound.sites[name].shape, dtype=int)
+    return int(size // outputs) if outputs and size % outputs == 0 else 1
 
 
 def reached_terms(log_joint_terms: tuple[Term, ...], sites: Mapping[str, Array]) -> list[Term]:
@@ -158,6 +189,8 @@ def _groups_of_outputs(
         flat = density.reshape(len(masks), -1)
         same = (flat == flat[0]) | (np.isnan(flat) & np.isnan(flat[0]))
         group = _group_of_masks(~same[1:])
+        if name in elements:
+            group = np.where(group == NO_GROUP, _groups_of_own_outputs(bound, name, elements[name], len(group)), group)
         if (group == SEVERAL).any():
             raise ValueError(f"'{name}' connects several groups")
         if name in codes:
@@ -168,6 +201,17 @@ def _groups_of_outputs(
             group = rows
         groups[name] = np.where(group == NO_GROUP, num_groups, group)
     return groups
+
+
+def _groups_of_own_outputs(bound: Bound, name: str, positions: Array, num_outputs: int) -> np.ndarray:
+    """The group (output,) of the elements that each number of a prior density is of, by their positions: a constant
+    density does not change with them."""
+    own, event_size = np.full(num_outputs, NO_GROUP), _event_size(bound, name)
+    if num_outputs * event_size != np.prod(bound.sites[name].shape, dtype=int):
+        return own
+    for group, places in enumerate(np.asarray(positions)):
+        own[places[places < num_outputs * event_size] // event_size] = group
+    return own
 
 
 @jax.jit
@@ -183,7 +227,11 @@ def _densities_of_moved_groups(bound: Bound, values: Values, elements: Values, m
             transform = biject_to(priors[name].distribution(bound, all_values).support)
             free = transform.inv(all_values[name])
             steps = jax.random.normal(jax.random.fold_in(jax.random.PRNGKey(1), index), free.shape).ravel()
-            moved = jnp.zeros(free.size).at[positions].set(jnp.where(mask[:, None], steps[positions], 0.0))
+            moved = (
+                jnp.zeros(free.size)
+                .at[positions]
+                .set(jnp.where(mask[:, None], steps[jnp.minimum(positions, free.size - 1)], 0.0), mode="drop")
+            )
             all_values[name] = transform(free + moved.reshape(free.shape))
         return {term.name: term.density(bound, all_values) for term in reached}
 

@@ -186,3 +186,10 @@ def _first_new_category(item: Entry, known: int) -> str:
     category = item.categories[item.value[position]]
     names = shorten(", ".join(map(str, item.categories[:known])), 200)
     return f"category '{category}' at position {position}, which the fit does not know; it knows {names}"
+
+
+def elements_of_fit(shape: tuple[int, ...], site: Site) -> np.ndarray:
+    """Which elements (*site) were those of the fit, where the site had a shape: the first ones of every axis."""
+    first = np.zeros(site.shape, bool)
+    first[tuple(map(slice, shape))] = True
+    return first

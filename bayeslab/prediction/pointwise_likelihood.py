@@ -4,6 +4,7 @@ Leave-one-out cross-validation leaves out a row with everything that is its own:
 density of a row says how well these fit it, not how well it is predicted.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -52,21 +53,23 @@ class PointwiseLikelihood(NamedTuple):
     reason: str = ""
 
 
-def log_likelihood(bound: Bound, latent: Values) -> PointwiseLikelihood:
+def log_likelihood(bound: Bound, latent: Values, kept: Mapping[str, np.ndarray] | None = None) -> PointwiseLikelihood:
     """log p(row | draw) of every entry of the observed sites. latent: (draw, *site).
 
+    kept: by site, which elements (*site) are those of a fit to other data, and keep their draws.
     The result is empty where sites that belong to rows can neither be integrated out row by row nor have draws.
     """
     marginal_bound, reason = _closed_form(bound, latent)
     if marginal_bound is None:
-        marginal_bound, why_no_quadrature = _by_quadrature(bound, latent)
+        marginal_bound, why_no_quadrature = _by_quadrature(bound, latent, kept or {})
         is_integrated = marginal_bound.transform is not None
         reason = "" if is_integrated else why_no_quadrature or reason
     joint_terms = _marginal_terms(marginal_bound)
     private = marginal_bound.transform.sites if isinstance(marginal_bound.transform, Marginal) else ()
     if any(name not in latent for name in bound.latent if name not in private):
         return PointwiseLikelihood({}, {}, ())
-    values = _row_likelihoods(marginal_bound, {name: value for name, value in latent.items() if name not in private})
+    given = {name: value for name, value in latent.items() if name not in private or name in (kept or {})}
+    values = _row_likelihoods(marginal_bound, given)
     number = len(next(iter(latent.values())))
     values = {name: jnp.broadcast_to(value, (number, *value.shape[1:])) for name, value in values.items()}
     return PointwiseLikelihood(values, {names: names.split(", ")[0] for names in joint_terms}, private, reason)
@@ -129,7 +132,7 @@ def labels_one_by_one(joint: Bound, analysis: Analysis, values: Values) -> Bound
     return one_by_one if np.isclose(together, alone, rtol=RELATIVE_TOLERANCE, atol=RELATIVE_TOLERANCE) else None
 
 
-def _by_quadrature(bound: Bound, latent: Values) -> tuple[Bound, str]:
+def _by_quadrature(bound: Bound, latent: Values, kept: Mapping[str, np.ndarray]) -> tuple[Bound, str]:
     """The program with what belongs to each row integrated out by quadrature, or as it is where there is no such thing,
     or where it cannot be, and why."""
     if not latent or all(np.prod(bound.sites[name].batch_shape) <= 1 for name in bound.observed):
@@ -144,7 +147,7 @@ def _by_quadrature(bound: Bound, latent: Values) -> tuple[Bound, str]:
         if (numbered != numbered[0]).any() or numbered.max() < 1:
             continue
         try:
-            if own := elements_of_groups(bound, draws, codes):
+            if own := elements_of_groups(bound, draws, codes, kept):
                 places = np.flatnonzero(numbered[0].ravel() != NO_GROUP)
                 return with_groups_integrated(bound, own, places, shape, draws), ""
         except ValueError as error:

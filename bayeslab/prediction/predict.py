@@ -22,6 +22,7 @@ from bayeslab.prediction.known_sites import draws_given_known, given_parameters,
 from bayeslab.prediction.new_groups import (
     bind_with_new_groups,
     data_of_fit,
+    elements_of_fit,
     has_more_groups,
     new_group_names,
     numbers_of_groups,
@@ -158,16 +159,15 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
         responses = response_probabilities(bound, flat, grown) if flat and not replicate else {}
         _require_predictions(simulations | undrawn, bound, replicate)
-        likelihood = log_likelihood(bound, flat) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
+        kept = {} if replicate else {n: elements_of_fit(v.shape[2:], bound.sites[n]) for n, v in latent.items()}
+        likelihood = log_likelihood(bound, flat, kept) if bound.observed and hidden else PointwiseLikelihood({}, {}, ())
         density = {n: value for n, value in jax.device_get(likelihood.values).items() if n not in parameters}
         scores = {n: c.log_probability for n, c in classes.items() if c.log_probability is not None}
         density |= {f"{name}{GIVEN_THE_REST}": score for name, score in scores.items()}
         dims_from = likelihood.dims_from | {f"{name}{GIVEN_THE_REST}": name for name in scores}
 
         def stacked(values: Values) -> dict[str, np.ndarray]:
-            return {
-                name: np.asarray(value).reshape(chains, num_draws, *value.shape[1:]) for name, value in values.items()
-            }
+            return {n: np.asarray(value).reshape(chains, num_draws, *value.shape[1:]) for n, value in values.items()}
 
         if replicate:
             chosen = {name: value for name, value in simulations.items() if name in bound.observed}
@@ -231,8 +231,7 @@ def _require_predictions(drawn: Mapping[str, Any], bound: Bound, replicate: bool
 
 
 def _refuse_other_axes(given: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: "Dataset") -> None:
-    """Raises ValueError where an axis, other than that of new rows, has other labels or another position than at the
-    fit.
+    """Raises ValueError where an axis that is not of new rows has other labels or another position than at the fit.
 
     latent: the draws that are taken from the result.
     """

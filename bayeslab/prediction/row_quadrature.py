@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 from jax.ops import segment_sum
 from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
 from numpyro.distributions import biject_to
 
 from bayeslab.elimination.terms import Term, terms
@@ -46,7 +47,7 @@ QUADRATURE_TOLERANCE = 1e-3
 """Nats of a row by which twice the nodes may differ."""
 
 
-NOTHING = GroupElements({}, {})
+NOTHING = GroupElements({}, {}, {})
 """No elements of any group."""
 
 
@@ -100,10 +101,14 @@ class RowQuadrature(Marginal):
                 own = free[start : start + positions.shape[1]].T
                 start += positions.shape[1]
                 shape = priors[name].shape
-                whole = jnp.zeros(prod(shape)).at[positions].set(own).reshape(shape)
+                whole = jnp.zeros(prod(shape)).at[positions].set(own, mode="drop").reshape(shape)
                 all_values[name] = transform(whole)
                 log_volumes = jnp.broadcast_to(transform.log_abs_det_jacobian(whole, all_values[name]), shape)
-                volume += log_volumes.ravel()[positions].sum(-1)
+                log_volumes = log_volumes.ravel().at[positions].get(mode="fill", fill_value=0.0)
+                # a group without an element integrates over a standard Normal in its place
+                volume += jnp.where(positions < prod(shape), log_volumes, norm.logpdf(own)).sum(-1)
+                if name in self.own.kept:
+                    all_values[name] = jnp.where(self.own.kept[name], values[name], all_values[name])
             parts = [
                 segment_sum(term.density(bound, all_values).ravel(), self.own.outputs[term.name], num_groups + 1)[:-1]
                 for term in reached
@@ -124,7 +129,7 @@ def with_groups_integrated(
     Raises ValueError where no number of nodes is enough.
     """
     number = sum(positions.shape[1] for positions in own.elements.values())
-    draws = [{name: draw[name] for name in bound.latent if name not in own.elements} for draw in values]
+    draws = [{n: draw[n] for n in bound.latent if n not in own.elements or n in own.kept} for draw in values]
     for num_nodes, more_nodes in pairwise(NUM_NODES[number]):
         transform = RowQuadrature((), own=own, places=jnp.asarray(places), shape=shape, num_nodes=num_nodes)
         integrated = replace(bound, transform=transform)
