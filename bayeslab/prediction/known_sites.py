@@ -7,12 +7,13 @@ given these and all values that are known, which elimination finds.
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro.distributions import LowRankMultivariateNormal, MultivariateNormal
 from numpyro.handlers import condition, seed, substitute, trace
 
 from bayeslab.elimination.around import bit_masks
@@ -24,6 +25,7 @@ from bayeslab.programs.probing import probe_splits
 from bayeslab.programs.program import Bound, Site, Values, init_inside_support, is_random
 from bayeslab.programs.tracing.compilation import OPTIMISED_OPTIONS
 from bayeslab.programs.tracing.provenance import trace_data_flow
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.draw_batches import map_draws
 from bayeslab.transforms.collapse import draw_eliminated, marginal
 
@@ -251,16 +253,39 @@ def _eliminated(keys: Array, collapsed: Bound, values: Values, by_draw: Values) 
 
 @partial(jax.jit, static_argnames="leaves", compiler_options=OPTIMISED_OPTIONS)
 def _simulated(keys: Array, bound: Bound, fixed: Values, by_draw: Values, leaves: tuple[str, ...]) -> Values:
-    """Runs of the program (draw, *site) with some latent sites fixed; of the observed ones leaves are drawn."""
+    """Runs of the program (draw, *site) with some latent sites fixed. Of the observed ones leaves are drawn; missing
+    numbers of a Normal vector are drawn given the others."""
 
     def run(at: tuple[Array, Values, Values]) -> Values:
         key, values, given = at
         known = {n: v for n, v in (bound.observed | given).items() if n not in leaves and n not in bound.computed}
         model = substitute(condition(bound.unconditioned(key), data=known), data=values)
         return {
-            name: jnp.asarray(site["value"])
+            name: _with_missing_given_known(site, bound.observed[name], bound.present[name])
+            if name in leaves and name in bound.present
+            else jnp.asarray(site["value"])
             for name, site in trace(model).get_trace(**bound.inputs).items()
             if name not in (*bound.computed, *known) and (is_random(site) or site["type"] == "deterministic")
         }
 
     return map_draws(run, (keys, fixed, by_draw))
+
+
+def _with_missing_given_known(site: dict[str, Any], known: Array, present: Array) -> Array:
+    """The drawn value of a site, the missing numbers of a multivariate Normal given those of its event that are known.
+
+    A draw x of the whole event becomes one given the known numbers y when C (x's covariance with these) times the
+    inverse of their own covariance times y - x is added to it. Numbers that are known keep their draws, and so do
+    events of which all numbers are known or none is, and other distributions.
+    known, present: the values of the site, and which of them are known.
+    """
+    drawn, fn = jnp.asarray(site["value"]), innermost_distribution(site["fn"])
+    if not isinstance(fn, MultivariateNormal | LowRankMultivariateNormal) or present.ndim < drawn.ndim:
+        return drawn
+    is_known = present.astype(drawn.dtype)
+    covariance = jnp.broadcast_to(fn.covariance_matrix, (*drawn.shape, drawn.shape[-1]))
+    of_known = covariance * is_known[..., :, None] * is_known[..., None, :]
+    of_known += jnp.eye(drawn.shape[-1]) * (1 - is_known)[..., None]
+    residual = jnp.where(present, known - drawn, 0.0)
+    weights = jnp.linalg.solve(of_known, residual[..., None])
+    return jnp.where(present, drawn, drawn + (covariance @ weights)[..., 0])

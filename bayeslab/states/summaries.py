@@ -102,12 +102,18 @@ class ChainInResult(NamedTuple):
 def read_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -> ChainInResult:
     """The chain of a program and the draws of everything else that a result has.
 
-    Raises ValueError for a program without a chain, for a result without draws of other sites, and for one of other
-    data, unless nothing is observed in these: then nothing in them is news of the other sites.
+    Raises ValueError for a program without a chain, for a chain of which some states are given, for a result without
+    draws of other sites, and for one of other data, unless nothing is observed in these: then nothing in them is news
+    of the other sites.
     """
     posterior = posterior_draws(tree, "a summary of states")
     bound = bind(model, data).plain
     site = chain_site(bound, site)
+    if site in bound.imputed:
+        raise ValueError(
+            f"some states of '{site}' are given, and summaries of states are of chains of which none is; the posterior "
+            "has draws of its other states"
+        )
     if not (has_same_data(tree, bound) or _adds_nothing(bound, site, tree)):
         raise ValueError(
             "the result is of other data: give the data of its fit, or new sequences of which nothing is observed"

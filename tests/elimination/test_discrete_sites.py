@@ -13,7 +13,7 @@ import numpyro.distributions as dist
 import pytest
 from numpyro.infer.util import log_density
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import bayeslab as bl
 from bayeslab.distributions.factor_graphs.factor_distribution import FactorDistribution, log_partition
@@ -271,6 +271,21 @@ def test_a_grid_of_six_rows() -> None:
     single = bl.fit(0, grid, data, bl.Gibbs(num_samples=500), progress=False, dtype=jnp.float32)
     means = [each["posterior"]["z"].mean(("chain", "draw")).values for each in (result, single)]
     assert np.abs(means[0] - means[1]).max() < 0.1
+
+
+def test_a_quotient_of_integers_is_cut() -> None:
+    """Pairs of states by one number: all rows have the same divisor."""
+    y = np.array([-1.2, 0.8, 0.9])
+
+    def pairs(y: Any) -> None:
+        with numpyro.plate("row", len(y)):
+            state = numpyro.sample("state", dist.Categorical(jnp.arange(1.0, 7.0) / 21))
+            first, second = jnp.divmod(state, 3)
+            numpyro.sample("y", dist.Normal(2.0 * first - 1.0 + 0.1 * second, 1.0), obs=y)
+
+    means = 2.0 * (np.arange(6) // 3) - 1.0 + 0.1 * (np.arange(6) % 3)
+    right = np.log(norm.pdf(y[:, None], means, 1.0) @ (np.arange(1, 7) / 21)).sum()
+    assert bl.fit(0, pairs, {"y": y}, progress=False).attrs["log_evidence"] == pytest.approx(right, abs=1e-12)
 
 
 @pytest.mark.slow

@@ -66,10 +66,17 @@ def test_subsets_of_a_size_are_summed_over(number: int, size: int) -> None:
     assert (tree["posterior"]["z"].sum("row") == size).all()
 
 
-def test_too_many_subsets_are_refused_for_what_they_are() -> None:
+def test_too_many_totals_are_refused_for_what_they_are() -> None:
+    """The sums of twenty numbers with no common divisor are all different."""
+
+    def limited(y: Any) -> None:
+        with numpyro.plate("row", len(y)):
+            z = numpyro.sample("z", dist.Bernoulli(0.5))
+        numpyro.factor("limit", jnp.where(y @ z < 1.0, 0.0, -jnp.inf))
+
     y = np.random.default_rng(16).normal(size=20)
     with pytest.raises(ValueError, match="values of some of its elements exclude values of others"):
-        bl.fit(0, subset, {"y": y, "size": 5}, progress=False)
+        bl.fit(0, limited, {"y": y}, progress=False)
 
 
 def test_gradients_leave_out_what_is_impossible() -> None:

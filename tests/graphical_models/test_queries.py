@@ -227,7 +227,7 @@ def test_elements_too_wide_are_refused_in_a_sentence() -> None:
     def all_meet(size: int) -> None:
         with numpyro.plate("node", size):
             x = numpyro.sample("x", dist.Bernoulli(0.5))
-        numpyro.factor("tie", jnp.square(jnp.sum(x) - 3.0) ** 0.5)
+        numpyro.factor("tie", jnp.square(jnp.sqrt(2.0 + jnp.arange(size)) @ x - 3.0) ** 0.5)
 
     with pytest.raises(ValueError, match="cannot be summed over together"):
         query(all_meet, {"size": 24}, of="x")

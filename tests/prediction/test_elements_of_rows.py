@@ -109,3 +109,30 @@ def test_rows_of_one_group_are_given_its_effect(visits: int) -> None:
     found = bl.predict(1, effects, new, tree)["predictions_log_likelihood"]["y"]
     mean = tree.posterior["effect"].values.sum(-1)[..., group]
     np.testing.assert_allclose(found, t.logpdf(new["y"], 5.0, mean), rtol=1e-10)
+
+
+COVARIANCE = 0.8 + 0.2 * np.eye(3)
+
+
+def vectors(x: Any, y: Any = None) -> None:
+    slope = numpyro.sample("slope", dist.Normal(0.0, 1.0))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.MultivariateNormal(slope * x[:, None] * jnp.ones(3), COVARIANCE), obs=y)
+
+
+def test_missing_numbers_of_a_new_vector_are_drawn_given_the_others() -> None:
+    x = np.linspace(-1, 1, 12)
+    y = np.random.default_rng(1).multivariate_normal(np.zeros(3), COVARIANCE, 12) + x[:, None]
+    tree = bl.fit(0, vectors, {"x": x, "y": y}, bl.Exact(num_samples=4000), progress=False)
+    new = {"x": np.array([0.5, 0.0, 1.0]), "y": np.array([[3.0, 3.0, np.nan], [np.nan, -2.0, -2.0], [1.0, 2.0, 3.0]])}
+    drawn = bl.predict(1, vectors, new, tree)["predictions"]["y"].values[0]
+    weights = COVARIANCE[2, :2] @ np.linalg.inv(COVARIANCE[:2, :2])
+    sd = np.sqrt(1 - weights @ COVARIANCE[2, :2])
+    means = tree.posterior["slope"].values[0][:, None] * new["x"]
+    residuals = np.stack(
+        [drawn[:, 0, 2] - means[:, 0] - (3 - means[:, 0]) * weights.sum(), drawn[:, 1, 0] + 2 * weights.sum()], 1
+    )
+    np.testing.assert_allclose(residuals.mean(0), 0.0, atol=4.5 * sd / np.sqrt(4000))
+    np.testing.assert_allclose(residuals.std(0), sd, rtol=4.5 / np.sqrt(8000))
+    anew = (drawn - means[..., None])[:, [0, 1, 2], [0, 1, 2]]  # known numbers are drawn as if none were known
+    np.testing.assert_allclose(anew.std(0), 1.0, rtol=4.5 / np.sqrt(8000))

@@ -272,3 +272,12 @@ def test_every_draw_has_its_forecast() -> None:
     tree = bl.fit(0, known, {"num_steps": 6, "y": Y}, bl.Exact(5), progress=False)
     found = bl.states.forecast(1, known, {"num_steps": 6, "y": Y}, tree, {"num_steps": 8}, num_samples=2)["predictions"]
     assert found["y"].shape == (1, 10, 2, 2)
+
+
+@pytest.mark.parametrize("name", ["smoothed_states", "filtered_states", "most_probable_path"])
+def test_chains_of_which_states_are_given_are_refused(name: str) -> None:
+    """They would be those of a chain with other states there."""
+    data = {"num_steps": 6, "y": Y, "z": np.where(np.arange(6) == 2, 1.0, NAN) * np.ones((*np.shape(Y)[:-1], 1))}
+    tree = bl.fit(0, known, data, bl.Exact(5), progress=False)
+    with pytest.raises(ValueError, match="some states of 'z' are given"):
+        getattr(bl.states, name)(known, data, tree)

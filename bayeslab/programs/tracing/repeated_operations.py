@@ -64,7 +64,12 @@ def _product(_: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
 
 
 def _quotient(operation: Operation, inputs: Sequence[Repeated]) -> Sequence[Any]:
-    """Where the numerator has all positions of the denominator it is divided, since products with inverses round."""
+    """Where the numerator has all positions of the denominator it is divided, since products with inverses round.
+
+    Quotients of integers are cut, so no factor of them is divided by itself.
+    """
+    if not jnp.issubdtype(operation.dtypes[0], jnp.floating):
+        return elementwise(operation, inputs)
     numerator, denominator = inputs
     first, *others = numerator.factors
     own, other = np.shape(first), np.shape(denominator.entry)
