@@ -1,6 +1,6 @@
 """Predictions for groups that were not fitted, beside those that were: their effects are drawn from the prior."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,11 @@ def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
         parts = with_nested_entries({name: item})
         return item._replace(value={key: _part(parts, f"{name}.{key}", v, tree) for key, v in item.value.items()})
     levels, known = [str(level) for level in item.categories], categories_of(tree, name)
+    if not levels and _are_other_numbers(known):
+        raise ValueError(
+            f"entry '{name}' holds numbers, but the fit had the categories {shorten(', '.join(known), 60)}; give "
+            "categories again, as pandas.Series(...).astype('category'), since numbers would be positions among these"
+        )
     if not levels or levels == known:
         return item
     if not known:
@@ -42,6 +47,12 @@ def with_codes_of_fit(name: str, item: Entry, tree: "DataTree") -> Entry:
     if item.present is not None:
         value = np.where(item.present, value, 0)
     return item._replace(value=value, categories=[*known, *new])
+
+
+def _are_other_numbers(labels: Sequence[str]) -> bool:
+    """Whether labels are whole numbers, but not their positions."""
+    whole = bool(labels) and all(label.removeprefix("-").isdecimal() for label in labels)
+    return whole and [int(label) for label in labels] != [*range(len(labels))]
 
 
 def _part(parts: Mapping[str, Entry], path: str, value: Any, tree: "DataTree") -> Any:

@@ -37,22 +37,21 @@ def known_first_state(y: Any) -> None:
     scan(step, 0, y)
 
 
-def mixture_with_other_weights(y: Any) -> None:
-    weights = numpyro.sample("weights", dist.Dirichlet(jnp.array(CONCENTRATION)))
-    with numpyro.plate("component", 3):
+def mixture(concentration: np.ndarray, y: Any) -> None:
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.array(concentration)))
+    with numpyro.plate("component", len(concentration)):
         rate = numpyro.sample("rate", dist.Gamma(2.0, 0.2))
     with numpyro.plate("row", len(y)):
         z = numpyro.sample("z", dist.Categorical(weights))
         numpyro.sample("y", dist.Poisson(rate[z]), obs=y)
+
+
+def mixture_with_other_weights(y: Any) -> None:
+    mixture(CONCENTRATION, y)
 
 
 def mixture_of_like_components(y: Any) -> None:
-    weights = numpyro.sample("weights", dist.Dirichlet(jnp.ones(2)))
-    with numpyro.plate("component", 2):
-        rate = numpyro.sample("rate", dist.Gamma(2.0, 0.2))
-    with numpyro.plate("row", len(y)):
-        z = numpyro.sample("z", dist.Categorical(weights))
-        numpyro.sample("y", dist.Poisson(rate[z]), obs=y)
+    mixture(np.ones(2), y)
 
 
 def unlike_observations(y: Any) -> None:

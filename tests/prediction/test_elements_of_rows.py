@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+import pandas as pd
 import pytest
 from scipy.integrate import quad, quad_vec
 from scipy.special import logsumexp
@@ -136,3 +137,21 @@ def test_missing_numbers_of_a_new_vector_are_drawn_given_the_others() -> None:
     np.testing.assert_allclose(residuals.std(0), sd, rtol=4.5 / np.sqrt(8000))
     anew = (drawn - means[..., None])[:, [0, 1, 2], [0, 1, 2]]  # known numbers are drawn as if none were known
     np.testing.assert_allclose(anew.std(0), 1.0, rtol=4.5 / np.sqrt(8000))
+
+
+def test_numbers_are_no_categories_that_are_other_numbers() -> None:
+    """Of groups 1, 2 and 3 the number 1 would be the second."""
+
+    def levels(group: Any, y: Any = None) -> None:
+        with numpyro.plate("level", 3):
+            mean = numpyro.sample("mean", dist.Normal(0.0, 5.0))
+        with numpyro.plate("row", len(group)):
+            numpyro.sample("y", dist.Normal(mean[group], 1.0), obs=y)
+
+    group = pd.Series([1, 2, 3, 1, 2, 3]).astype("category")
+    tree = bl.fit(0, levels, {"group": group, "y": np.array([-2.0, 0, 3, -2, 0, 3])}, bl.Exact(100), progress=False)
+    with pytest.raises(ValueError, match="entry 'group' holds numbers, but the fit had the categories 1, 2, 3"):
+        bl.predict(1, levels, {"group": pd.Series([1, 2])}, tree)
+    new = pd.Series([1, 2]).astype(pd.CategoricalDtype([1, 2, 3]))
+    drawn = bl.predict(1, levels, {"group": new}, tree)["predictions"]["y"]
+    np.testing.assert_allclose(drawn.mean(("chain", "draw")), tree.posterior["mean"].values[0, :, :2].mean(0), atol=0.6)
