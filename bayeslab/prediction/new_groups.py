@@ -8,9 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from bayeslab.elimination.terms import terms
 from bayeslab.programs.binding import bind_new_rows
 from bayeslab.programs.data import Entry, as_entry, first_true, with_nested_entries
 from bayeslab.programs.program import Bound, Program, Site, Values
+from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.results.datatree import argument_recipes, categories_of
 
 if TYPE_CHECKING:
@@ -204,3 +206,46 @@ def elements_of_fit(shape: tuple[int, ...], site: Site) -> np.ndarray:
     first = np.zeros(site.shape, bool)
     first[tuple(map(slice, shape))] = True
     return first
+
+
+def refuse_other_inputs(
+    program: Program, entries: Mapping[str, Entry], tree: "DataTree", bound: Bound, latent: Mapping[str, np.ndarray]
+) -> None:
+    """Raises ValueError for a process of which the result has draws at other inputs than those of the data: a Gaussian
+    process, or a Normal vector with an element for every row whose covariance is another one.
+
+    latent: (chain, draw, *site), of the sites that keep their draws.
+    """
+    num_rows = {site.shape[-1:] for name, site in bound.sites.items() if name not in latent}
+    processes = [
+        name
+        for name in latent
+        if bound.sites[name].family == "GaussianProcess"
+        or (bound.sites[name].family == "MultivariateNormal" and bound.sites[name].shape[-1:] in num_rows)
+    ]
+    fitted = {name: as_entry(value, name) for name, value in data_of_fit(tree).items() if name in entries}
+    before = {name: item for name, item in fitted.items() if np.shape(item.value) == np.shape(entries[name].value)}
+    if not processes or not before:
+        return
+    values = {name: jnp.asarray(value[0, 0]) for name, value in latent.items()}
+    half_new = {name: _half_new(entries[name], item) for name, item in before.items()}  # a shift of all keeps distances
+    bounds = [bind_new_rows(program, {**entries, **given}).plain for given in (before, half_new)]
+    for name in processes:
+        then, *others = (_inputs_of_process(name, at, values) for at in (*bounds, bound))
+        if any(now.shape != then.shape or not np.allclose(now, then) for now in others):
+            raise ValueError(
+                f"site '{name}' has draws at the inputs of the fit, and these are others; write it as a "
+                "GaussianProcess, which process_at and process_draws take to new inputs"
+            )
+
+
+def _half_new(now: Entry, then: Entry) -> Entry:
+    """An entry with every other value of two."""
+    new, old = np.asarray(now.value), np.asarray(then.value)
+    return then._replace(value=np.where(np.arange(new.size).reshape(new.shape) % 2, new, old).astype(old.dtype))
+
+
+def _inputs_of_process(name: str, bound: Bound, values: Values) -> np.ndarray:
+    """The inputs of a Gaussian process, or the covariance of a Normal vector."""
+    prior = innermost_distribution(terms(bound).priors[name].distribution(bound, values))
+    return np.asarray(prior.x if hasattr(prior, "x") else prior.covariance_matrix)

@@ -26,6 +26,7 @@ from bayeslab.prediction.new_groups import (
     has_more_groups,
     new_group_names,
     numbers_of_groups,
+    refuse_other_inputs,
     refuse_unused_categories,
     value_with_new_groups,
     with_codes_of_fit,
@@ -115,11 +116,11 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     columns of the formula, whose levels, knots and scales are those of the fit.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
     default and do nothing but hand over observed values. Categories have the codes of the fit.
-    Raises ValueError where a latent site has another shape in the result, or draws that are no numbers, for categories
-    that the fit does not know and that are no new groups, labels that contradict those of the fit (other columns, or in
-    another order), where sites cannot be drawn given what is known, or by no sampler, where `data` leave out what a
-    result cannot keep, as a function that is not the default, and where the program draws nothing, because its data are
-    in a factor.
+    Raises ValueError where a latent site has another shape in the result, draws that are no numbers, or draws of a
+    process at other inputs, for categories that the fit does not know and that are no new groups, labels that
+    contradict those of the fit (other columns, or in another order), where sites cannot be drawn given what is known,
+    or by no sampler, where `data` leave out what a result cannot keep, as a function that is not the default, and where
+    the program draws nothing, because its data are in a factor.
     """
     posterior = posterior_draws(tree, "predict")
     program, given = unwrap_partial(model, read_entries(_rows_of_formula(data, tree)))
@@ -135,6 +136,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         refuse_unused_categories(given, tree, {name: value.shape[2:] for name, value in latent.items()}, bound)
         if not replicate:
             _refuse_other_axes(given, tree, bound, posterior[list(latent)])
+            refuse_other_inputs(program, entries, tree, bound, latent)
         chains, num_draws = posterior.sizes["chain"], posterior.sizes["draw"]
         flat = {name: jnp.asarray(value).reshape(-1, *value.shape[2:]) for name, value in latent.items()}
         keys = jax.random.split(raw_key(key), chains * num_draws)
@@ -153,7 +155,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         if bound.observed and not replicate:
             known = known_of(bound, flat, grown)._replace(undrawn=tuple(undrawn))
             drawn, left_out = draws_given_known(keys[0], known, flat, len(keys))
-            simulations = jax.device_get({name: value for name, value in drawn.items() if name not in hidden})
+            simulations = jax.device_get({n: value for n, value in drawn.items() if n not in hidden})
             classes = class_probabilities(known, flat, len(keys))
         else:
             classes = class_probabilities_of_fit(bound, flat) if replicate else {}
@@ -170,14 +172,11 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
             return {n: np.asarray(value).reshape(chains, num_draws, *value.shape[1:]) for n, value in values.items()}
 
         if replicate:
-            chosen = {name: value for name, value in simulations.items() if name in bound.observed}
+            chosen = {n: value for n, value in simulations.items() if n in bound.observed}
             groups = {"posterior_predictive": stacked(chosen), "log_likelihood": stacked(density)}
         else:
-            groups = {
-                "predictions": stacked(simulations),
-                "predictions_log_likelihood": stacked(density),
-                "predictions_constant_data": constant_data(bound),
-            }
+            groups = {"predictions": stacked(simulations), "predictions_log_likelihood": stacked(density)}
+            groups["predictions_constant_data"] = constant_data(bound)
         added = to_datatree(groups, bound, entries, dims_from)
         if tables := {} if replicate else responses | classes:
             categories = {name: categories_of(tree, name) for name in tables}

@@ -14,7 +14,7 @@ from numpyro.primitives import Messenger
 from bayeslab.distributions.mixing.hinge import HingeLoss
 from bayeslab.distributions.mixing.polya_gamma import PolyaGamma
 from bayeslab.distributions.mixing.truncated_normal import BernoulliProbit, TruncatedNormal
-from bayeslab.programs.missing.missing_data import element_mask
+from bayeslab.programs.missing.missing_data import Guarded, element_mask
 from bayeslab.programs.program import Program
 from bayeslab.programs.wrapped_distributions import innermost_distribution
 from bayeslab.transforms.transformed_program import TransformedProgram
@@ -69,7 +69,7 @@ class AugmentHandler(Messenger):
         """A site that is a mixture of Normals becomes a Normal, given a variable that is drawn before it."""
         if msg["type"] != "sample" or msg["scale"] is not None:
             return
-        fn, inner = msg["fn"], innermost_distribution(msg["fn"])
+        fn, inner = msg["fn"], _innermost(msg["fn"])
         if element_mask(fn) is not True:
             return
         if isinstance(inner, HingeLoss):
@@ -84,7 +84,7 @@ class AugmentHandler(Messenger):
         """After a site of yes or no, or of counts, follows a variable that depends on its value and its predictor."""
         if msg["type"] != "sample" or msg["scale"] is not None:
             return
-        fn, inner = msg["fn"], innermost_distribution(msg["fn"])
+        fn, inner = msg["fn"], _innermost(msg["fn"])
         if isinstance(inner, BernoulliProbit):
             away = jnp.where(element_mask(fn), (2 * msg["value"] - 1) * inner.predictor, 0.0)
             _draw_beside(msg, "utility", TruncatedNormal(jnp.broadcast_to(away, fn.shape()), 1.0, low=0.0))
@@ -95,6 +95,12 @@ class AugmentHandler(Messenger):
         tilt = jnp.broadcast_to(jnp.where(present, _logits(inner), 0.0), fn.shape())
         counted = present is True or isinstance(count, float)
         _draw_beside(msg, "omega", PolyaGamma(count if counted else jnp.where(present, count, 1.0), tilt))
+
+
+def _innermost(fn: Distribution) -> Distribution:
+    """The innermost distribution, also of one whose support is checked because it is latent."""
+    inner = innermost_distribution(fn)
+    return innermost_distribution(inner.base_dist) if isinstance(inner, Guarded) else inner
 
 
 def _normal_mixture(inner: Distribution) -> tuple[str, Distribution, Callable[[Array], Distribution]] | None:

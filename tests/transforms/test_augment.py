@@ -294,3 +294,17 @@ def test_augmented_programs_are_programs() -> None:
     inner = trace(seed(bl.augment(lambda: numpyro.sample("y", BernoulliProbit(jnp.zeros(3)).to_event(1))), 0))
     utility = inner.get_trace()["y_utility"]["fn"]
     assert utility.event_shape == (3,)
+
+
+def test_latent_counts_of_numbers_of_trials_that_are_data_are_augmented() -> None:
+    """Their supports are data, so they are checked; a run without counts has the same sites as one with them."""
+
+    def trials(n: Any) -> None:
+        b = numpyro.sample("b", dist.Normal(0.0, 1.0))
+        with numpyro.plate("row", len(n)):
+            numpyro.sample("y", dist.Binomial(n, logits=b))
+
+    prior = bl.simulate(0, bl.augment(trials), {"n": np.array([3, 5, 8])}, num_samples=400)
+    drawn = prior["prior"] if "y" in prior["prior"] else prior["prior_predictive"]
+    assert (drawn["y"] <= np.array([3, 5, 8])).all()
+    assert prior["prior"]["y_omega"].shape == (1, 400, 3)

@@ -56,7 +56,8 @@ def event_mask(name: str, mask: np.ndarray, site: dict[str, Any]) -> np.ndarray:
     partly = parts.any(-1) & ~parts.all(-1)
     raise ValueError(
         f"entry '{name}' has a partly missing event at position {first_true(partly)}, which can be integrated out for "
-        f"a MultivariateNormal or a chain, not for a {site['family']}; mark the whole event as missing"
+        f"a MultivariateNormal or a chain of discrete states, not for a {site['family']}; mark the whole event as "
+        "missing"
     )
 
 
