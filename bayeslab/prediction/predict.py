@@ -112,6 +112,7 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
     those of the fit where data of their own are given as they were, and others observed elsewhere. Where a plate has
     more positions than at the fit, the others are new groups, drawn given each draw and their own rows; a new name
     among categories is such a group, named in the attrs of predictions, and a number of groups left out grows with it.
+    These attrs also name the latent sites that keep the draws of the fit, as one of rows that is in no plate does.
     Where a formula made the data of the fit, as in `bayeslab.datasets.regression_data`, data may be a table with the
     columns of the formula, whose levels, knots and scales are those of the fit.
     Arguments that `data` leave out, hyperparameters for example, are those of the fit, but for those that are None by
@@ -181,10 +182,9 @@ def predict(key: Array | int, model: Program, data: Data, tree: "DataTree") -> "
         if tables := {} if replicate else responses | classes:
             categories = {name: categories_of(tree, name) for name in tables}
             added["predictions_probabilities"] = probabilities_dataset(tables, dimensions(bound, entries), categories)
-    if left_out:
-        added["predictions"].attrs["left_out"] = left_out
-    if new_names := new_group_names(given, tree):
-        added["predictions"].attrs["new_groups"] = new_names
+    if "predictions" in added.children:
+        said = {"draws_of_the_fit": [*latent], "left_out": left_out, "new_groups": new_group_names(given, tree)}
+        added["predictions"].attrs |= {name: what for name, what in said.items() if what}
     for name in ("log_likelihood", "predictions_log_likelihood"):
         if name in added.children:
             added[name].attrs |= {"not_drawn": said_of_sites_not_drawn(undrawn)} if undrawn else {}
