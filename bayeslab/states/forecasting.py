@@ -12,8 +12,8 @@ from bayeslab.programs.binding import bind
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Program, precision_scope, raw_key
 from bayeslab.results.datatree import constant_data, to_datatree
+from bayeslab.states.chain_in_result import ChainInResult, chain_distribution, read_chain
 from bayeslab.states.longer_series import lengthen, new_steps
-from bayeslab.states.summaries import ChainInResult, chain_distribution, read_chain
 from bayeslab.transforms.collapse import marginal
 from bayeslab.transforms.recover import recovered_draws
 
@@ -45,6 +45,8 @@ def forecast(
         raise ValueError(f"num_samples must be positive, but is {num_samples}")
     with precision_scope():
         chain_fit = read_chain(model, data, tree, site)
+        if chain_fit.of_given is not None:
+            raise ValueError(f"some states of '{chain_fit.site}' are given; forecasts are of chains of which none is")
         entries = lengthen(model, data, changes)
         bound = bind(model, entries).plain
         old_shapes = _grown_sites(chain_fit, bound)

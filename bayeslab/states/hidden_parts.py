@@ -9,7 +9,7 @@ from bayeslab.elimination.terms import terms
 from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Site
 from bayeslab.results.datatree import dimensions
-from bayeslab.states.summaries import chain_site
+from bayeslab.states.chain_in_result import chain_site
 
 Masks = dict[str, np.ndarray]
 """Of every entry of the data, which of its elements are hidden."""

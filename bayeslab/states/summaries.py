@@ -7,23 +7,22 @@ is again a chain; nothing here needs draws of the states themselves.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from bayeslab.distributions import LinearChainCRF, LinearGaussianChain, MarkovChain
+from bayeslab.distributions import MarkovChain
+from bayeslab.distributions.markov.log_likelihoods import dense
 from bayeslab.elimination.conditional import Rule, conditional, likelihood_message
 from bayeslab.elimination.terms import terms
-from bayeslab.programs.binding import bind
-from bayeslab.programs.data import read_entries
 from bayeslab.programs.program import Bound, Data, Program, Values, precision_scope
 from bayeslab.programs.wrapped_distributions import innermost_distribution
-from bayeslab.results.datatree import coordinates, dimensions, has_same_data, posterior_draws
 from bayeslab.results.draw_batches import DRAWS_PER_BATCH
-from bayeslab.transforms.collapse import elimination_rules, marginal
+from bayeslab.states.chain_in_result import ChainInResult, read_chain
+from bayeslab.transforms.collapse import elimination_rules
 
 if TYPE_CHECKING:
     from xarray import Dataset, DataTree
@@ -76,7 +75,10 @@ def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str |
         positions = np.linspace(0, num_draws - 1, min(num_draws, MAX_CANDIDATE_PATHS)).round().astype(int)
         path, log_probability = jax.device_get(
             _best_paths(
-                chain_fit.left, {name: value[positions] for name, value in chain_fit.draws.items()}, len(positions)
+                chain_fit.left,
+                {name: value[positions] for name, value in chain_fit.draws.items()},
+                len(positions),
+                chain_fit.of_given,
             )
         )
         if (is_step := _is_step(chain_fit)) is not None:
@@ -84,104 +86,24 @@ def most_probable_path(model: Program, data: Data, tree: "DataTree", site: str |
         return as_dataset(chain_fit, {"path": path, "log_probability": log_probability})
 
 
-class ChainInResult(NamedTuple):
-    """A chain and the draws of everything else.
-
-    left: the program with the chain integrated out. draws: (draw, *site). chain: its prior at the first draw.
-    dims: of the site. coords: labels by dimension.
-    """
-
-    site: str
-    left: Bound
-    draws: Values
-    chain: Any
-    dims: list[str]
-    coords: Any
-
-
-def read_chain(model: Program, data: Data, tree: "DataTree", site: str | None) -> ChainInResult:
-    """The chain of a program and the draws of everything else that a result has.
-
-    Raises ValueError for a program without a chain, for a chain of which some states are given, for a result without
-    draws of other sites, and for one of other data, unless nothing is observed in these: then nothing in them is news
-    of the other sites.
-    """
-    posterior = posterior_draws(tree, "a summary of states")
-    bound = bind(model, data).plain
-    site = chain_site(bound, site)
-    if site in bound.imputed:
-        raise ValueError(
-            f"some states of '{site}' are given, and summaries of states are of chains of which none is; the posterior "
-            "has draws of its other states"
-        )
-    if not (has_same_data(tree, bound) or _adds_nothing(bound, site, tree)):
-        raise ValueError(
-            "the result is of other data: give the data of its fit, or new sequences of which nothing is observed"
-        )
-    names = [name for name in bound.latent if name != site]
-    if missing := [name for name in names if name not in posterior]:
-        raise ValueError(
-            f"the result has no draws of {missing}, on which the states depend; if they were integrated out, recover() "
-            "draws them"
-        )
-    draws = {name: jnp.asarray(posterior[name].values) for name in names}
-    for name, value in draws.items():
-        if value.shape[2:] != bound.sites[name].shape:
-            raise ValueError(
-                f"site '{name}' has shape {value.shape[2:]} in the result, but {bound.sites[name].shape} for these data"
-            )
-    draws = {name: value.reshape(-1, *value.shape[2:]) for name, value in draws.items()}
-    collapsed, entries = marginal(bound, (site,)), read_entries(data)
-    dims, coords = dimensions(bound, entries)[site], coordinates(bound, entries)
-    return ChainInResult(site, collapsed, draws, chain_distribution(collapsed, draws), dims, coords)
-
-
-def _adds_nothing(bound: Bound, site: str, tree: "DataTree") -> bool:
-    """Whether nothing depends on the chain, and what is observed beside it is as it was at the fit."""
-    fitted = tree["observed_data"].data_vars if "observed_data" in tree.children else {}
-    return not any(site in term.depends for term in terms(bound).terms if term.name != site) and all(
-        name in fitted and np.array_equal(fitted[name].values, value) for name, value in bound.observed.items()
-    )
-
-
-def chain_site(bound: Bound, site: str | None = None) -> str:
-    """The latent site that is a chain; raises ValueError where there is none, or several and no name."""
-    kinds = (MarkovChain, LinearChainCRF, LinearGaussianChain)
-    chains = [name for name, prior in terms(bound).priors.items() if prior.kind in kinds]
-    if site is not None and site not in chains:
-        raise ValueError(f"site '{site}' is no latent MarkovChain or LinearGaussianChain; these are {chains}")
-    if not chains:
-        raise ValueError(f"the program has no latent MarkovChain or LinearGaussianChain, only {list(bound.latent)}")
-    if site is None and len(chains) > 1:
-        raise ValueError(f"the program has several chains, {chains}; name one, site='{chains[0]}'")
-    return chains[0] if site is None else site
-
-
-def chain_distribution(left: Bound, draws: Values) -> Any:
-    """The prior of the chain at the first draw of the other sites."""
-    [rule] = elimination_rules(left)
-    prior = terms(left.plain).priors[rule.site]
-    values = {name: value[0] for name, value in draws.items()}
-    return innermost_distribution(jax.jit(prior.distribution)(left.plain, values))
-
-
 def _averaged_states(chain_in_result: ChainInResult, service: str) -> "Dataset":
     """The Dataset of filtered or smoothed states. service: the method of the chain that computes them."""
     num_draws = next(iter(chain_in_result.draws.values())).shape[0] if chain_in_result.draws else 1
-    moments = jax.device_get(_state_moments(chain_in_result.left, chain_in_result.draws, service, num_draws))
+    found = _state_moments(chain_in_result.left, chain_in_result.draws, service, num_draws, chain_in_result.of_given)
+    moments = jax.device_get(found)
     if (is_step := _is_step(chain_in_result)) is not None:
         moments = {name: np.where(is_step[..., None], value, np.nan) for name, value in moments.items()}
     return as_dataset(chain_in_result, moments)
 
 
 @partial(jax.jit, static_argnames=("service", "number"))
-def _state_moments(left: Bound, draws: Values, service: str, number: int) -> Values:
+def _state_moments(left: Bound, draws: Values, service: str, number: int, of_given: Array | None) -> Values:
     """Probabilities of states, or their means and standard deviations, averaged over draws."""
     [rule] = elimination_rules(left)
     plain = left.plain
 
     def moments_of_draw(values: Values) -> Any:
-        chain, likelihood = likelihood_message(rule, terms(plain).terms, plain, values)
+        chain, likelihood = _chain_and_likelihood(rule, plain, values, of_given)
         return getattr(innermost_distribution(chain), service)(
             *(likelihood if isinstance(likelihood, tuple) else (likelihood,))
         )
@@ -190,6 +112,12 @@ def _state_moments(left: Bound, draws: Values, service: str, number: int) -> Val
     if isinstance(moments, Array):
         return {"probability": moments}
     return {"mean": moments.mean, "sd": jnp.sqrt(jnp.diagonal(moments.covariance, axis1=-2, axis2=-1) + spread.mean)}
+
+
+def _chain_and_likelihood(rule: Rule, bound: Bound, values: Values, of_given: Array | None) -> tuple[Any, Any]:
+    """The prior of a chain, and what data and given states say of its steps."""
+    chain, likelihood = likelihood_message(rule, terms(bound).terms, bound, values)
+    return chain, likelihood if of_given is None else dense(likelihood) + of_given
 
 
 def mean_and_variance(function: Callable[[Values], Any], draws: Values, number: int) -> tuple[Any, Any]:
@@ -227,12 +155,15 @@ def _broadcast_draws(states: Any, size: int) -> Any:
 
 
 @partial(jax.jit, static_argnames="number")
-def _best_paths(left: Bound, draws: Values, number: int) -> tuple[Array, Array]:
+def _best_paths(left: Bound, draws: Values, number: int, of_given: Array | None) -> tuple[Array, Array]:
     """The candidate of each sequence whose probability, averaged over draws, is largest, and its log."""
     [rule] = elimination_rules(left)
     plain = left.plain
 
     def conditional_chain(values: Values) -> Any:
+        if of_given is not None:
+            chain, likelihood = _chain_and_likelihood(rule, plain, values, of_given)
+            return innermost_distribution(chain).condition(likelihood)
         return conditional(rule, terms(plain).terms, plain, values).distribution
 
     def best(at: tuple[Array, Values]) -> Array:

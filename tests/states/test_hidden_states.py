@@ -1,5 +1,6 @@
 """Filtered, smoothed, decoded and forecast states: against sums over all paths, dense Normals, powers of matrices."""
 
+from itertools import product
 from typing import Any
 
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import xarray as xr
+from scipy import stats
 from xarray import DataTree
 
 import bayeslab as bl
@@ -274,10 +276,36 @@ def test_every_draw_has_its_forecast() -> None:
     assert found["y"].shape == (1, 10, 2, 2)
 
 
-@pytest.mark.parametrize("name", ["smoothed_states", "filtered_states", "most_probable_path"])
-def test_chains_of_which_states_are_given_are_refused(name: str) -> None:
-    """They would be those of a chain with other states there."""
-    data = {"num_steps": 6, "y": Y, "z": np.where(np.arange(6) == 2, 1.0, NAN) * np.ones((*np.shape(Y)[:-1], 1))}
-    tree = bl.fit(0, known, data, bl.Exact(5), progress=False)
-    with pytest.raises(ValueError, match="some states of 'z' are given"):
-        getattr(bl.states, name)(known, data, tree)
+def few_steps(num_steps: int) -> None:
+    with plate("sequence", 2):
+        z = sample("z", MarkovChain(INITIAL, MOVES, num_steps))
+        sample("y", dist.Normal(jnp.asarray(MU)[z], 1.0).to_event(1))
+
+
+def test_states_that_are_given_at_some_steps_are_known_there() -> None:
+    """Against enumeration of all paths; what is filtered knows no given state of a later step."""
+    given = np.array([[NAN, NAN, 0.0, NAN], [1.0, NAN, NAN, 2.0]])
+    y = Y[:, :4]
+    data = {"num_steps": 4, "y": y, "z": given}
+    tree = bl.fit(0, few_steps, data, bl.Exact(5), progress=False)
+    every_path = np.array(list(product(range(3), repeat=4)))
+    prior = np.log(INITIAL)[every_path[:, 0]] + np.log(MOVES)[every_path[:, :-1], every_path[:, 1:]].sum(1)
+    fit = np.nan_to_num(stats.norm.logpdf(y[:, None], np.asarray(MU)[every_path], 1.0))  # (sequence, path, step)
+    fit = fit + np.where(np.isnan(given[:, None]) | (every_path == given[:, None]), 0.0, -np.inf)
+
+    def probabilities(last: int) -> np.ndarray:
+        logs = prior + fit[..., : last + 1].sum(-1)
+        weights = np.exp(logs - logs.max(1, keepdims=True))
+        return weights / weights.sum(1, keepdims=True)
+
+    indicators = (every_path[..., None] == np.arange(3)).reshape(len(every_path), -1)
+    smoothed = bl.states.smoothed_states(few_steps, data, tree)["probability"]
+    np.testing.assert_allclose(smoothed, (probabilities(3) @ indicators).reshape(2, 4, 3), atol=1e-12)
+    filtered = bl.states.filtered_states(few_steps, data, tree)["probability"]
+    right = [(probabilities(t) @ indicators).reshape(2, 4, 3)[:, t] for t in range(4)]
+    np.testing.assert_allclose(filtered, np.stack(right, 1), atol=1e-12)
+    best = bl.states.most_probable_path(few_steps, data, tree)
+    np.testing.assert_array_equal(best["path"], every_path[probabilities(3).argmax(1)])
+    np.testing.assert_allclose(best["log_probability"], np.log(probabilities(3).max(1)), atol=1e-10)
+    with pytest.raises(ValueError, match="some states of 'z' are given; forecasts are of chains of which none is"):
+        bl.states.forecast(0, few_steps, data, tree, {"num_steps": 6})
