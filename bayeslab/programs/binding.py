@@ -184,11 +184,14 @@ def _refuse_empty(bound: Bound, probe: dict[str, Any], empty: dict[str, Entry], 
 
 
 def _refuse_without_value(bound: Bound, probe: dict[str, Any]) -> None:
-    """Raise ValueError for a site that the program gives missing values alone, and on which no other depends."""
-    for name, present in bound.present.items():
-        if name in bound.observed and name not in map(given_part, bound.imputed) and not np.any(present):
-            nothing = np.full(np.shape(bound.observed[name]), np.nan)
-            observed_value(name, Entry(nothing), probe[name]["value"])
+    """Raise ValueError for a site that the program gives missing values alone, and on which no other depends; a number
+    may be missing beside others that are not, as a step of a series in a loop."""
+    has_some = any(np.any(bound.present.get(name, True)) for name in bound.observed)
+    for name, value in bound.observed.items():
+        if name in map(given_part, bound.imputed) or np.any(bound.present.get(name, True)):
+            continue
+        if np.ndim(value) > 0 or not has_some:
+            observed_value(name, Entry(np.full(np.shape(value), np.nan)), probe[name]["value"])
 
 
 def _refuse_unobserved(bound: Bound, names: Collection[str], flow: DataFlow) -> None:

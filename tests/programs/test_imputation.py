@@ -343,3 +343,26 @@ def test_a_covariate_of_unknown_scale_is_imputed_by_nuts() -> None:
     tree = bl.fit(0, measured, {"x": x, "y": y}, bl.NUTS(num_samples=500, num_chains=2), progress=False)
     drawn = tree["posterior"]["x"].values[..., gaps]
     np.testing.assert_allclose(drawn.mean((0, 1)), shrinkage * y[gaps], atol=5 * 0.5 / np.sqrt(300))
+
+
+def level_in_a_loop(y: Any) -> None:
+    level = numpyro.sample("level_0", dist.Normal(0.0, 1.0))
+    for step in range(len(y)):
+        if step:
+            level = numpyro.sample(f"level_{step}", dist.Normal(level, 0.5))
+        numpyro.sample(f"y_{step}", dist.Normal(level, 0.3), obs=y[step])
+
+
+def test_a_number_of_a_loop_may_be_missing() -> None:
+    y = np.array([0.4, np.nan, -0.2, 1.1])
+    steps = np.arange(4)
+    covariance = 1.0 + 0.25 * np.minimum(steps[:, None], steps) + 0.09 * np.eye(4)
+    seen = np.flatnonzero(~np.isnan(y))
+    right = stats.multivariate_normal.logpdf(y[seen], np.zeros(3), covariance[np.ix_(seen, seen)])
+    tree = bl.fit(0, level_in_a_loop, {"y": y}, bl.Exact(num_samples=20), progress=False)
+    assert tree.attrs["log_evidence"] == pytest.approx(right, abs=1e-10)
+    predicted = bl.predict(1, level_in_a_loop, {"y": y}, tree)
+    assert np.isnan(predicted["log_likelihood"]["y_1"]).all()
+    assert np.isfinite(predicted["posterior_predictive"]["y_1"]).all()
+    with pytest.raises(ValueError, match="has no value"):
+        bl.fit(0, level_in_a_loop, {"y": np.full(4, np.nan)}, progress=False)
