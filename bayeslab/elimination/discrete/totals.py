@@ -25,6 +25,8 @@ MAX_TOTALS = 2**10
 """Totals that some elements may have, at most, and elements that are multiplied with a matrix."""
 MAX_MOVES = 10**6
 """Numbers that say how one total grows, at most."""
+MAX_ADDED = 10**7
+"""Numbers that say what each choice of each element adds to the results of a reduction, at most."""
 DIGITS = 9
 """Digits behind the point to which totals are told apart."""
 
@@ -94,10 +96,7 @@ class TotalFinder:
                 continue
             reached = [each for each in operation.inputs if self._is_reached(each)]
             if len(reached) == 1 and all(len(own) <= 1 for own in self._members(reached[0])):
-                if operation.name in REDUCTIONS:
-                    found.append((operation, reached[0]))
-                    continue
-                if operation.name == "dot_general":
+                if operation.name in REDUCTIONS or operation.name == "dot_general":
                     found.append((operation, reached[0]))
                     continue
             wanted |= set(reached)
@@ -110,6 +109,8 @@ class TotalFinder:
         """What every element adds to the results of a reduction; None where that is not known."""
         [output] = operation.outputs
         members = self._members(output)
+        if len(members) * int(self.cards.sum()) > MAX_ADDED:
+            return None
         if operation.name == "dot_general":
             return self._contracted(output, members)
         values = self._values(operand, np.repeat(np.arange(self.cards.max())[:, None], len(self.cards), 1))
