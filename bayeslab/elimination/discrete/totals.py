@@ -95,11 +95,11 @@ class TotalFinder:
             if wanted.isdisjoint(operation.outputs):
                 continue
             reached = [each for each in operation.inputs if self._is_reached(each)]
-            if len(reached) == 1 and all(len(own) <= 1 for own in self._members(reached[0])):
-                if operation.name in REDUCTIONS or operation.name == "dot_general":
-                    found.append((operation, reached[0]))
-                    continue
-            wanted |= set(reached)
+            reduces = operation.name in REDUCTIONS or operation.name == "dot_general"
+            if reduces and len(reached) == 1 and all(len(own) <= 1 for own in self._members(reached[0])):
+                found.append((operation, reached[0]))
+            else:
+                wanted |= set(reached)
         if self.number in wanted:
             return None
         reductions = [self._reduced(*each) for each in found]
