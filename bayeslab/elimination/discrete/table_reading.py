@@ -95,7 +95,8 @@ def assignments_of(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if not any(set(colour_set) <= set(other) for other in largest):
             largest.append(colour_set)
     total = sum(prod(most[colour] for colour in colour_set) for colour_set in largest)
-    total += sum(len(representatives) for _, representatives in field.last_totals.values())
+    of_totals = _configurations_of_totals(field, num_colours)
+    total += sum(len(block) for block in {block.tobytes(): block for block in of_totals.values()}.values())
     if total > MAX_CONFIGURATIONS:
         raise ValueError(f"the log joint would be looked at in {total} configurations, more than {MAX_CONFIGURATIONS}")
     blocks, starts, end = [np.zeros((0, num_colours), np.int32)], {}, 0
@@ -111,16 +112,17 @@ def assignments_of(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     home = {one: next(other for other in largest if set(one) <= set(other)) for one in needed}
     rows: list[np.ndarray] = [np.zeros(0, int)]
     columns: list[np.ndarray] = [np.zeros(0, int)]
+    starts_of_totals: dict[bytes, int] = {}
     for number, scope in enumerate(field.scopes):
         own_colours = [int(colours[element]) for element in scope]
         if number in field.last_totals:
-            representatives = field.last_totals[number][1]
-            block = np.zeros((len(representatives), num_colours), np.int32)
-            block[:, own_colours] = representatives
-            rows.append(end + np.arange(len(block)))
+            block = of_totals[number]
+            if block.tobytes() not in starts_of_totals:  # groups that are alike are looked at together
+                starts_of_totals[block.tobytes()] = end
+                blocks.append(block)
+                end += len(block)
+            rows.append(starts_of_totals[block.tobytes()] + np.arange(len(block)))
             columns.append(np.full(len(block), number))
-            blocks.append(block)
-            end += len(block)
             continue
         colour_set = home[tuple(sorted(own_colours))]
         strides = {c: prod(most[d] for d in colour_set[place + 1 :]) for place, c in enumerate(colour_set)}
@@ -128,6 +130,16 @@ def assignments_of(field: Field) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows.append(starts[colour_set] + np.array([strides[c] for c in own_colours]) @ digits)
         columns.append(np.full(digits.shape[1], number))
     return np.concatenate(blocks), np.concatenate(rows).astype(np.int32), np.concatenate(columns).astype(np.int32)
+
+
+def _configurations_of_totals(field: Field, num_colours: int) -> dict[int, np.ndarray]:
+    """By the index of its scope, configurations (configuration, colour) in which a total takes all its values."""
+    configurations = {}
+    for number, (_, representatives) in field.last_totals.items():
+        block = np.zeros((len(representatives), num_colours), np.int32)
+        block[:, field.colours[list(field.scopes[number])]] = representatives
+        configurations[number] = block
+    return configurations
 
 
 def _differences(field: Field, closure: Sequence[tuple[int, ...]]) -> Differences:

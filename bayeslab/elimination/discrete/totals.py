@@ -26,7 +26,7 @@ MAX_TOTALS = 2**10
 MAX_MOVES = 10**6
 """Numbers that say how one total grows, at most."""
 MAX_ADDED = 10**7
-"""Numbers that say what each choice of each element adds to the results of a reduction, at most."""
+"""Numbers that say what each choice of each element adds to the results of a product with a matrix, at most."""
 DIGITS = 9
 """Digits behind the point to which totals are told apart."""
 
@@ -42,15 +42,31 @@ REDUCTIONS: dict[str, tuple[np.ufunc, Any]] = {
 
 
 class _Reduced(NamedTuple):
-    """The elements of one result of a reduction, by what each adds.
+    """What a reduction makes of functions of single elements.
 
-    members: of every result. added: (element, choice, result). start: what all else adds (result,). combine: how.
+    members: of every result. elements, places: of every function its element, and the result that it enters. values: at
+    each choice of its element (choice, function). start: what all else adds (result,). combine, nothing: how.
     """
 
     members: list[frozenset[int]]
-    added: np.ndarray
+    elements: np.ndarray
+    places: np.ndarray
+    values: np.ndarray
     start: np.ndarray
     combine: np.ufunc
+    nothing: float
+
+    def added(self, elements: Sequence[int], places: Sequence[int]) -> np.ndarray:
+        """What each choice of some elements adds to some results (element, choice, result)."""
+        rows = np.full(1 + max(int(self.elements.max(initial=0)), *elements), -1)
+        columns = np.full(len(self.members), -1)
+        rows[list(elements)], columns[list(places)] = np.arange(len(elements)), np.arange(len(places))
+        chosen = np.flatnonzero((columns[self.places] >= 0) & (rows[self.elements] >= 0))
+        added = np.full((len(self.values), len(elements), len(places)), self.nothing)
+        for choice, value in enumerate(self.values):
+            where = rows[self.elements[chosen]], columns[self.places[chosen]]
+            self.combine.at(added[choice], where, value[chosen])
+        return added.swapaxes(0, 1)
 
 
 class TotalFinder:
@@ -109,8 +125,6 @@ class TotalFinder:
         """What every element adds to the results of a reduction; None where that is not known."""
         [output] = operation.outputs
         members = self._members(output)
-        if len(members) * int(self.cards.sum()) > MAX_ADDED:
-            return None
         if operation.name == "dot_general":
             return self._contracted(output, members)
         values = self._values(operand, np.repeat(np.arange(self.cards.max())[:, None], len(self.cards), 1))
@@ -121,18 +135,16 @@ class TotalFinder:
         places = np.expand_dims(np.arange(len(members)).reshape(operation.shapes[0]), axes)
         places = np.broadcast_to(places, operation.input_shapes[0]).ravel()
         own = np.array([next(iter(each), -1) for each in self._members(operand)])
-        added = np.full((len(self.cards), len(values), len(members)), nothing)
-        start = np.full(len(members), nothing)
-        fixed = own < 0
-        combine.at(start, places[fixed], values[0].ravel()[fixed])
-        for choice, value in enumerate(values):
-            combine.at(added[:, choice], (own[~fixed], places[~fixed]), value.ravel()[~fixed])
-        return _Reduced(members, added, start, combine)
+        start, is_fixed = np.full(len(members), nothing), own < 0
+        values = values.reshape(len(values), -1)
+        combine.at(start, places[is_fixed], values[0, is_fixed])
+        moving = ~is_fixed
+        return _Reduced(members, own[moving], places[moving], values[:, moving], start, combine, nothing)
 
     def _contracted(self, output: int, members: list[frozenset[int]]) -> _Reduced | None:
         """What every element adds to the sums of a product with a matrix, by differences from the first choices."""
         size, num_choices = len(self.cards), int(self.cards.max())
-        if size > MAX_TOTALS:
+        if size > MAX_TOTALS or size * num_choices * len(members) > MAX_ADDED:
             return None
         configurations = np.zeros((1 + size * (num_choices - 1), size), int)
         for row, (element, choice) in enumerate(np.ndindex(size, num_choices - 1)):
@@ -141,9 +153,10 @@ class TotalFinder:
         if values is None:
             return None
         values = values.reshape(len(values), -1)
-        changes = (values[1:] - values[0]).reshape(size, num_choices - 1, len(members))
-        added = np.concatenate([np.zeros((size, 1, len(members))), changes], axis=1)
-        return _Reduced(members, added, values[0], np.add)
+        changes = (values[1:] - values[0]).reshape(size, num_choices - 1, len(members)).swapaxes(0, 1)
+        added = np.concatenate([np.zeros((1, size, len(members))), changes]).reshape(num_choices, -1)
+        elements, places = (each.ravel() for each in np.indices((size, len(members))))
+        return _Reduced(members, elements, places, added, values[0], np.add, 0.0)
 
     def _values(self, number: int, configurations: np.ndarray) -> np.ndarray | None:
         """A value at some configurations (configuration, element); None where it depends on other sites or on data."""
@@ -165,23 +178,26 @@ class TotalFinder:
     def _running_total(self, reductions: Sequence[_Reduced], elements: tuple[int, ...]) -> PartTotal | None:
         """How totals grow from element to element, and a configuration with each of the last ones."""
         own = set(elements)
-        used = []
+        starts, added, combines = [], [], []
         for reduction in reductions:
             inside = [place for place, members in enumerate(reduction.members) if members and members <= own]
             if inside:
-                used.append((reduction, inside))
-        totals = {_rounded(np.concatenate([one.start[inside] for one, inside in used])): 0} if used else {}
+                starts.append(reduction.start[inside])
+                added.append(reduction.added(elements, inside))
+                combines.append(reduction.combine)
+        totals = {_rounded(np.concatenate(starts)): 0} if starts else {}
         if not totals:
             return None
         ways: list[dict[int, list[int]]] = [{0: []}]
         moves, num_moves = [], 0
-        for element in elements:
+        for index, element in enumerate(elements):
             after: dict[tuple[float, ...], int] = {}
             move = np.zeros((len(totals), int(self.cards[element])), np.int32)
             way: dict[int, list[int]] = {}
             for total, before in totals.items():
                 for choice in range(move.shape[1]):
-                    reached = _rounded(_combined(used, np.array(total), element, choice))
+                    own_added = [each[index, choice] for each in added]
+                    reached = _rounded(_combined(combines, np.array(total), own_added))
                     state = after.setdefault(reached, len(after))
                     way.setdefault(state, [*ways[-1][before], choice])
                     move[before, choice] = state
@@ -195,14 +211,10 @@ class TotalFinder:
         return PartTotal(RunningTotal(elements, tuple(moves)), representatives)
 
 
-def _combined(used: Sequence[tuple[_Reduced, list[int]]], total: np.ndarray, element: int, choice: int) -> np.ndarray:
-    """A total after one more element."""
-    pieces, start = [], 0
-    for reduction, inside in used:
-        before = total[start : start + len(inside)]
-        pieces.append(reduction.combine(before, reduction.added[element, choice, inside]))
-        start += len(inside)
-    return np.concatenate(pieces)
+def _combined(combines: Sequence[np.ufunc], total: np.ndarray, added: Sequence[np.ndarray]) -> np.ndarray:
+    """A total after one more element. added: what this adds, by reduction."""
+    before = np.split(total, np.cumsum([len(each) for each in added])[:-1])
+    return np.concatenate([combine(*pair) for combine, *pair in zip(combines, before, added, strict=True)])
 
 
 def _rounded(total: np.ndarray) -> tuple[float, ...]:
