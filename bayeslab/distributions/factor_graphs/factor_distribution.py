@@ -66,10 +66,7 @@ class FactorDistribution(Distribution):
         padded = jnp.append(uniform, 0.5)
 
         def choose(log_weights: Array, variables: Array) -> Array:
-            weights = jnp.exp(log_weights - log_weights.max(-1, keepdims=True))
-            cumulative = jnp.cumsum(weights, axis=-1)
-            passed = padded[variables][:, None] * cumulative[:, -1:] >= cumulative
-            return jnp.minimum(passed.sum(-1), weights.shape[-1] - 1)
+            return choice_at(log_weights, padded[variables])
 
         return _backwards(self.plan, self.vector, choose)[: len(self.cards)]
 
@@ -109,11 +106,21 @@ def table_places(plan: EliminationPlan, value: Array) -> Array:
     return starts + (value[jnp.asarray(scopes, jnp.int32)] * jnp.asarray(strides, jnp.int32)).sum(-1)
 
 
+def choice_at(log_weights: Array, uniform: Array) -> Array:
+    """The value (row,) of a row of log weights (row, value) at a standard uniform number (row,)."""
+    weights = jnp.exp(log_weights - log_weights.max(-1, keepdims=True))
+    cumulative = jnp.cumsum(weights, axis=-1)
+    passed = uniform[:, None] * cumulative[:, -1:] >= cumulative
+    return jnp.minimum(passed.sum(-1), weights.shape[-1] - 1)
+
+
 def log_sum(log_weights: Array, axis: int) -> Array:
-    """The log of a sum of weights, minus infinity where all of them are zero."""
-    largest = log_weights.max(axis, keepdims=True)
+    """The log of a sum of weights, minus infinity where all of them are zero, with slopes of zero there."""
+    largest = jax.lax.stop_gradient(log_weights.max(axis, keepdims=True))
     shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    return jnp.log(jnp.exp(log_weights - shift).sum(axis)) + shift.squeeze(axis)
+    total = jnp.exp(log_weights - shift).sum(axis)
+    is_positive = total > 0
+    return jnp.where(is_positive, jnp.log(jnp.where(is_positive, total, 1.0)) + shift.squeeze(axis), -jnp.inf)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

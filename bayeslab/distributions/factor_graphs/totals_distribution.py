@@ -5,6 +5,7 @@ distribution does; draws go back from a last total. That takes a number for each
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,28 +15,21 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 
+from bayeslab.distributions.factor_graphs.factor_distribution import choice_at, log_sum
 from bayeslab.distributions.factor_graphs.running_totals import RunningTotals
 
 
+@dataclass(frozen=True)
 class TotalsGraph:
     """Variables with a table each, totals of some of them, and a table for the last value of every total.
 
     cards: of the variables. tables: in order, the variable that a table is of, or the place of a total behind the
-    number of variables. No variable is in two totals. Equal where all of it is.
+    number of variables. No variable is in two totals.
     """
 
-    def __init__(self, cards: tuple[int, ...], tables: tuple[int, ...], totals: RunningTotals) -> None:
-        self.cards, self.tables, self.totals = cards, tables, totals
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TotalsGraph) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[Any, ...]:
-        return self.cards, self.tables, self.totals
+    cards: tuple[int, ...]
+    tables: tuple[int, ...]
+    totals: RunningTotals
 
     @cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
@@ -125,7 +119,7 @@ class TotalsDistribution(Distribution):
         flat = keys.reshape(-1, *keys.shape[len(sample_shape) :])
 
         def choose(log_weights: Array, key: Array) -> Array:
-            return jax.random.categorical(key, log_weights).astype(jnp.int32)
+            return choice_at(log_weights, jax.random.uniform(key, log_weights.shape[:-1])).astype(jnp.int32)
 
         drawn = jax.vmap(lambda key: self._backwards(self.weights, choose, key))(flat)
         return drawn.reshape(*sample_shape, *self.event_shape)
@@ -169,15 +163,6 @@ class TotalsDistribution(Distribution):
         _, chosen = jax.lax.scan(step, totals, (steps, weights[:-1], keys), reverse=True)
         free = choose(own[:-1], free_key)
         return jnp.append(free, jnp.int32(0)).at[steps[0]].set(chosen)[:-1]
-
-
-def log_sum(log_weights: Array, axis: int) -> Array:
-    """The log of a sum of weights, minus infinity where all of them are zero, with slopes of zero there."""
-    largest = jax.lax.stop_gradient(log_weights.max(axis, keepdims=True, initial=-jnp.inf))
-    shift = jnp.where(jnp.isfinite(largest), largest, 0.0)
-    total = jnp.exp(log_weights - shift).sum(axis)
-    is_positive = total > 0
-    return jnp.where(is_positive, jnp.log(jnp.where(is_positive, total, 1.0)) + shift.squeeze(axis), -jnp.inf)
 
 
 def _own_and_last(graph: TotalsGraph, tables: Array) -> tuple[Array, Array]:

@@ -13,7 +13,7 @@ from bayeslab.elimination.discrete.chains.repeated_functions import FunctionFind
 from bayeslab.elimination.discrete.fields import CONSTANT, MIXED, Chains, Field
 from bayeslab.elimination.discrete.scopes import ScopeFinder, follow_elements
 from bayeslab.elimination.discrete.sum_of_parts import cut
-from bayeslab.elimination.discrete.totals import TotalFinder
+from bayeslab.elimination.discrete.totals import TotalFinder, is_wide
 from bayeslab.elimination.terms import Prior, Term, sum_of_terms
 from bayeslab.programs.program import Bound, Values
 from bayeslab.programs.tracing.flat_program import FlatProgram
@@ -52,8 +52,9 @@ def find_field(
     field = _with_parts(blank, finder, part_numbers)
     layout = chain_layout(field)
     if layout is None:
-        by_totals = _with_parts(blank, finder, part_numbers, TotalFinder(finder, number, blank.cards))
-        field.with_totals = by_totals if by_totals.totals is not None else None
+        if field.mixed or any(is_wide(blank.cards, scope) for scope in field.scopes):
+            by_totals = _with_parts(blank, finder, part_numbers, TotalFinder(finder, number, blank.cards))
+            field.with_totals = by_totals if by_totals.totals is not None else None
         return field
     functions = FunctionFinder(program, finder.value).run({number: step_functions(field, layout)})
     numbers = [functions[part].numbers if part in functions else np.zeros(0, int) for part in part_numbers]

@@ -17,7 +17,7 @@ import numpy as np
 from bayeslab.distributions.factor_graphs.running_totals import PartTotal, RunningTotal
 from bayeslab.elimination.discrete.scopes import ScopeFinder
 from bayeslab.programs.tracing.compilation import UNOPTIMISED_OPTIONS
-from bayeslab.programs.tracing.flat_program import Constant, FlatProgram, Operation, run_operations
+from bayeslab.programs.tracing.flat_program import Constant, Operation, operations_before, run_operations
 
 MIN_CONFIGURATIONS = 2**10
 """Configurations of the elements of a part from which totals are looked for."""
@@ -69,6 +69,11 @@ class _Reduced(NamedTuple):
         return added.swapaxes(0, 1)
 
 
+def is_wide(cards: np.ndarray, elements: Sequence[int]) -> bool:
+    """Whether some elements have so many configurations that their totals are looked for."""
+    return prod(float(cards[element]) for element in elements) >= MIN_CONFIGURATIONS
+
+
 class TotalFinder:
     """Finds the totals that parts depend on.
 
@@ -84,7 +89,7 @@ class TotalFinder:
     def total_of(self, part: int, elements: tuple[int, ...]) -> PartTotal | None:
         """The total that the function of some elements in a part depends on; None where it depends on more, or where
         the elements are few."""
-        if prod(float(self.cards[element]) for element in elements) < MIN_CONFIGURATIONS:
+        if not is_wide(self.cards, elements):
             return None
         if part not in self._by_part:
             self._by_part[part] = self._reductions_behind(part)
@@ -220,13 +225,3 @@ def _combined(combines: Sequence[np.ufunc], total: np.ndarray, added: Sequence[n
 def _rounded(total: np.ndarray) -> tuple[float, ...]:
     """Numbers as a key, without the errors of their sums."""
     return tuple((np.round(total, DIGITS) + 0.0).tolist())
-
-
-def operations_before(program: FlatProgram, number: int) -> list[Operation]:
-    """The operations that make a value, in order."""
-    wanted, chosen = {number}, []
-    for operation in reversed(program.operations):
-        if not wanted.isdisjoint(operation.outputs):
-            chosen.append(operation)
-            wanted |= {each for each in operation.inputs if not isinstance(each, Constant)}
-    return chosen[::-1]

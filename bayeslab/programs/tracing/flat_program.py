@@ -131,15 +131,22 @@ def run_operations(operations: Sequence[Operation], values: dict[int, Any]) -> d
     return values
 
 
-def concrete(program: FlatProgram, known: dict[int, Any], number: int) -> np.ndarray:
-    """A value that depends on known ones alone. known: by number."""
+def operations_before(program: FlatProgram, number: int) -> list[Operation]:
+    """The operations that make a value, in order."""
     wanted, chosen = {number}, []
     for operation in reversed(program.operations):
         if not wanted.isdisjoint(operation.outputs):
             chosen.append(operation)
             wanted |= {each for each in operation.inputs if not isinstance(each, Constant)}
+    return chosen[::-1]
+
+
+def concrete(program: FlatProgram, known: dict[int, Any], number: int) -> np.ndarray:
+    """A value that depends on known ones alone. known: by number."""
+    operations = operations_before(program, number)
+    wanted = {each for one in operations for each in one.inputs if not isinstance(each, Constant)} | {number}
     values = {each: known[each] for each in wanted if each in known}
-    if not chosen:
+    if not operations:
         return np.asarray(values[number])
-    run = jax.jit(lambda given: run_operations(chosen[::-1], given)[number])
+    run = jax.jit(lambda given: run_operations(operations, given)[number])
     return np.asarray(run(values))
