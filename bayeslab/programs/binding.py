@@ -26,6 +26,7 @@ from bayeslab.programs.handlers.listed_values import LISTED_SUPPORTS, listed_siz
 from bayeslab.programs.handlers.sites import name_in_results
 from bayeslab.programs.label_checks import refuse_conflicting_labels
 from bayeslab.programs.missing.imputation import with_split_sites
+from bayeslab.programs.missing.masked_latents import unread_masked_sites
 from bayeslab.programs.missing.names import given_part
 from bayeslab.programs.missing.observed_values import event_mask, observed_value
 from bayeslab.programs.missing.split_distributions import Split
@@ -120,7 +121,8 @@ def _bind_entries(program: Program, entries: dict[str, Entry], needs_values: boo
     # without what every run of the program changes, as a counter of its runs
     unchanged = {*captured_with_arguments(function, bound.settings)}
     bound = replace(bound, captured=tuple(each for each in bound.captured if each in unchanged))
-    return with_count_limits(check_bound(bound, data_flow, scaled_chains))
+    bound = check_bound(bound, data_flow, scaled_chains)
+    return with_count_limits(replace(bound, unmasked=unread_masked_sites(bound)))
 
 
 def _refuse_directions(bound: Bound) -> None:

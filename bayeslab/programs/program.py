@@ -20,7 +20,7 @@ from bayeslab.programs.handlers.listed_values import ListedValuesHandler
 from bayeslab.programs.handlers.sites import LEARNED_FROM, Shape, SiteHandler, Unconditioned
 from bayeslab.programs.handlers.subsampling import SubsamplingHandler, UnscaledJacobians, Unweighted
 from bayeslab.programs.missing.imputation import ImputationHandler
-from bayeslab.programs.missing.missing_data import ObservationHandler
+from bayeslab.programs.missing.missing_data import ObservationHandler, element_mask
 from bayeslab.programs.missing.names import given_part, whole_site
 from bayeslab.programs.tracing.closed_over_arrays import read_arrays_anew
 from bayeslab.programs.wrapped_distributions import describe_constraint, innermost_distribution
@@ -71,6 +71,7 @@ class DerivedProgram(Protocol):
         "unused",
         "captured",
         "listed",
+        "unmasked",
         "unweighted",
     ],
 )
@@ -95,6 +96,7 @@ class Bound:
     unused: numpyro.params on which nothing depends, as those of a module whose weights have priors.
     captured: the global variables and the like that the function reads, as they were when it met its data.
     listed: latent sites that are computed from their place in the list of their values, and how many these are.
+    unmasked: latent sites without the masks of the program, which hide elements that nothing else depends on.
     unweighted: whether every site counts once, whatever `handlers.scale` says, as it does where data are predicted.
     """
 
@@ -113,6 +115,7 @@ class Bound:
     unused: tuple[str, ...] = ()
     captured: tuple[tuple[str, StaticValue], ...] = ()
     listed: tuple[tuple[str, int], ...] = ()
+    unmasked: tuple[str, ...] = ()
     unweighted: bool = False
 
     @property
@@ -122,10 +125,12 @@ class Bound:
 
     def source_with(self, shapes: Mapping[str, Shape]) -> SubsamplingHandler:
         """The `source` for values of some shapes of observed sites."""
-        sites = SiteHandler(self.function, {whole_site(n): s for n, s in shapes.items()} | dict(shapes), self.unused)
+        shapes = {whole_site(n): s for n, s in shapes.items()} | dict(shapes)
         given = {name: self.present[given_part(name)] for name in self.imputed}
+        sites = SiteHandler(self.function, shapes, self.unused, {*self.unmasked} - {*given})
         run = ListedValuesHandler(sites, dict(self.listed)) if self.listed else sites
-        return SubsamplingHandler(ImputationHandler(run, given, self.gaps) if given else run, sites, self.batches)
+        run = ImputationHandler(run, given, self.gaps, self.unmasked) if given else run
+        return SubsamplingHandler(run, sites, self.batches)
 
     def unconditioned(self, key: Array, source: SubsamplingHandler | None = None) -> Unconditioned:
         """The `source` with observed sites drawn like all others, but for those that are computed."""
@@ -203,7 +208,7 @@ class Site(NamedTuple):
     event_dims: names of the event dimensions, where the program gives them.
     moves: whether its support has arrays in it, so that it, and unconstrained coordinates, may depend on other sites.
     learned: whether it is a `numpyro.param`. scanned: whether it is drawn in the body of a scan. weighted: whether
-    `handlers.scale` weights it.
+    `handlers.scale` weights it. masked: whether a mask may hide elements of it.
     """
 
     name: str
@@ -221,6 +226,7 @@ class Site(NamedTuple):
     learned: bool = False
     scanned: bool = False
     weighted: bool = False
+    masked: bool = False
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -339,4 +345,5 @@ def _describe_site(site: dict[str, Any], computed: bool) -> Site:
         LEARNED_FROM in (site.get("infer") or {}),
         bool(site.get("_control_flow_done")),
         site.get("scale") is not None,
+        fn is not None and element_mask(fn) is not True,
     )

@@ -79,12 +79,15 @@ def _given(part: Part, name: str) -> np.ndarray:
 
 
 def _complete_log_density(part: Part, bound: Bound, complete: dict[str, Any]) -> Any:
-    """The log density of NumPyro, missing elements of sites that nothing depends on left out."""
+    """The log density of NumPyro, missing elements of sites that nothing depends on left out, and those that a mask hides
+    with their own."""
 
     class Leaves(numpyro.primitives.Messenger):
         def process_message(self, msg: dict[str, Any]) -> None:
             if msg["type"] == "sample" and msg["name"] in set(part.missing) - set(bound.imputed):
                 msg["fn"] = msg["fn"].mask(~part.missing[msg["name"]])
+            if msg["type"] == "sample" and msg["name"] in bound.unmasked:
+                msg["fn"] = msg["fn"].base_dist.mask(msg["fn"]._mask | part.missing[msg["name"]])
 
     def program(**arguments: Any) -> None:
         with Leaves():

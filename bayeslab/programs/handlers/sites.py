@@ -26,7 +26,7 @@ from numpyro.infer.initialization import init_to_uniform
 from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing.names import UNOBSERVED
-from bayeslab.programs.missing.split_distributions import proper_where_masked
+from bayeslab.programs.missing.split_distributions import proper_where_masked, without_mask
 from bayeslab.programs.tracing.loops.reversed_scans import is_scan, run_backwards
 
 Shape = tuple[int, ...]
@@ -50,11 +50,18 @@ class SiteHandler(Messenger):
 
     shapes: observed site -> the shape of its value, where obs= does not give it.
     unused: numpyro.params that keep the values from which they start, for nothing depends on them.
+    unmasked: latent sites whose masks are taken off.
     refused: sites that have no place here, with the reason.
     """
 
-    def __init__(self, fn: Callable[..., Any], shapes: Mapping[str, Shape], unused: Collection[str] = ()):
-        self.shapes, self.unused = shapes, unused
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        shapes: Mapping[str, Shape],
+        unused: Collection[str] = (),
+        unmasked: Collection[str] = (),
+    ):
+        self.shapes, self.unused, self.unmasked = shapes, unused, unmasked
         self.refused: dict[str, str] = {}
         self._trees: dict[str, Callable[[Any], Any]] = {}
         super().__init__(fn)
@@ -103,6 +110,8 @@ class SiteHandler(Messenger):
             if msg["is_observed"] and shape == () != fn.batch_shape and fn.event_dim == 0:
                 msg["value"] = jnp.broadcast_to(msg["value"], fn.batch_shape)
         hidden_elsewhere = msg["name"].endswith(UNOBSERVED) and not msg["is_observed"]
+        if msg["name"] in self.unmasked:
+            fn = without_mask(fn)
         msg["fn"] = proper_where_masked(fn) if hidden_elsewhere else fn
         if "enumerate" in msg["infer"]:
             msg["infer"] = {name: value for name, value in msg["infer"].items() if name != "enumerate"}
@@ -124,7 +133,7 @@ class SiteHandler(Messenger):
     def _within(self, body: Callable[..., Any], scanned: bool) -> Callable[..., Any]:
         """The body of a scan or of a branch, with this handler."""
         shapes = {name: shape[1:] if scanned else shape for name, shape in self.shapes.items()}
-        return _BodyHandler(body, shapes)
+        return _BodyHandler(body, shapes, unmasked=self.unmasked)
 
 
 def name_in_results(name: str) -> str:

@@ -19,7 +19,7 @@ from numpyro.primitives import Messenger
 
 from bayeslab.programs.missing.gaps import scattered
 from bayeslab.programs.missing.names import given_part, whole_site
-from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements
+from bayeslab.programs.missing.split_distributions import elements_at, with_own_elements, without_mask
 from bayeslab.programs.tracing.loops.reversed_scans import is_scan
 
 
@@ -29,17 +29,20 @@ class ImputationHandler(Messenger):
     present: site -> which elements are given: (*batch) for whole events, or with axes of the event. The steps of a scan
     are told theirs one by one.
     gaps: for sites whose latent part holds nothing but the missing elements, their places in the flat site.
+    unmasked: sites whose latent part has no mask.
     """
 
-    def __init__(self, fn: Any, present: Mapping[str, Array], gaps: Mapping[str, Array]):
-        self.present, self.gaps = present, gaps
+    def __init__(
+        self, fn: Any, present: Mapping[str, Array], gaps: Mapping[str, Array], unmasked: Collection[str] = ()
+    ):
+        self.present, self.gaps, self.unmasked = present, gaps, unmasked
         self._given: dict[str, Array] = {}
         super().__init__(fn)
 
     def process_message(self, msg: dict[str, Any]) -> None:
         name = str(msg.get("name"))
         if msg["type"] == "control_flow":
-            _split_in_steps(msg, self.present)
+            _split_in_steps(msg, self.present, self.unmasked)
         if msg["type"] != "sample" or name not in self.present:
             return
         fn, present = msg["fn"], self.present[name]
@@ -50,6 +53,7 @@ class ImputationHandler(Messenger):
         given = numpyro.sample(given_part(name), fn, obs=msg["value"] if msg["is_observed"] else None)
         self._given[name] = given
         msg |= {"value": None, "is_observed": False}
+        fn = without_mask(fn) if name in self.unmasked else fn
         if name in self.gaps:
             msg |= {"fn": elements_at(fn, self.gaps[name]), "cond_indep_stack": []}
         else:
@@ -77,7 +81,7 @@ def _weights_of_missing(weights: Any, fn: Distribution, present: Array, gaps: Ar
     return jnp.where(present.all(tuple(range(len(batch), present.ndim))), 1.0, of_all)
 
 
-def _split_in_steps(msg: dict[str, Any], present: Mapping[str, Array]) -> None:
+def _split_in_steps(msg: dict[str, Any], present: Mapping[str, Array], unmasked: Collection[str]) -> None:
     """Let the body of a scan split sites, which gets a slice of `present` beside each of its elements."""
     if not is_scan(msg):
         return
@@ -87,7 +91,7 @@ def _split_in_steps(msg: dict[str, Any], present: Mapping[str, Array]) -> None:
 
     def split_body(carry: Any, element: Any) -> Any:
         known, element = element
-        return ImputationHandler(body, known, {})(carry, element)
+        return ImputationHandler(body, known, {}, unmasked)(carry, element)
 
     msg["args"] = (split_body, start, (of_steps, elements), length, *others)
 

@@ -52,6 +52,19 @@ def split_of(fn: Distribution, present_ndim: int) -> Split:
 def proper_where_masked(fn: Distribution) -> Distribution:
     """The distribution of what `obs_mask=` leaves unobserved: the other elements, that a mask hides, get one of their
     own in its place."""
+    fn, mask = _taken_apart(fn)
+    if _parameters(_leaf(fn)) is None:
+        return fn.mask(mask)
+    return with_own_elements(fn, ~jnp.broadcast_to(mask, fn.batch_shape), None)
+
+
+def without_mask(fn: Distribution) -> Distribution:
+    """The distribution without its masks."""
+    return _taken_apart(fn)[0]
+
+
+def _taken_apart(fn: Distribution) -> tuple[Distribution, Any]:
+    """The distribution without its masks, and what they are together."""
     mask: Any = True
     while isinstance(fn, MaskedDistribution) or (
         isinstance(fn, ExpandedDistribution) and isinstance(fn.base_dist, MaskedDistribution)
@@ -59,9 +72,7 @@ def proper_where_masked(fn: Distribution) -> Distribution:
         inner = fn if isinstance(fn, MaskedDistribution) else fn.base_dist
         mask = jnp.asarray(mask) & jnp.asarray(inner._mask)
         fn = inner.base_dist if inner is fn else inner.base_dist.expand(fn.batch_shape)
-    if _parameters(_leaf(fn)) is None:
-        return fn.mask(mask)
-    return with_own_elements(fn, ~jnp.broadcast_to(mask, fn.batch_shape), None)
+    return fn, mask
 
 
 def _leaf(fn: Distribution) -> Any:
