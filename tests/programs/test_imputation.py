@@ -79,8 +79,7 @@ def _given(part: Part, name: str) -> np.ndarray:
 
 
 def _complete_log_density(part: Part, bound: Bound, complete: dict[str, Any]) -> Any:
-    """The log density of NumPyro, missing elements of sites that nothing depends on left out, and those that a mask hides
-    with their own."""
+    """The log density of NumPyro: missing elements that nothing depends on are left out, hidden ones have their own."""
 
     class Leaves(numpyro.primitives.Messenger):
         def process_message(self, msg: dict[str, Any]) -> None:
